@@ -1,0 +1,305 @@
+//! The operating system's file system.
+//!
+//! Reads and writes are positional (`pread`, `pwrite`), so a file has no cursor to share. A file is synced
+//! with `fdatasync`, which writes the data and of the metadata only what is needed to find it (the length);
+//! writing into blocks that were written before therefore costs no journal commit. A directory is synced by
+//! `fsync` of its descriptor. The lock is `flock` on a file `LOCK`: the kernel releases it when the process
+//! dies, so a crash never leaves a stale one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::{DirLock, Disk, DiskFile, OpenMode, SyncSite};
+
+/// Files of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl RealDisk {
+    /// Name of the file that carries a directory's lock.
+    pub const LOCK_FILE: &'static str = "LOCK";
+
+    /// The one there is.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+struct RealFile(File);
+
+struct RealDirLock(#[allow(dead_code, reason = "held for its drop, which releases the lock")] File);
+
+impl DirLock for RealDirLock {}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => {}
+            OpenMode::ReadWrite => {
+                options.write(true);
+            }
+            OpenMode::CreateNew => {
+                options.write(true).create_new(true);
+            }
+        }
+        Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                continue;
+            }
+            // A name that is not UTF-8 is not one of ours.
+            if let Ok(name) = entry.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        if dir.as_os_str().is_empty() || dir.is_dir() {
+            return Ok(());
+        }
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent {
+            self.create_dir_all(parent)?;
+        }
+        match fs::create_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            other => other?,
+        }
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn sync_dir(&self, dir: &Path, _site: SyncSite) -> io::Result<()> {
+        let dir = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            dir
+        };
+        File::open(dir)?.sync_all()
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn DirLock>> {
+        let path = dir.join(Self::LOCK_FILE);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let holder = fs::read_to_string(&path).unwrap_or_default();
+                let message = format!("{} is in use by process {}", dir.display(), holder.trim());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, message));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+        // The number is for people; the lock does not depend on it.
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Box::new(RealDirLock(file)))
+    }
+}
+
+impl DiskFile for RealFile {
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.0, out, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self, _site: SyncSite) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let Ok(wanted) = libc::off_t::try_from(len) else {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        };
+        reserve(&self.0, wanted)
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        forget_clean_pages(&self.0)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, len: libc::off_t) -> io::Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    // SAFETY: the descriptor is open for the whole call because `file` owns it; the call takes plain numbers
+    // and touches no memory of this process.
+    errno_result(unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) })
+}
+
+#[cfg(target_os = "linux")]
+fn forget_clean_pages(file: &File) -> io::Result<()> {
+    // SAFETY: as in `reserve`. Length 0 means up to the end of the file.
+    errno_result(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) })
+}
+
+/// For calls that return the error number instead of setting it.
+#[cfg(target_os = "linux")]
+fn errno_result(errno: libc::c_int) -> io::Result<()> {
+    if errno == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(errno))
+    }
+}
+
+/// Elsewhere the length is set and the space is taken when it is written.
+#[cfg(not(target_os = "linux"))]
+fn reserve(file: &File, len: libc::off_t) -> io::Result<()> {
+    let len = len as u64;
+    if len > file.metadata()?.len() {
+        file.set_len(len)
+    } else {
+        Ok(())
+    }
+}
+
+/// Elsewhere there is no way to ask for it.
+#[cfg(not(target_os = "linux"))]
+fn forget_clean_pages(_file: &File) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A directory of its own, removed at the end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let name = format!(
+                "weft-base-{}-{}",
+                std::process::id(),
+                NEXT.fetch_add(1, Ordering::Relaxed)
+            );
+            let path = std::env::temp_dir().join(name);
+            RealDisk.create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn files_are_written_read_listed_renamed_removed() {
+        let scratch = Scratch::new();
+        let (a, b) = (scratch.0.join("a"), scratch.0.join("b"));
+        let disk = RealDisk;
+        assert!(disk.open(&a, OpenMode::Read).is_err());
+        let file = disk.open(&a, OpenMode::CreateNew).unwrap();
+        file.write_at(b"hello", 3).unwrap();
+        file.sync(SyncSite("test.file")).unwrap();
+        assert_eq!(file.len().unwrap(), 8);
+        let mut bytes = [9; 8];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"\0\0\0hello");
+        assert_eq!(
+            file.read_exact_at(&mut bytes, 1).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        let taken = disk.open(&a, OpenMode::CreateNew).map(|_| ()).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        disk.rename(&a, &b).unwrap();
+        disk.sync_dir(&scratch.0, SyncSite("test.dir")).unwrap();
+        assert_eq!(disk.list(&scratch.0).unwrap(), ["b"]);
+        assert_eq!(super::super::read_file(&disk, &b).unwrap(), b"\0\0\0hello");
+        disk.remove(&b).unwrap();
+        assert!(!disk.exists(&b).unwrap());
+    }
+
+    #[test]
+    fn allocate_extends_with_zeros_and_keeps_what_is_there() {
+        let scratch = Scratch::new();
+        let file = RealDisk.open(&scratch.0.join("a"), OpenMode::CreateNew).unwrap();
+        file.write_at(b"x", 0).unwrap();
+        file.allocate(0).unwrap();
+        file.allocate(4096).unwrap();
+        assert_eq!(file.len().unwrap(), 4096);
+        let mut bytes = [9; 4];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"x\0\0\0");
+        assert!(file.allocate(u64::MAX).is_err());
+        file.sync(SyncSite("test.file")).unwrap();
+        file.write_at(b"y", 1).unwrap();
+        file.forget_cached().unwrap();
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"xy\0\0", "neither synced nor pending bytes are lost");
+    }
+
+    #[test]
+    fn a_directory_has_one_owner() {
+        let scratch = Scratch::new();
+        let lock = RealDisk.lock_dir(&scratch.0).unwrap();
+        let refused = RealDisk.lock_dir(&scratch.0).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert!(
+            refused.to_string().contains(&std::process::id().to_string()),
+            "{refused}"
+        );
+        drop(lock);
+        RealDisk.lock_dir(&scratch.0).unwrap();
+    }
+
+    #[test]
+    fn nested_directories() {
+        let scratch = Scratch::new();
+        let deep = scratch.0.join("x/y/z");
+        RealDisk.create_dir_all(&deep).unwrap();
+        RealDisk.create_dir_all(&deep).unwrap();
+        assert!(RealDisk.exists(&deep).unwrap());
+        assert!(RealDisk.list(&scratch.0).unwrap().is_empty());
+    }
+}

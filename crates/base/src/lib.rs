@@ -1,0 +1,23 @@
+//! Ids, clock, randomness, byte codecs, and file I/O that is real or simulated.
+//!
+//! This is the ground floor: it imports no other crate of the project. Whatever is not a pure function of
+//! its arguments (time, chance, the disk) is a trait here, so that everything above can be run again with
+//! the same outcome and so that a test can cut the power at every write.
+//!
+//! - [`ids`]: the numbers by which parts speak of batches, tables, rows, log positions.
+//! - [`codec`]: bounds-checked reading of untrusted bytes, and the writing that matches it.
+//! - [`clock`], [`random`]: time and chance, injected.
+//! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
+//!   whatever was not synced.
+
+pub mod clock;
+pub mod codec;
+pub mod disk;
+pub mod ids;
+pub mod random;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use codec::{ByteReader, ByteWriter, CodecError};
+pub use disk::{DirLock, Disk, DiskFile, FaultKind, OpenMode, RealDisk, SimDisk, SyncSite};
+pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
+pub use random::{Entropy, Prng, SeededEntropy, SystemEntropy};

@@ -1,0 +1,210 @@
+//! What the command line says. Nothing happens here.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A database that speaks PostgreSQL and orders transactions into conflict-free batches.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, about, propagate_version = true)]
+pub struct WeftArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `weft` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show everything once: load a bank, run transfers and analytics, kill the server, recover, check the books.
+    Demo(DemoArguments),
+    /// Serve a database directory to PostgreSQL clients on a loopback address.
+    Serve(ServeArguments),
+    /// Measure the embedded database.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Run the log of a database again, batch by batch, printing the state digest after each.
+    Replay(ReplayArguments),
+}
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Point reads and updates with skewed keys: batches beside two-phase locking.
+    Ycsb(YcsbArguments),
+    /// pgbench's bank: one program a transaction beside seven statements.
+    Tpcb(TpcbArguments),
+}
+
+/// `weft demo`
+#[derive(Debug, Clone, Args)]
+pub struct DemoArguments {
+    /// Where the database is made; must be empty or absent. Without it: a fresh folder for temporary files.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Seconds of load, half of them before the kill.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..))]
+    pub seconds: u64,
+    /// Accounts of the bank.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i32).range(2..))]
+    pub accounts: i32,
+    /// Connections that make transfers; every other one sends a transfer as one message, the rest in five steps.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: u32,
+    /// Port to serve on; 0 takes a free one.
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
+    /// Go on serving at the end, until Ctrl-C.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// A PostgreSQL switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+/// `weft serve`
+#[derive(Debug, Clone, Args)]
+pub struct ServeArguments {
+    /// Address to listen on. Only loopback addresses are accepted: there is no authentication yet. Port 0 takes a
+    /// free one.
+    #[arg(long, default_value = "127.0.0.1:5433")]
+    pub listen: SocketAddr,
+    /// The database directory; made if it is absent.
+    #[arg(long, default_value = "weft-data")]
+    pub data: PathBuf,
+    /// Threads that may share the execution of one batch; default: all cores.
+    #[arg(long)]
+    pub workers: Option<usize>,
+    /// Whether sessions wait for the disk before a reply, unless they say otherwise.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub synchronous_commit: Switch,
+    /// Megabytes of log after which a checkpoint is taken; 0 takes none.
+    #[arg(long)]
+    pub checkpoint_mb: Option<u64>,
+    /// Clients at one time; one more is refused.
+    #[arg(long, default_value_t = 200)]
+    pub max_connections: usize,
+}
+
+/// What every benchmark takes.
+#[derive(Debug, Clone, Args)]
+pub struct LoadArguments {
+    /// Client threads; several counts are run one after another.
+    #[arg(long, value_delimiter = ',', default_values_t = [1usize])]
+    pub clients: Vec<usize>,
+    /// Transactions that one client may have outstanding, where the contender can.
+    #[arg(long, default_value_t = 1)]
+    pub window: usize,
+    /// Threads that may share the execution of one batch; default: all cores.
+    #[arg(long)]
+    pub workers: Option<usize>,
+    /// Seconds that count, of each round.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Rounds; the contenders take turns and the median round counts.
+    #[arg(long, default_value_t = 3)]
+    pub rounds: usize,
+    /// Wait until each commit is on disk before it counts.
+    #[arg(long)]
+    pub durable: bool,
+    /// Where the database is made; must be empty or absent. Without it: a fresh folder for temporary files, removed
+    /// at the end.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Print one JSON object a line instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weft bench ycsb`
+#[derive(Debug, Clone, Args)]
+pub struct YcsbArguments {
+    /// Workloads: a (half updates), b (5 % updates), c (reads).
+    #[arg(long, value_delimiter = ',', default_values_t = ["a".to_owned(), "b".to_owned()])]
+    pub workload: Vec<String>,
+    /// Zipf skews; 0 is uniform.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.5, 0.9])]
+    pub theta: Vec<f64>,
+    /// Rows of the table.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub records: u64,
+    /// Fields of a row.
+    #[arg(long, default_value_t = 10)]
+    pub fields: usize,
+    /// Bytes of a field.
+    #[arg(long, default_value_t = 50)]
+    pub field_bytes: usize,
+    /// Accesses of one transaction.
+    #[arg(long, default_value_t = 1)]
+    pub accesses: usize,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// `weft bench tpcb`
+#[derive(Debug, Clone, Args)]
+pub struct TpcbArguments {
+    /// Branches.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub scale: u64,
+    /// Accounts of one branch; pgbench has 100,000.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub accounts_per_branch: u64,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// `weft replay`
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArguments {
+    /// The database directory. No server may be running on it.
+    #[arg(long)]
+    pub data: PathBuf,
+    /// The last batch to run.
+    #[arg(long)]
+    pub until: Option<u64>,
+    /// Threads that may share the execution of one batch; the digests must not depend on it.
+    #[arg(long, default_value_t = 1)]
+    pub workers: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        WeftArguments::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_manual() {
+        let parsed = WeftArguments::try_parse_from(["weft", "serve"]).unwrap();
+        let Command::Serve(serve) = parsed.command else { panic!("not serve") };
+        assert_eq!(serve.listen, "127.0.0.1:5433".parse().unwrap());
+        assert_eq!(serve.synchronous_commit, Switch::On);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            &["weft"][..],
+            &["weft", "serve", "--listen", "nowhere"],
+            &["weft", "demo", "--seconds", "0"],
+            &["weft", "bench", "ycsb", "--records", "0"],
+            &["weft", "replay"],
+        ] {
+            assert!(WeftArguments::try_parse_from(line).is_err(), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What ends a command early: a sentence for people and an exit code for scripts.
+//!
+//! | code | meaning                                                                     |
+//! |------|-----------------------------------------------------------------------------|
+//! | 0    | done                                                                        |
+//! | 1    | could not be done: the environment refused (files, ports, a missing server) |
+//! | 2    | the command line makes no sense                                             |
+//! | 3    | a check failed: money is missing, digests differ. Report it                 |
+//! | 4    | the database directory is corrupt or not a database                         |
+
+use std::fmt;
+use std::process::ExitCode;
+
+use weft_txn::EngineError;
+
+/// Why a command ended early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The environment refused.
+    Environment(String),
+    /// The arguments make no sense together.
+    Usage(String),
+    /// The database broke a promise.
+    Check(String),
+    /// What is on disk cannot be a database of ours.
+    Corrupt(String),
+}
+
+impl Failure {
+    /// The environment refused while something was being done.
+    pub fn doing(what: &str, error: impl fmt::Display) -> Self {
+        Failure::Environment(format!("{what}: {error}"))
+    }
+
+    /// The code that the process ends with.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Environment(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Check(_) => 3,
+            Failure::Corrupt(_) => 4,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Environment(message) | Failure::Usage(message) => f.write_str(message),
+            Failure::Check(message) => write!(f, "CHECK FAILED: {message}"),
+            Failure::Corrupt(message) => write!(f, "corrupt database: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let message = error.to_string();
+        match error {
+            EngineError::Io { .. } | EngineError::Stopped(_) => Failure::Environment(message),
+            EngineError::DigestMismatch { .. } => Failure::Check(message),
+            _ => Failure::Corrupt(message),
+        }
+    }
+}
+
+impl From<weft::Error> for Failure {
+    fn from(error: weft::Error) -> Self {
+        match error {
+            weft::Error::Engine(error) => error.into(),
+            weft::Error::Options(_) => Failure::Usage(error.to_string()),
+            _ => Failure::Environment(error.to_string()),
+        }
+    }
+}
+
+impl From<weft_workload::RunError> for Failure {
+    fn from(error: weft_workload::RunError) -> Self {
+        Failure::Environment(error.to_string())
+    }
+}

@@ -1,0 +1,36 @@
+//! The `weft` command, as a library: so that the crash tests can use the same server process and bank client
+//! as the demo.
+//!
+//! ```text
+//! arguments        what the command line says
+//! serve            the server in the foreground, until a signal
+//! server_process   a `weft serve` child: start, wait until it answers, kill
+//! bank_client      the bank of `weft_workload::bank` over a PostgreSQL connection
+//! demo             the tour: load, run, kill, recover, check
+//! bench            YCSB and TPC-B, embedded
+//! replay           the log, batch by batch
+//! failure          what ends a command: message and exit code
+//! ```
+
+pub mod arguments;
+pub mod bank_client;
+mod bench;
+mod demo;
+pub mod failure;
+mod replay;
+mod serve;
+pub mod server_process;
+
+use arguments::{BenchCommand, Command, WeftArguments};
+use failure::Failure;
+
+/// Runs what the command line asks for.
+pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
+    match arguments.command {
+        Command::Demo(demo) => demo::run(&demo),
+        Command::Serve(serve) => serve::run(&serve),
+        Command::Bench(BenchCommand::Ycsb(ycsb)) => bench::ycsb::run(&ycsb),
+        Command::Bench(BenchCommand::Tpcb(tpcb)) => bench::tpcb::run(&tpcb),
+        Command::Replay(replay) => replay::run(&replay),
+    }
+}

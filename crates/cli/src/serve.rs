@@ -1,0 +1,84 @@
+//! `weft serve`: the server in the foreground, until Ctrl-C or SIGTERM.
+//!
+//! The line `listening on ADDRESS` on stdout says that recovery is done and clients may come; whoever starts
+//! the server as a child waits for it ([`crate::server_process`]).
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use weft::{Database, Options};
+use weft_server::{DatabaseBackend, Server, ServerConfig};
+
+use crate::arguments::{ServeArguments, Switch};
+use crate::failure::Failure;
+
+/// Time that clients get to end when the server is told to stop.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+/// What stands before the address on stdout.
+pub(crate) const LISTENING: &str = "listening on ";
+
+/// Opens the database, serves it, and returns after a signal.
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+    // Before the database is opened: a wrong address should not cost a recovery.
+    if !arguments.listen.ip().is_loopback() {
+        return Err(Failure::Usage(format!(
+            "refusing to listen on {}: Weft has no authentication yet, so it serves loopback addresses only \
+             (127.0.0.1 or ::1)",
+            arguments.listen
+        )));
+    }
+    let (signal, signalled) = mpsc::channel();
+    ctrlc::set_handler(move || drop(signal.send(()))).map_err(|e| Failure::doing("handling signals", e))?;
+    let began = Instant::now();
+    let database = Database::open(&arguments.data, options(arguments))?;
+    let config = ServerConfig {
+        listen: arguments.listen,
+        connections_max: arguments.max_connections,
+        ..ServerConfig::default()
+    };
+    let backend = Arc::new(DatabaseBackend::new(database.clone()));
+    let server = Server::start(backend, config).map_err(|e| Failure::Environment(e.to_string()))?;
+    announce(arguments, &server, &database, began)?;
+    // An error means that the handler is gone, which it never is; then the server ends, which is safe.
+    let _ = signalled.recv();
+    eprintln!("stopping");
+    let closed = server.stop(STOP_GRACE);
+    if closed > 0 {
+        eprintln!("{closed} connection(s) closed");
+    }
+    Ok(())
+}
+
+fn options(arguments: &ServeArguments) -> Options {
+    let mut options = Options::default();
+    if let Some(workers) = arguments.workers {
+        options.engine.workers = workers;
+    }
+    if let Some(megabytes) = arguments.checkpoint_mb {
+        options.engine.checkpoint_every_bytes = megabytes.saturating_mul(1 << 20);
+    }
+    options.synchronous_commit = arguments.synchronous_commit == Switch::On;
+    options
+}
+
+fn announce(
+    arguments: &ServeArguments,
+    server: &Server,
+    database: &Database,
+    began: Instant,
+) -> Result<(), Failure> {
+    let address = server.address();
+    eprintln!(
+        "database {} open at batch {} after {:.1} s",
+        arguments.data.display(),
+        database.engine().boundary().0,
+        began.elapsed().as_secs_f64()
+    );
+    eprintln!("connect with: psql -h {} -p {} -U postgres postgres", address.ip(), address.port());
+    let mut out = std::io::stdout();
+    writeln!(out, "{LISTENING}{address}")
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::doing("writing to stdout", e))
+}

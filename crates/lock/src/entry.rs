@@ -1,0 +1,164 @@
+//! One lock: the granted group and the waiting group (Barthels, figure 5.2).
+//!
+//! The granted group is a counter per mode; the set of modes with a counter above zero decides whether a request
+//! fits. Holders are listed as well, for they are what a waiting transaction waits for. The waiting group is first
+//! in, first out, with conversions (a holder that wants more) before everybody else.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weft_base::TxnId;
+
+use crate::mode::{LockMode, MODE_COUNT};
+
+/// A request in the waiting group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub txn: TxnId,
+    /// What it will hold once granted (for a conversion: the join of what it holds and asks for).
+    pub target: LockMode,
+    /// What it holds now; NL unless it is a conversion.
+    pub held: LockMode,
+    /// When it began to wait, on the table's clock.
+    pub since_nanos: u64,
+}
+
+impl Waiter {
+    pub fn is_conversion(&self) -> bool {
+        self.held != LockMode::NL
+    }
+}
+
+/// A lock with its two groups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LockEntry {
+    counts: [u32; MODE_COUNT],
+    /// Set of modes whose counter is above zero.
+    granted: u8,
+    holders: BTreeMap<TxnId, LockMode>,
+    queue: VecDeque<Waiter>,
+}
+
+impl LockEntry {
+    pub fn is_unused(&self) -> bool {
+        self.holders.is_empty() && self.queue.is_empty()
+    }
+
+    /// The set of granted modes.
+    pub fn granted(&self) -> u8 {
+        self.granted
+    }
+
+    /// The set of modes granted to others than a transaction that holds `held`.
+    fn granted_besides(&self, held: LockMode) -> u8 {
+        let only_own = self.counts[held as usize] == 1;
+        if held != LockMode::NL && only_own { self.granted & !held.bit() } else { self.granted }
+    }
+
+    pub fn holders(&self) -> impl Iterator<Item = (TxnId, LockMode)> + '_ {
+        self.holders.iter().map(|(txn, mode)| (*txn, *mode))
+    }
+
+    pub fn queue(&self) -> &VecDeque<Waiter> {
+        &self.queue
+    }
+
+    pub fn held_by(&self, txn: TxnId) -> LockMode {
+        self.holders.get(&txn).copied().unwrap_or(LockMode::NL)
+    }
+
+    /// Whether a holder of `held` could get `target` now. Newcomers queue up behind whoever waits; a conversion
+    /// only behind other conversions.
+    pub fn admits(&self, held: LockMode, target: LockMode) -> bool {
+        let clear = if held == LockMode::NL {
+            self.queue.is_empty()
+        } else {
+            self.queue.front().is_none_or(|first| !first.is_conversion())
+        };
+        clear && self.fits(held, target)
+    }
+
+    /// Whether `target` is compatible with all that is granted to others.
+    fn fits(&self, held: LockMode, target: LockMode) -> bool {
+        target.conflicts() & self.granted_besides(held) == 0
+    }
+
+    /// Whether the first waiter can be granted now.
+    pub fn head_fits(&self) -> bool {
+        self.queue.front().is_some_and(|head| self.fits(head.held, head.target))
+    }
+
+    /// Changes what a transaction holds; NL takes it out of the granted group.
+    pub fn set_held(&mut self, txn: TxnId, mode: LockMode) {
+        let before = match mode {
+            LockMode::NL => self.holders.remove(&txn),
+            mode => self.holders.insert(txn, mode),
+        };
+        if let Some(before) = before {
+            let count = &mut self.counts[before as usize];
+            *count -= 1;
+            if *count == 0 {
+                self.granted &= !before.bit();
+            }
+        }
+        if mode != LockMode::NL {
+            self.counts[mode as usize] += 1;
+            self.granted |= mode.bit();
+        }
+    }
+
+    /// Adds a waiter at its place.
+    pub fn enqueue(&mut self, waiter: Waiter) {
+        let place = self.place_for(waiter.is_conversion());
+        self.queue.insert(place, waiter);
+    }
+
+    /// Where in the queue a new request would stand.
+    fn place_for(&self, conversion: bool) -> usize {
+        if conversion {
+            self.queue.iter().take_while(|waiter| waiter.is_conversion()).count()
+        } else {
+            self.queue.len()
+        }
+    }
+
+    pub fn pop_head(&mut self) -> Option<Waiter> {
+        self.queue.pop_front()
+    }
+
+    pub fn remove_waiter(&mut self, txn: TxnId) {
+        self.queue.retain(|waiter| waiter.txn != txn);
+    }
+
+    /// Everybody a new request would have to wait for: holders of conflicting modes by age, then the waiters before
+    /// it from front to back. May name one transaction twice.
+    pub fn blockers(&self, txn: TxnId, held: LockMode, target: LockMode) -> Vec<TxnId> {
+        let place = self.place_for(held != LockMode::NL);
+        self.conflicting_holders(txn, target).chain(self.queue.iter().take(place).map(|w| w.txn)).collect()
+    }
+
+    /// Everybody that the waiter `txn` waits for.
+    pub fn blockers_of_waiter(&self, txn: TxnId) -> Vec<TxnId> {
+        let ahead = self.queue.iter().take_while(|waiter| waiter.txn != txn).map(|waiter| waiter.txn);
+        match self.queue.iter().find(|waiter| waiter.txn == txn) {
+            Some(waiter) => self.conflicting_holders(txn, waiter.target).chain(ahead).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn conflicting_holders(&self, txn: TxnId, target: LockMode) -> impl Iterator<Item = TxnId> + '_ {
+        let conflicts = target.conflicts();
+        let any = conflicts & self.granted != 0;
+        let holders = self.holders.iter().filter(move |(holder, mode)| {
+            any && **holder != txn && conflicts & mode.bit() != 0
+        });
+        holders.map(|(holder, _)| *holder)
+    }
+
+    /// Waiters that a conversion of `txn` to `target` overtakes: they now wait for it as well.
+    pub fn overtaken(&self, txn: TxnId, before: LockMode, target: LockMode) -> Vec<TxnId> {
+        let newly = target.conflicts() & !before.conflicts();
+        let behind = self.queue.iter().filter(|waiter| waiter.txn != txn && !waiter.is_conversion());
+        let waits_for_it = self.queue.iter().any(|waiter| waiter.txn == txn);
+        behind.filter(|waiter| waits_for_it || newly & waiter.target.bit() != 0).map(|w| w.txn).collect()
+    }
+}

@@ -1,0 +1,160 @@
+//! What can be locked, named by 64 bits.
+//!
+//! The top four bits tell the kind. Tables keep their id in the low bits; rows, ranges and values are a hash of
+//! table or index and encoded key. Two resources of one kind whose hashes collide share a lock: that can only make
+//! a transaction wait without need, never let two through that conflict.
+
+use std::fmt;
+
+use weft_base::{IndexId, TableId};
+
+use crate::LockMode;
+
+/// A lockable thing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId(pub u64);
+
+/// Kinds of resources, as in the top four bits of a [`ResourceId`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ResourceKind {
+    /// The catalog as a whole.
+    Catalog = 1,
+    /// A table.
+    Table = 2,
+    /// The keys of a table that share a prefix.
+    Range = 3,
+    /// A row, by key.
+    Row = 4,
+    /// A value of a unique index.
+    Value = 5,
+    /// A sequence, an advisory lock or other thing numbered by its owner.
+    Other = 6,
+}
+
+/// One lock asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockRequest {
+    /// What to lock.
+    pub resource: ResourceId,
+    /// How.
+    pub mode: LockMode,
+}
+
+const KIND_SHIFT: u32 = 60;
+const NUMBER_MASK: u64 = (1 << KIND_SHIFT) - 1;
+
+impl ResourceId {
+    const fn new(kind: ResourceKind, number: u64) -> Self {
+        Self((kind as u64) << KIND_SHIFT | number & NUMBER_MASK)
+    }
+
+    /// The catalog.
+    #[must_use]
+    pub const fn catalog() -> Self {
+        Self::new(ResourceKind::Catalog, 0)
+    }
+
+    /// A table.
+    #[must_use]
+    pub const fn table(table: TableId) -> Self {
+        Self::new(ResourceKind::Table, table.0 as u64)
+    }
+
+    /// The keys of a table that start with `prefix` (see `weft_types::range_prefix_len`).
+    #[must_use]
+    pub fn range(table: TableId, prefix: &[u8]) -> Self {
+        Self::new(ResourceKind::Range, hash(table.0, prefix))
+    }
+
+    /// The row of a table with this encoded key.
+    #[must_use]
+    pub fn row(table: TableId, key: &[u8]) -> Self {
+        Self::new(ResourceKind::Row, hash(table.0, key))
+    }
+
+    /// A value of a unique index.
+    #[must_use]
+    pub fn value(index: IndexId, key: &[u8]) -> Self {
+        Self::new(ResourceKind::Value, hash(index.0, key))
+    }
+
+    /// Something that its owner numbers; 60 bits of the number count.
+    #[must_use]
+    pub const fn other(number: u64) -> Self {
+        Self::new(ResourceKind::Other, number)
+    }
+
+    /// The kind; `None` for a number that no constructor made.
+    #[must_use]
+    pub const fn kind(self) -> Option<ResourceKind> {
+        Some(match self.0 >> KIND_SHIFT {
+            1 => ResourceKind::Catalog,
+            2 => ResourceKind::Table,
+            3 => ResourceKind::Range,
+            4 => ResourceKind::Row,
+            5 => ResourceKind::Value,
+            6 => ResourceKind::Other,
+            _ => return None,
+        })
+    }
+}
+
+fn hash(owner: u32, key: &[u8]) -> u64 {
+    weft_ops::hash64_seeded(key, u64::from(owner))
+}
+
+impl LockRequest {
+    /// A request.
+    #[must_use]
+    pub const fn new(resource: ResourceId, mode: LockMode) -> Self {
+        Self { resource, mode }
+    }
+}
+
+impl fmt::Display for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.0 & NUMBER_MASK;
+        match self.kind() {
+            Some(ResourceKind::Catalog) => f.write_str("catalog"),
+            Some(ResourceKind::Table) => write!(f, "table {number}"),
+            Some(ResourceKind::Range) => write!(f, "range {number:015x}"),
+            Some(ResourceKind::Row) => write!(f, "row {number:015x}"),
+            Some(ResourceKind::Value) => write!(f, "value {number:015x}"),
+            Some(ResourceKind::Other) => write!(f, "object {number}"),
+            None => write!(f, "resource {:016x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_owners_keep_resources_apart() {
+        let all = [
+            ResourceId::catalog(),
+            ResourceId::table(TableId(0)),
+            ResourceId::table(TableId(u32::MAX)),
+            ResourceId::range(TableId(1), b"k"),
+            ResourceId::row(TableId(1), b"k"),
+            ResourceId::row(TableId(2), b"k"),
+            ResourceId::row(TableId(1), b"l"),
+            ResourceId::value(IndexId(1), b"k"),
+            ResourceId::other(u64::MAX),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(a.kind().is_some());
+            assert!(all.iter().skip(i + 1).all(|b| a != b), "{a}");
+        }
+        assert_eq!(ResourceId::table(TableId(7)).to_string(), "table 7");
+        assert_eq!(ResourceId(0).kind(), None);
+    }
+}

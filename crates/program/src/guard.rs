@@ -1,0 +1,225 @@
+//! The access guard: a DB instruction that the declared accesses do not cover is refused before it happens.
+//!
+//! The lock manager admitted the program by its declared accesses; whatever lies outside them is not protected. So before each DB
+//! instruction the guard looks for an access that covers it:
+//!
+//! | instruction          | covered by                                                                            |
+//! |----------------------|---------------------------------------------------------------------------------------|
+//! | SEARCH, primary key  | READ/WRITE/INSERT ROW of the key, READ RANGE around it, READ/WRITE TABLE                |
+//! | SEARCH, other index  | READ/WRITE TABLE (the row's primary key is not known beforehand)                      |
+//! | SCAN, primary key    | READ RANGE around both bounds, READ/WRITE TABLE                                       |
+//! | SCAN, other index    | READ/WRITE TABLE                                                                      |
+//! | INSERT               | WRITE/INSERT ROW of the new key, and each unique value; or WRITE TABLE                |
+//! | UPDATE               | WRITE/INSERT ROW of old and new key, WRITE VALUE of old and new unique values that    |
+//! |                      | differ; or WRITE TABLE                                                                |
+//! | REMOVE               | WRITE/INSERT ROW of the key, WRITE VALUE of each unique value; or WRITE TABLE         |
+//!
+//! A unique value with a NULL in it conflicts with nothing and needs no access. In a table without primary key INSERT is covered by
+//! INSERT ROW with an empty key; changing a row there needs WRITE TABLE.
+//!
+//! Source: DESIGN.md, "Programs"; Hobbes 3.3 (access sets known before execution).
+
+use weft_base::TableId;
+use weft_types::{RowLayout, SqlError, SqlState, encode_key_from_row};
+
+use crate::access_keys::upper_prefix_within;
+use crate::program::{AccessKind, IndexShape, Program, TableShape};
+
+/// State of a refusal: class XX, internal error.
+pub const UNDECLARED_ACCESS: SqlState = SqlState("XXW01");
+
+/// True for the guard's refusal: the program tried to touch what it had not declared.
+pub fn is_refusal(error: &SqlError) -> bool {
+    error.state == UNDECLARED_ACCESS
+}
+
+#[cold]
+fn refuse(what: &str, table: TableId) -> SqlError {
+    SqlError::new(UNDECLARED_ACCESS, format!("program {what} in table {} without having declared it", table.0))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    kind: AccessKind,
+    table: TableId,
+    key: (usize, usize),
+    hi: Option<(usize, usize)>,
+}
+
+/// The encoded keys of one run's accesses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GuardKeys {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+    /// Where the last match was: accesses are usually declared in the order in which they happen.
+    hint: usize,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl GuardKeys {
+    /// Encodes the access keys for some inputs.
+    pub fn prepare(&mut self, program: &Program, inputs: &[u8]) {
+        self.entries.clear();
+        self.bytes.clear();
+        self.hint = 0;
+        for access in &program.accesses {
+            let start = self.bytes.len();
+            program.append_key(&access.key, inputs, &mut self.bytes);
+            let key_end = self.bytes.len();
+            let hi = access.hi.as_ref().map(|parts| {
+                program.append_key(parts, inputs, &mut self.bytes);
+                (key_end, self.bytes.len())
+            });
+            self.entries.push(Entry { kind: access.kind, table: access.table, key: (start, key_end), hi });
+        }
+    }
+
+    fn slice(&self, (start, end): (usize, usize)) -> &[u8] {
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// Whether some access on the table satisfies a rule; remembers where.
+    #[inline]
+    fn any(&mut self, table: TableId, covers: impl Fn(&GuardKeys, &Entry) -> bool) -> bool {
+        let count = self.entries.len();
+        let mut at = self.hint;
+        for _ in 0..count {
+            if at >= count {
+                at = 0;
+            }
+            if let Some(entry) = self.entries.get(at)
+                && entry.table == table
+                && covers(self, entry)
+            {
+                self.hint = at;
+                return true;
+            }
+            at += 1;
+        }
+        false
+    }
+
+    fn in_range(&self, entry: &Entry, key: &[u8]) -> bool {
+        let hi = entry.hi.map_or(&[][..], |hi| self.slice(hi));
+        key >= self.slice(entry.key) && (key <= hi || key.starts_with(hi))
+    }
+
+    /// SEARCH.
+    #[inline]
+    pub fn search(&mut self, table: &TableShape, index: usize, key: &[u8]) -> Result<(), SqlError> {
+        let primary = table.primary == Some(index);
+        let covered = self.any(table.id, |keys, entry| match entry.kind {
+            AccessKind::ReadTable | AccessKind::WriteTable => true,
+            AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => {
+                primary && keys.slice(entry.key) == key
+            }
+            AccessKind::ReadRange => primary && keys.in_range(entry, key),
+            AccessKind::WriteValue(_) => false,
+        });
+        if covered { Ok(()) } else { Err(refuse("searches", table.id)) }
+    }
+
+    /// SCAN from the prefix `lo` to the prefix `hi`; with `hi_exclusive` what begins with `hi` is left out.
+    pub fn scan(
+        &mut self,
+        table: &TableShape,
+        index: usize,
+        lo: &[u8],
+        hi: &[u8],
+        hi_exclusive: bool,
+    ) -> Result<(), SqlError> {
+        let primary = table.primary == Some(index);
+        let covered = self.any(table.id, |keys, entry| match entry.kind {
+            AccessKind::ReadTable | AccessKind::WriteTable => true,
+            AccessKind::ReadRange if primary => {
+                let bound = entry.hi.map_or(&[][..], |bound| keys.slice(bound));
+                let hi_within = match hi_exclusive {
+                    true => hi <= bound || hi.starts_with(bound),
+                    false => upper_prefix_within(hi, bound),
+                };
+                lo >= keys.slice(entry.key) && (bound.is_empty() || hi_within)
+            }
+            _ => false,
+        });
+        if covered { Ok(()) } else { Err(refuse("scans", table.id)) }
+    }
+
+    fn write_row(&mut self, table: TableId, key: &[u8], inserts: bool) -> bool {
+        self.any(table, |keys, entry| match entry.kind {
+            AccessKind::WriteTable => true,
+            AccessKind::WriteRow => !key.is_empty() && keys.slice(entry.key) == key,
+            AccessKind::InsertRow => (inserts || !key.is_empty()) && keys.slice(entry.key) == key,
+            _ => false,
+        })
+    }
+
+    fn write_value(&mut self, table: TableId, index: &IndexShape, key: &[u8]) -> bool {
+        self.any(table, |keys, entry| match entry.kind {
+            AccessKind::WriteTable => true,
+            AccessKind::WriteValue(id) => id == index.id && keys.slice(entry.key) == key,
+            _ => false,
+        })
+    }
+
+    /// INSERT (`old` is `None`), UPDATE (both), REMOVE (`new` is `None`).
+    pub fn write(
+        &mut self,
+        table: &TableShape,
+        layout: &RowLayout,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<(), SqlError> {
+        let mut old_key = std::mem::take(&mut self.old);
+        let mut new_key = std::mem::take(&mut self.new);
+        let result = self.check_write(table, layout, old, new, &mut old_key, &mut new_key);
+        (self.old, self.new) = (old_key, new_key);
+        result
+    }
+
+    fn check_write(
+        &mut self,
+        table: &TableShape,
+        layout: &RowLayout,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+        old_key: &mut Vec<u8>,
+        new_key: &mut Vec<u8>,
+    ) -> Result<(), SqlError> {
+        let inserts = old.is_none();
+        let columns = table.primary_index().map_or(&[][..], |index| &index.columns);
+        encode(old_key, layout, old, columns);
+        encode(new_key, layout, new, columns);
+        let same_key = old.is_some() && new.is_some() && old_key == new_key;
+        if old.is_some() && !self.write_row(table.id, old_key, false) {
+            return Err(refuse("changes a row", table.id));
+        }
+        if new.is_some() && !same_key && !self.write_row(table.id, new_key, inserts) {
+            return Err(refuse("writes a row", table.id));
+        }
+        for (ordinal, index) in table.indexes.iter().enumerate() {
+            if !index.unique || table.primary == Some(ordinal) {
+                continue;
+            }
+            encode(old_key, layout, old, &index.columns);
+            encode(new_key, layout, new, &index.columns);
+            if old.is_some() && new.is_some() && old_key == new_key {
+                continue;
+            }
+            for (row, key) in [(old, &*old_key), (new, &*new_key)] {
+                let matters = row.is_some_and(|row| index.columns.iter().all(|column| !layout.is_null(row, *column)));
+                if matters && !self.write_value(table.id, index, key) {
+                    return Err(refuse("writes a value", table.id));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode(key: &mut Vec<u8>, layout: &RowLayout, row: Option<&[u8]>, columns: &[usize]) {
+    key.clear();
+    if let Some(row) = row {
+        encode_key_from_row(key, layout, row, columns);
+    }
+}

@@ -1,0 +1,326 @@
+//! Registers, keys, row buffers and output: the instructions that touch no table.
+
+use std::cmp::Ordering;
+
+use weft_types::{
+    RowLayout, SqlError, SqlState, ValueRef, compare_ref, encode_key_from_row, encode_key_null, encode_key_value_ref,
+};
+
+use super::arithmetic::{self, compare_floats, integer_out_of_range};
+use super::row_image::{RowImage, RowTarget};
+use super::scratch::Collected;
+use super::{Flow, Machine, RESULT_BYTES_MAX, broken};
+use crate::class::Class;
+use crate::data_access::DataAccess;
+use crate::instr::{Cond, Datum, Instr, Op};
+use crate::program::Program;
+
+/// A stored fixed value as register bits: integers sign-extended, booleans 0 or 1, floats as they are.
+#[inline]
+fn widen(class: Class, bits: u64) -> Option<u64> {
+    Some(match class {
+        Class::Bool => u64::from(bits != 0),
+        Class::Int2 => i64::from(bits as i16) as u64,
+        Class::Int4 | Class::Date => i64::from(bits as i32) as u64,
+        Class::Int8 | Class::Timestamp | Class::TimestampTz | Class::Float8 => bits,
+        Class::Float4 => u64::from(bits as u32),
+        _ => return None,
+    })
+}
+
+/// Register bits as a stored fixed value; 22003 if an integer does not fit.
+#[inline]
+fn store_bits(class: Class, bits: u64) -> Result<u64, SqlError> {
+    let width = match class {
+        Class::Bool => return Ok(u64::from(bits != 0)),
+        Class::Int2 => 2,
+        Class::Int4 | Class::Date => 4,
+        Class::Float4 | Class::Float8 | Class::Int8 | Class::Timestamp | Class::TimestampTz => return Ok(bits),
+        _ => return Err(broken("a register goes where none fits")),
+    };
+    if arithmetic::fits(bits as i64, width) { Ok(bits) } else { Err(integer_out_of_range(width)) }
+}
+
+fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64> {
+    widen(Class::of(layout.types().get(column)?), layout.fixed_u64(row, column)?)
+}
+
+/// The layout that a row buffer's content has.
+pub(super) fn image_layout<'p>(program: &'p Program, image: &RowImage) -> Result<&'p RowLayout, SqlError> {
+    let layout = match image.target {
+        RowTarget::None => None,
+        RowTarget::Table(ordinal) => program.layouts.tables.get(usize::from(ordinal)),
+        RowTarget::Output(statement) => program.layouts.outputs.get(statement as usize),
+    };
+    layout.ok_or_else(|| broken("a row buffer is used before ROW"))
+}
+
+impl<A: DataAccess> Machine<'_, A> {
+    #[inline]
+    pub(super) fn collected(&self, cp: u8) -> &Collected {
+        &self.scratch.collect[usize::from(cp) % self.scratch.collect.len()]
+    }
+
+    /// Layout and bytes of a collected row; `None` if there is none.
+    #[inline]
+    pub(super) fn collected_row(&self, cp: u8) -> Option<(&RowLayout, &[u8])> {
+        let collected = self.collected(cp);
+        let layout = self.program.layouts.tables.get(usize::from(collected.table))?;
+        Some((layout, self.access.row(&collected.row?)?))
+    }
+
+    /// Loads, arithmetic, logic and comparisons.
+    #[inline]
+    pub(super) fn compute(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+        let Instr { op, a, b, c, imm } = instr;
+        let program = self.program;
+        let registers = &self.scratch.registers;
+        let (left, right) = (registers.bits(b), registers.bits(c));
+        let truth = |value: bool| Some(u64::from(value));
+        let as_int = |bits: Option<u64>| bits.map(|bits| bits as i64);
+        let result: Option<u64> = match op {
+            Op::Mov => left,
+            Op::Ldi => Some(i64::from(imm as i32) as u64),
+            Op::Ldnull => None,
+            Op::Ldk => load(&program.layouts.consts, &program.layouts.const_row, imm as usize),
+            Op::Ldin => load(&program.layouts.inputs, self.inputs, imm as usize),
+            Op::Ldcol => self.collected_row(b).and_then(|(layout, row)| load(layout, row, usize::from(instr.low()))),
+            Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Mod => match (as_int(left), as_int(right)) {
+                (Some(left), Some(right)) => Some(arithmetic::integer(op, left, right)? as u64),
+                _ => None,
+            },
+            Op::Neg | Op::Abs => match as_int(left) {
+                Some(value) if op == Op::Abs && value >= 0 => Some(value as u64),
+                Some(value) => Some(value.checked_neg().ok_or_else(|| integer_out_of_range(8))? as u64),
+                None => None,
+            },
+            Op::Narrow => match registers.get(a) {
+                Some(value) => Some(arithmetic::narrow(value, c)? as u64),
+                None => None,
+            },
+            Op::Not => left.and_then(|value| truth(value == 0)),
+            Op::And => arithmetic::and(as_int(left), as_int(right)).map(|value| value as u64),
+            Op::Or => arithmetic::or(as_int(left), as_int(right)).map(|value| value as u64),
+            Op::Isnull => truth(left.is_none()),
+            Op::Cmp => compare(imm, left, right, |left, right| (left as i64).cmp(&(right as i64))),
+            Op::Fcmp => compare(imm, left, right, |l, r| compare_floats(f64::from_bits(l), f64::from_bits(r))),
+            Op::F4cmp => compare(imm, left, right, |l, r| compare_floats(real(l).into(), real(r).into())),
+            Op::Cmpv => self.compare_values(instr),
+            Op::Test => compare(imm, left, Some(0), |left, _| (left as i64).cmp(&0)),
+            _ => match left {
+                Some(left) => float(op, left, right, c)?,
+                None => None,
+            },
+        };
+        self.scratch.registers.set_bits(a, result);
+        Ok(Flow::Next)
+    }
+
+    fn datum(&self, source: u8, number: u16) -> ValueRef<'_> {
+        let layouts = &self.program.layouts;
+        match Datum::decode(source, number) {
+            Some(Datum::Input(number)) => layouts.inputs.value_ref(self.inputs, usize::from(number)),
+            Some(Datum::Const(number)) => layouts.consts.value_ref(&layouts.const_row, usize::from(number)),
+            Some(Datum::Column { cp, column }) => match self.collected_row(cp) {
+                Some((layout, row)) => layout.value_ref(row, usize::from(column)),
+                None => ValueRef::Null,
+            },
+            None => ValueRef::Null,
+        }
+    }
+
+    fn compare_values(&self, instr: Instr) -> Option<u64> {
+        let (left, right) = (self.datum(instr.b, instr.low()), self.datum(instr.c, instr.high()));
+        compare_ref(&left, &right).map(|order| order as i64 as u64)
+    }
+
+    /// KEY...
+    pub(super) fn key(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+        let Instr { op, a, b, imm, .. } = instr;
+        let number = usize::from(a) % self.scratch.keys.len();
+        // Taken out, so that rows and registers can be looked at meanwhile.
+        let mut key = std::mem::take(&mut self.scratch.keys[number]);
+        let layouts = &self.program.layouts;
+        let column = imm as usize;
+        let mut append = |layout: &RowLayout, row: &[u8], column: usize| {
+            key.unmatchable |= layout.is_null(row, column);
+            encode_key_from_row(&mut key.bytes, layout, row, &[column]);
+        };
+        let mut result = Ok(Flow::Next);
+        match op {
+            Op::Keyin => append(&layouts.inputs, self.inputs, column),
+            Op::Keyk => append(&layouts.consts, &layouts.const_row, column),
+            Op::Keycol => match self.collected_row(b) {
+                Some((layout, row)) => append(layout, row, column),
+                None => {
+                    key.unmatchable = true;
+                    encode_key_null(&mut key.bytes);
+                }
+            },
+            Op::Keyr => match register_value(self.scratch.registers.bits(b), imm) {
+                Ok(value) => {
+                    key.unmatchable |= matches!(value, ValueRef::Null);
+                    encode_key_value_ref(&mut key.bytes, &value);
+                }
+                Err(error) => result = Err(error),
+            },
+            Op::Keynull => encode_key_null(&mut key.bytes),
+            _ => {
+                key.bytes.clear();
+                key.unmatchable = false;
+            }
+        }
+        self.scratch.keys[number] = key;
+        result
+    }
+
+    /// ROW, SET... and COPYROW.
+    pub(super) fn row(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+        let Instr { op, a, b, .. } = instr;
+        let number = usize::from(a) % self.scratch.rows.len();
+        let mut image = std::mem::take(&mut self.scratch.rows[number]);
+        let result = match op {
+            Op::Setr => self.set_register(&mut image, instr),
+            Op::Copyrow => {
+                let target = RowTarget::Table(self.collected(b).table);
+                match self.collected_row(b) {
+                    Some((layout, row)) => {
+                        image.copy(target, layout, row);
+                        Ok(())
+                    }
+                    None => start(self.program, &mut image, target),
+                }
+            }
+            Op::Row => start(self.program, &mut image, RowTarget::Table(instr.table() as u8)),
+            Op::Outrow => start(self.program, &mut image, RowTarget::Output(instr.imm)),
+            _ => self.set_column(&mut image, instr),
+        };
+        self.scratch.rows[number] = image;
+        result.map(|()| Flow::Next)
+    }
+
+    fn set_register(&self, image: &mut RowImage, instr: Instr) -> Result<(), SqlError> {
+        let layout = image_layout(self.program, image)?;
+        let column = usize::from(instr.low());
+        let class = layout.types().get(column).map(Class::of).ok_or_else(super::row_image::misfit)?;
+        match self.scratch.registers.bits(instr.b) {
+            Some(bits) => image.set_bits(layout, column, store_bits(class, bits)?),
+            None => image.set_null(layout, column),
+        }
+    }
+
+    fn set_column(&self, image: &mut RowImage, instr: Instr) -> Result<(), SqlError> {
+        let layout = image_layout(self.program, image)?;
+        let layouts = &self.program.layouts;
+        let source = usize::from(instr.high());
+        let (from, row): (&RowLayout, &[u8]) = match instr.op {
+            Op::Setin => (&layouts.inputs, self.inputs),
+            Op::Setk => (&layouts.consts, &layouts.const_row),
+            Op::Setcol => match self.collected_row(instr.b) {
+                Some(found) => found,
+                None => return image.set_null(layout, usize::from(instr.low())),
+            },
+            _ => return image.set_null(layout, usize::from(instr.low())),
+        };
+        image.set_raw(layout, usize::from(instr.low()), from.raw(row, source))
+    }
+
+    /// EMIT and COUNT.
+    pub(super) fn output(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+        let number = instr.imm as usize;
+        let Some(statement) = self.out.statements.get_mut(number) else {
+            return Err(broken("no such statement"));
+        };
+        if instr.op == Op::Count {
+            let add = self.scratch.registers.get(instr.a).unwrap_or(0);
+            statement.affected = statement.affected.saturating_add_signed(add);
+            return Ok(Flow::Next);
+        }
+        let image = &mut self.scratch.rows[usize::from(instr.a) % crate::instr::ROW_BUFFERS];
+        if image.target != RowTarget::Output(instr.imm) {
+            return Err(broken("a row is emitted to another statement"));
+        }
+        let layout = image_layout(self.program, image)?;
+        let row = image.finish(layout);
+        let rows = &mut statement.rows;
+        if rows.data.len() + row.len() > RESULT_BYTES_MAX {
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the result exceeds 1 GiB"));
+        }
+        rows.data.extend_from_slice(row);
+        rows.ends.push(rows.data.len() as u32);
+        Ok(Flow::Next)
+    }
+}
+
+fn start(program: &Program, image: &mut RowImage, target: RowTarget) -> Result<(), SqlError> {
+    image.target = target;
+    let layout = image_layout(program, image)?;
+    image.start(target, layout);
+    Ok(())
+}
+
+#[inline]
+fn compare(
+    cond: u32,
+    left: Option<u64>,
+    right: Option<u64>,
+    order: impl Fn(u64, u64) -> Ordering,
+) -> Option<u64> {
+    let (left, right) = left.zip(right)?;
+    Some(u64::from(Cond::from_code(cond)?.holds(order(left, right))))
+}
+
+#[inline]
+fn real(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+/// Float arithmetic and conversions; `left` is not NULL.
+fn float(op: Op, left: u64, right: Option<u64>, width: u8) -> Result<Option<u64>, SqlError> {
+    let double_bits = |value: f64| Some(value.to_bits());
+    let real_bits = |value: f32| Some(u64::from(value.to_bits()));
+    Ok(match op {
+        Op::Fadd | Op::Fsub | Op::Fmul | Op::Fdiv => match right {
+            Some(right) => double_bits(arithmetic::double(op, f64::from_bits(left), f64::from_bits(right))?),
+            None => None,
+        },
+        Op::F4add | Op::F4sub | Op::F4mul | Op::F4div => match right {
+            Some(right) => real_bits(arithmetic::real(op, real(left), real(right))?),
+            None => None,
+        },
+        Op::Fneg => double_bits(-f64::from_bits(left)),
+        Op::Fabs => double_bits(f64::from_bits(left).abs()),
+        Op::F4neg => real_bits(-real(left)),
+        Op::F4abs => real_bits(real(left).abs()),
+        Op::Itof => double_bits(left as i64 as f64),
+        Op::Itof4 => real_bits(left as i64 as f32),
+        Op::F4tof => double_bits(real(left).into()),
+        Op::Ftof4 => real_bits(arithmetic::double_to_real(f64::from_bits(left))?),
+        Op::Ftoi => Some(arithmetic::double_to_integer(f64::from_bits(left), width)? as u64),
+        Op::F4toi => Some(arithmetic::double_to_integer(real(left).into(), width)? as u64),
+        _ => return Err(broken("an operation is not implemented")),
+    })
+}
+
+/// A register as a value of a class (KEYR).
+fn register_value(bits: Option<u64>, code: u32) -> Result<ValueRef<'static>, SqlError> {
+    let Some(class) = Class::from_code(code) else {
+        return Err(broken("unknown class"));
+    };
+    let Some(bits) = bits else {
+        return Ok(ValueRef::Null);
+    };
+    let bits = store_bits(class, bits)?;
+    Ok(match class {
+        Class::Bool => ValueRef::Bool(bits != 0),
+        Class::Int2 => ValueRef::Int2(bits as i16),
+        Class::Int4 => ValueRef::Int4(bits as i32),
+        Class::Int8 => ValueRef::Int8(bits as i64),
+        Class::Float4 => ValueRef::Float4(real(bits)),
+        Class::Float8 => ValueRef::Float8(f64::from_bits(bits)),
+        Class::Date => ValueRef::Date(bits as i32),
+        Class::Timestamp => ValueRef::Timestamp(bits as i64),
+        Class::TimestampTz => ValueRef::TimestampTz(bits as i64),
+        _ => return Err(broken("a register goes where none fits")),
+    })
+}

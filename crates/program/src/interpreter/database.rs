@@ -1,0 +1,192 @@
+//! DB instructions: guard first, then the data access, the result into the collect register.
+
+use std::ops::Bound;
+
+use weft_types::{SqlError, SqlState};
+
+use super::data::image_layout;
+use super::row_image::RowTarget;
+use super::scratch::{Collected, Scratch};
+use super::{Flow, Machine, broken};
+use crate::access_keys::to_prefix_successor;
+use crate::data_access::DataAccess;
+use crate::instr::{
+    COLLECT_REGISTERS, Instr, KEY_BUFFERS, Op, ROW_BUFFERS, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
+};
+use crate::program::TableShape;
+
+fn slot(scratch: &mut Scratch, cp: u8) -> &mut Collected {
+    &mut scratch.collect[usize::from(cp) % COLLECT_REGISTERS]
+}
+
+impl<A: DataAccess> Machine<'_, A> {
+    #[inline]
+    pub(super) fn database(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+        match instr.op {
+            Op::Search => self.search(instr)?,
+            Op::Scan => self.scan(instr)?,
+            Op::Next => self.next(instr),
+            Op::Insert => self.insert(instr)?,
+            Op::Update => self.update(instr)?,
+            _ => self.remove(instr)?,
+        }
+        Ok(Flow::Next)
+    }
+
+    fn search(&mut self, instr: Instr) -> Result<(), SqlError> {
+        let table = self.shape(instr.table())?;
+        let index = table.indexes.get(instr.index()).ok_or_else(|| broken("no such index"))?;
+        let key = &self.scratch.keys[usize::from(instr.b) % KEY_BUFFERS];
+        // `= NULL` is never true.
+        let row = if key.unmatchable {
+            None
+        } else {
+            self.scratch.guard.search(table, instr.index(), &key.bytes)?;
+            self.access.search(index.id, table.id, &key.bytes)?
+        };
+        let collected = slot(self.scratch, instr.a);
+        collected.clear(instr.table() as u8);
+        collected.status = row.is_some();
+        collected.row = row;
+        Ok(())
+    }
+
+    fn scan(&mut self, instr: Instr) -> Result<(), SqlError> {
+        let table = self.shape(instr.table())?;
+        let index = table.indexes.get(instr.index()).ok_or_else(|| broken("no such index"))?;
+        let limit = self.scan_limit(instr)?;
+        let flags = instr.scan_flags();
+        let scratch = &mut *self.scratch;
+        let [lo, hi] = [instr.b, instr.c].map(|key| &scratch.keys[usize::from(key) % KEY_BUFFERS]);
+        let mut nothing = lo.unmatchable || hi.unmatchable || limit == 0;
+        if !nothing {
+            let hi_exclusive = flags & SCAN_HI_EXCLUSIVE != 0;
+            scratch.guard.scan(table, instr.index(), &lo.bytes, &hi.bytes, hi_exclusive)?;
+        }
+        scratch.lo.clear();
+        scratch.lo.extend_from_slice(&lo.bytes);
+        scratch.hi.clear();
+        scratch.hi.extend_from_slice(&hi.bytes);
+        if flags & SCAN_LO_EXCLUSIVE != 0 {
+            nothing |= !to_prefix_successor(&mut scratch.lo);
+        }
+        let bounded = flags & SCAN_HI_EXCLUSIVE != 0 || to_prefix_successor(&mut scratch.hi);
+        let upper = if bounded { Bound::Excluded(scratch.hi.as_slice()) } else { Bound::Unbounded };
+        nothing |= bounded && scratch.lo >= scratch.hi;
+        let collected = &mut scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS];
+        collected.clear(instr.table() as u8);
+        if nothing {
+            return Ok(());
+        }
+        // One row more than the budget allows tells that it does not suffice.
+        let within_budget = self.left as usize + 1;
+        self.access.range(
+            index.id,
+            table.id,
+            Bound::Included(&scratch.lo),
+            upper,
+            flags & SCAN_REVERSE != 0,
+            limit.min(within_budget),
+            &mut collected.rows,
+        )?;
+        self.left = u32::try_from(collected.rows.len())
+            .ok()
+            .and_then(|rows| self.left.checked_sub(rows))
+            .ok_or_else(|| SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, String::new()))?;
+        collected.row = collected.rows.first().copied();
+        collected.status = collected.row.is_some();
+        collected.next = 1;
+        Ok(())
+    }
+
+    fn scan_limit(&self, instr: Instr) -> Result<usize, SqlError> {
+        match instr.limit_register().and_then(|register| self.scratch.registers.get(register)) {
+            Some(limit) if limit < 0 => {
+                Err(SqlError::new(SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT must not be negative"))
+            }
+            Some(limit) => Ok(usize::try_from(limit).unwrap_or(usize::MAX)),
+            None => Ok(usize::MAX),
+        }
+    }
+
+    fn next(&mut self, instr: Instr) {
+        let collected = slot(self.scratch, instr.b);
+        collected.row = collected.rows.get(collected.next).copied();
+        collected.next = collected.next.saturating_add(1).min(collected.rows.len() + 1);
+        let status = collected.row.is_some();
+        self.scratch.registers.set(instr.a, Some(i64::from(status)));
+    }
+
+    fn insert(&mut self, instr: Instr) -> Result<(), SqlError> {
+        let program = self.program;
+        let table = self.shape(instr.table())?;
+        let image = &mut self.scratch.rows[usize::from(instr.b) % ROW_BUFFERS];
+        if image.target != RowTarget::Table(instr.table() as u8) {
+            return Err(broken("a row is inserted into another table"));
+        }
+        let layout = image_layout(program, image)?;
+        let row = image.finish(layout);
+        self.scratch.guard.write(table, layout, None, Some(row))?;
+        let handle = self.access.insert(table.id, row)?;
+        let collected = slot(self.scratch, instr.a);
+        collected.clear(instr.table() as u8);
+        collected.status = true;
+        collected.row = Some(handle);
+        Ok(())
+    }
+
+    fn update(&mut self, instr: Instr) -> Result<(), SqlError> {
+        let program = self.program;
+        let ordinal = self.collected(instr.a).table;
+        let table = self.shape(usize::from(ordinal))?;
+        let image = &mut self.scratch.rows[usize::from(instr.b) % ROW_BUFFERS];
+        if image.target != RowTarget::Table(ordinal) {
+            return Err(broken("a row is replaced by one of another table"));
+        }
+        let layout = image_layout(program, image)?;
+        let row = image.finish(layout);
+        let handle = self.scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS].row;
+        let done = match handle {
+            Some(handle) => match self.access.row(&handle) {
+                Some(old) => {
+                    self.scratch.guard.write(table, layout, Some(old), Some(row))?;
+                    self.access.update(&handle, row)?;
+                    true
+                }
+                None => false,
+            },
+            None => false,
+        };
+        slot(self.scratch, instr.a).status = done;
+        Ok(())
+    }
+
+    fn remove(&mut self, instr: Instr) -> Result<(), SqlError> {
+        let program = self.program;
+        let collected = self.collected(instr.a);
+        let (ordinal, handle) = (usize::from(collected.table), collected.row);
+        let table = self.shape(ordinal)?;
+        let layout = program.layouts.tables.get(ordinal).ok_or_else(|| broken("no such table"))?;
+        let done = match handle {
+            Some(handle) => match self.access.row(&handle) {
+                Some(old) => {
+                    self.scratch.guard.write(table, layout, Some(old), None)?;
+                    self.access.remove(&handle)?;
+                    true
+                }
+                None => false,
+            },
+            None => false,
+        };
+        let collected = slot(self.scratch, instr.a);
+        collected.status = done;
+        collected.row = None;
+        Ok(())
+    }
+}
+
+impl<'r, A> Machine<'r, A> {
+    fn shape(&self, ordinal: usize) -> Result<&'r TableShape, SqlError> {
+        self.program.tables.get(ordinal).ok_or_else(|| broken("no such table"))
+    }
+}

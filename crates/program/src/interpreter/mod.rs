@@ -1,0 +1,191 @@
+//! The CPU executor: one program, one instruction after the other.
+//!
+//! ```text
+//!            END                COMMIT
+//!   logic ---------> commit ----------> Ok(outcome)
+//!     |  error, ABORT  |
+//!     +-------+--------+
+//!             v         ABORT
+//!           abort handler -----> Err(first error)
+//! ```
+//!
+//! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may look at their result before RET. This executor completes them
+//! as they are issued, and one that fails goes to the abort handler at once: the error reported is the first in program order either
+//! way. Every instruction costs one of the budget, a SCAN one more per row, so that work is bounded by the budget and running out is
+//! a property of program, inputs and state.
+//!
+//! Nothing is trusted: registers are masked, ordinals looked up, rows read through checked accessors. What the verifier excludes
+//! ends in an internal error, not a panic.
+//!
+//! Source: BionicDB 4.3 (execution), 4.5 (logic, then commit or abort handler).
+
+mod arithmetic;
+mod data;
+mod database;
+mod row_image;
+mod scratch;
+
+use weft_types::{SqlError, SqlState};
+
+use crate::data_access::DataAccess;
+use crate::instr::{Instr, Op, RaiseState};
+use crate::outcome::Outcome;
+use crate::program::Program;
+
+pub use scratch::Scratch;
+
+/// Bytes of result rows that one program may give back.
+pub const RESULT_BYTES_MAX: usize = 1 << 30;
+
+/// Runs a program over a row of inputs ([`Program::encode_inputs`]).
+///
+/// On success `out` holds each statement's rows and count. On an error everything that the program wrote through `access` must be
+/// rolled back by the caller. Errors are deterministic; 54001 when `budget` instructions were not enough.
+pub fn run<A: DataAccess>(
+    program: &Program,
+    inputs: &[u8],
+    access: &mut A,
+    budget: u32,
+    scratch: &mut Scratch,
+    out: &mut Outcome,
+) -> Result<(), SqlError> {
+    program.layouts.inputs.validate(inputs).map_err(|_| crate::access_keys::bad_inputs())?;
+    out.reset(program.layouts.outputs.len());
+    scratch.reset();
+    scratch.guard.prepare(program, inputs);
+    Machine { program, inputs, access, scratch, out, left: budget }.execute(budget)
+}
+
+/// A run in progress.
+struct Machine<'r, A> {
+    program: &'r Program,
+    inputs: &'r [u8],
+    access: &'r mut A,
+    scratch: &'r mut Scratch,
+    out: &'r mut Outcome,
+    /// Budget left.
+    left: u32,
+}
+
+/// Where control goes after an instruction.
+enum Flow {
+    Next,
+    Jump(u32),
+    Abort,
+    Done,
+}
+
+#[cold]
+fn out_of_budget(budget: u32) -> SqlError {
+    SqlError::new(
+        SqlState::STATEMENT_TOO_COMPLEX,
+        format!("the program exceeded its budget of {budget} instructions"),
+    )
+}
+
+#[cold]
+fn voluntary_abort() -> SqlError {
+    SqlError::new(SqlState("40000"), "the program aborted the transaction")
+}
+
+/// What only an unverified program can do.
+#[cold]
+fn broken(what: &'static str) -> SqlError {
+    SqlError::internal(format!("program is broken: {what}"))
+}
+
+impl<A: DataAccess> Machine<'_, A> {
+    fn execute(&mut self, budget: u32) -> Result<(), SqlError> {
+        let program = self.program;
+        let mut pc = 0_usize;
+        let mut aborting = false;
+        loop {
+            let Some(instr) = program.instrs.get(pc).copied() else {
+                return Err(self.scratch.error.take().unwrap_or_else(|| broken("control left it")));
+            };
+            if self.left == 0 {
+                return Err(out_of_budget(budget));
+            }
+            self.left -= 1;
+            match self.step(instr) {
+                Ok(Flow::Next) => {
+                    pc += 1;
+                    continue;
+                }
+                Ok(Flow::Jump(target)) => {
+                    pc = target as usize;
+                    continue;
+                }
+                Ok(Flow::Done) => {
+                    return match self.scratch.error.take() {
+                        Some(error) => Err(error),
+                        None if aborting => Err(voluntary_abort()),
+                        None => Ok(()),
+                    };
+                }
+                Ok(Flow::Abort) => {}
+                Err(error) if is_budget(&error) => return Err(out_of_budget(budget)),
+                Err(error) => {
+                    self.scratch.error.get_or_insert(error);
+                    // An error within the abort handler ends it.
+                }
+            }
+            if aborting {
+                return Err(self.scratch.error.take().unwrap_or_else(voluntary_abort));
+            }
+            aborting = true;
+            pc = program.abort_pc as usize;
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+        let Instr { op, a, b, imm, .. } = instr;
+        let registers = &self.scratch.registers;
+        let branch = |taken: bool| Ok(if taken { Flow::Jump(imm) } else { Flow::Next });
+        let both = || registers.get(a).zip(registers.get(b));
+        match op {
+            Op::Jmp => Ok(Flow::Jump(imm)),
+            Op::Be => branch(both().is_some_and(|(a, b)| a == b)),
+            Op::Bne => branch(both().is_some_and(|(a, b)| a != b)),
+            Op::Blt => branch(both().is_some_and(|(a, b)| a < b)),
+            Op::Ble => branch(both().is_some_and(|(a, b)| a <= b)),
+            Op::Bgt => branch(both().is_some_and(|(a, b)| a > b)),
+            Op::Bge => branch(both().is_some_and(|(a, b)| a >= b)),
+            Op::Bnull => branch(registers.get(a).is_none()),
+            Op::Bnnull => branch(registers.get(a).is_some()),
+            Op::Bt => branch(registers.get(a).is_some_and(|value| value != 0)),
+            Op::Bnt => branch(registers.get(a).is_none_or(|value| value == 0)),
+            Op::End => Ok(Flow::Jump(self.program.commit_pc)),
+            Op::Commit => Ok(Flow::Done),
+            Op::Abort => Ok(Flow::Abort),
+            Op::Raise => Err(self.raise(instr)),
+            Op::Ret => {
+                let number = usize::from(b) % self.scratch.collect.len();
+                let status = std::mem::take(&mut self.scratch.collect[number].status);
+                self.scratch.registers.set(a, Some(i64::from(status)));
+                Ok(Flow::Next)
+            }
+            Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => self.database(instr),
+            Op::Emit | Op::Count => self.output(instr),
+            Op::Key | Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => self.key(instr),
+            Op::Row | Op::Outrow | Op::Copyrow | Op::Setin | Op::Setk | Op::Setr | Op::Setcol | Op::Setnull => {
+                self.row(instr)
+            }
+            _ => self.compute(instr),
+        }
+    }
+
+    #[cold]
+    fn raise(&self, instr: Instr) -> SqlError {
+        let state = RaiseState::ALL.get(usize::from(instr.a)).map_or("P0001", |state| state.sqlstate());
+        let layouts = &self.program.layouts;
+        let message = layouts.consts.var_bytes(&layouts.const_row, instr.imm as usize).unwrap_or_default();
+        SqlError::new(SqlState(state), String::from_utf8_lossy(message))
+    }
+}
+
+/// Inside a step running out is told by this state alone; `execute` knows the budget for the message.
+fn is_budget(error: &SqlError) -> bool {
+    error.state == SqlState::STATEMENT_TOO_COMPLEX
+}

@@ -1,0 +1,84 @@
+//! What a server is told when it starts, and the errors of starting.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+/// Settings of a server. Every bound says what happens at it.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where to listen. Only loopback addresses are accepted: there is no authentication yet.
+    pub listen: SocketAddr,
+    /// Sessions at one time; a client beyond it is refused with 53300.
+    pub connections_max: usize,
+    /// The longest message a client may send, in bytes; a longer one ends the connection with 54000 before
+    /// it is read.
+    pub message_bytes_max: usize,
+    /// Named statements plus named portals of one connection; beyond it 53400.
+    pub names_max: usize,
+    /// Rows kept for one suspended portal, in bytes; beyond it the statement fails with 53200.
+    pub portal_bytes_max: usize,
+    /// Replies are written out when more than this is waiting, in bytes, Sync or not.
+    pub reply_bytes_flush: usize,
+    /// Time for a client to finish its startup packet; then the connection is closed.
+    pub startup_timeout: Duration,
+    /// Time that a write may wait for a client that does not read; then the connection is closed. None: for
+    /// ever.
+    pub write_timeout: Option<Duration>,
+    /// Stack of a connection's thread, in bytes; statements are planned on it.
+    pub stack_bytes: usize,
+    /// The version told to clients; it must begin as PostgreSQL's does, because clients parse it.
+    pub server_version: String,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            listen: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5432)),
+            connections_max: 100,
+            message_bytes_max: 64 << 20,
+            names_max: 10_000,
+            portal_bytes_max: 256 << 20,
+            reply_bytes_flush: 64 << 10,
+            startup_timeout: Duration::from_secs(60),
+            write_timeout: None,
+            stack_bytes: 8 << 20,
+            server_version: format!("15.0 (Weft {})", env!("CARGO_PKG_VERSION")),
+        }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum ServerError {
+    /// The address is not a loopback address.
+    NotLoopback(SocketAddr),
+    /// The address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// The accepting thread did not start.
+    Thread(io::Error),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerError::NotLoopback(address) => write!(
+                f,
+                "refusing to listen on {address}: Weft has no authentication yet, so it serves \
+                 loopback addresses only (127.0.0.1 or ::1)"
+            ),
+            ServerError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            ServerError::Thread(error) => write!(f, "cannot start the accepting thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ServerError::NotLoopback(_) => None,
+            ServerError::Listen(_, error) | ServerError::Thread(error) => Some(error),
+        }
+    }
+}

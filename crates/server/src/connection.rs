@@ -1,0 +1,372 @@
+//! One connection: the loop that reads messages and answers them.
+//!
+//! ```text
+//!             .--------------- Sync, or end of a simple query: ReadyForQuery, flush ---------.
+//!             v                                                                              |
+//!   Waiting --Query--> session --------------------------------------------------------------'
+//!      |                                                                                     |
+//!      '--Parse, Bind, Describe, Execute, Close --> session --ok--> (next message) --Sync----'
+//!                                                      |error                               |
+//!                                                      '--> Skipping: all but Sync ignored --'
+//! ```
+//!
+//! A thread serves one connection and blocks in its socket: the thread that received a transaction may also
+//! execute it, without a handoff. Replies gather in a buffer and leave at ReadyForQuery, at Flush and when
+//! they are many, so that the common round trip costs one read and one write.
+//!
+//! Failures have three depths (see [`Failure`]): the statement's, told with ErrorResponse; the session's,
+//! told as FATAL, after which the connection closes; and nobody left to tell. A panic in a session is of
+//! the second kind: XX000, this connection only.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use weft_types::{SqlError, SqlState};
+
+use crate::backend::{Backend, BackendSession, SessionStart, TxnStatus};
+use crate::extended;
+use crate::frame::{Frame, FrameReader};
+use crate::frontend::{self, violation};
+use crate::portal::Names;
+use crate::registry::{Registration, Shared};
+use crate::reply::{self, Severity};
+use crate::row::{RowEncoder, Scratch};
+use crate::sink::{Results, WireSink, frame_failure};
+use crate::startup::{self, Opening, REPORTED_PARAMETERS, StartupRequest};
+use crate::transport::{Failure, Replies, Socket};
+
+/// A session and its socket.
+pub struct Connection<S: BackendSession> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) session: S,
+    pub(crate) reader: FrameReader<Socket>,
+    pub(crate) replies: Replies,
+    pub(crate) names: Names<S::Prepared>,
+    pub(crate) scratch: Scratch,
+    /// Portals executed since the last Sync.
+    pub(crate) executions: u64,
+    /// A statement of the pipeline failed: everything up to the next Sync is ignored.
+    skipping: bool,
+    socket: Socket,
+    user: String,
+    /// The text of the simple query that runs, kept outside of the read buffer because a COPY reads on.
+    query_text: String,
+    read_timeout: Option<Duration>,
+    settings_version: u64,
+    reported: Vec<String>,
+}
+
+/// Serves a socket until its end. Never panics, whatever the backend does: not in opening a session, not in
+/// running it, not in dropping it.
+pub fn serve<B: Backend>(backend: &B, shared: &Arc<Shared>, socket: Socket, mut registration: Registration) {
+    let opened = isolate(shared, &socket, || {
+        open(backend, shared, &socket, &mut registration)
+    });
+    match opened {
+        Some(Ok(Some(mut connection))) => {
+            isolate(shared, &socket, || connection.run());
+            // The session rolls back here; that too is the backend's code.
+            isolate(shared, &socket, || drop(connection));
+        }
+        Some(Err(Failure::Statement(error) | Failure::Fatal(error))) => {
+            shared.metrics.connections_refused.increment();
+            say_farewell(shared, &socket, &error);
+        }
+        Some(Ok(None) | Err(Failure::Gone)) | None => {}
+    }
+}
+
+/// Runs `action`; a panic in it is counted and told to the client.
+fn isolate<T>(shared: &Shared, socket: &Socket, action: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(action));
+    result
+        .map_err(|payload| {
+            shared.metrics.panics.increment();
+            say_farewell(shared, socket, &panic_error(payload.as_ref()));
+        })
+        .ok()
+}
+
+/// The handshake. None: it was a cancel request, or the client went away.
+fn open<B: Backend>(
+    backend: &B,
+    shared: &Arc<Shared>,
+    socket: &Socket,
+    registration: &mut Registration,
+) -> Result<Option<Connection<B::Session>>, Failure> {
+    let _ = socket.0.set_nodelay(true);
+    let _ = socket.0.set_write_timeout(shared.config.write_timeout);
+    let request = match startup::receive(socket, &shared.config)? {
+        Opening::Session(request) => request,
+        Opening::Cancel { pid, secret_key } => {
+            shared.cancel(pid, secret_key);
+            return Ok(None);
+        }
+    };
+    if shared.is_stopping() {
+        let error = SqlError::new(
+            SqlState::CANNOT_CONNECT_NOW,
+            "the database system is shutting down",
+        );
+        return Err(Failure::Fatal(error));
+    }
+    if !registration.become_session() {
+        let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+        return Err(Failure::Fatal(error));
+    }
+    request.check_database()?;
+    let start = SessionStart {
+        user: request.user.clone(),
+        database: request.database.clone(),
+        pid: registration.pid,
+    };
+    let mut session = backend.open_session(&start)?;
+    for (name, value) in &request.settings {
+        session.set_startup(name, value)?;
+    }
+    registration.set_cancel(session.cancel_handle());
+    socket.0.set_read_timeout(None).map_err(|_| Failure::Gone)?;
+    let mut connection = Connection::new(shared, socket, session, &request);
+    request.welcome(&mut connection.replies.out, registration, &connection.reported);
+    connection.replies.flush()?;
+    Ok(Some(connection))
+}
+
+fn say_farewell(shared: &Shared, socket: &Socket, error: &SqlError) {
+    let mut last = BytesMut::new();
+    reply::error(&mut last, Severity::Fatal, error);
+    shared.metrics.bytes_sent.add(last.len() as u64);
+    // The client may be gone already: then there is nobody to tell.
+    let _ = std::io::Write::write_all(&mut &*socket.0, &last);
+}
+
+fn panic_error(payload: &(dyn Any + Send)) -> SqlError {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let message = format!("internal error: {}", text.unwrap_or("no message"));
+    SqlError::new(SqlState::INTERNAL_ERROR, message)
+        .hint("This is a bug in Weft. The connection is closed; the database goes on.")
+}
+
+impl<S: BackendSession> Connection<S> {
+    fn new(shared: &Arc<Shared>, socket: &Socket, session: S, request: &StartupRequest) -> Self {
+        let config = &shared.config;
+        let replies = Replies::new(
+            socket.clone(),
+            session.durability_gate(),
+            shared.metrics.clone(),
+            config.reply_bytes_flush,
+        );
+        Connection {
+            reader: FrameReader::new(socket.clone(), config.message_bytes_max),
+            replies,
+            names: Names::new(config.names_max),
+            scratch: Scratch::default(),
+            executions: 0,
+            skipping: false,
+            socket: socket.clone(),
+            user: request.user.clone(),
+            query_text: String::new(),
+            read_timeout: None,
+            settings_version: session.settings_version(),
+            reported: startup::reported_values(&session, &request.user, config),
+            session,
+            shared: shared.clone(),
+        }
+    }
+
+    /// Answers messages until the end of the session.
+    fn run(&mut self) {
+        loop {
+            let step = match self.step() {
+                // The end of the stream that the server itself has made.
+                Err(Failure::Gone) if self.shared.is_stopping() => Err(self.stopped()),
+                step => step,
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) | Err(Failure::Gone) => break,
+                Err(Failure::Statement(error) | Failure::Fatal(error)) => {
+                    self.shared.metrics.errors.increment();
+                    let mut last = BytesMut::new();
+                    reply::error(&mut last, Severity::Fatal, &error);
+                    self.replies.farewell(last);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// One message; false at the end of the session.
+    fn step(&mut self) -> Result<bool, Failure> {
+        let frame = self.next_frame()?;
+        let extended = match frame.tag {
+            b'X' => return Ok(false),
+            b'S' => {
+                self.sync(frame)?;
+                return Ok(true);
+            }
+            _ if self.skipping => return Ok(true),
+            // What a client still sends after its COPY has failed.
+            b'd' | b'c' | b'f' => return Ok(true),
+            b'Q' => {
+                self.simple_query(frame)?;
+                return Ok(true);
+            }
+            b'F' => {
+                let error = SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "function calls are not supported",
+                );
+                self.report(&error)?;
+                self.ready()?;
+                return Ok(true);
+            }
+            b'P' => extended::parse(self, frame),
+            b'B' => extended::bind(self, frame),
+            b'D' => extended::describe(self, frame),
+            b'E' => extended::execute(self, frame),
+            b'C' => extended::close(self, frame),
+            b'H' => match frontend::empty(self.reader.body(frame)) {
+                Ok(()) => self.replies.flush(),
+                Err(error) => Err(Failure::Statement(error)),
+            },
+            tag => Err(Failure::Fatal(violation(format!(
+                "unexpected message type {tag}"
+            )))),
+        };
+        match extended {
+            Err(Failure::Statement(error)) => {
+                self.session.fail();
+                self.skipping = true;
+                self.report(&error)?;
+            }
+            other => other?,
+        }
+        Ok(true)
+    }
+
+    /// The next message. Before it waits, the thread looks whether the server stops and how long the client
+    /// may take.
+    fn next_frame(&mut self) -> Result<Frame, Failure> {
+        if self.shared.is_stopping() {
+            return Err(self.stopped());
+        }
+        if let Some(frame) = self.reader.buffered_frame().map_err(frame_failure)? {
+            return Ok(frame);
+        }
+        let limit = self.session.idle_limit();
+        if limit != self.read_timeout {
+            // A timeout of zero would mean none.
+            let timeout = limit.map(|limit| limit.max(Duration::from_millis(1)));
+            self.socket
+                .0
+                .set_read_timeout(timeout)
+                .map_err(|_| Failure::Gone)?;
+            self.read_timeout = limit;
+        }
+        let frame = self.reader.next_frame();
+        self.shared
+            .metrics
+            .bytes_received
+            .add(self.reader.take_bytes_received());
+        match frame.map_err(frame_failure) {
+            Ok(frame) => Ok(frame),
+            Err(Failure::Fatal(error))
+                if error.state == SqlState("57P05") && self.session.status() != TxnStatus::Idle =>
+            {
+                Err(Failure::Fatal(SqlError::new(
+                    SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                    "terminating connection due to idle-in-transaction timeout",
+                )))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn stopped(&self) -> Failure {
+        let message = "terminating connection due to administrator command";
+        Failure::Fatal(SqlError::new(SqlState::ADMIN_SHUTDOWN, message))
+    }
+
+    /// A simple-query message: any number of statements, always answered with ReadyForQuery.
+    fn simple_query(&mut self, frame: Frame) -> Result<(), Failure> {
+        self.shared.metrics.queries.increment();
+        self.names.close_statement("");
+        self.names.close_portal("");
+        self.query_text.clear();
+        let result = match frontend::query(self.reader.body(frame)) {
+            Ok(sql) => {
+                self.query_text.push_str(sql);
+                let mut sink = WireSink {
+                    replies: &mut self.replies,
+                    reader: &mut self.reader,
+                    names: &mut self.names,
+                    scratch: &mut self.scratch,
+                    results: Results::Simple(RowEncoder::new(&[], |_| frontend::Format::Text)),
+                    failure: None,
+                };
+                let result = self.session.execute_simple(&self.query_text, &mut sink);
+                match sink.failure.take() {
+                    Some(failure) => Err(failure),
+                    None => result.map_err(Failure::Statement),
+                }
+            }
+            Err(error) => Err(Failure::Statement(error)),
+        };
+        match result {
+            Err(Failure::Statement(error)) => self.report(&error)?,
+            other => other?,
+        }
+        self.executions = 0;
+        self.ready()
+    }
+
+    /// The end of a pipeline.
+    fn sync(&mut self, frame: Frame) -> Result<(), Failure> {
+        self.skipping = false;
+        self.executions = 0;
+        if let Err(error) = self.session.sync() {
+            self.session.fail();
+            self.report(&error)?;
+        }
+        if let Err(error) = frontend::empty(self.reader.body(frame)) {
+            self.report(&error)?;
+        }
+        self.ready()
+    }
+
+    /// ErrorResponse.
+    fn report(&mut self, error: &SqlError) -> Result<(), Failure> {
+        if self.shared.is_stopping() {
+            return Err(self.stopped());
+        }
+        self.shared.metrics.errors.increment();
+        reply::error(&mut self.replies.out, Severity::Error, error);
+        Ok(())
+    }
+
+    /// ReadyForQuery, with the parameters that changed before it.
+    fn ready(&mut self) -> Result<(), Failure> {
+        let status = self.session.status();
+        if status == TxnStatus::Idle {
+            self.names.clear_portals();
+        }
+        let version = self.session.settings_version();
+        if version != self.settings_version {
+            self.settings_version = version;
+            let values = startup::reported_values(&self.session, &self.user, &self.shared.config);
+            for (((name, _), old), new) in REPORTED_PARAMETERS.iter().zip(&self.reported).zip(&values) {
+                if old != new {
+                    startup::put_parameter(&mut self.replies.out, name, new);
+                }
+            }
+            self.reported = values;
+        }
+        reply::ready(&mut self.replies.out, status);
+        self.replies.flush()
+    }
+}

@@ -1,0 +1,181 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close.
+//!
+//! Each function answers one message or returns its failure; the connection then reports it and skips to
+//! the next Sync.
+//!
+//! An Execute that is alone between two Syncs is a whole transaction by itself ([`Scope::Alone`]): this is
+//! looked up in the read buffer, where the Sync usually stands already, because clients send Bind, Execute
+//! and Sync together.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use weft_types::{SqlError, SqlState, SqlType};
+
+use crate::backend::{BackendSession, CommandTag, PreparedStatement, Scope, TxnStatus};
+use crate::connection::Connection;
+use crate::frame::Frame;
+use crate::frontend::{self, Format, Target};
+use crate::params;
+use crate::portal::{Portal, PortalState, Statement, SuspendedRows};
+use crate::reply;
+use crate::sink::{Results, WireSink};
+use crate::transport::Failure;
+
+/// Parse: a statement under a name.
+pub fn parse<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
+    let parse = frontend::parse(connection.reader.body(frame))?;
+    connection.names.check_statement_name(parse.name)?;
+    let declared: Vec<u32> = parse.type_oids().collect();
+    let types: Vec<Option<SqlType>> = declared
+        .iter()
+        .map(|oid| params::declared_type(*oid))
+        .collect::<Result<_, _>>()?;
+    let prepared = connection.session.prepare(parse.sql, &types)?;
+    connection
+        .names
+        .add_statement(parse.name, Statement::new(prepared, &declared));
+    reply::parse_complete(&mut connection.replies.out);
+    Ok(())
+}
+
+/// Bind: a portal from a statement and its parameters.
+pub fn bind<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
+    let bind = frontend::bind(connection.reader.body(frame))?;
+    connection.names.bind(&bind)?;
+    reply::bind_complete(&mut connection.replies.out);
+    Ok(())
+}
+
+/// Describe: of a statement its parameters and columns, of a portal its columns in their formats.
+pub fn describe<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
+    let target = frontend::target(connection.reader.body(frame))?;
+    let out = &mut connection.replies.out;
+    let describe_columns =
+        |columns: &[_], format: &dyn Fn(usize) -> Format, out: &mut BytesMut| match columns.is_empty() {
+            true => reply::no_data(out),
+            false => reply::row_description(out, columns, format),
+        };
+    match target {
+        Target::Statement(name) => {
+            let statement = connection.names.statement(name)?;
+            reply::parameter_description(out, &statement.param_oids);
+            describe_columns(statement.prepared.columns(), &|_| Format::Text, out);
+        }
+        Target::Portal(name) => {
+            let portal = connection.names.portal(name)?;
+            let format = |column: usize| portal.formats.get(column).copied().unwrap_or(Format::Text);
+            describe_columns(portal.statement.prepared.columns(), &format, out);
+        }
+    }
+    Ok(())
+}
+
+/// Close: forgets a statement or a portal; none of that name is no error.
+pub fn close<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
+    match frontend::target(connection.reader.body(frame))? {
+        Target::Statement(name) => drop(connection.names.close_statement(name)),
+        Target::Portal(name) => connection.names.close_portal(name),
+    }
+    reply::close_complete(&mut connection.replies.out);
+    Ok(())
+}
+
+/// Execute: runs a portal, or sends more of its rows.
+pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
+    let (name, row_limit) = frontend::execute(connection.reader.body(frame))?;
+    connection.shared.metrics.queries.increment();
+    let (name, mut portal) = connection.names.take_portal(name)?;
+    let alone = connection.executions == 0 && connection.reader.peek_tag() == Some(b'S');
+    connection.executions += 1;
+    let was_open = connection.session.status() != TxnStatus::Idle;
+    let result = match &mut portal.state {
+        PortalState::Suspended(_) | PortalState::Done if connection.session.status() == TxnStatus::Failed => {
+            let message = "current transaction is aborted, commands ignored until end of transaction block";
+            Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message).into())
+        }
+        PortalState::Ready => {
+            let scope = if alone { Scope::Alone } else { Scope::Pipelined };
+            run(connection, &mut portal, row_limit, scope)
+        }
+        PortalState::Suspended(_) => resume(connection, &mut portal, row_limit),
+        PortalState::Done if !portal.statement.prepared.columns().is_empty() => {
+            reply::command_complete(&mut connection.replies.out, &CommandTag::counted("SELECT", 0));
+            Ok(())
+        }
+        PortalState::Done => {
+            let message = format!("portal \"{name}\" cannot be run");
+            Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into())
+        }
+    };
+    connection.names.put_back(name, portal);
+    if was_open && connection.session.status() == TxnStatus::Idle {
+        // The statement was the transaction's end; all portals end with it.
+        connection.names.clear_portals();
+    }
+    result
+}
+
+/// The first Execute of a portal: runs its statement.
+fn run<S: BackendSession>(
+    connection: &mut Connection<S>,
+    portal: &mut Portal<S::Prepared>,
+    row_limit: u64,
+    scope: Scope,
+) -> Result<(), Failure> {
+    portal.state = PortalState::Done;
+    let mut rest = BytesMut::new();
+    let mut suspended = None;
+    let mut sink = WireSink {
+        replies: &mut connection.replies,
+        reader: &mut connection.reader,
+        names: &mut connection.names,
+        scratch: &mut connection.scratch,
+        results: Results::Portal {
+            encoder: portal.encoder.clone(),
+            row_limit,
+            rows_sent: 0,
+            rest: &mut rest,
+            rest_bytes_max: connection.shared.config.portal_bytes_max,
+            suspended: &mut suspended,
+        },
+        failure: None,
+    };
+    let prepared: &Arc<S::Prepared> = &portal.statement.prepared;
+    let result = connection
+        .session
+        .execute(prepared, &portal.params, scope, &mut sink);
+    if let Some(failure) = sink.failure.take() {
+        return Err(failure);
+    }
+    result?;
+    if let Some(tag) = suspended {
+        portal.state = PortalState::Suspended(SuspendedRows { messages: rest, tag });
+    }
+    Ok(())
+}
+
+/// A later Execute: sends rows that wait. A SELECT's tag counts the rows of this Execute, other tags those
+/// of the statement.
+fn resume<S: BackendSession>(
+    connection: &mut Connection<S>,
+    portal: &mut Portal<S::Prepared>,
+    row_limit: u64,
+) -> Result<(), Failure> {
+    let PortalState::Suspended(rows) = &mut portal.state else {
+        return Ok(());
+    };
+    let out = &mut connection.replies.out;
+    let sent = rows.take(row_limit, out);
+    if row_limit > 0 && sent == row_limit {
+        reply::portal_suspended(out);
+    } else {
+        let mut tag = rows.tag.clone();
+        if tag.verb == "SELECT" {
+            tag.rows = Some(sent);
+        }
+        reply::command_complete(out, &tag);
+        portal.state = PortalState::Done;
+    }
+    connection.replies.flush_if_large()
+}

@@ -1,0 +1,190 @@
+//! All connections of a server: who may be cancelled with which key, whose socket to close at the end.
+//!
+//! Two bounds: sessions (`connections_max`), and sockets, a little more, so that a cancel request and the
+//! answer "too many clients" still get through when all sessions are taken.
+
+use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use weft_base::{Entropy, SystemEntropy};
+
+use crate::backend::CancelHandle;
+use crate::config::ServerConfig;
+use crate::metrics::Metrics;
+
+/// Sockets beyond the sessions: cancel requests, refusals and half-open ones.
+const SPARE_SOCKETS: usize = 64;
+
+/// What all threads of a server share.
+pub struct Shared {
+    /// The settings.
+    pub config: ServerConfig,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    stopping: AtomicBool,
+    entropy: SystemEntropy,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    connections: HashMap<u32, Entry>,
+    session_count: usize,
+    pid_last: u32,
+}
+
+struct Entry {
+    socket: Arc<TcpStream>,
+    secret_key: i32,
+    cancel: Option<Arc<dyn CancelHandle>>,
+}
+
+impl Shared {
+    /// The state of a server without connections.
+    pub fn new(config: ServerConfig) -> Shared {
+        Shared {
+            config,
+            metrics: Arc::default(),
+            stopping: AtomicBool::new(false),
+            entropy: SystemEntropy::new(),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Whether the server is shutting down.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Enters a socket; None if there are too many.
+    pub fn register(self: &Arc<Self>, socket: Arc<TcpStream>) -> Option<Registration> {
+        let secret_key = self.entropy.next_u64() as i32;
+        let mut state = self.state.lock();
+        if state.connections.len() >= self.config.connections_max + SPARE_SOCKETS {
+            return None;
+        }
+        let pid = loop {
+            // Positive as an i32, which is what clients keep it in.
+            state.pid_last = state.pid_last % (i32::MAX as u32) + 1;
+            if !state.connections.contains_key(&state.pid_last) {
+                break state.pid_last;
+            }
+        };
+        state.connections.insert(
+            pid,
+            Entry {
+                socket,
+                secret_key,
+                cancel: None,
+            },
+        );
+        Some(Registration {
+            shared: self.clone(),
+            pid,
+            secret_key,
+            is_session: false,
+        })
+    }
+
+    /// Cancels what the session `pid` is running if the key is its own.
+    pub fn cancel(&self, pid: u32, secret_key: i32) {
+        let handle = {
+            let state = self.state.lock();
+            let entry = state
+                .connections
+                .get(&pid)
+                .filter(|entry| entry.secret_key == secret_key);
+            entry.and_then(|entry| entry.cancel.clone())
+        };
+        if let Some(handle) = handle {
+            self.metrics.cancels.increment();
+            handle.cancel();
+        }
+    }
+
+    /// Ends all connections: running statements are cancelled, waiting clients told 57P01. After `grace` the
+    /// sockets are closed. Returns how many connections were still there then.
+    pub fn stop(&self, grace: Duration) -> usize {
+        self.stopping.store(true, Ordering::SeqCst);
+        let deadline = Instant::now() + grace;
+        let cancels: Vec<_> = {
+            let state = self.state.lock();
+            for entry in state.connections.values() {
+                // A thread that waits for its client finds the end of the stream, and then the flag.
+                let _ = entry.socket.shutdown(Shutdown::Read);
+            }
+            state
+                .connections
+                .values()
+                .filter_map(|entry| entry.cancel.clone())
+                .collect()
+        };
+        cancels.iter().for_each(|cancel| cancel.cancel());
+        let mut state = self.state.lock();
+        while !state.connections.is_empty() {
+            if self.ended.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        for entry in state.connections.values() {
+            let _ = entry.socket.shutdown(Shutdown::Both);
+        }
+        state.connections.len()
+    }
+
+    /// Connections there are now, sessions or not.
+    pub fn connection_count(&self) -> usize {
+        self.state.lock().connections.len()
+    }
+}
+
+/// A connection's place in the registry; dropping it leaves.
+pub struct Registration {
+    shared: Arc<Shared>,
+    /// What the client knows the session by.
+    pub pid: u32,
+    /// What it must show to cancel.
+    pub secret_key: i32,
+    is_session: bool,
+}
+
+impl Registration {
+    /// Takes one of the places for sessions; false if all are taken.
+    pub fn become_session(&mut self) -> bool {
+        let mut state = self.shared.state.lock();
+        if state.session_count >= self.shared.config.connections_max {
+            return false;
+        }
+        state.session_count += 1;
+        self.is_session = true;
+        self.shared.metrics.connections_open.increment();
+        true
+    }
+
+    /// From now on the session can be cancelled.
+    pub fn set_cancel(&self, cancel: Arc<dyn CancelHandle>) {
+        if let Some(entry) = self.shared.state.lock().connections.get_mut(&self.pid) {
+            entry.cancel = Some(cancel);
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        let entry = state.connections.remove(&self.pid);
+        if self.is_session {
+            state.session_count -= 1;
+            self.shared.metrics.connections_open.decrement();
+        }
+        drop(state);
+        drop(entry);
+        self.shared.ended.notify_all();
+    }
+}

@@ -1,0 +1,268 @@
+//! A session's results on their way to the client.
+//!
+//! One sink serves one call into the session. For a simple query it describes every result and writes every
+//! row as text; for a portal it writes rows in the portal's formats and sets those beyond the row limit
+//! aside. The session cannot be told of a broken connection in the middle of a call except by `Break`; so
+//! the sink keeps the first failure, and the connection looks there first.
+
+use std::ops::ControlFlow;
+
+use bytes::BytesMut;
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
+use weft_types::{SqlError, SqlState};
+
+use crate::backend::{
+    CommandTag, CopyHeader, NoticeLevel, OutputColumn, PreparedStatement, ResultSink, RowRef,
+};
+use crate::frame::{FrameError, FrameReader};
+use crate::frontend::{self, Format, violation};
+use crate::portal::Names;
+use crate::reply;
+use crate::row::{RowEncoder, Scratch};
+use crate::transport::{Failure, Replies, Socket};
+
+/// Where rows go, and what is said around them.
+pub enum Results<'a> {
+    /// A simple query: descriptions are sent, everything is text.
+    Simple(RowEncoder),
+    /// One execution of a portal.
+    Portal {
+        /// In the portal's formats.
+        encoder: RowEncoder,
+        /// Rows for this Execute; 0: all.
+        row_limit: u64,
+        /// Rows sent by it.
+        rows_sent: u64,
+        /// Rows beyond the limit.
+        rest: &'a mut BytesMut,
+        /// Bound of `rest`.
+        rest_bytes_max: usize,
+        /// The tag of a statement that was suspended.
+        suspended: &'a mut Option<CommandTag>,
+    },
+}
+
+/// The sink of one call into a session.
+pub struct WireSink<'a, P> {
+    /// Where messages go.
+    pub replies: &'a mut Replies,
+    /// Where copy data comes from.
+    pub reader: &'a mut FrameReader<Socket>,
+    /// What DEALLOCATE reaches.
+    pub names: &'a mut Names<P>,
+    /// Buffers for values.
+    pub scratch: &'a mut Scratch,
+    /// What rows are made into.
+    pub results: Results<'a>,
+    /// The first failure, if any.
+    pub failure: Option<Failure>,
+}
+
+impl<P> WireSink<'_, P> {
+    /// Keeps the first failure.
+    fn fail(&mut self, failure: Failure) -> ControlFlow<()> {
+        self.failure.get_or_insert(failure);
+        ControlFlow::Break(())
+    }
+
+    fn flush_if_large(&mut self) -> ControlFlow<()> {
+        match self.replies.flush_if_large() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// The next piece of copy data; None at its end.
+    fn copy_frame(
+        &mut self,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
+    ) -> Result<ControlFlow<()>, SqlError> {
+        let frame = match self.reader.next_frame() {
+            Ok(frame) => frame,
+            Err(error) => {
+                let _ = self.fail(frame_failure(error));
+                return Err(SqlError::new(
+                    SqlState::CONNECTION_FAILURE,
+                    "connection lost during COPY from stdin",
+                ));
+            }
+        };
+        let body = self.reader.body(frame);
+        match frame.tag {
+            b'd' => take(body).map(|()| ControlFlow::Continue(())),
+            b'c' => Ok(ControlFlow::Break(())),
+            b'f' => {
+                let reason = frontend::copy_fail(body)?;
+                Err(SqlError::new(
+                    SqlState::QUERY_CANCELED,
+                    format!("COPY from stdin failed: {reason}"),
+                ))
+            }
+            // Clients send these without noticing that the command was a COPY.
+            b'S' | b'H' => Ok(ControlFlow::Continue(())),
+            b'X' => {
+                let _ = self.fail(Failure::Gone);
+                Err(SqlError::new(
+                    SqlState::CONNECTION_FAILURE,
+                    "connection closed during COPY from stdin",
+                ))
+            }
+            tag => Err(violation(format!(
+                "unexpected message type 0x{tag:02X} during COPY from stdin"
+            ))),
+        }
+    }
+}
+
+/// What a failed read means for the session.
+pub fn frame_failure(error: FrameError) -> Failure {
+    match error {
+        FrameError::Closed => Failure::Gone,
+        FrameError::TimedOut => Failure::Fatal(SqlError::new(
+            SqlState("57P05"),
+            "terminating connection due to idle-session timeout",
+        )),
+        FrameError::TooLong { bytes, bytes_max } => Failure::Fatal(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("message of {bytes} bytes is longer than the {bytes_max} bytes allowed"),
+        )),
+        FrameError::BadLength(length) => {
+            Failure::Fatal(violation(format!("invalid message length {length}")))
+        }
+        FrameError::UnknownTag(tag) => {
+            Failure::Fatal(violation(format!("invalid frontend message type {tag}")))
+        }
+    }
+}
+
+impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
+    fn columns(&mut self, columns: &[OutputColumn]) {
+        match &mut self.results {
+            Results::Simple(encoder) => {
+                *encoder = RowEncoder::new(columns, |_| Format::Text);
+                reply::row_description(&mut self.replies.out, columns, |_| Format::Text);
+            }
+            Results::Portal { encoder, .. } => {
+                if encoder.column_count() != columns.len() {
+                    let message = "cached plan must not change result type";
+                    let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+                    let _ = self.fail(Failure::Statement(error));
+                }
+            }
+        }
+    }
+
+    fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
+        if self.failure.is_some() {
+            return ControlFlow::Break(());
+        }
+        let result = match &mut self.results {
+            Results::Simple(encoder) => encoder.encode(row, self.scratch, &mut self.replies.out),
+            Results::Portal {
+                encoder,
+                row_limit,
+                rows_sent,
+                rest,
+                rest_bytes_max,
+                ..
+            } => {
+                if *row_limit == 0 || *rows_sent < *row_limit {
+                    *rows_sent += 1;
+                    encoder.encode(row, self.scratch, &mut self.replies.out)
+                } else if rest.len() >= *rest_bytes_max {
+                    let message =
+                        format!("more than {rest_bytes_max} bytes of rows wait for a suspended portal");
+                    let hint = "Fetch the result without a row limit, or ask for less.";
+                    Err(SqlError::new(SqlState::OUT_OF_MEMORY, message).hint(hint))
+                } else {
+                    encoder.encode(row, self.scratch, rest)
+                }
+            }
+        };
+        match result {
+            Ok(()) => self.flush_if_large(),
+            Err(error) => self.fail(Failure::Statement(error)),
+        }
+    }
+
+    fn complete(&mut self, tag: &CommandTag) {
+        if let Results::Portal {
+            row_limit,
+            rows_sent,
+            suspended,
+            ..
+        } = &mut self.results
+            && *row_limit > 0
+            && *rows_sent == *row_limit
+        {
+            // As in PostgreSQL even if no row is left: the next Execute says so.
+            **suspended = Some(tag.clone());
+            return reply::portal_suspended(&mut self.replies.out);
+        }
+        reply::command_complete(&mut self.replies.out, tag);
+    }
+
+    fn empty(&mut self) {
+        reply::empty_query(&mut self.replies.out);
+    }
+
+    fn notice(&mut self, level: NoticeLevel, notice: &SqlError) {
+        reply::notice(&mut self.replies.out, level, notice);
+    }
+
+    fn copy_in(
+        &mut self,
+        header: CopyHeader,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let format = i8::from(header.binary);
+        let formats = vec![i16::from(format); usize::from(header.column_count)];
+        let response = CopyInResponse::new(format, header.column_count as i16, formats);
+        reply::put(
+            &mut self.replies.out,
+            &PgWireBackendMessage::CopyInResponse(response),
+        );
+        if let Err(failure) = self.replies.flush() {
+            let _ = self.fail(failure);
+            return Err(SqlError::new(
+                SqlState::CONNECTION_FAILURE,
+                "connection lost before COPY from stdin",
+            ));
+        }
+        while self.copy_frame(take)?.is_continue() {}
+        Ok(())
+    }
+
+    fn copy_out(&mut self, header: CopyHeader) {
+        let format = i8::from(header.binary);
+        let formats = vec![i16::from(format); usize::from(header.column_count)];
+        let response = CopyOutResponse::new(format, header.column_count as i16, formats);
+        reply::put(
+            &mut self.replies.out,
+            &PgWireBackendMessage::CopyOutResponse(response),
+        );
+    }
+
+    fn copy_data(&mut self, data: &[u8]) -> ControlFlow<()> {
+        if self.failure.is_some() {
+            return ControlFlow::Break(());
+        }
+        reply::copy_data(&mut self.replies.out, data);
+        self.flush_if_large()
+    }
+
+    fn copy_done(&mut self) {
+        reply::copy_done(&mut self.replies.out);
+    }
+
+    fn deallocate(&mut self, name: Option<&str>) -> bool {
+        match name {
+            Some(name) => self.names.close_statement(name),
+            None => {
+                self.names.close_all_statements();
+                true
+            }
+        }
+    }
+}

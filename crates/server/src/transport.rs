@@ -1,0 +1,119 @@
+//! The socket of a connection, and the buffer that replies wait in.
+//!
+//! Invariant: bytes leave by [`Replies::flush`] alone, and it waits at the durability gate before it
+//! writes. Nothing is told to a client that a crash could take back.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use weft_types::SqlError;
+
+use crate::backend::DurabilityGate;
+use crate::metrics::Metrics;
+
+/// A buffer larger than this is not kept after a flush.
+const REPLY_BYTES_KEPT: usize = 512 << 10;
+
+/// Why a message did not end as the client wished.
+#[derive(Debug)]
+pub enum Failure {
+    /// The statement failed; the session goes on.
+    Statement(SqlError),
+    /// The session ends, and the client is told why.
+    Fatal(SqlError),
+    /// The client is gone: there is nobody to tell.
+    Gone,
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        Failure::Statement(error)
+    }
+}
+
+/// A shared socket that can be read.
+#[derive(Clone, Debug)]
+pub struct Socket(pub Arc<TcpStream>);
+
+impl Read for Socket {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(out)
+    }
+}
+
+/// Replies that have not left yet.
+pub struct Replies {
+    /// Whole messages.
+    pub out: BytesMut,
+    socket: Socket,
+    gate: Arc<dyn DurabilityGate>,
+    metrics: Arc<Metrics>,
+    bytes_flush: usize,
+}
+
+impl fmt::Debug for Replies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replies")
+            .field("bytes", &self.out.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Replies {
+    /// An empty buffer; [`Self::flush_if_large`] writes when it holds `bytes_flush`.
+    pub fn new(
+        socket: Socket,
+        gate: Arc<dyn DurabilityGate>,
+        metrics: Arc<Metrics>,
+        bytes_flush: usize,
+    ) -> Replies {
+        Replies {
+            out: BytesMut::with_capacity(8 << 10),
+            socket,
+            gate,
+            metrics,
+            bytes_flush,
+        }
+    }
+
+    /// Writes everything out, once it is durable. After an error nothing of it may be sent any more.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.gate.wait() {
+            self.out.clear();
+            return Err(Failure::Fatal(error));
+        }
+        self.write()
+    }
+
+    /// Writes everything out if it is much.
+    pub fn flush_if_large(&mut self) -> Result<(), Failure> {
+        match self.out.len() >= self.bytes_flush {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops what waits and writes `last` (whole messages) without waiting at the gate: the farewell of a
+    /// session that failed, which tells nothing of the data.
+    pub fn farewell(&mut self, last: BytesMut) {
+        self.out = last;
+        // The client may be gone already: then there is nobody to tell.
+        let _ = self.write();
+    }
+
+    fn write(&mut self) -> Result<(), Failure> {
+        let result = (&*self.socket.0).write_all(&self.out);
+        self.metrics.bytes_sent.add(self.out.len() as u64);
+        match self.out.capacity() > REPLY_BYTES_KEPT {
+            true => self.out = BytesMut::with_capacity(8 << 10),
+            false => self.out.clear(),
+        }
+        result.map_err(|_| Failure::Gone)
+    }
+}

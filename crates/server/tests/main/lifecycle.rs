@@ -1,0 +1,148 @@
+//! Cancelling, timing out, panicking, stopping.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::wire::{Bench, message, query, startup};
+
+fn cancel_request(pid: i32, key: i32) -> Vec<u8> {
+    [
+        &16u32.to_be_bytes()[..],
+        &80_877_102u32.to_be_bytes(),
+        &pid.to_be_bytes(),
+        &key.to_be_bytes(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_running_statement_is_cancelled_by_its_key_alone() {
+    let bench = Bench::with(|config| config.connections_max = 1);
+    let mut client = bench.client();
+    let (pid, key) = client.key.unwrap();
+    client.send(&query("sleep"));
+    thread::sleep(Duration::from_millis(100));
+    for (pid, key) in [(pid, key.wrapping_add(1)), (pid + 1, key), (-pid, key)] {
+        let mut other = bench.raw();
+        other.send(&cancel_request(pid, key));
+        if pid > 0 {
+            assert!(other.farewell().is_empty());
+        }
+        if pid < 0 {
+            break;
+        }
+        assert_eq!(bench.server.metrics().cancels.get(), 0);
+    }
+    let mut other = bench.raw();
+    other.send(&cancel_request(pid, key));
+    assert!(other.farewell().is_empty());
+    assert_eq!(
+        client.replies(),
+        ["E ERROR 57014 canceling statement due to user request", "Z I"]
+    );
+    assert_eq!(client.query("rows 0").last().unwrap(), "Z I");
+}
+
+#[test]
+fn an_idle_client_is_sent_away() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    client.query("begin");
+    *bench.fake.idle_limit.lock().unwrap() = Some(Duration::from_millis(60));
+    client.query("rows 0");
+    assert_eq!(
+        client.farewell(),
+        ["E FATAL 25P03 terminating connection due to idle-in-transaction timeout"]
+    );
+    let mut client = bench.client();
+    assert_eq!(
+        client.farewell(),
+        ["E FATAL 57P05 terminating connection due to idle-session timeout"]
+    );
+}
+
+#[test]
+fn a_panic_ends_its_own_connection_only() {
+    let bench = Bench::new();
+    let mut other = bench.client();
+    let mut client = bench.client();
+    client.send(&query("rows 1; panic"));
+    let replies = client.farewell();
+    assert_eq!(
+        replies.len(),
+        1,
+        "replies before the panic are not sent: {replies:?}"
+    );
+    assert!(replies[0].starts_with("E FATAL XX000 internal error: a bug in the session"));
+    let mut client = bench.client();
+    client.query("set panic_in_drop=1");
+    client.send(&message(b'X', b""));
+    assert!(client.farewell()[0].starts_with("E FATAL XX000 internal error: a bug in drop"));
+    assert_eq!(other.query("rows 0").last().unwrap(), "Z I");
+    bench.eventually(|bench| bench.server.metrics().connections_open.get() == 1);
+    assert_eq!(bench.server.metrics().panics.get(), 2);
+}
+
+#[test]
+fn nothing_is_told_that_will_never_be_durable() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    bench.fake.gate.broken.store(true, Ordering::SeqCst);
+    client.send(&query("put 1; rows 3"));
+    assert_eq!(client.farewell(), ["E FATAL 58030 the log is broken"]);
+    let mut client = bench.raw();
+    client.send(&startup(3 << 16, &[("user", "postgres")]));
+    assert_eq!(client.farewell(), ["E FATAL 58030 the log is broken"]);
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_session_along() {
+    let bench = Bench::new();
+    let mut polite = bench.client();
+    polite.send(&message(b'X', b""));
+    assert!(polite.farewell().is_empty());
+    let mut rude = bench.client();
+    rude.query("begin; put 1");
+    drop(rude);
+    let mut cut = bench.client();
+    cut.send(b"Q\0\0\0\x20half");
+    cut.close_write();
+    assert!(cut.farewell().is_empty());
+    bench.eventually(|bench| bench.server.connection_count() == 0);
+    assert_eq!(bench.fake.sessions_dropped.load(Ordering::SeqCst), 3);
+    assert!(bench.fake.committed().is_empty());
+}
+
+#[test]
+fn a_client_that_stops_reading_stops_its_own_query_only() {
+    let bench = Bench::with(|config| config.write_timeout = Some(Duration::from_millis(200)));
+    let mut deaf = bench.client();
+    deaf.send(&query("rows 100000000"));
+    let mut other = bench.client();
+    assert_eq!(other.query("rows 0").last().unwrap(), "Z I");
+    bench.eventually(|bench| bench.server.metrics().connections_open.get() == 1);
+}
+
+#[test]
+fn stopping_tells_everybody_and_interrupts_what_runs() {
+    let bench = Bench::new();
+    let mut idle = bench.client();
+    let mut busy = bench.client();
+    let mut copying = bench.client();
+    let silent = bench.raw();
+    busy.send(&query("sleep"));
+    copying.send(&query("copyin"));
+    copying.reply();
+    thread::sleep(Duration::from_millis(100));
+    let address = bench.server.address();
+    let started = Instant::now();
+    assert_eq!(bench.server.stop(Duration::from_secs(10)), 0);
+    assert!(started.elapsed() < Duration::from_secs(5));
+    let farewell = "E FATAL 57P01 terminating connection due to administrator command";
+    assert_eq!(idle.farewell(), [farewell]);
+    assert_eq!(busy.farewell(), [farewell]);
+    assert_eq!(copying.farewell(), [farewell]);
+    drop(silent);
+    assert!(std::net::TcpStream::connect(address).is_err());
+}

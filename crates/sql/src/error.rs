@@ -1,0 +1,86 @@
+//! Errors of parsing and planning: constructors that carry PostgreSQL's codes and words.
+//!
+//! Everything here is the user's error and deterministic: the same text on the same catalog gives the same error. One
+//! function per wording keeps the words in one place, so that a test which compares with PostgreSQL has one thing to fix.
+
+use weft_types::{SqlError, SqlState, SqlType};
+
+/// 42601 `syntax error at or near "token"`.
+pub fn syntax(token: &str) -> SqlError {
+    SqlError::new(SqlState("42601"), format!("syntax error at or near \"{token}\""))
+}
+
+/// 42601 `syntax error at end of input`.
+pub fn syntax_at_end() -> SqlError {
+    SqlError::new(SqlState("42601"), "syntax error at end of input")
+}
+
+/// 0A000: something that PostgreSQL can do and Weft cannot. `what` is a noun phrase in the plural or a sentence.
+pub fn unsupported(what: impl Into<String>) -> SqlError {
+    SqlError::unsupported(what)
+}
+
+/// 42P01 `relation "name" does not exist`.
+pub fn undefined_table(name: &str) -> SqlError {
+    SqlError::new(SqlState("42P01"), format!("relation \"{name}\" does not exist"))
+}
+
+/// 42703 `column "name" does not exist`.
+pub fn undefined_column(name: &str) -> SqlError {
+    SqlError::new(SqlState("42703"), format!("column \"{name}\" does not exist"))
+}
+
+/// 42703 `column "name" of relation "table" does not exist`, for targets of INSERT and UPDATE.
+pub fn undefined_column_of(name: &str, table: &str) -> SqlError {
+    SqlError::new(SqlState("42703"), format!("column \"{name}\" of relation \"{table}\" does not exist"))
+}
+
+/// 42883 `operator does not exist: left op right`.
+pub fn undefined_operator(left: &SqlType, op: &str, right: &SqlType) -> SqlError {
+    SqlError::new(
+        SqlState("42883"),
+        format!("operator does not exist: {} {op} {}", bare_name(left), bare_name(right)),
+    )
+    .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+/// 42804 `column "c" is of type a but expression is of type b`.
+pub fn assignment_mismatch(column: &str, wanted: &SqlType, given: &SqlType) -> SqlError {
+    SqlError::new(
+        SqlState("42804"),
+        format!(
+            "column \"{column}\" is of type {} but expression is of type {}",
+            bare_name(wanted),
+            bare_name(given)
+        ),
+    )
+    .hint("You will need to rewrite or cast the expression.")
+}
+
+/// 42P18 `could not determine data type of parameter $n`.
+pub fn indeterminate_parameter(number: usize) -> SqlError {
+    SqlError::new(SqlState("42P18"), format!("could not determine data type of parameter ${number}"))
+}
+
+/// 42P02 `there is no parameter $n`.
+pub fn undefined_parameter(number: usize) -> SqlError {
+    SqlError::new(SqlState("42P02"), format!("there is no parameter ${number}"))
+}
+
+/// 42804 `argument of WHERE must be type boolean, not type t`.
+pub fn not_boolean(place: &str, given: &SqlType) -> SqlError {
+    SqlError::new(
+        SqlState("42804"),
+        format!("argument of {place} must be type boolean, not type {}", bare_name(given)),
+    )
+}
+
+/// A type's name without its modifiers, as PostgreSQL names types in messages about operators and columns.
+pub fn bare_name(ty: &SqlType) -> String {
+    match ty {
+        SqlType::Numeric(_) => SqlType::Numeric(None).name(),
+        SqlType::Varchar(_) => SqlType::Varchar(None).name(),
+        SqlType::Char(_) => "character".to_owned(),
+        other => other.name(),
+    }
+}

@@ -1,0 +1,427 @@
+//! A table as DataFusion sees it: a provider that plans scans, and the scan itself.
+//!
+//! The scan holds no rows and no snapshot. It finds its [`ReadSource`] in the task context when it runs, so that one
+//! physical plan serves every snapshot of one catalog version. Partition `p` of `n` reads chunks `p, p + n, ...`; when
+//! predicates bind the leading columns of an ordered index, partition 0 reads the index ranges and the others nothing.
+//! Predicates are looked at when the first batch is asked for: a hash join above has then finished its build side and
+//! says which keys can match at all, which turns a join by key into an index lookup.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use parking_lot::Mutex;
+use weft_store::TableDef;
+use weft_types::SqlError;
+
+use super::ReadSource;
+use super::columns::BatchBuilder;
+use super::key_range::{self, KeyRanges};
+use super::schema::table_schema;
+
+/// The source that scans of one execution read, carried by the session configuration's extensions.
+///
+/// The partitions of a scan must agree on how they share it, although predicates that come from a running join or
+/// sort change meanwhile: the first one to ask decides for all, once per execution.
+pub struct SourceExtension {
+    source: Arc<dyn ReadSource>,
+    target: Option<Arc<dyn ReadSource>>,
+    decisions: Mutex<HashMap<u64, Option<Arc<KeyRanges>>>>,
+}
+
+impl SourceExtension {
+    /// For one execution over `source`; scans with hidden columns read `target` where it is given.
+    pub fn new(source: Arc<dyn ReadSource>, target: Option<Arc<dyn ReadSource>>) -> Self {
+        SourceExtension { source, target, decisions: Mutex::new(HashMap::new()) }
+    }
+
+    fn source(&self, hidden: bool) -> &Arc<dyn ReadSource> {
+        match &self.target {
+            Some(target) if hidden => target,
+            _ => &self.source,
+        }
+    }
+
+    fn decide(&self, scan: u64, proposal: Option<KeyRanges>) -> Option<Arc<KeyRanges>> {
+        self.decisions.lock().entry(scan).or_insert_with(|| proposal.map(Arc::new)).clone()
+    }
+}
+
+/// Names the scans of all plans apart.
+static NEXT_SCAN: AtomicU64 = AtomicU64::new(0);
+
+/// Plans scans of one table.
+pub struct RelationProvider {
+    table: Arc<TableDef>,
+    hidden: bool,
+    schema: SchemaRef,
+    chunk_count: usize,
+    row_count: usize,
+}
+
+impl RelationProvider {
+    /// With `hidden`, rows carry their handle and stored bytes as two further columns.
+    pub fn new(table: Arc<TableDef>, hidden: bool, source: &dyn ReadSource) -> Self {
+        let schema = table_schema(&table, hidden);
+        let chunk_count = source.chunk_count(table.id);
+        let row_count = source.row_count_estimate(table.id);
+        RelationProvider { table, hidden, schema, chunk_count, row_count }
+    }
+
+    /// The table scanned.
+    pub fn table(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+}
+
+impl fmt::Debug for RelationProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelationProvider({})", self.table.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for RelationProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let schema = Arc::new(self.schema.project(&projection)?);
+        let partitions = state.config().target_partitions().min(self.chunk_count).max(1);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Arc::new(RelationScan {
+            id: NEXT_SCAN.fetch_add(1, Ordering::Relaxed),
+            table: Arc::clone(&self.table),
+            hidden: self.hidden,
+            projection,
+            schema,
+            predicates: Vec::new(),
+            fetch: limit,
+            row_count: self.row_count,
+            properties: Arc::new(properties),
+        }))
+    }
+}
+
+/// Reads one table's rows into record batches.
+#[derive(Debug, Clone)]
+pub struct RelationScan {
+    id: u64,
+    table: Arc<TableDef>,
+    hidden: bool,
+    projection: Vec<usize>,
+    schema: SchemaRef,
+    predicates: Vec<Arc<dyn PhysicalExpr>>,
+    fetch: Option<usize>,
+    row_count: usize,
+    properties: Arc<PlanProperties>,
+}
+
+impl DisplayAs for RelationScan {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, "RelationScan: table={}, columns=[{}]", self.table.name, names.join(", "))?;
+        if let Some(fetch) = self.fetch {
+            write!(f, ", fetch={fetch}")?;
+        }
+        if !self.predicates.is_empty() {
+            let texts: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();
+            write!(f, ", predicates=[{}]", texts.join(" AND "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for RelationScan {
+    fn name(&self) -> &str {
+        "RelationScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for predicate in &self.predicates {
+            if f(predicate)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(RelationScan { id: NEXT_SCAN.fetch_add(1, Ordering::Relaxed), ..self.as_ref().clone() }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let extension = context.session_config().get_extension::<SourceExtension>();
+        let Some(extension) = extension else {
+            return datafusion::common::internal_err!("no source to scan {} in", self.table.name);
+        };
+        let reader = ScanReader {
+            scan: self.clone(),
+            source: Arc::clone(extension.source(self.hidden)),
+            extension,
+            partition,
+            batch_rows: context.session_config().batch_size(),
+            remaining: self.fetch.unwrap_or(usize::MAX),
+            started: false,
+            next_chunk: partition,
+            ready: VecDeque::new(),
+            done: false,
+        };
+        let stream = futures::stream::iter(reader);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let partitions = self.properties.partitioning.partition_count();
+        let rows = if args.partition().is_some() { self.row_count / partitions } else { self.row_count };
+        Ok(Arc::new(Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows))))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(RelationScan { fetch: limit, ..self.clone() }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _phase: FilterPushdownPhase,
+        offered: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let count = offered.parent_filters.len();
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(vec![PushedDown::No; count]);
+        if count == 0 || self.fetch.is_some() || self.table.indexes.is_empty() {
+            return Ok(propagation);
+        }
+        let mut scan = self.clone();
+        scan.predicates.extend(offered.parent_filters.into_iter().map(|filter| filter.filter));
+        Ok(propagation.with_updated_node(Arc::new(scan)))
+    }
+}
+
+/// One partition's work: an iterator over record batches.
+struct ScanReader {
+    scan: RelationScan,
+    source: Arc<dyn ReadSource>,
+    extension: Arc<SourceExtension>,
+    partition: usize,
+    batch_rows: usize,
+    remaining: usize,
+    started: bool,
+    next_chunk: usize,
+    ready: VecDeque<RecordBatch>,
+    done: bool,
+}
+
+impl Iterator for ScanReader {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                let batch = if batch.num_rows() > self.remaining { batch.slice(0, self.remaining) } else { batch };
+                self.remaining -= batch.num_rows();
+                return Some(Ok(batch));
+            }
+            if self.done || self.remaining == 0 {
+                return None;
+            }
+            if let Err(error) = self.advance() {
+                self.done = true;
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl ScanReader {
+    /// Reads the index ranges, once, or the next chunk.
+    fn advance(&mut self) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            if let Some(ranges) = self.index_ranges()? {
+                if self.partition != 0 {
+                    self.done = true;
+                    return Ok(());
+                }
+                if self.read_ranges(&ranges)? {
+                    self.done = true;
+                    return Ok(());
+                }
+            }
+        }
+        if self.next_chunk >= self.source.chunk_count(self.scan.table.id) {
+            self.done = true;
+            return Ok(());
+        }
+        let mut builder = self.builder()?;
+        let outcome = self.source.read_chunk(self.scan.table.id, self.next_chunk, &mut |row, handle| {
+            builder.push(row, handle);
+        });
+        outcome.map_err(external)?;
+        self.next_chunk += self.scan.properties.partitioning.partition_count();
+        self.offer(builder)
+    }
+
+    /// The index ranges that predicates allow, or `None` for a full scan; the same for every partition.
+    fn index_ranges(&self) -> Result<Option<Arc<KeyRanges>>> {
+        if self.scan.predicates.is_empty() {
+            return Ok(None);
+        }
+        let proposal = self.propose()?;
+        Ok(self.extension.decide(self.scan.id, proposal))
+    }
+
+    fn propose(&self) -> Result<Option<KeyRanges>> {
+        let mut predicates = Vec::with_capacity(self.scan.predicates.len());
+        for predicate in &self.scan.predicates {
+            predicates.push(datafusion::physical_expr_common::physical_expr::snapshot_physical_expr(
+                Arc::clone(predicate),
+            )?);
+        }
+        let Some(ranges) = key_range::choose(&self.scan.table, &self.scan.projection, &predicates) else {
+            return Ok(None);
+        };
+        let probe: &[u8] = &[];
+        let answered = self
+            .source
+            .read_range(&ranges.index, Bound::Included(probe), Bound::Excluded(probe), &mut |_, _| {})
+            .map_err(external)?;
+        Ok(answered.then_some(ranges))
+    }
+
+    fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
+        let mut builder = self.builder()?;
+        for (low, high) in &ranges.ranges {
+            if is_empty(low, high) {
+                continue;
+            }
+            let answered = self
+                .source
+                .read_range(&ranges.index, as_slice(low), as_slice(high), &mut |row, handle| {
+                    builder.push(row, handle);
+                })
+                .map_err(external)?;
+            if !answered {
+                return datafusion::common::internal_err!("a source stopped answering ranges");
+            }
+        }
+        self.offer(builder)?;
+        Ok(true)
+    }
+
+    fn builder(&self) -> Result<BatchBuilder> {
+        let layout = Arc::clone(&self.scan.table.layout);
+        BatchBuilder::new(Arc::clone(&self.scan.schema), layout, &self.scan.projection).map_err(external)
+    }
+
+    /// Cuts what was read into batches of the configured size.
+    fn offer(&mut self, builder: BatchBuilder) -> Result<()> {
+        let batch = builder.finish()?;
+        let mut start = 0;
+        while start < batch.num_rows() {
+            let length = self.batch_rows.min(batch.num_rows() - start);
+            self.ready.push_back(batch.slice(start, length));
+            start += length;
+        }
+        Ok(())
+    }
+}
+
+fn is_empty(low: &KeyBoundsSide, high: &KeyBoundsSide) -> bool {
+    match (low, high) {
+        (Bound::Included(low), Bound::Excluded(high)) => low >= high,
+        _ => false,
+    }
+}
+
+type KeyBoundsSide = Bound<Vec<u8>>;
+
+fn as_slice(bound: &KeyBoundsSide) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key.as_slice()),
+        Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+fn external(error: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,151 @@
+//! What a query reads: a table's rows at one boundary, chunk by chunk.
+//!
+//! DataFusion never sees the store. It sees a [`ReadSource`]: a catalog, and for every table a number of chunks
+//! (morsels) that any thread may read. Two implementations matter: [`weft_store::Snapshot`], below, and a
+//! transaction's view (the snapshot, less the rows its session changed, plus the session's own versions), which
+//! lives with transactions.
+//!
+//! Invariants:
+//! 1. All answers of one source describe the same instant: the boundary [`ReadSource::batch`] and, for a
+//!    transaction's view, its overlay as it was when the view was taken.
+//! 2. Chunks are disjoint and together hold every visible row exactly once.
+//! 3. [`ReadSource::read_range`] may return more rows than asked for, never fewer: filters run again above it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use weft_base::{BatchId, RowId, TableId};
+use weft_store::{Catalog, IndexDef};
+use weft_types::SqlError;
+
+/// Names one row to whoever has to lock or change it later: the permanent row id. For a row that its own
+/// transaction inserted and that has no place in the order yet, the view invents an id that it recognises.
+pub type RowHandle = RowId;
+
+/// Called once per visible row: the encoded row (layout of its table) and its handle.
+pub type RowVisitor<'a> = &'a mut dyn FnMut(&[u8], RowHandle);
+
+/// Rows and definitions at one instant, readable from many threads.
+pub trait ReadSource: Send + Sync + 'static {
+    /// The definitions that this source's rows follow.
+    fn catalog(&self) -> Arc<Catalog>;
+
+    /// The boundary that the rows are read at.
+    fn batch(&self) -> BatchId;
+
+    /// How many chunks the table has; 0 when it is empty or unknown.
+    fn chunk_count(&self, table: TableId) -> usize;
+
+    /// Visits the visible rows of chunk `chunk` (0-based). A chunk out of range holds no rows.
+    fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError>;
+
+    /// Visits the rows whose encoded key in `index` lies between the bounds, and perhaps others. `Ok(false)`
+    /// means "not answered, nothing visited": the caller scans the table instead.
+    fn read_range(
+        &self,
+        index: &IndexDef,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        visit: RowVisitor<'_>,
+    ) -> Result<bool, SqlError> {
+        let _ = (index, low, high, visit);
+        Ok(false)
+    }
+
+    /// A guess at the number of visible rows, for join ordering only.
+    fn row_count_estimate(&self, table: TableId) -> usize;
+}
+
+/// A source in which one table consists of exactly the given rows: a predicate is evaluated again for one locked
+/// row, or RETURNING is computed over the rows just written. Every other table is the inner source's.
+pub struct GivenRows {
+    inner: Arc<dyn ReadSource>,
+    table: TableId,
+    rows: Vec<(RowHandle, Vec<u8>)>,
+}
+
+impl GivenRows {
+    /// `rows` replace the content of `table`; they are encoded with its layout.
+    pub fn new(inner: Arc<dyn ReadSource>, table: TableId, rows: Vec<(RowHandle, Vec<u8>)>) -> Self {
+        GivenRows { inner, table, rows }
+    }
+}
+
+impl ReadSource for GivenRows {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.inner.catalog()
+    }
+
+    fn batch(&self) -> BatchId {
+        self.inner.batch()
+    }
+
+    fn chunk_count(&self, table: TableId) -> usize {
+        if table == self.table { 1 } else { self.inner.chunk_count(table) }
+    }
+
+    fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
+        if table != self.table {
+            return self.inner.read_chunk(table, chunk, visit);
+        }
+        if chunk == 0 {
+            for (handle, row) in &self.rows {
+                visit(row, *handle);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_range(
+        &self,
+        index: &IndexDef,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        visit: RowVisitor<'_>,
+    ) -> Result<bool, SqlError> {
+        if index.table == self.table {
+            return Ok(false);
+        }
+        self.inner.read_range(index, low, high, visit)
+    }
+
+    fn row_count_estimate(&self, table: TableId) -> usize {
+        if table == self.table { self.rows.len() } else { self.inner.row_count_estimate(table) }
+    }
+}
+
+impl ReadSource for weft_store::Snapshot {
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(weft_store::Snapshot::catalog(self))
+    }
+
+    fn batch(&self) -> BatchId {
+        weft_store::Snapshot::batch(self)
+    }
+
+    fn chunk_count(&self, table: TableId) -> usize {
+        usize::try_from(self.scan_chunks(table)).unwrap_or(usize::MAX)
+    }
+
+    fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
+        self.scan_chunk(table, chunk as u64, |version| visit(version.bytes, version.row_id));
+        Ok(())
+    }
+
+    fn read_range(
+        &self,
+        index: &IndexDef,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        visit: RowVisitor<'_>,
+    ) -> Result<bool, SqlError> {
+        for version in self.range(index.table, index.id, low, high, false, usize::MAX)? {
+            visit(version.bytes, version.row_id);
+        }
+        Ok(true)
+    }
+
+    fn row_count_estimate(&self, table: TableId) -> usize {
+        usize::try_from(weft_store::Snapshot::row_count_estimate(self, table)).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,667 @@
+//! The binder: from an expression's syntax tree to a [`Scalar`], with types resolved as PostgreSQL resolves them.
+//!
+//! Only what a point statement may contain is bound: one table's columns, parameters, literals, arithmetic, comparison,
+//! logic, casts and the functions of the session. Everything else is refused with [`Refusal::General`], whereupon the
+//! statement goes the general way through the query engine. Errors that the general way would report too (an unknown column,
+//! an operator that does not exist) are reported here, with their position.
+//!
+//! Types (PostgreSQL chapter 10, the part that matters here): a quoted literal, NULL or an untyped parameter is of *unknown*
+//! type and takes the type of what it meets; integers widen to the wider side; an integer or real that meets another kind
+//! of number is computed in double precision.
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, UnaryOperator,
+};
+use weft_store::{Catalog, TableDef};
+use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, cast_context};
+
+use super::params::ParamTypes;
+use super::scalar::{ArithmeticOp, CompareOp, Scalar, SessionValue};
+use super::{functions, names};
+use crate::error;
+use crate::query::sql_type;
+
+/// Deepest expression that is bound; deeper ones go the general way.
+const DEPTH_MAX: usize = 64;
+/// Longest IN list that becomes a chain of comparisons.
+const IN_LIST_MAX: usize = 16;
+
+/// Why something is not bound here.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Not in the reach of programs: plan it in general form.
+    General,
+    /// An error of the user.
+    Error(SqlError),
+}
+
+impl From<SqlError> for Refusal {
+    fn from(error: SqlError) -> Self {
+        Refusal::Error(error)
+    }
+}
+
+/// An expression and its type; `None` is PostgreSQL's *unknown*.
+#[derive(Clone, Debug)]
+pub(crate) struct Typed {
+    pub(crate) scalar: Scalar,
+    pub(crate) ty: Option<SqlType>,
+}
+
+impl Typed {
+    fn known(scalar: Scalar, ty: SqlType) -> Self {
+        Typed { scalar, ty: Some(ty) }
+    }
+}
+
+/// The one table that columns may come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope<'a> {
+    pub(crate) table: &'a TableDef,
+    /// What expressions call it.
+    pub(crate) alias: &'a str,
+}
+
+/// Binds expressions of one statement.
+pub(crate) struct Binder<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) scope: Option<Scope<'a>>,
+    pub(crate) params: &'a mut ParamTypes,
+    /// The statement's text, for positions.
+    pub(crate) text: &'a str,
+    /// ON CONFLICT DO UPDATE: what `excluded.column` stands for, in column order.
+    pub(crate) excluded: Option<&'a [Scalar]>,
+    depth: usize,
+}
+
+type Bound<T> = Result<T, Refusal>;
+
+impl<'a> Binder<'a> {
+    pub(crate) fn new(
+        catalog: &'a Catalog,
+        scope: Option<Scope<'a>>,
+        params: &'a mut ParamTypes,
+        text: &'a str,
+    ) -> Self {
+        Binder { catalog, scope, params, text, excluded: None, depth: 0 }
+    }
+
+    /// Binds an expression.
+    pub(crate) fn bind(&mut self, expr: &Expr) -> Bound<Typed> {
+        if self.depth >= DEPTH_MAX {
+            return Err(Refusal::General);
+        }
+        self.depth += 1;
+        let bound = self.bind_inner(expr);
+        self.depth -= 1;
+        bound
+    }
+
+    fn bind_inner(&mut self, expr: &Expr) -> Bound<Typed> {
+        match expr {
+            Expr::Nested(inner) => self.bind(inner),
+            Expr::Identifier(ident) => self.column(&[], ident),
+            Expr::CompoundIdentifier(parts) => match parts.split_last() {
+                Some((column, qualifier)) => self.column(qualifier, column),
+                None => Err(Refusal::General),
+            },
+            Expr::Value(value) => self.literal(&value.value, false),
+            Expr::UnaryOp { op, expr } => self.unary(op, expr),
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            Expr::IsNull(inner) => self.is_null(inner),
+            Expr::IsNotNull(inner) => Ok(not(self.is_null(inner)?)),
+            Expr::IsTrue(inner) => self.truth_test(inner, true),
+            Expr::IsFalse(inner) => self.truth_test(inner, false),
+            Expr::IsNotTrue(inner) => Ok(not(self.truth_test(inner, true)?)),
+            Expr::IsNotFalse(inner) => Ok(not(self.truth_test(inner, false)?)),
+            Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
+            Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated),
+            Expr::Cast { kind: ast::CastKind::Cast | ast::CastKind::DoubleColon, expr, data_type, array: false, .. } => {
+                self.cast(expr, data_type)
+            }
+            Expr::TypedString(typed) => {
+                let ty = sql_type(&typed.data_type).ok_or(Refusal::General)?;
+                let inner = self.literal(&typed.value.value, false)?;
+                Ok(Typed::known(self.explicit(inner, &ty)?, ty))
+            }
+            Expr::Function(function) => self.function(function),
+            _ => Err(Refusal::General),
+        }
+    }
+
+    fn position(&self, ident: &Ident) -> Option<u32> {
+        let start = ident.span.start;
+        if start.line == 0 || self.text.is_empty() {
+            return None;
+        }
+        let line_start: usize =
+            self.text.split_inclusive('\n').take(start.line as usize - 1).map(|line| line.chars().count()).sum();
+        u32::try_from(line_start as u64 + start.column).ok()
+    }
+
+    fn at(&self, error: SqlError, ident: &Ident) -> SqlError {
+        match self.position(ident) {
+            Some(position) => error.position(position),
+            None => error,
+        }
+    }
+
+    fn column(&mut self, qualifier: &[Ident], column: &Ident) -> Bound<Typed> {
+        let name = names::ident(column);
+        let Some(scope) = self.scope else {
+            if qualifier.is_empty() {
+                if let Some(which) = functions::bare_word(&name).filter(|_| column.quote_style.is_none()) {
+                    return Ok(Typed::known(Scalar::Session(which), which.ty()));
+                }
+                return Err(self.at(error::undefined_column(&name), column).into());
+            }
+            return Err(Refusal::General);
+        };
+        match qualifier.last().map(names::ident) {
+            None => {}
+            Some(table) if table == scope.alias => {}
+            Some(table) if table == "excluded" && self.excluded.is_some() => {
+                let number = scope.table.column_index(&name);
+                let found = number.and_then(|number| {
+                    Some(Typed::known(self.excluded?.get(number)?.clone(), scope.table.columns.get(number)?.ty))
+                });
+                let missing = || {
+                    SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column excluded.{name} does not exist"))
+                };
+                return found.ok_or_else(|| self.at(missing(), column).into());
+            }
+            Some(table) => {
+                let error = SqlError::new(
+                    SqlState::UNDEFINED_TABLE,
+                    format!("missing FROM-clause entry for table \"{table}\""),
+                );
+                return match qualifier {
+                    [only] => Err(self.at(error, only).into()),
+                    _ => Err(Refusal::General),
+                };
+            }
+        }
+        match scope.table.column_index(&name) {
+            Some(number) => {
+                let ty = scope.table.columns.get(number).map(|column| column.ty).ok_or(Refusal::General)?;
+                Ok(Typed::known(Scalar::Column(number as u16), ty))
+            }
+            // System columns, whole-row references and bare words such as current_user.
+            None if is_system_column(&name) || name == scope.alias => Err(Refusal::General),
+            None if functions::bare_word(&name).is_some() && qualifier.is_empty() => {
+                let which = functions::bare_word(&name).ok_or(Refusal::General)?;
+                Ok(Typed::known(Scalar::Session(which), which.ty()))
+            }
+            None => {
+                let shown = match qualifier.last() {
+                    Some(table) => format!("{}.{name}", names::ident(table)),
+                    None => name.clone(),
+                };
+                let error = if qualifier.is_empty() {
+                    error::undefined_column(&shown)
+                } else {
+                    SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {shown} does not exist"))
+                };
+                Err(self.at(error, qualifier.first().unwrap_or(column)).into())
+            }
+        }
+    }
+
+    fn literal(&mut self, value: &ast::Value, negative: bool) -> Bound<Typed> {
+        use ast::Value as V;
+        match value {
+            V::Number(digits, false) => number_literal(digits, negative),
+            V::SingleQuotedString(text) | V::EscapedStringLiteral(text) | V::UnicodeStringLiteral(text) => {
+                Ok(Typed { scalar: Scalar::Constant(Value::Text(text.clone())), ty: None })
+            }
+            V::DollarQuotedString(text) => {
+                Ok(Typed { scalar: Scalar::Constant(Value::Text(text.value.clone())), ty: None })
+            }
+            V::Boolean(value) => Ok(Typed::known(Scalar::Constant(Value::Bool(*value)), SqlType::Bool)),
+            V::Null => Ok(Typed { scalar: Scalar::Constant(Value::Null), ty: None }),
+            V::Placeholder(text) => {
+                let number = self.params.placeholder(text)?;
+                Ok(Typed { scalar: Scalar::Input(number as u16), ty: self.params.get(number) })
+            }
+            _ => Err(Refusal::General),
+        }
+    }
+
+    fn unary(&mut self, op: &UnaryOperator, expr: &Expr) -> Bound<Typed> {
+        match op {
+            UnaryOperator::Minus => {
+                // A sign before a number is part of the number, as PostgreSQL's grammar has it: -2147483648 is an integer.
+                if let Expr::Value(value) = expr
+                    && matches!(value.value, ast::Value::Number(..))
+                {
+                    return self.literal(&value.value, true);
+                }
+                let inner = self.bind(expr)?;
+                match inner.ty {
+                    Some(ty) if is_integer(&ty) || is_float(&ty) => {
+                        Ok(Typed::known(Scalar::Negate(Box::new(inner.scalar)), ty))
+                    }
+                    _ => Err(Refusal::General),
+                }
+            }
+            UnaryOperator::Plus => {
+                let inner = self.bind(expr)?;
+                match inner.ty {
+                    Some(ty) if is_integer(&ty) || is_float(&ty) => Ok(inner),
+                    _ => Err(Refusal::General),
+                }
+            }
+            UnaryOperator::Not => {
+                let inner = self.bind(expr)?;
+                Ok(not(Typed::known(self.condition(inner, "NOT")?, SqlType::Bool)))
+            }
+            _ => Err(Refusal::General),
+        }
+    }
+
+    fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Bound<Typed> {
+        if let Some(op) = compare_op(op) {
+            let (left, right) = (self.bind(left)?, self.bind(right)?);
+            return self.comparison(op, left, right);
+        }
+        if let Some(op) = arithmetic_op(op) {
+            let (left, right) = (self.bind(left)?, self.bind(right)?);
+            return self.arithmetic(op, left, right);
+        }
+        match op {
+            BinaryOperator::And | BinaryOperator::Or => {
+                let place = if matches!(op, BinaryOperator::And) { "AND" } else { "OR" };
+                let left = self.bind(left)?;
+                let left = Box::new(self.condition(left, place)?);
+                let right = self.bind(right)?;
+                let right = Box::new(self.condition(right, place)?);
+                let scalar =
+                    if place == "AND" { Scalar::And(left, right) } else { Scalar::Or(left, right) };
+                Ok(Typed::known(scalar, SqlType::Bool))
+            }
+            BinaryOperator::StringConcat => {
+                let (left, right) = (self.bind(left)?, self.bind(right)?);
+                let textual = |typed: &Typed| matches!(typed.ty, None | Some(SqlType::Text | SqlType::Varchar(_)));
+                if !textual(&left) || !textual(&right) || (left.ty.is_none() && right.ty.is_none()) {
+                    return Err(Refusal::General);
+                }
+                let left = Box::new(self.coerce(left, &SqlType::Text)?);
+                let right = Box::new(self.coerce(right, &SqlType::Text)?);
+                Ok(Typed::known(Scalar::Concat(left, right), SqlType::Text))
+            }
+            _ => Err(Refusal::General),
+        }
+    }
+
+    pub(crate) fn comparison(&mut self, op: CompareOp, left: Typed, right: Typed) -> Bound<Typed> {
+        let ty = self.common_type(&left, &right, op.symbol())?;
+        let left = Box::new(self.coerce(left, &ty)?);
+        let right = Box::new(self.coerce(right, &ty)?);
+        Ok(Typed::known(Scalar::Compare(op, left, right), SqlType::Bool))
+    }
+
+    fn arithmetic(&mut self, op: ArithmeticOp, left: Typed, right: Typed) -> Bound<Typed> {
+        let symbol = arithmetic_symbol(op);
+        if left.ty.is_none() && right.ty.is_none() {
+            return Err(Refusal::General);
+        }
+        let numeric = |ty: &SqlType| is_integer(ty) || is_float(ty);
+        let all_numeric = [&left, &right].iter().all(|side| side.ty.as_ref().is_none_or(numeric));
+        if !all_numeric {
+            return Err(Refusal::General);
+        }
+        let ty = self.common_type(&left, &right, symbol)?;
+        if op == ArithmeticOp::Modulo && is_float(&ty) {
+            return Err(Refusal::General);
+        }
+        let left = Box::new(self.coerce(left, &ty)?);
+        let right = Box::new(self.coerce(right, &ty)?);
+        Ok(Typed::known(Scalar::Arithmetic(op, left, right), ty))
+    }
+
+    /// The type in which an operator on two sides works.
+    fn common_type(&self, left: &Typed, right: &Typed, symbol: &str) -> Bound<SqlType> {
+        let (left, right) = match (left.ty, right.ty) {
+            (None, None) => return Ok(SqlType::Text),
+            (Some(ty), None) | (None, Some(ty)) => return Ok(base_type(&ty)),
+            (Some(left), Some(right)) => (left, right),
+        };
+        if left.same_storage(&right) && matches!(left, SqlType::Char(_)) == matches!(right, SqlType::Char(_)) {
+            return Ok(base_type(&left));
+        }
+        if is_integer(&left) && is_integer(&right) {
+            return Ok(if integer_width(&left) >= integer_width(&right) { left } else { right });
+        }
+        let number = |ty: &SqlType| is_integer(ty) || is_float(ty);
+        if number(&left) && number(&right) {
+            return Ok(SqlType::Float8);
+        }
+        let implicit = |from, to| cast_context(from, to) == Some(CastContext::Implicit);
+        if implicit(&left, &right) || implicit(&right, &left) {
+            return Err(Refusal::General);
+        }
+        if is_date_like(&left) || is_date_like(&right) {
+            return Err(Refusal::General);
+        }
+        Err(error::undefined_operator(&left, symbol, &right).into())
+    }
+
+    /// The expression in another type, as an operator needs it.
+    pub(crate) fn coerce(&mut self, typed: Typed, to: &SqlType) -> Bound<Scalar> {
+        let Some(from) = typed.ty else { return self.resolve_unknown(typed.scalar, to) };
+        if from.same_storage(to) && matches!(from, SqlType::Char(_)) == matches!(to, SqlType::Char(_)) {
+            return Ok(typed.scalar);
+        }
+        Ok(Scalar::Cast(Box::new(typed.scalar), from, *to))
+    }
+
+    /// An unknown literal or parameter becomes a value of a type.
+    fn resolve_unknown(&mut self, scalar: Scalar, to: &SqlType) -> Bound<Scalar> {
+        match scalar {
+            Scalar::Constant(Value::Text(text)) => Ok(Scalar::Constant(parse_unknown(&text, to)?)),
+            Scalar::Input(number) => {
+                self.params.learn(usize::from(number), base_type(to));
+                match self.params.get(usize::from(number)) {
+                    Some(known) if known.same_storage(to) => Ok(Scalar::Input(number)),
+                    Some(known) => Ok(Scalar::Cast(Box::new(Scalar::Input(number)), known, *to)),
+                    None => Ok(Scalar::Input(number)),
+                }
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// The expression as a condition.
+    pub(crate) fn condition(&mut self, typed: Typed, place: &str) -> Bound<Scalar> {
+        match typed.ty {
+            Some(SqlType::Bool) => Ok(typed.scalar),
+            None => self.resolve_unknown(typed.scalar, &SqlType::Bool),
+            Some(other) => Err(error::not_boolean(place, &other).into()),
+        }
+    }
+
+    /// The expression on its way into a column.
+    pub(crate) fn assign(&mut self, typed: Typed, column: &weft_store::ColumnDef) -> Bound<Scalar> {
+        let to = column.ty;
+        let base = base_type(&to);
+        let (scalar, from) = match typed.ty {
+            Some(from) => (typed.scalar, from),
+            None => (self.resolve_unknown(typed.scalar, &base)?, base),
+        };
+        if let Scalar::Constant(value) = scalar {
+            if cast_context(&from, &to).is_none_or(|context| context > CastContext::Assignment) && from != to {
+                return Err(error::assignment_mismatch(&column.name, &to, &from).into());
+            }
+            return Ok(Scalar::Constant(weft_types::assign_from(value, &from, &to)?));
+        }
+        if weft_program::fits_without_check(&from, &to) && !matches!(to, SqlType::Char(_)) {
+            return Ok(scalar);
+        }
+        let plain_copy = matches!(scalar, Scalar::Column(_)) && from == to;
+        if plain_copy {
+            return Ok(scalar);
+        }
+        if !from.same_storage(&to)
+            && cast_context(&from, &to).is_none_or(|context| context > CastContext::Assignment)
+        {
+            return Err(error::assignment_mismatch(&column.name, &to, &from).into());
+        }
+        Ok(Scalar::Assign(Box::new(scalar), from, to))
+    }
+
+    /// The expression by itself, e.g. in a select list: unknown becomes text.
+    pub(crate) fn settle(&mut self, typed: Typed) -> Bound<(Scalar, SqlType)> {
+        match typed.ty {
+            Some(ty) => Ok((typed.scalar, ty)),
+            None => Ok((self.resolve_unknown(typed.scalar, &SqlType::Text)?, SqlType::Text)),
+        }
+    }
+
+    fn explicit(&mut self, typed: Typed, to: &SqlType) -> Bound<Scalar> {
+        let Some(from) = typed.ty else {
+            let base = base_type(to);
+            let scalar = self.resolve_unknown(typed.scalar, &base)?;
+            return Ok(match scalar {
+                Scalar::Constant(value) => Scalar::Constant(weft_types::cast_from(value, &base, to)?),
+                other if base == *to && !matches!(to, SqlType::Char(_)) => other,
+                other => Scalar::Cast(Box::new(other), base, *to),
+            });
+        };
+        if from == *to {
+            return Ok(typed.scalar);
+        }
+        if cast_context(&from, to).is_none() && !from.same_storage(to) {
+            return Err(SqlError::new(
+                SqlState::CANNOT_COERCE,
+                format!("cannot cast type {} to {}", error::bare_name(&from), error::bare_name(to)),
+            )
+            .into());
+        }
+        Ok(match typed.scalar {
+            Scalar::Constant(value) => Scalar::Constant(weft_types::cast_from(value, &from, to)?),
+            other => Scalar::Cast(Box::new(other), from, *to),
+        })
+    }
+
+    fn cast(&mut self, expr: &Expr, data_type: &ast::DataType) -> Bound<Typed> {
+        let ty = sql_type(data_type).ok_or(Refusal::General)?;
+        let inner = self.bind(expr)?;
+        Ok(Typed::known(self.explicit(inner, &ty)?, ty))
+    }
+
+    fn is_null(&mut self, expr: &Expr) -> Bound<Typed> {
+        let inner = self.bind(expr)?;
+        let (scalar, _) = self.settle(inner)?;
+        Ok(Typed::known(Scalar::IsNull(Box::new(scalar)), SqlType::Bool))
+    }
+
+    /// IS TRUE, IS FALSE: never NULL.
+    fn truth_test(&mut self, expr: &Expr, wanted: bool) -> Bound<Typed> {
+        let inner = self.bind(expr)?;
+        let inner = self.condition(inner, if wanted { "IS TRUE" } else { "IS FALSE" })?;
+        let not_null = Scalar::Not(Box::new(Scalar::IsNull(Box::new(inner.clone()))));
+        let value = if wanted { inner } else { Scalar::Not(Box::new(inner)) };
+        Ok(Typed::known(Scalar::And(Box::new(value), Box::new(not_null)), SqlType::Bool))
+    }
+
+    fn between(&mut self, expr: &Expr, negated: bool, low: &Expr, high: &Expr) -> Bound<Typed> {
+        let tested = self.bind(expr)?;
+        let low = self.bind(low)?;
+        let high = self.bind(high)?;
+        let above = self.comparison(CompareOp::Ge, tested.clone(), low)?;
+        let below = self.comparison(CompareOp::Le, tested, high)?;
+        let both = Typed::known(Scalar::And(Box::new(above.scalar), Box::new(below.scalar)), SqlType::Bool);
+        Ok(if negated { not(both) } else { both })
+    }
+
+    fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool) -> Bound<Typed> {
+        if list.len() > IN_LIST_MAX {
+            return Err(Refusal::General);
+        }
+        let tested = self.bind(expr)?;
+        let mut any: Option<Scalar> = None;
+        for item in list {
+            let item = self.bind(item)?;
+            let equal = self.comparison(CompareOp::Eq, tested.clone(), item)?.scalar;
+            any = Some(match any {
+                Some(before) => Scalar::Or(Box::new(before), Box::new(equal)),
+                None => equal,
+            });
+        }
+        let any = Typed::known(any.ok_or(Refusal::General)?, SqlType::Bool);
+        Ok(if negated { not(any) } else { any })
+    }
+
+    fn function(&mut self, function: &ast::Function) -> Bound<Typed> {
+        if function.filter.is_some()
+            || function.over.is_some()
+            || function.null_treatment.is_some()
+            || !function.within_group.is_empty()
+            || !matches!(function.parameters, FunctionArguments::None)
+        {
+            return Err(Refusal::General);
+        }
+        let name = functions::function_name(&function.name).ok_or(Refusal::General)?;
+        let mut arguments = Vec::new();
+        match &function.args {
+            FunctionArguments::None => {}
+            FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
+                for argument in &list.args {
+                    match argument {
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => arguments.push(expr),
+                        _ => return Err(Refusal::General),
+                    }
+                }
+            }
+            _ => return Err(Refusal::General),
+        }
+        self.call(&name, &arguments)
+    }
+
+    fn call(&mut self, name: &str, arguments: &[&Expr]) -> Bound<Typed> {
+        if let ([], Some(which)) = (arguments, functions::session_function(name)) {
+            return Ok(Typed::known(Scalar::Session(which), which.ty()));
+        }
+        match (name, arguments) {
+            ("gen_random_uuid", []) => Ok(Typed::known(Scalar::RandomUuid, SqlType::Uuid)),
+            ("random", []) => Ok(Typed::known(Scalar::Random, SqlType::Float8)),
+            ("nextval" | "currval", [argument]) => {
+                let typed = self.bind(argument)?;
+                let Scalar::Constant(Value::Text(text)) = typed.scalar else { return Err(Refusal::General) };
+                let sequence = functions::sequence_named(self.catalog, &text)?;
+                let scalar =
+                    if name == "nextval" { Scalar::NextValue(sequence) } else { Scalar::CurrentValue(sequence) };
+                Ok(Typed::known(scalar, SqlType::Int8))
+            }
+            ("lastval", []) => Ok(Typed::known(Scalar::Session(SessionValue::LastValue), SqlType::Int8)),
+            ("current_setting", [argument]) => {
+                let typed = self.bind(argument)?;
+                let name = self.coerce(typed, &SqlType::Text)?;
+                Ok(Typed::known(Scalar::Setting(Box::new(name)), SqlType::Text))
+            }
+            ("lower" | "upper", [argument]) => {
+                let typed = self.bind(argument)?;
+                if !matches!(typed.ty, None | Some(SqlType::Text | SqlType::Varchar(_))) {
+                    return Err(Refusal::General);
+                }
+                let of = Box::new(self.coerce(typed, &SqlType::Text)?);
+                Ok(Typed::known(Scalar::ChangeCase { upper: name == "upper", of }, SqlType::Text))
+            }
+            ("coalesce", [_, ..]) => self.coalesce(arguments),
+            _ => Err(Refusal::General),
+        }
+    }
+
+    fn coalesce(&mut self, arguments: &[&Expr]) -> Bound<Typed> {
+        let mut items = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            items.push(self.bind(argument)?);
+        }
+        let mut ty: Option<SqlType> = None;
+        for item in &items {
+            match (ty, item.ty) {
+                (None, found) => ty = found.map(|found| base_type(&found)),
+                (Some(have), Some(found)) if !have.same_storage(&found) => return Err(Refusal::General),
+                _ => {}
+            }
+        }
+        let ty = ty.unwrap_or(SqlType::Text);
+        let items = items.into_iter().map(|item| self.coerce(item, &ty)).collect::<Bound<Vec<_>>>()?;
+        Ok(Typed::known(Scalar::Coalesce(items), ty))
+    }
+}
+
+fn not(typed: Typed) -> Typed {
+    Typed { scalar: Scalar::Not(Box::new(typed.scalar)), ty: typed.ty }
+}
+
+/// A number as PostgreSQL types it: integer, bigint, or numeric.
+fn number_literal(digits: &str, negative: bool) -> Bound<Typed> {
+    let text = if negative { format!("-{digits}") } else { digits.to_owned() };
+    if text.contains('_') || text.contains(['x', 'X', 'o', 'O', 'b', 'B']) {
+        return Err(Refusal::General);
+    }
+    if let Ok(value) = text.parse::<i32>() {
+        return Ok(Typed::known(Scalar::Constant(Value::Int4(value)), SqlType::Int4));
+    }
+    if let Ok(value) = text.parse::<i64>() {
+        return Ok(Typed::known(Scalar::Constant(Value::Int8(value)), SqlType::Int8));
+    }
+    let ty = SqlType::Numeric(None);
+    Ok(Typed::known(Scalar::Constant(weft_types::parse_text(&text, &ty)?), ty))
+}
+
+/// An unknown literal as a value of a type, modifiers left out of account.
+fn parse_unknown(text: &str, to: &SqlType) -> Result<Value, SqlError> {
+    match to {
+        // Longer than the column is no error in a comparison.
+        SqlType::Char(_) => Ok(Value::Text(text.to_owned())),
+        _ => weft_types::parse_text(text, &base_type(to)),
+    }
+}
+
+/// The type without modifiers, those of `char(n)` excepted.
+pub(crate) fn base_type(ty: &SqlType) -> SqlType {
+    match ty {
+        SqlType::Varchar(_) => SqlType::Varchar(None),
+        SqlType::Numeric(_) => SqlType::Numeric(None),
+        other => *other,
+    }
+}
+
+pub(crate) fn is_integer(ty: &SqlType) -> bool {
+    matches!(ty, SqlType::Int2 | SqlType::Int4 | SqlType::Int8)
+}
+
+pub(crate) fn is_float(ty: &SqlType) -> bool {
+    matches!(ty, SqlType::Float4 | SqlType::Float8)
+}
+
+fn is_date_like(ty: &SqlType) -> bool {
+    matches!(ty, SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz)
+}
+
+fn integer_width(ty: &SqlType) -> u8 {
+    match ty {
+        SqlType::Int2 => 2,
+        SqlType::Int4 => 4,
+        _ => 8,
+    }
+}
+
+fn is_system_column(name: &str) -> bool {
+    matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid" | "oid")
+}
+
+pub(crate) fn compare_op(op: &BinaryOperator) -> Option<CompareOp> {
+    Some(match op {
+        BinaryOperator::Eq => CompareOp::Eq,
+        BinaryOperator::NotEq => CompareOp::Ne,
+        BinaryOperator::Lt => CompareOp::Lt,
+        BinaryOperator::LtEq => CompareOp::Le,
+        BinaryOperator::Gt => CompareOp::Gt,
+        BinaryOperator::GtEq => CompareOp::Ge,
+        _ => return None,
+    })
+}
+
+fn arithmetic_op(op: &BinaryOperator) -> Option<ArithmeticOp> {
+    Some(match op {
+        BinaryOperator::Plus => ArithmeticOp::Add,
+        BinaryOperator::Minus => ArithmeticOp::Subtract,
+        BinaryOperator::Multiply => ArithmeticOp::Multiply,
+        BinaryOperator::Divide => ArithmeticOp::Divide,
+        BinaryOperator::Modulo => ArithmeticOp::Modulo,
+        _ => return None,
+    })
+}
+
+fn arithmetic_symbol(op: ArithmeticOp) -> &'static str {
+    match op {
+        ArithmeticOp::Add => "+",
+        ArithmeticOp::Subtract => "-",
+        ArithmeticOp::Multiply => "*",
+        ArithmeticOp::Divide => "/",
+        ArithmeticOp::Modulo => "%",
+    }
+}

@@ -1,0 +1,353 @@
+//! Code for expressions: from [`Scalar`]s to instructions on registers.
+//!
+//! What depends on no row is never computed by the program: it becomes an input or a constant. What depends on the row must fit
+//! registers: integers, floats, booleans, dates and timestamps; values of other types may be copied and compared (CMPV), and
+//! everything else is refused, whereupon the statement goes the general way.
+
+use weft_base::CatalogVersion;
+use weft_program::{Class, Cond, Cp, Datum, KeyPart, Op, ProgramBuilder, Reg, RowBuf};
+use weft_store::TableDef;
+use weft_types::{SqlType, Value};
+
+use super::super::bind::{Refusal, base_type, is_integer};
+use super::super::inputs::HiddenInputs;
+use super::super::plan::HiddenInput;
+use super::super::scalar::{ArithmeticOp, CompareOp, Scalar};
+use super::path::folded;
+
+/// Generates code for one program.
+pub(crate) struct Coder<'a> {
+    pub(crate) b: ProgramBuilder,
+    hidden: HiddenInputs,
+    /// The row that columns are read from.
+    row: Option<(&'a TableDef, Cp)>,
+}
+
+type Coded<T> = Result<T, Refusal>;
+
+impl<'a> Coder<'a> {
+    /// An empty program with the parameters as its first inputs.
+    pub(crate) fn new(version: CatalogVersion, params: &[SqlType]) -> Self {
+        let mut b = ProgramBuilder::new(version);
+        for ty in params {
+            b.input(*ty);
+        }
+        Coder { b, hidden: HiddenInputs::after(params.len()), row: None }
+    }
+
+    /// The builder and the hidden inputs.
+    pub(crate) fn finish(self) -> (ProgramBuilder, Vec<HiddenInput>) {
+        (self.b, self.hidden.finish())
+    }
+
+    /// From now on columns are those of the row in `cp`.
+    pub(crate) fn set_row(&mut self, table: &'a TableDef, cp: Cp) {
+        self.row = Some((table, cp));
+    }
+
+    fn cp(&self) -> Coded<Cp> {
+        self.row.map(|(_, cp)| cp).ok_or(Refusal::General)
+    }
+
+    fn column_type(&self, column: u16) -> Coded<SqlType> {
+        self.row
+            .and_then(|(table, _)| table.columns.get(usize::from(column)))
+            .map(|column| column.ty)
+            .ok_or(Refusal::General)
+    }
+
+    /// The type of a scalar, as far as nodes tell: constants by their value.
+    fn type_of(&self, scalar: &Scalar) -> Coded<SqlType> {
+        Ok(match scalar {
+            Scalar::Constant(value) => value.sql_type().unwrap_or(SqlType::Text),
+            Scalar::Input(number) => {
+                self.b.inputs().get(usize::from(*number)).copied().ok_or(Refusal::General)?
+            }
+            Scalar::Column(column) => self.column_type(*column)?,
+            Scalar::Session(which) => which.ty(),
+            Scalar::NextValue(_) | Scalar::CurrentValue(_) => SqlType::Int8,
+            Scalar::RandomUuid => SqlType::Uuid,
+            Scalar::Random => SqlType::Float8,
+            Scalar::Cast(_, _, to) | Scalar::Assign(_, _, to) => *to,
+            Scalar::ExactKey(_, to) | Scalar::ClampKey(_, to) => *to,
+            Scalar::Negate(inner) => self.type_of(inner)?,
+            Scalar::Arithmetic(_, left, right) => self.side_type(left, right)?,
+            Scalar::Setting(_) | Scalar::Concat(..) | Scalar::ChangeCase { .. } => SqlType::Text,
+            Scalar::Compare(..) | Scalar::And(..) | Scalar::Or(..) | Scalar::Not(_) | Scalar::IsNull(_) => {
+                SqlType::Bool
+            }
+            Scalar::Coalesce(items) => {
+                let typed = items.iter().find(|item| !matches!(item, Scalar::Constant(Value::Null)));
+                self.type_of(typed.ok_or(Refusal::General)?)?
+            }
+        })
+    }
+
+    /// The type in which an operator works: that of the side that is not a bare NULL.
+    fn side_type(&self, left: &Scalar, right: &Scalar) -> Coded<SqlType> {
+        match left {
+            Scalar::Constant(Value::Null) => self.type_of(right),
+            _ => self.type_of(left),
+        }
+    }
+
+    /// A value that depends on no row as an input or a constant, of the type given.
+    pub(crate) fn part(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<KeyPart> {
+        match folded(scalar.clone()) {
+            Scalar::Constant(value) => Ok(KeyPart::Const(self.b.constant(ty, value))),
+            Scalar::Column(_) => Err(Refusal::General),
+            other if other.has_column() => Err(Refusal::General),
+            other => {
+                let (number, new) = self.hidden.number(other, ty);
+                if new && usize::from(self.b.input(ty)) != number {
+                    return Err(Refusal::General);
+                }
+                u16::try_from(number).map(KeyPart::Input).map_err(|_| Refusal::General)
+            }
+        }
+    }
+
+    fn datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
+        if let Scalar::Column(column) = scalar {
+            return Ok(Datum::Column { cp: self.cp()?.0, column: *column });
+        }
+        Ok(match self.part(scalar, base_type(&ty))? {
+            KeyPart::Input(number) => Datum::Input(number),
+            KeyPart::Const(number) => Datum::Const(number),
+        })
+    }
+
+    /// Computes a scalar into a fresh register. `ty` is the type that the context expects, for a bare NULL.
+    pub(crate) fn register(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
+        if !scalar.has_column() {
+            if !Class::of(&ty).is_register() {
+                return Err(Refusal::General);
+            }
+            let part = self.part(scalar, ty)?;
+            let to = self.b.register();
+            match part {
+                KeyPart::Input(number) => self.b.ldin(to, number),
+                KeyPart::Const(number) => self.b.ldk(to, number),
+            }
+            return Ok(to);
+        }
+        match scalar {
+            Scalar::Column(column) => {
+                if !Class::of(&self.column_type(*column)?).is_register() {
+                    return Err(Refusal::General);
+                }
+                let cp = self.cp()?;
+                let to = self.b.register();
+                self.b.ldcol(to, cp, *column);
+                Ok(to)
+            }
+            Scalar::Negate(inner) => self.negate(inner),
+            Scalar::Arithmetic(op, left, right) => self.arithmetic(*op, left, right),
+            Scalar::Compare(op, left, right) => self.compare(*op, left, right),
+            Scalar::And(left, right) => self.logic(Op::And, left, right),
+            Scalar::Or(left, right) => self.logic(Op::Or, left, right),
+            Scalar::Not(inner) => {
+                let from = self.register(inner, SqlType::Bool)?;
+                let to = self.b.register();
+                self.b.unary(Op::Not, to, from);
+                Ok(to)
+            }
+            Scalar::IsNull(inner) => self.is_null(inner),
+            Scalar::Cast(inner, from, to) | Scalar::Assign(inner, from, to) => self.convert(inner, *from, *to),
+            Scalar::Coalesce(items) => self.coalesce(items, ty),
+            _ => Err(Refusal::General),
+        }
+    }
+
+    fn negate(&mut self, inner: &Scalar) -> Coded<Reg> {
+        let ty = self.type_of(inner)?;
+        let from = self.register(inner, ty)?;
+        let to = self.b.register();
+        match ty {
+            SqlType::Float8 => self.b.unary(Op::Fneg, to, from),
+            SqlType::Float4 => self.b.unary(Op::F4neg, to, from),
+            _ if is_integer(&ty) => {
+                self.b.unary(Op::Neg, to, from);
+                self.narrow(to, ty);
+            }
+            _ => return Err(Refusal::General),
+        }
+        Ok(to)
+    }
+
+    /// An integer that was computed in 64 bits must fit its type.
+    fn narrow(&mut self, register: Reg, ty: SqlType) {
+        match ty {
+            SqlType::Int2 => self.b.narrow(register, 2),
+            SqlType::Int4 => self.b.narrow(register, 4),
+            _ => {}
+        }
+    }
+
+    fn arithmetic(&mut self, op: ArithmeticOp, left: &Scalar, right: &Scalar) -> Coded<Reg> {
+        let ty = self.side_type(left, right)?;
+        let code = match (op, ty) {
+            (ArithmeticOp::Add, SqlType::Float8) => Op::Fadd,
+            (ArithmeticOp::Subtract, SqlType::Float8) => Op::Fsub,
+            (ArithmeticOp::Multiply, SqlType::Float8) => Op::Fmul,
+            (ArithmeticOp::Divide, SqlType::Float8) => Op::Fdiv,
+            (ArithmeticOp::Add, SqlType::Float4) => Op::F4add,
+            (ArithmeticOp::Subtract, SqlType::Float4) => Op::F4sub,
+            (ArithmeticOp::Multiply, SqlType::Float4) => Op::F4mul,
+            (ArithmeticOp::Divide, SqlType::Float4) => Op::F4div,
+            (ArithmeticOp::Add, _) if is_integer(&ty) => Op::Add,
+            (ArithmeticOp::Subtract, _) if is_integer(&ty) => Op::Sub,
+            (ArithmeticOp::Multiply, _) if is_integer(&ty) => Op::Mul,
+            (ArithmeticOp::Divide, _) if is_integer(&ty) => Op::Div,
+            (ArithmeticOp::Modulo, _) if is_integer(&ty) => Op::Mod,
+            _ => return Err(Refusal::General),
+        };
+        let left = self.register(left, ty)?;
+        let right = self.register(right, ty)?;
+        let to = self.b.register();
+        self.b.arithmetic(code, to, left, right);
+        if is_integer(&ty) {
+            self.narrow(to, ty);
+        }
+        Ok(to)
+    }
+
+    fn compare(&mut self, op: CompareOp, left: &Scalar, right: &Scalar) -> Coded<Reg> {
+        let ty = self.side_type(left, right)?;
+        let cond = condition(op);
+        if !Class::of(&ty).is_register() {
+            let left = self.datum(left, ty)?;
+            let right = self.datum(right, ty)?;
+            let to = self.b.register();
+            self.b.compare_values(cond, to, left, right);
+            return Ok(to);
+        }
+        let code = match ty {
+            SqlType::Float8 => Op::Fcmp,
+            SqlType::Float4 => Op::F4cmp,
+            _ => Op::Cmp,
+        };
+        let left = self.register(left, ty)?;
+        let right = self.register(right, ty)?;
+        let to = self.b.register();
+        self.b.compare(code, cond, to, left, right);
+        Ok(to)
+    }
+
+    fn logic(&mut self, op: Op, left: &Scalar, right: &Scalar) -> Coded<Reg> {
+        let left = self.register(left, SqlType::Bool)?;
+        let right = self.register(right, SqlType::Bool)?;
+        let to = self.b.register();
+        self.b.arithmetic(op, to, left, right);
+        Ok(to)
+    }
+
+    fn is_null(&mut self, inner: &Scalar) -> Coded<Reg> {
+        let ty = self.type_of(inner)?;
+        let from = if Class::of(&ty).is_register() {
+            self.register(inner, ty)?
+        } else {
+            // The order of a value and itself is NULL exactly if the value is.
+            let datum = self.datum(inner, ty)?;
+            let order = self.b.register();
+            self.b.cmpv(order, datum, datum);
+            order
+        };
+        let to = self.b.register();
+        self.b.unary(Op::Isnull, to, from);
+        Ok(to)
+    }
+
+    fn convert(&mut self, inner: &Scalar, from: SqlType, to: SqlType) -> Coded<Reg> {
+        let integers = is_integer(&from) && is_integer(&to);
+        let source = self.register(inner, from)?;
+        if integers {
+            // A copy, because the source may be narrowed in place and used again.
+            let register = self.b.register();
+            self.b.mov(register, source);
+            if width(&from) > width(&to) {
+                self.narrow(register, to);
+            }
+            return Ok(register);
+        }
+        if from == to && Class::of(&from).is_register() {
+            return Ok(source);
+        }
+        let register = self.b.register();
+        match (from, to) {
+            (_, SqlType::Float8) if is_integer(&from) => self.b.unary(Op::Itof, register, source),
+            (_, SqlType::Float4) if is_integer(&from) => self.b.unary(Op::Itof4, register, source),
+            (SqlType::Float4, SqlType::Float8) => self.b.unary(Op::F4tof, register, source),
+            (SqlType::Float8, SqlType::Float4) => self.b.unary(Op::Ftof4, register, source),
+            (SqlType::Float8, _) if is_integer(&to) => {
+                self.b.float_to_int(Op::Ftoi, register, source, width(&to));
+            }
+            (SqlType::Float4, _) if is_integer(&to) => {
+                self.b.float_to_int(Op::F4toi, register, source, width(&to));
+            }
+            _ => return Err(Refusal::General),
+        }
+        Ok(register)
+    }
+
+    fn coalesce(&mut self, items: &[Scalar], ty: SqlType) -> Coded<Reg> {
+        let to = self.b.register();
+        let done = self.b.label();
+        for item in items {
+            let value = self.register(item, ty)?;
+            self.b.mov(to, value);
+            self.b.branch_not_null(to, done);
+        }
+        self.b.bind(done);
+        Ok(to)
+    }
+
+    /// Sets a column of a row buffer to a scalar that is of the column's type.
+    pub(crate) fn set_column(&mut self, buffer: RowBuf, column: u16, scalar: &Scalar, ty: SqlType) -> Coded<()> {
+        if let Scalar::Column(source) = scalar {
+            if !weft_program::fits_without_check(&self.column_type(*source)?, &ty) {
+                return Err(Refusal::General);
+            }
+            let cp = self.cp()?;
+            self.b.setcol(buffer, column, cp, *source);
+            return Ok(());
+        }
+        if scalar.has_column() {
+            let register = self.register(scalar, ty)?;
+            self.b.setr(buffer, column, register);
+            return Ok(());
+        }
+        match self.part(scalar, ty)? {
+            KeyPart::Input(number) => {
+                let fits = self.b.inputs().get(usize::from(number)).is_some_and(|from| {
+                    weft_program::fits_without_check(from, &ty)
+                });
+                if !fits {
+                    return Err(Refusal::General);
+                }
+                self.b.setin(buffer, column, number);
+            }
+            KeyPart::Const(number) => self.b.setk(buffer, column, number),
+        }
+        Ok(())
+    }
+}
+
+fn condition(op: CompareOp) -> Cond {
+    match op {
+        CompareOp::Eq => Cond::Eq,
+        CompareOp::Ne => Cond::Ne,
+        CompareOp::Lt => Cond::Lt,
+        CompareOp::Le => Cond::Le,
+        CompareOp::Gt => Cond::Gt,
+        CompareOp::Ge => Cond::Ge,
+    }
+}
+
+fn width(ty: &SqlType) -> u8 {
+    match ty {
+        SqlType::Int2 => 2,
+        SqlType::Int4 => 4,
+        _ => 8,
+    }
+}

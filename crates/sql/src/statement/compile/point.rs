@@ -1,0 +1,133 @@
+//! Point statements: bound, their access path chosen, ready for code generation.
+
+use std::sync::Arc;
+
+use weft_store::{IndexDef, TableDef};
+use weft_types::SqlType;
+
+use super::super::plan::{OutputColumn, Tag};
+use super::super::scalar::Scalar;
+
+/// One output column: what to compute and how to announce it. The scalar is of the column's type.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputItem {
+    pub(crate) scalar: Scalar,
+    pub(crate) column: OutputColumn,
+}
+
+/// One end of a range over an index column.
+#[derive(Clone, Debug)]
+pub(crate) struct RangeEnd {
+    pub(crate) value: Scalar,
+    pub(crate) exclusive: bool,
+}
+
+/// How a statement finds its rows.
+#[derive(Clone, Debug)]
+pub(crate) enum Path {
+    /// At most one row, by all columns of a unique index.
+    Key {
+        index: Arc<IndexDef>,
+        /// One per index column, in the column's type.
+        values: Vec<Scalar>,
+    },
+    /// Rows between two prefixes of an ordered index.
+    Range {
+        index: Arc<IndexDef>,
+        /// Equal to the first columns.
+        prefix: Vec<Scalar>,
+        /// Bounds of the column after them.
+        low: Option<RangeEnd>,
+        high: Option<RangeEnd>,
+        /// From the last key to the first.
+        reverse: bool,
+    },
+}
+
+/// INSERT of given rows.
+#[derive(Clone, Debug)]
+pub(crate) struct PointInsert {
+    pub(crate) table: Arc<TableDef>,
+    /// Rows with one scalar per column of the table, in the column's type.
+    pub(crate) rows: Vec<Vec<Scalar>>,
+    pub(crate) on_conflict: Option<PointConflict>,
+    pub(crate) returning: Vec<OutputItem>,
+}
+
+/// ON CONFLICT with one arbiter.
+#[derive(Clone, Debug)]
+pub(crate) struct PointConflict {
+    /// The unique index whose conflict is handled.
+    pub(crate) arbiter: Arc<IndexDef>,
+    /// Per inserted row: assignments over the existing row, with the new row's values in place of `excluded`; `None` is
+    /// DO NOTHING.
+    pub(crate) updates: Option<Vec<ConflictRow>>,
+}
+
+/// What DO UPDATE does for one inserted row.
+#[derive(Clone, Debug)]
+pub(crate) struct ConflictRow {
+    pub(crate) assignments: Vec<(usize, Scalar)>,
+    pub(crate) condition: Option<Scalar>,
+}
+
+/// UPDATE or DELETE of the row with a primary key.
+#[derive(Clone, Debug)]
+pub(crate) struct PointChange {
+    pub(crate) table: Arc<TableDef>,
+    pub(crate) index: Arc<IndexDef>,
+    pub(crate) key: Vec<Scalar>,
+    pub(crate) residual: Vec<Scalar>,
+    /// Column and new value in its type; `None` deletes.
+    pub(crate) assignments: Option<Vec<(usize, Scalar)>>,
+    pub(crate) returning: Vec<OutputItem>,
+}
+
+/// SELECT of one table by an index.
+#[derive(Clone, Debug)]
+pub(crate) struct PointSelect {
+    pub(crate) table: Arc<TableDef>,
+    pub(crate) path: Path,
+    pub(crate) residual: Vec<Scalar>,
+    pub(crate) output: Vec<OutputItem>,
+    /// Most rows, bigint.
+    pub(crate) limit: Option<Scalar>,
+    /// Rows passed over first, bigint.
+    pub(crate) offset: Option<Scalar>,
+    /// FOR UPDATE or FOR SHARE: the row is declared as written, so that a session locks it.
+    pub(crate) locks: bool,
+}
+
+/// Any of them.
+#[derive(Clone, Debug)]
+pub(crate) enum PointStatement {
+    Insert(PointInsert),
+    Change(PointChange),
+    Select(PointSelect),
+}
+
+impl PointStatement {
+    /// Columns of its rows.
+    pub(crate) fn output(&self) -> &[OutputItem] {
+        match self {
+            PointStatement::Insert(insert) => &insert.returning,
+            PointStatement::Change(change) => &change.returning,
+            PointStatement::Select(select) => &select.output,
+        }
+    }
+
+    /// Command tag.
+    pub(crate) fn tag(&self) -> Tag {
+        match self {
+            PointStatement::Insert(_) => Tag::Insert,
+            PointStatement::Change(change) if change.assignments.is_some() => Tag::Update,
+            PointStatement::Change(_) => Tag::Delete,
+            PointStatement::Select(_) => Tag::Select,
+        }
+    }
+
+    /// Types of its rows.
+    pub(crate) fn output_types(&self) -> Vec<SqlType> {
+        self.output().iter().map(|item| item.column.ty).collect()
+    }
+}

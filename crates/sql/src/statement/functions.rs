@@ -1,0 +1,62 @@
+//! Functions of the session that need no rows: clock, identity, sequences.
+
+use datafusion::sql::sqlparser::ast::ObjectName;
+use weft_store::{Catalog, SequenceId};
+use weft_types::{SqlError, SqlState};
+
+use super::scalar::SessionValue;
+use super::token_reader::TokenReader;
+use super::names;
+
+/// A function's name without `pg_catalog.`; `None` if it lives elsewhere.
+pub(crate) fn function_name(name: &ObjectName) -> Option<String> {
+    let mut parts = names::parts(name);
+    let last = parts.pop()?;
+    match parts.as_slice() {
+        [] => Some(last),
+        [schema] if schema == "pg_catalog" => Some(last),
+        _ => None,
+    }
+}
+
+/// Functions without arguments that the session answers.
+pub(crate) fn session_function(name: &str) -> Option<SessionValue> {
+    Some(match name {
+        "now" | "transaction_timestamp" | "current_timestamp" => SessionValue::TransactionTimestamp,
+        "statement_timestamp" => SessionValue::StatementTimestamp,
+        "clock_timestamp" => SessionValue::ClockTimestamp,
+        "localtimestamp" => SessionValue::LocalTimestamp,
+        "current_date" => SessionValue::CurrentDate,
+        "current_user" | "current_role" | "user" => SessionValue::CurrentUser,
+        "session_user" => SessionValue::SessionUser,
+        "current_database" | "current_catalog" => SessionValue::CurrentDatabase,
+        "current_schema" => SessionValue::CurrentSchema,
+        "version" => SessionValue::Version,
+        "pg_backend_pid" => SessionValue::BackendPid,
+        _ => return None,
+    })
+}
+
+/// Those that SQL calls without parentheses.
+pub(crate) fn bare_word(name: &str) -> Option<SessionValue> {
+    match name {
+        "current_timestamp" | "localtimestamp" | "current_date" | "current_user" | "current_role" | "user"
+        | "session_user" | "current_catalog" | "current_schema" => session_function(name),
+        _ => None,
+    }
+}
+
+/// The sequence that a text names, as `nextval('name')` reads it: folded unless quoted, schema allowed.
+pub(crate) fn sequence_named(catalog: &Catalog, text: &str) -> Result<SequenceId, SqlError> {
+    let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"));
+    let mut reader = TokenReader::new(text);
+    let parts = reader.qualified_name().map_err(|_| missing())?;
+    let name = names::relation(&parts).map_err(|_| missing())?;
+    match catalog.sequence(name) {
+        Some(sequence) => Ok(sequence.id),
+        None if catalog.relation(name).is_some() => {
+            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")))
+        }
+        None => Err(missing()),
+    }
+}

@@ -1,0 +1,326 @@
+//! What planning hands to the session: one [`Plan`] per statement.
+//!
+//! A plan holds no rows and no parameter values; it is immutable, may be cached under (statement text, parameter types,
+//! catalog version) and shared between sessions. Six forms do work on tables or give rows:
+//!
+//! ```text
+//!   Constant   one row computed from parameters and the session alone: SELECT 1, SELECT now()
+//!   Program    a point statement, or several: runs in the sequencer or against a session's overlay
+//!   Query      any other SELECT, VALUES or TABLE: run by the query engine
+//!   Modify     any other INSERT, UPDATE, DELETE: rows computed by the query engine, then applied
+//!   Ddl        operations on the catalog
+//!   Copy       COPY .. FROM STDIN, COPY .. TO STDOUT
+//! ```
+//!
+//! **Inputs.** A program runs on one row of *inputs*: first the parameters `$1..$n` with the types in `params`, then the
+//! [`HiddenInput`]s, computed once per execution from the parameters and the session. Hidden inputs hold everything that
+//! varies (clock, sequences, random numbers) and everything that does not depend on rows, so that a program's effect
+//! follows from its inputs alone. [`ProgramPlan::bind`] computes the row.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use weft_base::TableId;
+use weft_program::Program;
+use weft_store::CatalogOp;
+use weft_types::{RowLayout, SqlType};
+
+use super::control::{CursorPlan, PrepareControl, SettingPlan, TransactionPlan};
+use super::copy::CopyPlan;
+use super::scalar::Scalar;
+use crate::query::{ModifyKind, ModifyQuery};
+
+/// One planned statement.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// Nothing between two semicolons, or an empty text: answered by EmptyQueryResponse if it is the whole message.
+    Empty,
+    /// One row from the inputs alone.
+    Constant(Arc<ConstantPlan>),
+    /// Point statements compiled to a program.
+    Program(Arc<ProgramPlan>),
+    /// A query for the query engine.
+    Query(Arc<QueryPlan>),
+    /// INSERT, UPDATE or DELETE whose rows the query engine computes.
+    Modify(Arc<ModifyPlan>),
+    /// Changes of the catalog.
+    Ddl(Arc<DdlPlan>),
+    /// BEGIN, COMMIT, SAVEPOINT ...
+    Transaction(TransactionPlan),
+    /// COPY.
+    Copy(Arc<CopyPlan>),
+    /// SET, SHOW, RESET, DISCARD.
+    Setting(SettingPlan),
+    /// EXPLAIN: show the plan inside. Text of a program is made by [`super::explain::explain_program`].
+    Explain(Arc<ExplainPlan>),
+    /// PREPARE, EXECUTE, DEALLOCATE.
+    Prepared(Arc<PrepareControl>),
+    /// DECLARE, FETCH, MOVE, CLOSE.
+    Cursor(Arc<CursorPlan>),
+    /// Accepted and without effect on the state of the database.
+    Maintenance(MaintenancePlan),
+}
+
+impl Plan {
+    /// Types of the parameters `$1..$n`; `None` where the query engine tells them ([`Plan::Query`], [`Plan::Modify`]).
+    pub fn params(&self) -> Option<&[SqlType]> {
+        match self {
+            Plan::Constant(plan) => Some(&plan.params),
+            Plan::Program(plan) => Some(&plan.params),
+            Plan::Query(_) | Plan::Modify(_) => None,
+            Plan::Explain(plan) => plan.inner.params(),
+            Plan::Cursor(plan) => plan.params(),
+            _ => Some(&[]),
+        }
+    }
+
+    /// Columns of the result where planning already knows them; `None` for forms whose columns the query engine tells
+    /// ([`Plan::Query`], [`Plan::Modify`] with RETURNING). An empty slice means that the statement gives no rows.
+    pub fn columns(&self) -> Option<&[OutputColumn]> {
+        match self {
+            Plan::Constant(plan) => Some(&plan.columns),
+            Plan::Program(plan) => Some(plan.columns()),
+            Plan::Query(_) => None,
+            Plan::Modify(plan) if plan.query.has_returning() => None,
+            Plan::Explain(plan) => Some(&plan.columns),
+            Plan::Setting(plan) => Some(plan.columns()),
+            Plan::Prepared(_) => None,
+            _ => Some(&[]),
+        }
+    }
+
+    /// The statement changes neither rows nor the catalog (it may still be a FOR UPDATE query, which locks).
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Plan::Program(plan) => plan.program.read_only,
+            Plan::Constant(plan) => !plan.row.iter().any(Scalar::moves_sequence),
+            Plan::Query(plan) => !plan.moves_sequence,
+            Plan::Modify(_) | Plan::Ddl(_) => false,
+            Plan::Copy(plan) => !plan.is_from(),
+            _ => true,
+        }
+    }
+}
+
+/// One column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputColumn {
+    /// Name as PostgreSQL gives it ([`super::column_name`]).
+    pub name: String,
+    /// Type, modifiers included.
+    pub ty: SqlType,
+    /// The table column that the value is a plain copy of: its table and attribute number, from 1.
+    pub table: Option<(TableId, i16)>,
+}
+
+impl OutputColumn {
+    /// A computed column.
+    pub fn computed(name: impl Into<String>, ty: SqlType) -> Self {
+        OutputColumn { name: name.into(), ty, table: None }
+    }
+}
+
+/// What a statement does, as the command tag tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// `SELECT n`
+    Select,
+    /// `INSERT 0 n`
+    Insert,
+    /// `UPDATE n`
+    Update,
+    /// `DELETE n`
+    Delete,
+}
+
+impl Tag {
+    /// The tag's word or words before the row count.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Tag::Select => "SELECT",
+            Tag::Insert => "INSERT 0",
+            Tag::Update => "UPDATE",
+            Tag::Delete => "DELETE",
+        }
+    }
+}
+
+/// A value computed once per execution and appended to the parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HiddenInput {
+    /// Type of the computed value.
+    pub ty: SqlType,
+    /// How to compute it. May refer to parameters and to hidden inputs before this one.
+    pub value: Scalar,
+}
+
+/// One row that needs no table.
+#[derive(Clone, Debug)]
+pub struct ConstantPlan {
+    /// Types of `$1..$n`.
+    pub params: Vec<SqlType>,
+    /// One per column of the row, over the parameters.
+    pub row: Vec<Scalar>,
+    /// Columns, as many as `row`.
+    pub columns: Vec<OutputColumn>,
+}
+
+/// One statement inside a program: what it gives and how it is announced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatementShape {
+    /// Command tag.
+    pub tag: Tag,
+    /// Columns of its rows; empty when it gives none.
+    pub columns: Vec<OutputColumn>,
+}
+
+/// Point statements compiled to a program.
+#[derive(Clone, Debug)]
+pub struct ProgramPlan {
+    /// The compiled program; its inputs are `params` followed by `hidden_inputs`.
+    pub program: Arc<Program>,
+    /// Layout of the input row.
+    pub input_layout: Arc<RowLayout>,
+    /// Types of `$1..$n`. For several statements: their parameters one after the other.
+    pub params: Vec<SqlType>,
+    /// Inputs computed at bind.
+    pub hidden_inputs: Vec<HiddenInput>,
+    /// One per statement of the program, in order; usually one.
+    pub statements: Vec<StatementShape>,
+    /// For a range read: the same statement for the query engine, to be run instead when
+    /// [`ProgramPlan::prefers_fallback`] says so or the program ran out of its instruction budget (54000).
+    pub fallback: Option<Arc<QueryPlan>>,
+    /// The inputs that bound an integer range from below and above.
+    pub range_inputs: Option<(u16, u16)>,
+}
+
+impl ProgramPlan {
+    /// Columns of the first statement.
+    pub fn columns(&self) -> &[OutputColumn] {
+        self.statements.first().map_or(&[], |statement| &statement.columns)
+    }
+
+    /// Tag of the first statement.
+    pub fn tag(&self) -> Tag {
+        self.statements.first().map_or(Tag::Select, |statement| statement.tag)
+    }
+}
+
+/// How strongly a query locks the rows it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowLockStrength {
+    /// `FOR SHARE`, `FOR KEY SHARE`
+    Share,
+    /// `FOR UPDATE`, `FOR NO KEY UPDATE`
+    Update,
+}
+
+/// What to do about a row that somebody else has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowLockWait {
+    /// Wait for it.
+    Wait,
+    /// Fail with 55P03.
+    NoWait,
+    /// Leave the row out.
+    SkipLocked,
+}
+
+/// `FOR UPDATE` and its relatives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowLocks {
+    /// Mode.
+    pub strength: RowLockStrength,
+    /// Waiting policy.
+    pub wait: RowLockWait,
+    /// Tables whose rows are locked.
+    pub tables: Vec<TableId>,
+}
+
+/// A query for the query engine. Parameter types that nobody gave, and the columns, are told by
+/// [`crate::query::QueryEngine::describe`].
+#[derive(Clone, Debug)]
+pub struct QueryPlan {
+    /// The statement as parsed.
+    pub statement: Box<ast::Statement>,
+    /// Parameter types as the client gave them.
+    pub param_types: Vec<Option<SqlType>>,
+    /// FOR UPDATE or FOR SHARE.
+    pub row_locks: Option<RowLocks>,
+    /// User tables that it names, without repetition: what SERIALIZABLE locks.
+    pub tables: Vec<TableId>,
+    /// Calls `nextval` or `setval`.
+    pub moves_sequence: bool,
+}
+
+/// INSERT, UPDATE or DELETE whose rows the query engine computes ([`crate::query::QueryEngine::changes`],
+/// [`crate::query::QueryEngine::new_rows`]).
+#[derive(Clone, Debug)]
+pub struct ModifyPlan {
+    /// The statement taken apart.
+    pub query: ModifyQuery,
+    /// The statement as parsed: what the query engine describes.
+    pub statement: Box<ast::Statement>,
+    /// Parameter types as the client gave them.
+    pub param_types: Vec<Option<SqlType>>,
+    /// For INSERT: what each column of the table gets when no value is given, in column order; see
+    /// [`super::defaults::PlannedDefaults`].
+    pub defaults: Vec<Scalar>,
+    /// User tables that are read, without repetition; holds the target too when its rows are read.
+    pub tables: Vec<TableId>,
+}
+
+impl ModifyPlan {
+    /// How the statement is announced.
+    pub fn tag(&self) -> Tag {
+        match self.query.kind {
+            ModifyKind::Insert => Tag::Insert,
+            ModifyKind::Update => Tag::Update,
+            ModifyKind::Delete => Tag::Delete,
+        }
+    }
+}
+
+/// Operations on the catalog, in order.
+#[derive(Clone, Debug)]
+pub struct DdlPlan {
+    /// Command tag, e.g. `CREATE TABLE`.
+    pub tag: &'static str,
+    /// To be applied together, each checked against the catalog after the ones before it. Empty: nothing to do.
+    pub ops: Vec<CatalogOp>,
+    /// Said to the client, e.g. `relation "t" already exists, skipping` (SQLSTATE 42P07 or 00000).
+    pub notices: Vec<weft_types::SqlError>,
+}
+
+/// EXPLAIN.
+#[derive(Clone, Debug)]
+pub struct ExplainPlan {
+    /// What is explained.
+    pub inner: Plan,
+    /// ANALYZE was given: run it too.
+    pub analyze: bool,
+    /// VERBOSE was given.
+    pub verbose: bool,
+    /// The one column `QUERY PLAN`.
+    pub columns: Vec<OutputColumn>,
+}
+
+/// Statements that are accepted for compatibility.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MaintenancePlan {
+    /// `VACUUM [ANALYZE] [table]`: garbage is collected between batches anyway. The tables exist.
+    Vacuum(Vec<TableId>),
+    /// `ANALYZE [table]`
+    Analyze(Vec<TableId>),
+    /// `CHECKPOINT`
+    Checkpoint,
+    /// Accepted and ignored, e.g. `COMMENT ON`, `LOCK TABLE`'s relatives without meaning here; the command tag.
+    Ignored(&'static str),
+    /// `LOCK TABLE`: exclusive (`true`) or shared.
+    LockTable {
+        /// Tables to lock.
+        tables: Vec<TableId>,
+        /// Any mode that conflicts with readers of the same mode.
+        exclusive: bool,
+    },
+}

@@ -1,0 +1,571 @@
+//! Bound expressions: typed, with every cast written out, over inputs and the columns of one row.
+//!
+//! A [`Scalar`] is what the binder makes of an expression that a point statement may contain. The part of it without
+//! columns is evaluated here, once per execution, and becomes a hidden input; the part with columns is compiled to
+//! instructions ([`super::compile`]). [`Scalar::evaluate`] is also the model that compiled code is tested against.
+//!
+//! Values of an operator's sides have the operator's type already; NULL follows SQL's three-valued logic; integer overflow
+//! is 22003 and division by zero 22012, in PostgreSQL's words. AND and OR evaluate both sides.
+
+use std::cmp::Ordering;
+
+use weft_store::SequenceId;
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+/// What a session supplies when a statement's inputs are bound. All of it goes into the log with the inputs.
+pub trait InputSource {
+    /// A value of the session or its clock.
+    fn session_value(&mut self, which: SessionValue) -> Result<Value, SqlError>;
+    /// `current_setting(name)`; 42704 for an unknown one.
+    fn setting(&mut self, name: &str) -> Result<String, SqlError>;
+    /// `nextval`
+    fn next_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError>;
+    /// `currval`; 55000 before the session's first `nextval`.
+    fn current_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError>;
+    /// A random word, for `gen_random_uuid()` and `random()`.
+    fn random_u64(&mut self) -> u64;
+}
+
+/// What the session and its clock know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SessionValue {
+    /// `now()`, `current_timestamp`: start of the transaction, timestamptz.
+    TransactionTimestamp,
+    /// `statement_timestamp()`: timestamptz.
+    StatementTimestamp,
+    /// `clock_timestamp()`: timestamptz.
+    ClockTimestamp,
+    /// `localtimestamp`: start of the transaction in the session's time zone, timestamp.
+    LocalTimestamp,
+    /// `current_date`: its day.
+    CurrentDate,
+    /// `current_user`, text.
+    CurrentUser,
+    /// `session_user`, text.
+    SessionUser,
+    /// `current_database()`, text.
+    CurrentDatabase,
+    /// `current_schema()`, text.
+    CurrentSchema,
+    /// `version()`, text.
+    Version,
+    /// `pg_backend_pid()`, integer.
+    BackendPid,
+    /// `lastval()`, bigint; 55000 before the first `nextval`.
+    LastValue,
+}
+
+impl SessionValue {
+    /// The function's result type.
+    pub fn ty(self) -> SqlType {
+        match self {
+            SessionValue::TransactionTimestamp | SessionValue::StatementTimestamp | SessionValue::ClockTimestamp => {
+                SqlType::TimestampTz
+            }
+            SessionValue::LocalTimestamp => SqlType::Timestamp,
+            SessionValue::CurrentDate => SqlType::Date,
+            SessionValue::BackendPid => SqlType::Int4,
+            SessionValue::LastValue => SqlType::Int8,
+            _ => SqlType::Text,
+        }
+    }
+}
+
+/// Arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithmeticOp {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `%`
+    Modulo,
+}
+
+/// Comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompareOp {
+    /// `=`
+    Eq,
+    /// `<>`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+impl CompareOp {
+    /// The operator with its sides exchanged.
+    pub fn mirrored(self) -> Self {
+        match self {
+            CompareOp::Lt => CompareOp::Gt,
+            CompareOp::Le => CompareOp::Ge,
+            CompareOp::Gt => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Le,
+            same => same,
+        }
+    }
+
+    /// As SQL writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            CompareOp::Eq => "=",
+            CompareOp::Ne => "<>",
+            CompareOp::Lt => "<",
+            CompareOp::Le => "<=",
+            CompareOp::Gt => ">",
+            CompareOp::Ge => ">=",
+        }
+    }
+
+    /// Whether an order of the sides satisfies it.
+    pub fn holds(self, order: Ordering) -> bool {
+        match self {
+            CompareOp::Eq => order.is_eq(),
+            CompareOp::Ne => order.is_ne(),
+            CompareOp::Lt => order.is_lt(),
+            CompareOp::Le => order.is_le(),
+            CompareOp::Gt => order.is_gt(),
+            CompareOp::Ge => order.is_ge(),
+        }
+    }
+}
+
+/// A bound expression. Types are those of [`Scalar::ty`]'s caller; nodes that need a type carry it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// A constant.
+    Constant(Value),
+    /// Input number, parameters first.
+    Input(u16),
+    /// Column of the statement's row.
+    Column(u16),
+    /// A value of the session.
+    Session(SessionValue),
+    /// `current_setting(name)`
+    Setting(Box<Scalar>),
+    /// `nextval(sequence)`
+    NextValue(SequenceId),
+    /// `currval(sequence)`
+    CurrentValue(SequenceId),
+    /// `gen_random_uuid()`
+    RandomUuid,
+    /// `random()`
+    Random,
+    /// A value that becomes a statement's type by CAST.
+    Cast(Box<Scalar>, SqlType, SqlType),
+    /// A value on its way into a column: from type, to type.
+    Assign(Box<Scalar>, SqlType, SqlType),
+    /// The same value in a key column's type; NULL when that type has no equal value, so that the key finds nothing.
+    ExactKey(Box<Scalar>, SqlType),
+    /// The nearest value of a key column's integer type: a bound that leaves out no row which the exact bound admits.
+    ClampKey(Box<Scalar>, SqlType),
+    /// `-x`
+    Negate(Box<Scalar>),
+    /// Arithmetic on one type: smallint, integer, bigint, real or double precision.
+    Arithmetic(ArithmeticOp, Box<Scalar>, Box<Scalar>),
+    /// Comparison of one type.
+    Compare(CompareOp, Box<Scalar>, Box<Scalar>),
+    /// `a || b` on text.
+    Concat(Box<Scalar>, Box<Scalar>),
+    /// AND
+    And(Box<Scalar>, Box<Scalar>),
+    /// OR
+    Or(Box<Scalar>, Box<Scalar>),
+    /// NOT
+    Not(Box<Scalar>),
+    /// IS NULL
+    IsNull(Box<Scalar>),
+    /// COALESCE, alike in type.
+    Coalesce(Vec<Scalar>),
+    /// `lower`, `upper` of text.
+    ChangeCase {
+        /// To upper case.
+        upper: bool,
+        /// Of what.
+        of: Box<Scalar>,
+    },
+}
+
+impl Scalar {
+    /// Calls `see` for this node and all below it.
+    pub fn visit(&self, see: &mut impl FnMut(&Scalar)) {
+        see(self);
+        match self {
+            Scalar::Setting(inner)
+            | Scalar::Cast(inner, ..)
+            | Scalar::Assign(inner, ..)
+            | Scalar::ExactKey(inner, _)
+            | Scalar::ClampKey(inner, _)
+            | Scalar::Negate(inner)
+            | Scalar::Not(inner)
+            | Scalar::IsNull(inner)
+            | Scalar::ChangeCase { of: inner, .. } => inner.visit(see),
+            Scalar::Arithmetic(_, left, right)
+            | Scalar::Compare(_, left, right)
+            | Scalar::Concat(left, right)
+            | Scalar::And(left, right)
+            | Scalar::Or(left, right) => {
+                left.visit(see);
+                right.visit(see);
+            }
+            Scalar::Coalesce(items) => items.iter().for_each(|item| item.visit(see)),
+            Scalar::Constant(_)
+            | Scalar::Input(_)
+            | Scalar::Column(_)
+            | Scalar::Session(_)
+            | Scalar::NextValue(_)
+            | Scalar::CurrentValue(_)
+            | Scalar::RandomUuid
+            | Scalar::Random => {}
+        }
+    }
+
+    /// Gives every input a new number.
+    pub(crate) fn renumber_inputs(&mut self, renumber: &dyn Fn(u16) -> u16) {
+        match self {
+            Scalar::Input(number) => *number = renumber(*number),
+            Scalar::Setting(inner)
+            | Scalar::Cast(inner, ..)
+            | Scalar::Assign(inner, ..)
+            | Scalar::ExactKey(inner, _)
+            | Scalar::ClampKey(inner, _)
+            | Scalar::Negate(inner)
+            | Scalar::Not(inner)
+            | Scalar::IsNull(inner)
+            | Scalar::ChangeCase { of: inner, .. } => inner.renumber_inputs(renumber),
+            Scalar::Arithmetic(_, left, right)
+            | Scalar::Compare(_, left, right)
+            | Scalar::Concat(left, right)
+            | Scalar::And(left, right)
+            | Scalar::Or(left, right) => {
+                left.renumber_inputs(renumber);
+                right.renumber_inputs(renumber);
+            }
+            Scalar::Coalesce(items) => items.iter_mut().for_each(|item| item.renumber_inputs(renumber)),
+            Scalar::Constant(_)
+            | Scalar::Column(_)
+            | Scalar::Session(_)
+            | Scalar::NextValue(_)
+            | Scalar::CurrentValue(_)
+            | Scalar::RandomUuid
+            | Scalar::Random => {}
+        }
+    }
+
+    fn any(&self, mut test: impl FnMut(&Scalar) -> bool) -> bool {
+        let mut found = false;
+        self.visit(&mut |node| found |= test(node));
+        found
+    }
+
+    /// Depends on the row.
+    pub fn has_column(&self) -> bool {
+        self.any(|node| matches!(node, Scalar::Column(_)))
+    }
+
+    /// Draws from a sequence.
+    pub fn moves_sequence(&self) -> bool {
+        self.any(|node| matches!(node, Scalar::NextValue(_)))
+    }
+
+    /// Gives another value each time it is evaluated, so that it must not be computed once for several rows.
+    pub fn is_volatile(&self) -> bool {
+        self.any(|node| {
+            matches!(
+                node,
+                Scalar::NextValue(_)
+                    | Scalar::RandomUuid
+                    | Scalar::Random
+                    | Scalar::Session(SessionValue::ClockTimestamp)
+            )
+        })
+    }
+
+    /// The value, over inputs, a row and a session. `row` is empty where there is none.
+    pub fn evaluate(
+        &self,
+        inputs: &[Value],
+        row: &[Value],
+        source: &mut dyn InputSource,
+    ) -> Result<Value, SqlError> {
+        let unary = |inner: &Scalar, source: &mut dyn InputSource| inner.evaluate(inputs, row, source);
+        Ok(match self {
+            Scalar::Constant(value) => value.clone(),
+            Scalar::Input(number) => at(inputs, *number)?,
+            Scalar::Column(number) => at(row, *number)?,
+            Scalar::Session(which) => source.session_value(*which)?,
+            Scalar::Setting(name) => match unary(name, source)? {
+                Value::Text(name) => Value::Text(source.setting(&name)?),
+                _ => Value::Null,
+            },
+            Scalar::NextValue(sequence) => Value::Int8(source.next_value(*sequence)?),
+            Scalar::CurrentValue(sequence) => Value::Int8(source.current_value(*sequence)?),
+            Scalar::RandomUuid => Value::Uuid(random_uuid(source)),
+            // 53 random bits over 2^53: every double in [0, 1) with that spacing, equally likely.
+            Scalar::Random => Value::Float8((source.random_u64() >> 11) as f64 / (1u64 << 53) as f64),
+            Scalar::Cast(inner, from, to) => weft_types::cast_from(unary(inner, source)?, from, to)?,
+            Scalar::Assign(inner, from, to) => weft_types::assign_from(unary(inner, source)?, from, to)?,
+            Scalar::ExactKey(inner, to) => exact_key(&unary(inner, source)?, to),
+            Scalar::ClampKey(inner, to) => clamp_key(unary(inner, source)?, to),
+            Scalar::Negate(inner) => negate(unary(inner, source)?)?,
+            Scalar::Arithmetic(op, left, right) => arithmetic(*op, unary(left, source)?, unary(right, source)?)?,
+            Scalar::Compare(op, left, right) => {
+                match weft_types::compare(&unary(left, source)?, &unary(right, source)?) {
+                    Some(order) => Value::Bool(op.holds(order)),
+                    None => Value::Null,
+                }
+            }
+            Scalar::Concat(left, right) => match (unary(left, source)?, unary(right, source)?) {
+                (Value::Text(left), Value::Text(right)) => Value::Text(left + &right),
+                _ => Value::Null,
+            },
+            Scalar::And(left, right) => match (truth(unary(left, source)?), truth(unary(right, source)?)) {
+                (Some(false), _) | (_, Some(false)) => Value::Bool(false),
+                (Some(true), Some(true)) => Value::Bool(true),
+                _ => Value::Null,
+            },
+            Scalar::Or(left, right) => match (truth(unary(left, source)?), truth(unary(right, source)?)) {
+                (Some(true), _) | (_, Some(true)) => Value::Bool(true),
+                (Some(false), Some(false)) => Value::Bool(false),
+                _ => Value::Null,
+            },
+            Scalar::Not(inner) => truth(unary(inner, source)?).map_or(Value::Null, |value| Value::Bool(!value)),
+            Scalar::IsNull(inner) => Value::Bool(unary(inner, source)?.is_null()),
+            Scalar::Coalesce(items) => {
+                for item in items {
+                    let value = unary(item, source)?;
+                    if !value.is_null() {
+                        return Ok(value);
+                    }
+                }
+                Value::Null
+            }
+            Scalar::ChangeCase { upper, of } => match unary(of, source)? {
+                Value::Text(text) => Value::Text(if *upper { text.to_uppercase() } else { text.to_lowercase() }),
+                _ => Value::Null,
+            },
+        })
+    }
+}
+
+fn at(values: &[Value], number: u16) -> Result<Value, SqlError> {
+    values
+        .get(usize::from(number))
+        .cloned()
+        .ok_or_else(|| SqlError::internal(format!("a bound expression names value {number}, which is not there")))
+}
+
+fn truth(value: Value) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// A version 4 UUID.
+fn random_uuid(source: &mut dyn InputSource) -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    let (high, low) = bytes.split_at_mut(8);
+    high.copy_from_slice(&source.random_u64().to_be_bytes());
+    low.copy_from_slice(&source.random_u64().to_be_bytes());
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    bytes
+}
+
+fn exact_key(value: &Value, to: &SqlType) -> Value {
+    let converted = match (value, to) {
+        (Value::Int2(_) | Value::Int4(_) | Value::Int8(_), SqlType::Int2 | SqlType::Int4 | SqlType::Int8) => {
+            value.as_i64().and_then(|number| integer(number, to))
+        }
+        _ => weft_types::cast(value.clone(), to).ok(),
+    };
+    match converted {
+        Some(converted) if weft_types::compare(&converted, value) == Some(Ordering::Equal) => converted,
+        _ => Value::Null,
+    }
+}
+
+fn clamp_key(value: Value, to: &SqlType) -> Value {
+    let Some(number) = value.as_i64() else { return value };
+    let (low, high) = match to {
+        SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    };
+    integer(number.clamp(low, high), to).unwrap_or(value)
+}
+
+/// The integer in one of the three types, if it fits.
+fn integer(number: i64, ty: &SqlType) -> Option<Value> {
+    match ty {
+        SqlType::Int2 => i16::try_from(number).ok().map(Value::Int2),
+        SqlType::Int4 => i32::try_from(number).ok().map(Value::Int4),
+        SqlType::Int8 => Some(Value::Int8(number)),
+        _ => None,
+    }
+}
+
+fn out_of_range(ty: &SqlType) -> SqlError {
+    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.name()))
+}
+
+fn negate(value: Value) -> Result<Value, SqlError> {
+    Ok(match value {
+        Value::Int2(v) => Value::Int2(v.checked_neg().ok_or_else(|| out_of_range(&SqlType::Int2))?),
+        Value::Int4(v) => Value::Int4(v.checked_neg().ok_or_else(|| out_of_range(&SqlType::Int4))?),
+        Value::Int8(v) => Value::Int8(v.checked_neg().ok_or_else(|| out_of_range(&SqlType::Int8))?),
+        Value::Float4(v) => Value::Float4(-v),
+        Value::Float8(v) => Value::Float8(-v),
+        _ => Value::Null,
+    })
+}
+
+fn arithmetic(op: ArithmeticOp, left: Value, right: Value) -> Result<Value, SqlError> {
+    match (left, right) {
+        (Value::Float4(l), Value::Float4(r)) => {
+            let (l, r) = (f64::from(l), f64::from(r));
+            // Computing in double precision and rounding once equals the operation in single precision.
+            let exact = float_arithmetic(op, l, r)?;
+            let rounded = exact as f32;
+            check_float(f64::from(rounded), exact == 0.0, l, r, op)?;
+            Ok(Value::Float4(rounded))
+        }
+        (Value::Float8(l), Value::Float8(r)) => {
+            let result = float_arithmetic(op, l, r)?;
+            check_float(result, l == 0.0 || (r == 0.0 && op == ArithmeticOp::Multiply), l, r, op)?;
+            Ok(Value::Float8(result))
+        }
+        (left, right) => match (left.as_i64(), right.as_i64(), left.sql_type()) {
+            (Some(l), Some(r), Some(ty)) => integer_arithmetic(op, l, r, &ty),
+            _ => Ok(Value::Null),
+        },
+    }
+}
+
+fn division_by_zero() -> SqlError {
+    SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
+}
+
+fn integer_arithmetic(op: ArithmeticOp, l: i64, r: i64, ty: &SqlType) -> Result<Value, SqlError> {
+    let result = match op {
+        ArithmeticOp::Add => l.checked_add(r),
+        ArithmeticOp::Subtract => l.checked_sub(r),
+        ArithmeticOp::Multiply => l.checked_mul(r),
+        ArithmeticOp::Divide | ArithmeticOp::Modulo if r == 0 => return Err(division_by_zero()),
+        ArithmeticOp::Divide => l.checked_div(r),
+        ArithmeticOp::Modulo => Some(l.wrapping_rem(r)),
+    };
+    result.and_then(|number| integer(number, ty)).ok_or_else(|| out_of_range(ty))
+}
+
+fn float_arithmetic(op: ArithmeticOp, l: f64, r: f64) -> Result<f64, SqlError> {
+    Ok(match op {
+        ArithmeticOp::Add => l + r,
+        ArithmeticOp::Subtract => l - r,
+        ArithmeticOp::Multiply => l * r,
+        ArithmeticOp::Divide if r == 0.0 && !l.is_nan() => return Err(division_by_zero()),
+        ArithmeticOp::Divide => l / r,
+        ArithmeticOp::Modulo => return Err(SqlError::internal("no modulo of floating-point numbers")),
+    })
+}
+
+/// PostgreSQL's checks of a float result: no infinity from finite sides, no zero from a product or quotient of others.
+fn check_float(result: f64, zero_is_exact: bool, l: f64, r: f64, op: ArithmeticOp) -> Result<(), SqlError> {
+    let range = |what: &str| {
+        Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {what}")))
+    };
+    if result.is_infinite() && l.is_finite() && r.is_finite() {
+        return range("overflow");
+    }
+    let scales = matches!(op, ArithmeticOp::Multiply | ArithmeticOp::Divide);
+    if result == 0.0 && scales && !zero_is_exact && l != 0.0 && r.is_finite() {
+        return range("underflow");
+    }
+    Ok(())
+}
+
+/// A source for expressions that need none: every request is an error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSource;
+
+impl InputSource for NoSource {
+    fn session_value(&mut self, _: SessionValue) -> Result<Value, SqlError> {
+        Err(no_source())
+    }
+
+    fn setting(&mut self, _: &str) -> Result<String, SqlError> {
+        Err(no_source())
+    }
+
+    fn next_value(&mut self, _: SequenceId) -> Result<i64, SqlError> {
+        Err(no_source())
+    }
+
+    fn current_value(&mut self, _: SequenceId) -> Result<i64, SqlError> {
+        Err(no_source())
+    }
+
+    fn random_u64(&mut self) -> u64 {
+        0
+    }
+}
+
+fn no_source() -> SqlError {
+    SqlError::internal("an expression asked for a session where there is none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(scalar: Scalar) -> Result<Value, SqlError> {
+        scalar.evaluate(&[], &[], &mut NoSource)
+    }
+
+    fn int4(number: i32) -> Box<Scalar> {
+        Box::new(Scalar::Constant(Value::Int4(number)))
+    }
+
+    #[test]
+    fn integer_arithmetic_is_checked_in_its_width() {
+        let add = Scalar::Arithmetic(ArithmeticOp::Add, int4(i32::MAX), int4(1));
+        assert_eq!(value(add).unwrap_err().message, "integer out of range");
+        let div = Scalar::Arithmetic(ArithmeticOp::Divide, int4(1), int4(0));
+        assert_eq!(value(div).unwrap_err().state.0, "22012");
+        let min = Scalar::Arithmetic(ArithmeticOp::Modulo, int4(i32::MIN), int4(-1));
+        assert_eq!(value(min).unwrap(), Value::Int4(0));
+        assert_eq!(value(Scalar::Negate(int4(i32::MIN))).unwrap_err().state.0, "22003");
+    }
+
+    #[test]
+    fn logic_has_three_values() {
+        let null = || Box::new(Scalar::Constant(Value::Null));
+        let yes = || Box::new(Scalar::Constant(Value::Bool(true)));
+        let no = || Box::new(Scalar::Constant(Value::Bool(false)));
+        assert_eq!(value(Scalar::And(null(), no())).unwrap(), Value::Bool(false));
+        assert_eq!(value(Scalar::And(null(), yes())).unwrap(), Value::Null);
+        assert_eq!(value(Scalar::Or(null(), yes())).unwrap(), Value::Bool(true));
+        assert_eq!(value(Scalar::Compare(CompareOp::Eq, null(), int4(1))).unwrap(), Value::Null);
+        assert_eq!(value(Scalar::IsNull(null())).unwrap(), Value::Bool(true));
+    }
+
+    #[test]
+    fn keys_convert_exactly_or_clamp() {
+        let big = || Box::new(Scalar::Constant(Value::Int8(5_000_000_000)));
+        assert_eq!(value(Scalar::ExactKey(big(), SqlType::Int4)).unwrap(), Value::Null);
+        assert_eq!(value(Scalar::ClampKey(big(), SqlType::Int4)).unwrap(), Value::Int4(i32::MAX));
+        let small = Box::new(Scalar::Constant(Value::Int8(5)));
+        assert_eq!(value(Scalar::ExactKey(small, SqlType::Int2)).unwrap(), Value::Int2(5));
+    }
+}

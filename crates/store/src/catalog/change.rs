@@ -1,0 +1,519 @@
+//! Changes of the catalog, and the pure function that applies one.
+//!
+//! The checks here are those that need definitions only; what depends on rows (a duplicate key, a NULL) is checked by the
+//! batch that applies the change to the store. Errors carry PostgreSQL's codes and words.
+
+use std::sync::Arc;
+
+use weft_base::{CatalogVersion, IndexId, TableId};
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use super::definition::{
+    COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
+    TableDef,
+};
+use super::{Catalog, Definitions, Relation, codec};
+
+const DUPLICATE_TABLE: SqlState = SqlState("42P07");
+const UNDEFINED_TABLE: SqlState = SqlState("42P01");
+const DUPLICATE_COLUMN: SqlState = SqlState("42701");
+const UNDEFINED_COLUMN: SqlState = SqlState("42703");
+const INVALID_TABLE_DEFINITION: SqlState = SqlState("42P16");
+const UNDEFINED_OBJECT: SqlState = SqlState("42704");
+const DEPENDENT_OBJECTS: SqlState = SqlState("2BP01");
+const TOO_MANY_COLUMNS: SqlState = SqlState("54011");
+const INVALID_PARAMETER: SqlState = SqlState("22023");
+const SERIALIZATION_FAILURE: SqlState = SqlState("40001");
+
+/// One change of the catalog. Encodes to bytes for the log ([`CatalogOp::encode`], [`CatalogOp::decode`]).
+#[derive(Clone, Debug, PartialEq)]
+pub enum CatalogOp {
+    /// A new table with the indexes in its definition.
+    CreateTable(TableDef),
+    /// The table goes, with its rows, indexes and the sequences that it owns.
+    DropTable(TableId),
+    /// A new index, built from the rows.
+    CreateIndex(IndexDef),
+    /// The index goes; a primary key's columns stay NOT NULL.
+    DropIndex(IndexId),
+    /// A new index that is the primary key; its columns become NOT NULL.
+    AddPrimaryKey(IndexDef),
+    /// Sets or clears NOT NULL on a column.
+    SetNotNull {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+        /// Refuse NULL from now on.
+        not_null: bool,
+    },
+    /// Sets or clears a column's default.
+    SetDefault {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+        /// The new default.
+        default: Option<DefaultExpr>,
+    },
+    /// A new last column. Every row is written anew with `fill` in it.
+    AddColumn {
+        /// Which table.
+        table: TableId,
+        /// The column.
+        column: ColumnDef,
+        /// Its value in the rows that exist.
+        fill: Value,
+    },
+    /// A column goes, with the indexes over it and the sequences owned by it. Every row is written anew.
+    DropColumn {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+    },
+    /// A new name for a table.
+    RenameTable {
+        /// Which table.
+        table: TableId,
+        /// New name.
+        name: String,
+    },
+    /// A new name for a column.
+    RenameColumn {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+        /// New name.
+        name: String,
+    },
+    /// A new name for an index or the constraint that it serves.
+    RenameIndex {
+        /// Which index.
+        index: IndexId,
+        /// New name.
+        name: String,
+    },
+    /// All rows go.
+    Truncate(TableId),
+    /// A new sequence.
+    CreateSequence(SequenceDef),
+    /// The sequence goes.
+    DropSequence(SequenceId),
+    /// The last value handed out. Does not raise the catalog version.
+    AdvanceSequence {
+        /// Which sequence.
+        id: SequenceId,
+        /// The value.
+        to: i64,
+    },
+    /// `setval`, `RESTART`: the position as given. Does not raise the catalog version.
+    SetSequence {
+        /// Which sequence.
+        id: SequenceId,
+        /// The new position.
+        state: SequenceState,
+    },
+}
+
+impl CatalogOp {
+    /// Only a sequence's position changes, so no program must be compiled again and the batch may hold other members.
+    pub fn keeps_version(&self) -> bool {
+        matches!(self, CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. })
+    }
+}
+
+impl Catalog {
+    /// The catalog after one change; `self` stays as it is. Deterministic; errors are the user's.
+    pub fn apply(&self, op: &CatalogOp) -> Result<Catalog, SqlError> {
+        if let CatalogOp::AdvanceSequence { id, to } = op {
+            return self.with_sequence(*id, SequenceState { last_value: *to, is_called: true });
+        }
+        if let CatalogOp::SetSequence { id, state } = op {
+            return self.with_sequence(*id, *state);
+        }
+        let mut next = self.clone();
+        next.apply_definition(op)?;
+        next.version = CatalogVersion(self.version.0 + 1);
+        next.renew_digests();
+        Ok(next)
+    }
+
+    fn with_sequence(&self, id: SequenceId, state: SequenceState) -> Result<Catalog, SqlError> {
+        let def = self.sequence_by_id(id).ok_or_else(|| missing("sequence", id.0))?;
+        if state.last_value < def.min_value || state.last_value > def.max_value {
+            return Err(SqlError::new(
+                SqlState("22003"),
+                format!(
+                    "setval: value {} is out of bounds for sequence \"{}\" ({}..{})",
+                    state.last_value, def.name, def.min_value, def.max_value
+                ),
+            ));
+        }
+        let mut next = self.clone();
+        let old = Arc::make_mut(&mut next.sequence_states).insert(id, state);
+        if let Some(old) = old {
+            next.sequences_digest = next.sequences_digest.wrapping_sub(codec::sequence_term(id, old));
+        }
+        next.sequences_digest = next.sequences_digest.wrapping_add(codec::sequence_term(id, state));
+        Ok(next)
+    }
+
+    pub(super) fn renew_digests(&mut self) {
+        self.definitions_digest = codec::definitions_digest(self);
+        self.sequences_digest =
+            self.sequence_states.iter().fold(0, |sum, (id, state)| sum.wrapping_add(codec::sequence_term(*id, *state)));
+    }
+
+    fn definitions_mut(&mut self) -> &mut Definitions {
+        Arc::make_mut(&mut self.definitions)
+    }
+
+    fn apply_definition(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
+        match op {
+            CatalogOp::CreateTable(table) => self.create_table(table),
+            CatalogOp::DropTable(table) => self.drop_table(*table),
+            CatalogOp::CreateIndex(index) => self.create_index(index),
+            CatalogOp::AddPrimaryKey(index) => {
+                self.create_index(&IndexDef { primary: true, unique: true, ..index.clone() })
+            }
+            CatalogOp::DropIndex(index) => self.drop_index(*index),
+            CatalogOp::SetNotNull { table, column, not_null } => self.set_not_null(*table, *column, *not_null),
+            CatalogOp::SetDefault { table, column, default } => {
+                self.edit_column(*table, *column, |column| column.default = default.clone())
+            }
+            CatalogOp::AddColumn { table, column, fill } => self.add_column(*table, column, fill),
+            CatalogOp::DropColumn { table, column } => self.drop_column(*table, *column),
+            CatalogOp::RenameTable { table, name } => self.rename_table(*table, name),
+            CatalogOp::RenameColumn { table, column, name } => self.rename_column(*table, *column, name),
+            CatalogOp::RenameIndex { index, name } => self.rename_index(*index, name),
+            CatalogOp::Truncate(table) => self.table_def(*table).map(|_| ()),
+            CatalogOp::CreateSequence(sequence) => self.create_sequence(sequence),
+            CatalogOp::DropSequence(sequence) => self.drop_sequence(*sequence),
+            CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
+        }
+    }
+
+    fn table_def(&self, id: TableId) -> Result<Arc<TableDef>, SqlError> {
+        self.table_by_id(id).cloned().ok_or_else(|| missing("table", id.0))
+    }
+
+    fn put_table(&mut self, table: TableDef) {
+        self.definitions_mut().tables.insert(table.id, Arc::new(table));
+    }
+
+    /// Ids go up and are never used again; one taken by somebody else in the meantime is a lost race, to be retried.
+    fn take_id(&mut self, id: u32) -> Result<(), SqlError> {
+        if id < self.next_object_id || id == u32::MAX {
+            return Err(SqlError::new(
+                SERIALIZATION_FAILURE,
+                format!("could not use object id {id}: the catalog was changed by another transaction"),
+            ));
+        }
+        self.next_object_id = id + 1;
+        Ok(())
+    }
+
+    fn take_name(&mut self, name: &str, relation: Relation) -> Result<(), SqlError> {
+        if name.is_empty() {
+            return Err(SqlError::new(SqlState("42602"), "zero-length relation name"));
+        }
+        if self.definitions.names.contains_key(name) {
+            return Err(SqlError::new(DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+        }
+        self.definitions_mut().names.insert(name.to_owned(), relation);
+        Ok(())
+    }
+
+    fn create_table(&mut self, table: &TableDef) -> Result<(), SqlError> {
+        check_columns(&table.columns)?;
+        self.take_id(table.id.0)?;
+        self.take_name(&table.name, Relation::Table(table.id))?;
+        let bare = TableDef::new(table.id, table.name.clone(), table.columns.clone());
+        self.put_table(bare);
+        for index in &table.indexes {
+            self.create_index(&IndexDef { table: table.id, ..IndexDef::clone(index) })?;
+        }
+        Ok(())
+    }
+
+    fn drop_table(&mut self, id: TableId) -> Result<(), SqlError> {
+        let table = self.table_def(id)?;
+        let owned: Vec<SequenceId> = self
+            .sequences()
+            .filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == id))
+            .map(|sequence| sequence.id)
+            .collect();
+        let definitions = self.definitions_mut();
+        definitions.tables.remove(&id);
+        definitions.names.remove(&table.name);
+        for index in &table.indexes {
+            definitions.names.remove(&index.name);
+            definitions.index_tables.remove(&index.id);
+        }
+        for sequence in owned {
+            self.forget_sequence(sequence);
+        }
+        Ok(())
+    }
+
+    fn create_index(&mut self, index: &IndexDef) -> Result<(), SqlError> {
+        let mut table = TableDef::clone(self.table_def(index.table)?.as_ref());
+        if index.columns.is_empty() || index.columns.len() > INDEX_COLUMNS_MAX {
+            return Err(SqlError::new(
+                TOO_MANY_COLUMNS,
+                format!("an index must have between 1 and {INDEX_COLUMNS_MAX} columns"),
+            ));
+        }
+        for (position, column) in index.columns.iter().enumerate() {
+            let Some(def) = table.columns.get(*column) else {
+                return Err(SqlError::new(
+                    UNDEFINED_COLUMN,
+                    format!("column number {} of relation \"{}\" does not exist", column + 1, table.name),
+                ));
+            };
+            if index.unique && index.columns.iter().take(position).any(|earlier| earlier == column) {
+                let kind = if index.primary { "primary key" } else { "unique" };
+                return Err(SqlError::new(
+                    DUPLICATE_COLUMN,
+                    format!("column \"{}\" appears twice in {kind} constraint", def.name),
+                ));
+            }
+        }
+        if index.primary && table.primary_key.is_some() {
+            return Err(SqlError::new(
+                INVALID_TABLE_DEFINITION,
+                format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+            ));
+        }
+        self.take_id(index.id.0)?;
+        self.take_name(&index.name, Relation::Index(index.id, index.table))?;
+        self.definitions_mut().index_tables.insert(index.id, index.table);
+        let unique = index.unique || index.primary;
+        table.push_index(Arc::new(IndexDef { unique, ..index.clone() }));
+        self.put_table(table);
+        Ok(())
+    }
+
+    fn drop_index(&mut self, id: IndexId) -> Result<(), SqlError> {
+        let index = self.index_by_id(id).cloned().ok_or_else(|| missing("index", id.0))?;
+        let mut table = TableDef::clone(self.table_def(index.table)?.as_ref());
+        table.indexes.retain(|other| other.id != id);
+        if table.primary_key == Some(id) {
+            table.primary_key = None;
+        }
+        let definitions = self.definitions_mut();
+        definitions.names.remove(&index.name);
+        definitions.index_tables.remove(&id);
+        self.put_table(table);
+        Ok(())
+    }
+
+    fn edit_column(
+        &mut self,
+        table: TableId,
+        column: u32,
+        edit: impl FnOnce(&mut ColumnDef),
+    ) -> Result<(), SqlError> {
+        let mut table = TableDef::clone(self.table_def(table)?.as_ref());
+        let name = table.name.clone();
+        let column = table.columns.get_mut(column as usize).ok_or_else(|| missing_column(&name, column))?;
+        edit(column);
+        self.put_table(table);
+        Ok(())
+    }
+
+    fn set_not_null(&mut self, table: TableId, column: u32, not_null: bool) -> Result<(), SqlError> {
+        let def = self.table_def(table)?;
+        let in_key = def.primary_index().is_some_and(|index| index.columns.contains(&(column as usize)));
+        if !not_null && in_key {
+            let name = def.columns.get(column as usize).map_or("", |column| column.name.as_str());
+            return Err(SqlError::new(
+                INVALID_TABLE_DEFINITION,
+                format!("column \"{name}\" is in a primary key"),
+            ));
+        }
+        self.edit_column(table, column, |column| column.not_null = not_null)
+    }
+
+    fn add_column(&mut self, table: TableId, column: &ColumnDef, fill: &Value) -> Result<(), SqlError> {
+        let mut table = TableDef::clone(self.table_def(table)?.as_ref());
+        if table.column_index(&column.name).is_some() {
+            return Err(duplicate_column(&table.name, &column.name));
+        }
+        table.columns.push(column.clone());
+        check_columns(&table.columns)?;
+        table.renew_layout();
+        codec::check_fill(column, fill)?;
+        self.put_table(table);
+        Ok(())
+    }
+
+    fn drop_column(&mut self, table: TableId, column: u32) -> Result<(), SqlError> {
+        let position = column as usize;
+        let def = self.table_def(table)?;
+        if def.columns.get(position).is_none() {
+            return Err(missing_column(&def.name, column));
+        }
+        let over: Vec<IndexId> =
+            def.indexes.iter().filter(|index| index.columns.contains(&position)).map(|index| index.id).collect();
+        for index in over {
+            self.drop_index(index)?;
+        }
+        let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        def.columns.remove(position);
+        for index in &mut def.indexes {
+            let mut moved = IndexDef::clone(index);
+            for other in moved.columns.iter_mut().filter(|other| **other > position) {
+                *other -= 1;
+            }
+            *index = Arc::new(moved);
+        }
+        def.renew_layout();
+        self.put_table(def);
+        self.move_owned_sequences(table, column);
+        Ok(())
+    }
+
+    /// Sequences owned by a dropped column go; those of later columns follow their column to the left.
+    fn move_owned_sequences(&mut self, table: TableId, dropped: u32) {
+        let owned: Vec<Arc<SequenceDef>> = self
+            .sequences()
+            .filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == table))
+            .cloned()
+            .collect();
+        for sequence in owned {
+            match sequence.owned_by {
+                Some((_, column)) if column == dropped => self.forget_sequence(sequence.id),
+                Some((owner, column)) if column > dropped => {
+                    let moved =
+                        SequenceDef { owned_by: Some((owner, column - 1)), ..SequenceDef::clone(&sequence) };
+                    self.definitions_mut().sequences.insert(sequence.id, Arc::new(moved));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn rename_table(&mut self, table: TableId, name: &str) -> Result<(), SqlError> {
+        let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        self.take_name(name, Relation::Table(table))?;
+        self.definitions_mut().names.remove(&def.name);
+        def.name = name.to_owned();
+        self.put_table(def);
+        Ok(())
+    }
+
+    fn rename_column(&mut self, table: TableId, column: u32, name: &str) -> Result<(), SqlError> {
+        let def = self.table_def(table)?;
+        if def.column_index(name).is_some() {
+            return Err(duplicate_column(&def.name, name));
+        }
+        self.edit_column(table, column, |column| column.name = name.to_owned())
+    }
+
+    fn rename_index(&mut self, id: IndexId, name: &str) -> Result<(), SqlError> {
+        let index = self.index_by_id(id).cloned().ok_or_else(|| missing("index", id.0))?;
+        self.take_name(name, Relation::Index(id, index.table))?;
+        let mut table = TableDef::clone(self.table_def(index.table)?.as_ref());
+        for other in table.indexes.iter_mut().filter(|other| other.id == id) {
+            *other = Arc::new(IndexDef { name: name.to_owned(), ..IndexDef::clone(other) });
+        }
+        self.definitions_mut().names.remove(&index.name);
+        self.put_table(table);
+        Ok(())
+    }
+
+    fn create_sequence(&mut self, sequence: &SequenceDef) -> Result<(), SqlError> {
+        check_sequence(sequence)?;
+        self.take_id(sequence.id.0)?;
+        self.take_name(&sequence.name, Relation::Sequence(sequence.id))?;
+        self.definitions_mut().sequences.insert(sequence.id, Arc::new(sequence.clone()));
+        Arc::make_mut(&mut self.sequence_states).insert(sequence.id, sequence.initial_state());
+        Ok(())
+    }
+
+    fn drop_sequence(&mut self, id: SequenceId) -> Result<(), SqlError> {
+        let sequence = self.sequence_by_id(id).cloned().ok_or_else(|| missing("sequence", id.0))?;
+        let identity_of = self.tables().find_map(|table| {
+            let column = table.columns.iter().find(|column| column.identity.is_some_and(|i| i.sequence == id))?;
+            Some((table.name.clone(), column.name.clone()))
+        });
+        if let Some((table, column)) = identity_of {
+            let message = format!(
+                "cannot drop sequence {} because column {column} of table {table} requires it",
+                sequence.name
+            );
+            return Err(SqlError::new(DEPENDENT_OBJECTS, message));
+        }
+        self.forget_sequence(id);
+        Ok(())
+    }
+
+    fn forget_sequence(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.sequence_by_id(id).cloned() {
+            let definitions = self.definitions_mut();
+            definitions.sequences.remove(&id);
+            definitions.names.remove(&sequence.name);
+        }
+        Arc::make_mut(&mut self.sequence_states).remove(&id);
+    }
+}
+
+fn missing(kind: &str, id: u32) -> SqlError {
+    let state = if kind == "table" { UNDEFINED_TABLE } else { UNDEFINED_OBJECT };
+    SqlError::new(state, format!("{kind} with OID {id} does not exist"))
+}
+
+fn missing_column(table: &str, column: u32) -> SqlError {
+    SqlError::new(UNDEFINED_COLUMN, format!("column number {column} of relation \"{table}\" does not exist"))
+}
+
+fn duplicate_column(table: &str, column: &str) -> SqlError {
+    SqlError::new(DUPLICATE_COLUMN, format!("column \"{column}\" of relation \"{table}\" already exists"))
+}
+
+fn check_columns(columns: &[ColumnDef]) -> Result<(), SqlError> {
+    if columns.len() > COLUMNS_MAX {
+        return Err(SqlError::new(TOO_MANY_COLUMNS, format!("tables can have at most {COLUMNS_MAX} columns")));
+    }
+    let mut names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair.first() == pair.last()).and_then(|pair| pair.first()) {
+        Some(name) => {
+            Err(SqlError::new(DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_sequence(sequence: &SequenceDef) -> Result<(), SqlError> {
+    let refuse = |message: String| Err(SqlError::new(INVALID_PARAMETER, message));
+    let (type_min, type_max) = match sequence.ty {
+        SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        SqlType::Int8 => (i64::MIN, i64::MAX),
+        _ => return refuse("sequence type must be smallint, integer, or bigint".to_owned()),
+    };
+    let SequenceDef { start, min_value, max_value, .. } = *sequence;
+    if sequence.increment == 0 {
+        return refuse("INCREMENT must not be zero".to_owned());
+    }
+    if max_value > type_max || max_value < type_min {
+        return refuse(format!("MAXVALUE ({max_value}) is out of range for sequence data type {}", sequence.ty.name()));
+    }
+    if min_value > type_max || min_value < type_min {
+        return refuse(format!("MINVALUE ({min_value}) is out of range for sequence data type {}", sequence.ty.name()));
+    }
+    if min_value >= max_value {
+        return refuse(format!("MINVALUE ({min_value}) must be less than MAXVALUE ({max_value})"));
+    }
+    if start < min_value {
+        return refuse(format!("START value ({start}) cannot be less than MINVALUE ({min_value})"));
+    }
+    if start > max_value {
+        return refuse(format!("START value ({start}) cannot be greater than MAXVALUE ({max_value})"));
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Rows in memory: catalog, tables, versions at batch boundaries, hash and ordered indexes, snapshots, checkpoints.
+//!
+//! The store keeps the whole state of a database in memory, at every batch boundary that somebody still reads. It knows
+//! nothing of programs, transactions or locks: it trusts that whoever writes has made sure that the members of a batch that
+//! run at the same time do not conflict.
+//!
+//! ```text
+//!   Catalog ---- Schema (catalog + data, published as one with boundary and digest)
+//!                  |
+//!                TableData: definition, indexes ------------+
+//!                  |                                        | key -> slot (candidates)
+//!                TableCore: slots -> version -> version     |
+//!                             ^------------------------------+
+//! ```
+//!
+//! Chapters, in reading order:
+//! - [`Catalog`], [`CatalogOp`]: definitions, and how they change.
+//! - `memory`: versions, slots, and the rules for pointers to them.
+//! - `index`: hash and ordered indexes of candidates.
+//! - `table`, `read`: tables, and reads over them.
+//! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
+//! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
+//! - `garbage`: when superseded versions go.
+//! - [`checkpoint`]: a snapshot as a file, and back.
+//!
+//! Invariants of the whole:
+//! 1. The state after batch N depends only on the state before it and on the calls made in it, member by member; not on
+//!    threads, slot numbers or index shapes. The state digest says whether two states are equal.
+//! 2. A snapshot never changes. A reader never waits for a batch, a batch never for a reader.
+//! 3. Nothing is freed that a registered reader or the open batch could reach.
+
+mod catalog;
+mod constraint;
+pub mod checkpoint;
+mod garbage;
+mod index;
+mod memory;
+mod read;
+mod snapshot;
+mod store;
+mod table;
+mod writer;
+
+pub use catalog::{
+    COLUMNS_MAX, Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity, IndexDef,
+    IndexMethod, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
+};
+pub use memory::SlotId;
+pub use read::{Locator, ReadView, RowVersion, prefix_successor};
+pub use snapshot::{Pinned, Reader, Snapshot};
+pub use store::{MemoryStats, Store};
+pub use table::SCAN_CHUNK_SLOTS;
+pub use writer::{BatchWriter, MemberWriter};

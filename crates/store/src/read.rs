@@ -1,0 +1,304 @@
+//! Reads, shared by snapshots and by the members of the open batch. What differs is only the pin: a snapshot sees versions
+//! up to its boundary, a member sees the newest.
+//!
+//! An index leads to candidate slots; each candidate's visible version is checked against the key before it is shown
+//! (`index/mod.rs` says why).
+
+use std::cell::RefCell;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_base::{BatchId, IndexId, RowId, TableId};
+use weft_types::{SqlError, SqlState};
+
+use crate::catalog::Catalog;
+use crate::index::hash::Candidates;
+use crate::index::ordered::{Entry, EntryRange};
+use crate::memory::{Pin, SlotId};
+use crate::table::{SCAN_CHUNK_SLOTS, Schema, TableData, TableIndex, row_id_hash};
+
+/// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowVersion<'s> {
+    /// Where the row is; good for [`ReadView::get`] and for writes in the same batch.
+    pub slot: SlotId,
+    /// The row's permanent identity.
+    pub row_id: RowId,
+    /// The batch that wrote this version.
+    pub batch: BatchId,
+    /// The row.
+    pub bytes: &'s [u8],
+}
+
+/// How a write set names a row: the same on every replay.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Locator {
+    /// Encoded primary key.
+    Key(Vec<u8>),
+    /// Row id, for tables without primary key.
+    RowId(RowId),
+}
+
+/// The tables at one pin. Copies are cheap; rows read through it live for `'s`.
+#[derive(Clone, Copy)]
+pub struct ReadView<'s> {
+    schema: &'s Schema,
+    pin: Pin<'s>,
+    digest: u64,
+}
+
+impl<'s> ReadView<'s> {
+    pub(crate) fn new(schema: &'s Schema, pin: Pin<'s>, digest: u64) -> Self {
+        ReadView { schema, pin, digest }
+    }
+
+    /// The boundary that is read; `u64::MAX` for a member of the open batch.
+    pub fn batch(&self) -> BatchId {
+        BatchId(self.pin.horizon())
+    }
+
+    /// The catalog at the boundary.
+    pub fn catalog(&self) -> &'s Arc<Catalog> {
+        &self.schema.catalog
+    }
+
+    /// The state digest at the boundary.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Shows every row with exactly this key, in no particular order, until told to stop.
+    /// Errors: the table or index does not exist (any more).
+    pub fn lookup(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+        mut see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let table = self.schema.table(table)?;
+        lookup_in(table, table.index(index)?, self.pin, key, &mut see);
+        Ok(())
+    }
+
+    /// The row with this key in a unique index; the first one found in another.
+    pub fn lookup_one(&self, table: TableId, index: IndexId, key: &[u8]) -> Result<Option<RowVersion<'s>>, SqlError> {
+        let mut found = None;
+        self.lookup(table, index, key, |row| {
+            found = Some(row);
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// The row in a slot.
+    pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'s>> {
+        row_at(self.schema.tables.get(&table)?, slot, self.pin)
+    }
+
+    /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`. A prefix of a
+    /// key is a valid bound: as lower bound it precedes, as upper bound it excludes, all keys that it begins; to include
+    /// them, exclude the prefix's [`prefix_successor`]. The latch is held for 128 entries at a time.
+    /// Errors: the table or index does not exist, or the index is not ordered.
+    pub fn range(
+        &self,
+        table: TableId,
+        index: IndexId,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<RowVersion<'s>>, SqlError> {
+        let mut rows = Vec::new();
+        if limit > 0 {
+            self.range_each(table, index, lo, hi, reverse, |row| {
+                rows.push(row);
+                if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+        Ok(rows)
+    }
+
+    /// [`ReadView::range`] row by row, until told to stop. `see` runs outside the latch.
+    pub fn range_each(
+        &self,
+        table: TableId,
+        index: IndexId,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        reverse: bool,
+        mut see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let table: &'s TableData = self.schema.table(table)?;
+        let index = table.index(index)?;
+        let Some(ordered) = &index.data.ordered else {
+            return Err(SqlError::new(
+                SqlState("0A000"),
+                format!("access method \"hash\" of index \"{}\" does not support ranges", index.def.name),
+            ));
+        };
+        let mut range = EntryRange::new(lo, hi);
+        let mut rows = Vec::new();
+        loop {
+            let last = with_key_buffer(|key| {
+                ordered.visit(&range, reverse, |entry| {
+                    if let Some(row) = row_at(table, entry.slot(), self.pin) {
+                        index.data.key_of(table.layout(), row.bytes, key);
+                        if Entry::new(key, row.slot).same_key(entry) {
+                            rows.push(row);
+                        }
+                    }
+                    true
+                })
+            });
+            for row in rows.drain(..) {
+                if see(row).is_break() {
+                    return Ok(());
+                }
+            }
+            match last {
+                Some(last) => range.resume(last, reverse),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The slot of a row that a write set names; `None` when there is no such row. A row id finds rows only in tables
+    /// without primary key.
+    pub fn locate(&self, table: TableId, locator: &Locator) -> Result<Option<SlotId>, SqlError> {
+        let table = self.schema.table(table)?;
+        match (locator, &table.row_ids, table.def.primary_key) {
+            (Locator::Key(key), _, Some(primary)) => {
+                let mut found = None;
+                lookup_in(table, table.index(primary)?, self.pin, key, &mut |row| {
+                    found = Some(row.slot);
+                    ControlFlow::Break(())
+                });
+                Ok(found)
+            }
+            (Locator::RowId(id), Some(row_ids), _) => {
+                let mut candidates = Candidates::new();
+                row_ids.candidates(row_id_hash(*id), &mut candidates);
+                let carries = |slot: &SlotId| row_at(table, *slot, self.pin).is_some_and(|row| row.row_id == *id);
+                Ok(candidates.into_iter().find(carries))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Morsels of the table: chunks of [`SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold nothing for this view.
+    pub fn scan_chunks(&self, table: TableId) -> u64 {
+        self.schema.tables.get(&table).map_or(0, |table| table.core.slots.len().div_ceil(SCAN_CHUNK_SLOTS))
+    }
+
+    /// Shows every row of one morsel, in slot order.
+    pub fn scan_chunk(&self, table: TableId, chunk: u64, mut see: impl FnMut(RowVersion<'s>)) {
+        let Some(table) = self.schema.tables.get(&table) else {
+            return;
+        };
+        let first = chunk.saturating_mul(SCAN_CHUNK_SLOTS);
+        let end = first.saturating_add(SCAN_CHUNK_SLOTS).min(table.core.slots.len());
+        for slot in first..end {
+            if let Some(row) = row_at(table, SlotId(slot), self.pin) {
+                see(row);
+            }
+        }
+    }
+
+    /// Shows every row of a table.
+    pub fn scan(&self, table: TableId, mut see: impl FnMut(RowVersion<'s>)) {
+        for chunk in 0..self.scan_chunks(table) {
+            self.scan_chunk(table, chunk, &mut see);
+        }
+    }
+
+    /// Live rows as of the last committed member, whatever the boundary.
+    pub fn row_count_estimate(&self, table: TableId) -> u64 {
+        let count = self.schema.tables.get(&table).map_or(0, |table| table.core.row_count.load(Ordering::Relaxed));
+        u64::try_from(count).unwrap_or(0)
+    }
+
+    /// Bytes of all hash tables, and entries of all ordered indexes.
+    pub(crate) fn index_sizes(&self) -> (u64, u64) {
+        let (mut bytes, mut entries) = (0, 0);
+        for table in self.schema.tables.values() {
+            let hashes = table.indexes.iter().filter_map(|index| index.data.hash.as_ref());
+            bytes += hashes.chain(table.row_ids.as_deref()).map(|hash| hash.size_bytes() as u64).sum::<u64>();
+            let ordered = table.indexes.iter().filter_map(|index| index.data.ordered.as_ref());
+            entries += ordered.map(|ordered| ordered.len() as u64).sum::<u64>();
+        }
+        (bytes, entries)
+    }
+
+    /// The state digest, computed anew from every stored byte.
+    pub(crate) fn recompute_digest(&self) -> u64 {
+        let tables = self.schema.tables.values();
+        tables.fold(self.schema.catalog.digest(), |sum, table| sum.wrapping_add(table.core.digest(self.pin)))
+    }
+}
+
+/// The smallest byte string above all that begin with `prefix`; `None` if there is none. As an excluded upper bound it
+/// makes a range of everything that begins with the prefix.
+pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut successor = prefix.get(..=last)?.to_vec();
+    if let Some(byte) = successor.last_mut() {
+        *byte += 1;
+    }
+    Some(successor)
+}
+
+#[inline]
+pub(crate) fn row_at<'s>(table: &'s TableData, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
+    let (place, version) = table.core.live(slot, pin)?;
+    Some(RowVersion { slot, row_id: place.row_id(), batch: version.batch(), bytes: version.bytes() })
+}
+
+/// Shows the rows with this key. `see` runs outside any latch.
+pub(crate) fn lookup_in<'s>(
+    table: &'s TableData,
+    index: &TableIndex,
+    pin: Pin<'s>,
+    key: &[u8],
+    see: &mut dyn FnMut(RowVersion<'s>) -> ControlFlow<()>,
+) {
+    let mut candidates = Candidates::new();
+    index.data.candidates(key, &mut candidates);
+    for slot in candidates {
+        let Some(row) = row_at(table, slot, pin) else {
+            continue;
+        };
+        let carries = with_key_buffer(|buffer| {
+            index.data.key_of(table.layout(), row.bytes, buffer);
+            buffer.as_slice() == key
+        });
+        if carries && see(row).is_break() {
+            return;
+        }
+    }
+}
+
+/// Lends a thread's buffer for encoding keys; a fresh one if it is lent out already.
+fn with_key_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    BUFFER.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => work(&mut buffer),
+        Err(_) => work(&mut Vec::new()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn successors_of_prefixes() {
+        assert_eq!(prefix_successor(&[1, 2]), Some(vec![1, 3]));
+        assert_eq!(prefix_successor(&[1, 255, 255]), Some(vec![2]));
+        assert_eq!(prefix_successor(&[255]), None);
+        assert_eq!(prefix_successor(&[]), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! Reading at a batch boundary.
+//!
+//! [`Store::snapshot`] registers a reader at the newest boundary and pins boundary, catalog and digest as one. A
+//! [`Snapshot`] may be cloned and sent; the registration ends with the last clone. Who reads often keeps a [`Reader`] and
+//! pins it per statement, which costs one store and one fence and no allocation.
+
+mod published;
+mod registry;
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use weft_base::{BatchId, IndexId, TableId};
+use weft_types::SqlError;
+
+use crate::catalog::Catalog;
+use crate::memory::{Pin, SlotId};
+use crate::read::{Locator, ReadView, RowVersion};
+use crate::store::Store;
+use crate::table::Schema;
+pub(crate) use published::Published;
+pub(crate) use registry::ReaderRegistry;
+use registry::{CellId, IDLE};
+
+/// A registered cell, given back on drop.
+struct Registration {
+    store: Arc<Store>,
+    cell: CellId,
+}
+
+impl Registration {
+    fn new(store: &Arc<Store>) -> Self {
+        loop {
+            // Millions of readers at once are more than the memory behind them allows; then this one waits for a cell.
+            if let Some((cell, _)) = store.readers().claim(IDLE) {
+                return Registration { store: Arc::clone(store), cell };
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn pin(&self) -> Option<published::State> {
+        self.store.readers().cell_of(self.cell).map(|cell| self.store.published().pin(cell))
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.store.readers().release(self.cell);
+    }
+}
+
+struct SnapshotInner {
+    schema: Arc<Schema>,
+    batch: BatchId,
+    digest: u64,
+    registration: Registration,
+}
+
+/// The state at one batch boundary. Takes no locks and stops no batch; keeps superseded versions alive while it lives.
+#[derive(Clone)]
+pub struct Snapshot {
+    inner: Arc<SnapshotInner>,
+}
+
+impl Store {
+    /// The state at the newest boundary.
+    pub fn snapshot(self: &Arc<Self>) -> Snapshot {
+        let registration = Registration::new(self);
+        loop {
+            // The cell exists: it was claimed just now.
+            if let Some(state) = registration.pin() {
+                // SAFETY: the registration lives in the same snapshot as everything read through it.
+                let schema = unsafe { state.schema_arc() };
+                let batch = BatchId(state.boundary);
+                return Snapshot {
+                    inner: Arc::new(SnapshotInner { schema, batch, digest: state.digest, registration }),
+                };
+            }
+        }
+    }
+
+    /// A handle for reading often.
+    pub fn reader(self: &Arc<Self>) -> Reader {
+        Reader { registration: Registration::new(self) }
+    }
+
+    /// The catalog at the newest boundary.
+    pub fn catalog(self: &Arc<Self>) -> Arc<Catalog> {
+        Arc::clone(self.snapshot().catalog())
+    }
+}
+
+impl Snapshot {
+    /// All reads of the snapshot.
+    pub fn view(&self) -> ReadView<'_> {
+        // SAFETY: the registration is held by `self` at `batch`, and was made when that was the boundary.
+        let pin = unsafe { Pin::new(self.inner.batch.0) };
+        ReadView::new(&self.inner.schema, pin, self.inner.digest)
+    }
+
+    /// The boundary.
+    pub fn batch(&self) -> BatchId {
+        self.inner.batch
+    }
+
+    /// The catalog at the boundary.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.inner.schema.catalog
+    }
+
+    /// The state digest at the boundary.
+    pub fn digest(&self) -> u64 {
+        self.inner.digest
+    }
+
+    /// The store that this snapshot reads.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.inner.registration.store
+    }
+
+    /// See [`ReadView::lookup`].
+    pub fn lookup<'s>(
+        &'s self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+        see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        self.view().lookup(table, index, key, see)
+    }
+
+    /// See [`ReadView::lookup_one`].
+    pub fn lookup_one(&self, table: TableId, index: IndexId, key: &[u8]) -> Result<Option<RowVersion<'_>>, SqlError> {
+        self.view().lookup_one(table, index, key)
+    }
+
+    /// See [`ReadView::get`].
+    pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'_>> {
+        self.view().get(table, slot)
+    }
+
+    /// See [`ReadView::range`].
+    pub fn range(
+        &self,
+        table: TableId,
+        index: IndexId,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<RowVersion<'_>>, SqlError> {
+        self.view().range(table, index, lo, hi, reverse, limit)
+    }
+
+    /// See [`ReadView::locate`].
+    pub fn locate(&self, table: TableId, locator: &Locator) -> Result<Option<SlotId>, SqlError> {
+        self.view().locate(table, locator)
+    }
+
+    /// See [`ReadView::scan_chunks`].
+    pub fn scan_chunks(&self, table: TableId) -> u64 {
+        self.view().scan_chunks(table)
+    }
+
+    /// See [`ReadView::scan_chunk`].
+    pub fn scan_chunk<'s>(&'s self, table: TableId, chunk: u64, see: impl FnMut(RowVersion<'s>)) {
+        self.view().scan_chunk(table, chunk, see);
+    }
+
+    /// See [`ReadView::row_count_estimate`].
+    pub fn row_count_estimate(&self, table: TableId) -> u64 {
+        self.view().row_count_estimate(table)
+    }
+
+    /// Recomputes the state digest over all rows of the snapshot; equals [`Snapshot::digest`] unless memory is damaged.
+    pub fn verify_digest(&self) -> u64 {
+        self.view().recompute_digest()
+    }
+}
+
+/// A claimed place in the registry. One thread at a time; idle until pinned.
+pub struct Reader {
+    registration: Registration,
+}
+
+impl Reader {
+    /// Registers at the newest boundary until the guard is dropped.
+    pub fn pin(&mut self) -> Pinned<'_> {
+        loop {
+            // The cell exists: it is claimed as long as `self` lives.
+            if let Some(state) = self.registration.pin() {
+                // SAFETY: the guard keeps the cell at this boundary for its lifetime, and the view borrows the guard.
+                let view = unsafe { ReadView::new(state.schema(), Pin::new(state.boundary), state.digest) };
+                return Pinned { reader: self, view };
+            }
+        }
+    }
+}
+
+/// A pinned [`Reader`]: reads go through [`Pinned::view`].
+pub struct Pinned<'r> {
+    reader: &'r Reader,
+    view: ReadView<'r>,
+}
+
+impl Pinned<'_> {
+    /// All reads at the pinned boundary; rows live as long as the guard is borrowed.
+    pub fn view(&self) -> ReadView<'_> {
+        self.view
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        let Registration { store, cell } = &self.reader.registration;
+        if let Some(cell) = store.readers().cell_of(*cell) {
+            cell.set(IDLE);
+        }
+    }
+}
+
+const _: () = {
+    const fn is_send_sync<T: Send + Sync>() {}
+    is_send_sync::<Snapshot>();
+    is_send_sync::<Reader>();
+};

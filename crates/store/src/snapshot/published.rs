@@ -1,0 +1,142 @@
+//! The published state: boundary, digest and schema, which readers take as one.
+//!
+//! A sequence lock. The publisher makes `sequence` odd, writes, and makes it even; a reader that saw the same even number
+//! before and after has a consistent triple. Between the two looks the reader registers the boundary it read, so a
+//! successful look also proves that the registration came before any later publication, and with it before any collection
+//! that this reader's boundary could not survive.
+//!
+//! The schema is an `Arc` turned into a pointer. The replaced one is handed to the retire queue with the boundary it was
+//! current at; so a registered reader may use the pointer without counting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+
+use super::registry::ReaderCell;
+use crate::table::Schema;
+
+/// What a reader takes.
+#[derive(Clone, Copy)]
+pub(super) struct State {
+    pub(super) boundary: u64,
+    pub(super) digest: u64,
+    schema: *const Schema,
+}
+
+impl State {
+    /// # Safety
+    /// The reader cell that this state was taken with stays registered at its boundary for `'s`.
+    pub(super) unsafe fn schema<'s>(self) -> &'s Schema {
+        // SAFETY: made by `Arc::into_raw`; the collector frees it only after the reader has left.
+        unsafe { &*self.schema }
+    }
+
+    /// # Safety
+    /// As [`State::schema`], now.
+    pub(super) unsafe fn schema_arc(self) -> Arc<Schema> {
+        // SAFETY: as above, so the count is at least one while we raise it.
+        unsafe {
+            Arc::increment_strong_count(self.schema);
+            Arc::from_raw(self.schema)
+        }
+    }
+}
+
+/// The cell that `publish` writes and every reader looks at.
+#[repr(align(128))]
+pub(crate) struct Published {
+    sequence: AtomicU64,
+    boundary: AtomicU64,
+    digest: AtomicU64,
+    schema: AtomicPtr<Schema>,
+}
+
+impl Published {
+    pub(crate) fn new(boundary: u64, digest: u64, schema: Arc<Schema>) -> Self {
+        Published {
+            sequence: AtomicU64::new(0),
+            boundary: AtomicU64::new(boundary),
+            digest: AtomicU64::new(digest),
+            schema: AtomicPtr::new(Arc::into_raw(schema).cast_mut()),
+        }
+    }
+
+    pub(crate) fn boundary(&self) -> u64 {
+        self.boundary.load(Ordering::Acquire)
+    }
+
+    /// Boundary and digest that belong together.
+    pub(crate) fn boundary_and_digest(&self) -> (u64, u64) {
+        loop {
+            let (before, state) = self.look();
+            fence(Ordering::SeqCst);
+            if self.is_unchanged(before) {
+                return (state.boundary, state.digest);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Makes a new state visible; returns the schema that it replaces. One publisher at a time (the writer gate).
+    pub(crate) fn publish(&self, boundary: u64, digest: u64, schema: Option<Arc<Schema>>) -> Option<Arc<Schema>> {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence + 1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.boundary.store(boundary, Ordering::SeqCst);
+        self.digest.store(digest, Ordering::SeqCst);
+        let replaced = schema.map(|schema| {
+            let old = self.schema.swap(Arc::into_raw(schema).cast_mut(), Ordering::SeqCst);
+            // SAFETY: every pointer in the cell comes from `Arc::into_raw` and is taken out once.
+            unsafe { Arc::from_raw(old.cast_const()) }
+        });
+        self.sequence.store(sequence + 2, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        replaced
+    }
+
+    /// Registers the current boundary in `cell` and returns the state that goes with it.
+    pub(super) fn pin(&self, cell: &ReaderCell) -> State {
+        loop {
+            let (before, state) = self.look();
+            cell.set(state.boundary);
+            fence(Ordering::SeqCst);
+            if self.is_unchanged(before) {
+                return state;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn look(&self) -> (u64, State) {
+        let before = self.sequence.load(Ordering::SeqCst);
+        let state = State {
+            boundary: self.boundary.load(Ordering::SeqCst),
+            digest: self.digest.load(Ordering::SeqCst),
+            schema: self.schema.load(Ordering::SeqCst),
+        };
+        (before, state)
+    }
+
+    fn is_unchanged(&self, before: u64) -> bool {
+        before.is_multiple_of(2) && self.sequence.load(Ordering::SeqCst) == before
+    }
+
+    /// The schema, for the one writer: it alone replaces it.
+    ///
+    /// # Safety
+    /// Nobody publishes while this runs.
+    pub(crate) unsafe fn schema_for_writer(&self) -> Arc<Schema> {
+        let schema = self.schema.load(Ordering::SeqCst).cast_const();
+        // SAFETY: the cell owns one count and keeps it, since nobody publishes.
+        unsafe {
+            Arc::increment_strong_count(schema);
+            Arc::from_raw(schema)
+        }
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        // SAFETY: the pointer in the cell owns one count; exclusive access.
+        drop(unsafe { Arc::from_raw(self.schema.get_mut().cast_const()) });
+    }
+}

@@ -1,0 +1,201 @@
+//! The store: all tables of one database, at the newest batch boundary and at every older one that somebody still reads.
+//!
+//! ```text
+//!   begin_batch(N) -> members write versions of batch N -> finish() -> digest
+//!                                                              |
+//!   snapshot() <- boundary, catalog, digest as one <------- publish(N)        collect_garbage() between batches
+//! ```
+//!
+//! One batch is open at a time. Readers never wait for it: they see versions up to their boundary. What batch N wrote
+//! becomes visible as a whole when it is published.
+
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use weft_base::BatchId;
+
+use crate::catalog::Catalog;
+use crate::garbage::{Garbage, Shortenable};
+use crate::snapshot::{Published, ReaderRegistry, Snapshot};
+use crate::table::{MemoryCounter, Schema};
+use crate::writer::BatchWriter;
+
+/// What a finished batch will make visible.
+pub(crate) struct Finished {
+    pub(crate) batch: BatchId,
+    pub(crate) digest: u64,
+    /// Set when the catalog changed.
+    pub(crate) schema: Option<Arc<Schema>>,
+    pub(crate) superseded: Vec<Shortenable>,
+}
+
+/// Sizes, for statistics and for back-pressure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Bytes of all row versions, unlinked ones included until they are freed.
+    pub version_bytes: u64,
+    /// Rows whose superseded versions wait for old readers to leave.
+    pub superseded_rows: usize,
+    /// Unlinked versions that wait to be freed.
+    pub unlinked_versions: usize,
+    /// Registered readers.
+    pub readers: usize,
+    /// Bytes of the hash tables of all indexes.
+    pub hash_index_bytes: u64,
+    /// Entries of all ordered indexes.
+    pub ordered_entries: u64,
+}
+
+/// All tables of a database.
+pub struct Store {
+    published: Published,
+    readers: ReaderRegistry,
+    /// True while a batch or the collector runs.
+    gate: Mutex<bool>,
+    gate_opened: Condvar,
+    finished: Mutex<Option<Finished>>,
+    garbage: Mutex<Garbage>,
+    memory: Arc<MemoryCounter>,
+}
+
+impl Store {
+    /// An empty store at boundary 0.
+    pub fn new() -> Arc<Self> {
+        let schema = Schema { catalog: Arc::new(Catalog::new()), tables: Arc::default() };
+        Arc::new(Self::with_state(BatchId(0), 0, schema, Arc::default()))
+    }
+
+    pub(crate) fn with_state(boundary: BatchId, digest: u64, schema: Schema, memory: Arc<MemoryCounter>) -> Self {
+        Store {
+            published: Published::new(boundary.0, digest, Arc::new(schema)),
+            readers: ReaderRegistry::new(),
+            gate: Mutex::new(false),
+            gate_opened: Condvar::new(),
+            finished: Mutex::new(None),
+            garbage: Mutex::default(),
+            memory,
+        }
+    }
+
+    /// The newest published batch.
+    pub fn boundary(&self) -> BatchId {
+        BatchId(self.published.boundary())
+    }
+
+    /// The state digest at the newest boundary.
+    pub fn state_digest(&self) -> u64 {
+        self.published.boundary_and_digest().1
+    }
+
+    /// The lowest boundary that a reader holds; the newest boundary if there is none.
+    pub fn oldest_snapshot(&self) -> BatchId {
+        let boundary = self.published.boundary();
+        BatchId(self.readers.oldest(boundary))
+    }
+
+    /// Opens a batch, waiting while the collector runs. `batch` is the successor of the boundary.
+    ///
+    /// Panics when it is not, or when a finished batch has not been published: both are bugs of the caller.
+    pub fn begin_batch(&self, batch: BatchId) -> BatchWriter<'_> {
+        self.close_gate();
+        assert_eq!(batch.0, self.published.boundary() + 1, "batches are consecutive");
+        assert!(self.finished.lock().is_none(), "the previous batch is not published");
+        // SAFETY: the gate is closed, so nobody else publishes.
+        let schema = unsafe { self.published.schema_for_writer() };
+        BatchWriter::new(self, batch, schema)
+    }
+
+    /// Makes a finished batch the boundary: rows, catalog and digest become visible as one.
+    ///
+    /// Panics when that batch has not been finished: a bug of the caller.
+    pub fn publish(&self, batch: BatchId) {
+        self.close_gate();
+        let finished = self.finished.lock().take_if(|finished| finished.batch == batch);
+        assert!(finished.is_some(), "only a finished batch is published");
+        if let Some(Finished { batch, digest, schema, superseded }) = finished {
+            let boundary = self.boundary();
+            let replaced = self.published.publish(batch.0, digest, schema);
+            let mut garbage = self.garbage.lock();
+            garbage.superseded(batch, superseded);
+            if let Some(replaced) = replaced {
+                garbage.retire_schema(boundary, replaced);
+            }
+        }
+        self.open_gate();
+    }
+
+    /// Does up to `budget` steps of garbage collection (a step looks at one chain or frees one version) and returns the
+    /// steps done. Returns 0 at once when a batch is open. Call it between batches.
+    pub fn collect_garbage(&self, budget: usize) -> usize {
+        if self.garbage.lock().is_empty() || !self.try_close_gate() {
+            return 0;
+        }
+        let boundary = self.boundary();
+        let oldest = BatchId(self.readers.oldest(boundary.0));
+        // SAFETY: the gate is closed, so nobody publishes.
+        let schema = unsafe { self.published.schema_for_writer() };
+        let steps = self.garbage.lock().collect(&schema, boundary, oldest, budget, &self.memory);
+        self.open_gate();
+        steps
+    }
+
+    /// Recomputes the state digest over all rows of a snapshot; equals [`Snapshot::digest`] unless memory is damaged.
+    pub fn verify_digest(&self, snapshot: &Snapshot) -> u64 {
+        snapshot.verify_digest()
+    }
+
+    /// Sizes of everything kept.
+    pub fn memory_stats(self: &Arc<Self>) -> MemoryStats {
+        let (superseded_rows, unlinked_versions) = self.garbage.lock().waiting();
+        let readers = self.readers.active();
+        let (hash_index_bytes, ordered_entries) = self.snapshot().view().index_sizes();
+        MemoryStats {
+            version_bytes: self.memory.get(),
+            superseded_rows,
+            unlinked_versions,
+            readers,
+            hash_index_bytes,
+            ordered_entries,
+        }
+    }
+
+    pub(crate) fn published(&self) -> &Published {
+        &self.published
+    }
+
+    pub(crate) fn readers(&self) -> &ReaderRegistry {
+        &self.readers
+    }
+
+    pub(crate) fn garbage(&self) -> &Mutex<Garbage> {
+        &self.garbage
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<MemoryCounter> {
+        &self.memory
+    }
+
+    pub(crate) fn set_finished(&self, finished: Finished) {
+        *self.finished.lock() = Some(finished);
+    }
+
+    fn close_gate(&self) {
+        let mut closed = self.gate.lock();
+        while *closed {
+            self.gate_opened.wait(&mut closed);
+        }
+        *closed = true;
+    }
+
+    fn try_close_gate(&self) -> bool {
+        let mut closed = self.gate.lock();
+        let free = !*closed;
+        *closed = true;
+        free
+    }
+
+    pub(crate) fn open_gate(&self) {
+        *self.gate.lock() = false;
+        self.gate_opened.notify_one();
+    }
+}

@@ -1,0 +1,260 @@
+//! A table's memory and indexes, and the set of all tables at one catalog.
+//!
+//! Three layers, so that a change of definitions copies no rows:
+//! - [`TableCore`]: the slots. Lives as long as the rows have the same layout.
+//! - [`TableData`]: a core with one definition and its indexes. CREATE INDEX makes a new one over the same core.
+//! - [`Schema`]: a catalog with the data of each of its tables; what a snapshot pins.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use weft_base::{BatchId, CodecError, IndexId, RowId, TableId};
+use weft_ops::{hash64, row_digest};
+use weft_types::{RowLayout, SqlError, SqlState};
+
+use crate::catalog::{Catalog, IndexDef, TableDef};
+use crate::index::IndexData;
+use crate::index::build::build;
+use crate::index::hash::HashIndex;
+use crate::memory::{Pin, Slot, SlotArena, SlotId, VersionRef};
+
+/// Slots in one scan chunk (a morsel).
+pub const SCAN_CHUNK_SLOTS: u64 = 4_096;
+
+/// Bytes of all versions of a store, shared by its tables.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryCounter(AtomicU64);
+
+impl MemoryCounter {
+    pub(crate) fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The rows of a table.
+pub(crate) struct TableCore {
+    pub(crate) table: TableId,
+    pub(crate) layout: Arc<RowLayout>,
+    pub(crate) slots: SlotArena,
+    /// Live rows, as of the last committed member. An estimate for planners.
+    pub(crate) row_count: AtomicI64,
+    /// Bytes of versions linked in this table.
+    pub(crate) linked_bytes: AtomicU64,
+    memory: Arc<MemoryCounter>,
+}
+
+impl TableCore {
+    fn new(def: &TableDef, memory: &Arc<MemoryCounter>) -> Self {
+        TableCore {
+            table: def.id,
+            layout: Arc::clone(&def.layout),
+            slots: SlotArena::new(),
+            row_count: AtomicI64::new(0),
+            linked_bytes: AtomicU64::new(0),
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// Accounts for versions linked by a member.
+    pub(crate) fn linked(&self, bytes: u64) {
+        self.linked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.add(bytes);
+    }
+
+    /// Accounts for a version unlinked; it stays in the store's counter until it is freed.
+    pub(crate) fn unlinked(&self, bytes: usize) {
+        self.linked_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The live row in a slot that the pin sees, and its slot.
+    #[inline]
+    pub(crate) fn live<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<(&'s Slot, VersionRef<'s>)> {
+        let place = self.slots.slot(slot)?;
+        let version = place.at(pin)?;
+        version.is_live().then_some((place, version))
+    }
+
+    /// A row's term of the state digest, from its stored bytes.
+    pub(crate) fn term(&self, slot: &Slot, version: VersionRef<'_>) -> u64 {
+        row_digest(self.table.0, slot.row_id().encode(), version.bytes())
+    }
+
+    /// An index over the row ids of all live rows.
+    pub(crate) fn row_id_index(&self, pin: Pin<'_>) -> HashIndex {
+        let row_ids = HashIndex::new();
+        self.each_live(pin, |slot, place, _| row_ids.add(row_id_hash(place.row_id()), slot));
+        row_ids
+    }
+
+    /// Shows every live row that the pin sees, in slot order.
+    pub(crate) fn each_live<'s>(&'s self, pin: Pin<'s>, mut see: impl FnMut(SlotId, &'s Slot, VersionRef<'s>)) {
+        for slot in (0..self.slots.len()).map(SlotId) {
+            if let Some((place, version)) = self.live(slot, pin) {
+                see(slot, place, version);
+            }
+        }
+    }
+
+    /// The terms of all rows that the pin sees.
+    pub(crate) fn digest(&self, pin: Pin<'_>) -> u64 {
+        let mut sum = 0u64;
+        self.each_live(pin, |_, slot, version| sum = sum.wrapping_add(self.term(slot, version)));
+        sum
+    }
+}
+
+impl Drop for TableCore {
+    fn drop(&mut self) {
+        self.memory.subtract(*self.linked_bytes.get_mut());
+    }
+}
+
+/// One index of a table: definition and structures.
+#[derive(Clone)]
+pub(crate) struct TableIndex {
+    pub(crate) def: Arc<IndexDef>,
+    pub(crate) data: Arc<IndexData>,
+}
+
+/// A table as one catalog version sees it.
+#[derive(Clone)]
+pub(crate) struct TableData {
+    pub(crate) def: Arc<TableDef>,
+    pub(crate) core: Arc<TableCore>,
+    pub(crate) indexes: Vec<TableIndex>,
+    /// Row ids to slots: how rows are named in write sets where no primary key names them.
+    pub(crate) row_ids: Option<Arc<HashIndex>>,
+}
+
+impl TableData {
+    /// An empty table.
+    pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<MemoryCounter>) -> Self {
+        let indexes = def.indexes.iter().map(|index| TableIndex {
+            def: Arc::clone(index),
+            data: Arc::new(IndexData::new(index)),
+        });
+        TableData {
+            def: Arc::clone(def),
+            core: Arc::new(TableCore::new(def, memory)),
+            indexes: indexes.collect(),
+            row_ids: def.primary_key.is_none().then(|| Arc::new(HashIndex::new())),
+        }
+    }
+
+    pub(crate) fn layout(&self) -> &RowLayout {
+        &self.core.layout
+    }
+
+    pub(crate) fn index(&self, id: IndexId) -> Result<&TableIndex, SqlError> {
+        self.indexes.iter().find(|index| index.def.id == id).ok_or_else(|| {
+            SqlError::new(SqlState("42704"), format!("index with OID {} does not exist on table \"{}\"", id.0, self.def.name))
+        })
+    }
+
+    /// Removes the entries that lead to a slot only because of `removed`: those whose key no remaining version carries.
+    /// `remaining` is the head of the chain after the unlinking.
+    pub(crate) fn remove_entries(&self, slot: SlotId, removed: VersionRef<'_>, remaining: Option<VersionRef<'_>>) {
+        if !removed.is_live() {
+            return;
+        }
+        for index in &self.indexes {
+            let chain = std::iter::successors(remaining, |version| version.older());
+            let rows = chain.filter(|version| version.is_live()).map(VersionRef::bytes);
+            index.data.remove(self.layout(), slot, removed.bytes(), rows);
+        }
+    }
+
+    /// Forgets the row id of a slot that is about to be released.
+    pub(crate) fn remove_row_id(&self, slot: SlotId, row_id: RowId) {
+        if let Some(row_ids) = &self.row_ids {
+            row_ids.remove(row_id_hash(row_id), slot);
+        }
+    }
+}
+
+/// Fills a table that nobody else knows yet; indexes are built at the end.
+pub(crate) struct TableLoader {
+    data: TableData,
+    linked_bytes: u64,
+    row_count: i64,
+}
+
+impl TableLoader {
+    pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<MemoryCounter>) -> Self {
+        TableLoader { data: TableData::new(def, memory), linked_bytes: 0, row_count: 0 }
+    }
+
+    pub(crate) fn layout(&self) -> &RowLayout {
+        self.data.layout()
+    }
+
+    /// Adds a row as it was. Errors: bytes that the table's layout does not allow.
+    pub(crate) fn push(&mut self, row_id: RowId, batch: BatchId, row: &[u8]) -> Result<(), CodecError> {
+        self.data.layout().validate(row)?;
+        let slots = &self.data.core.slots;
+        let slot = slots.reserve();
+        if let Some(place) = slots.slot(slot) {
+            place.set_row_id(row_id);
+            self.linked_bytes += place.push(batch, Some(row)) as u64;
+        }
+        self.row_count += 1;
+        Ok(())
+    }
+
+    /// Builds the indexes and returns the table with the digest of its stored rows. Errors: a duplicate in a unique index,
+    /// NULL in a NOT NULL column.
+    pub(crate) fn finish(mut self) -> Result<(TableData, u64), String> {
+        let core = Arc::clone(&self.data.core);
+        // SAFETY: nobody else knows this table, so no version of it is unlinked or freed.
+        let pin = unsafe { Pin::new(Pin::EVERYTHING) };
+        core.linked(self.linked_bytes);
+        core.row_count.store(self.row_count, Ordering::Relaxed);
+        for index in &mut self.data.indexes {
+            let built = build(&index.def, &core, pin)
+                .map_err(|_| format!("duplicate key in unique index \"{}\"", index.def.name))?;
+            index.data = Arc::new(built);
+        }
+        self.data.row_ids = self.data.row_ids.is_some().then(|| Arc::new(core.row_id_index(pin)));
+        let columns = self.data.def.columns.iter().enumerate();
+        let not_null: Vec<usize> = columns.filter(|(_, column)| column.not_null).map(|(at, _)| at).collect();
+        let mut has_null = false;
+        core.each_live(pin, |_, _, version| {
+            has_null |= not_null.iter().any(|column| core.layout.is_null(version.bytes(), *column));
+        });
+        if has_null {
+            return Err("NULL in a NOT NULL column".to_owned());
+        }
+        Ok((self.data, core.digest(pin)))
+    }
+}
+
+pub(crate) fn row_id_hash(id: RowId) -> u64 {
+    hash64(&id.encode())
+}
+
+/// All tables' data, by table.
+pub(crate) type TableMap = HashMap<TableId, Arc<TableData>>;
+
+/// A catalog and the data behind it.
+#[derive(Clone)]
+pub(crate) struct Schema {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) tables: Arc<TableMap>,
+}
+
+impl Schema {
+    pub(crate) fn table(&self, id: TableId) -> Result<&Arc<TableData>, SqlError> {
+        self.tables.get(&id).ok_or_else(|| {
+            SqlError::new(SqlState("42P01"), format!("relation with OID {} does not exist", id.0))
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! Changes of definitions inside a batch: the pure change of the catalog, and what it does to the data.
+//!
+//! Nothing that readers hold is touched. A new index is built over the slots that exist and appears with a new
+//! [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a table that is dropped
+//! or emptied just leaves the schema. On an error the batch's schema is what it was.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_base::{CodecError, IndexId, TableId};
+use weft_types::{RowLayout, SqlError, SqlState, Value};
+
+use super::{BatchWriter, violation};
+use crate::catalog::{Catalog, CatalogOp, TableDef};
+use crate::index::build::build;
+use crate::memory::Pin;
+use crate::table::{Schema, TableData, TableIndex, TableLoader};
+
+impl BatchWriter<'_> {
+    /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On an error nothing
+    /// has changed. Members that write must be committed; members that follow see the new catalog.
+    pub fn apply_catalog(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
+        let catalog = Arc::new(self.schema.catalog.apply(op)?);
+        let mut tables = Arc::clone(&self.schema.tables);
+        if let Some((table, data)) = self.changed_table(&catalog, op)? {
+            let tables = Arc::make_mut(&mut tables);
+            match data {
+                Some(data) => tables.insert(table, Arc::new(data)),
+                None => tables.remove(&table),
+            };
+        }
+        self.schema = Arc::new(Schema { catalog, tables });
+        Ok(())
+    }
+
+    /// The table that an operation changes, with its new data; `None` for data that goes.
+    fn changed_table(
+        &self,
+        catalog: &Catalog,
+        op: &CatalogOp,
+    ) -> Result<Option<(TableId, Option<TableData>)>, SqlError> {
+        let empty = |id: TableId| definition(catalog, id).map(|def| TableData::new(def, self.store.memory()));
+        let (table, data) = match op {
+            CatalogOp::CreateTable(def) => (def.id, empty(def.id)?),
+            CatalogOp::Truncate(id) => (*id, empty(*id)?),
+            CatalogOp::DropTable(id) => return Ok(Some((*id, None))),
+            CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => {
+                (index.table, self.with_index(catalog, index.table, index.id)?)
+            }
+            CatalogOp::DropIndex(id) => match self.schema.catalog.index_by_id(*id) {
+                Some(index) => (index.table, self.without_index(catalog, index.table)?),
+                None => return Ok(None),
+            },
+            CatalogOp::RenameIndex { index, .. } => match catalog.index_by_id(*index) {
+                Some(index) => (index.table, self.redefined(catalog, index.table)?),
+                None => return Ok(None),
+            },
+            CatalogOp::SetNotNull { table, column, not_null } => {
+                let data = self.redefined(catalog, *table)?;
+                if *not_null {
+                    self.check_no_nulls(&data, *column as usize)?;
+                }
+                (*table, data)
+            }
+            CatalogOp::SetDefault { table, .. }
+            | CatalogOp::RenameTable { table, .. }
+            | CatalogOp::RenameColumn { table, .. } => (*table, self.redefined(catalog, *table)?),
+            CatalogOp::AddColumn { table, column, fill } => {
+                let position = definition(catalog, *table)?.columns.len() - 1;
+                let has_rows = self.schema.table(*table)?.core.row_count.load(Ordering::Relaxed) > 0;
+                if column.not_null && matches!(fill, Value::Null) && has_rows {
+                    return Err(violation::null_in_rows(definition(catalog, *table)?, position));
+                }
+                (*table, self.rewritten(catalog, *table, |values| values.push(fill.clone()))?)
+            }
+            CatalogOp::DropColumn { table, column } => {
+                let position = *column as usize;
+                let drop = |values: &mut Vec<Value>| {
+                    if position < values.len() {
+                        values.remove(position);
+                    }
+                };
+                (*table, self.rewritten(catalog, *table, drop)?)
+            }
+            CatalogOp::CreateSequence(_)
+            | CatalogOp::DropSequence(_)
+            | CatalogOp::AdvanceSequence { .. }
+            | CatalogOp::SetSequence { .. } => return Ok(None),
+        };
+        Ok(Some((table, Some(data))))
+    }
+
+    /// The same rows and indexes under the definition in `catalog`; indexes without data yet are left out.
+    fn redefined(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
+        let old = self.schema.table(table)?;
+        let def = Arc::clone(definition(catalog, table)?);
+        let indexes = def.indexes.iter().filter_map(|index| {
+            let old = old.index(index.id).ok()?;
+            Some(TableIndex { def: Arc::clone(index), data: Arc::clone(&old.data) })
+        });
+        Ok(TableData { indexes: indexes.collect(), def, core: Arc::clone(&old.core), row_ids: old.row_ids.clone() })
+    }
+
+    fn with_index(&self, catalog: &Catalog, table: TableId, index: IndexId) -> Result<TableData, SqlError> {
+        let mut data = self.redefined(catalog, table)?;
+        let Some(def) = data.def.index(index).cloned() else {
+            return Ok(data);
+        };
+        if def.primary {
+            for column in &def.columns {
+                self.check_no_nulls(&data, *column)?;
+            }
+        }
+        let pin = self.pin(Pin::EVERYTHING);
+        let built = build(&def, &data.core, pin).map_err(|slot| {
+            let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
+            violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
+        })?;
+        data.indexes.push(TableIndex { def, data: Arc::new(built) });
+        Ok(data)
+    }
+
+    /// After a DROP INDEX; a table that loses its primary key gets the index over row ids that names its rows.
+    fn without_index(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
+        let mut data = self.redefined(catalog, table)?;
+        if data.def.primary_key.is_none() && data.row_ids.is_none() {
+            data.row_ids = Some(Arc::new(data.core.row_id_index(self.pin(Pin::EVERYTHING))));
+        }
+        Ok(data)
+    }
+
+    /// All rows, changed, in a new core under the definition in `catalog`, with the row ids they had.
+    fn rewritten(
+        &self,
+        catalog: &Catalog,
+        table: TableId,
+        change: impl Fn(&mut Vec<Value>),
+    ) -> Result<TableData, SqlError> {
+        let old = self.schema.table(table)?;
+        let mut loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
+        let mut outcome = Ok(());
+        old.core.each_live(self.pin(Pin::EVERYTHING), |_, place, version| {
+            if outcome.is_ok() {
+                outcome = changed_row(old.layout(), loader.layout(), version.bytes(), &change).and_then(|row| {
+                    loader.push(place.row_id(), self.batch, &row).map_err(|error| damaged_row(&error))
+                });
+            }
+        });
+        outcome?;
+        let (mut data, _) = loader.finish().map_err(SqlError::internal)?;
+        if data.row_ids.is_none() && old.row_ids.is_some() {
+            data.row_ids = Some(Arc::new(data.core.row_id_index(self.pin(Pin::EVERYTHING))));
+        }
+        Ok(data)
+    }
+
+    fn check_no_nulls(&self, data: &TableData, column: usize) -> Result<(), SqlError> {
+        let mut is_null = false;
+        data.core.each_live(self.pin(Pin::EVERYTHING), |_, _, version| {
+            is_null |= data.layout().is_null(version.bytes(), column);
+        });
+        if is_null { Err(violation::null_in_rows(&data.def, column)) } else { Ok(()) }
+    }
+}
+
+fn definition(catalog: &Catalog, table: TableId) -> Result<&Arc<TableDef>, SqlError> {
+    catalog.table_by_id(table).ok_or_else(|| {
+        SqlError::new(SqlState("42P01"), format!("relation with OID {} does not exist", table.0))
+    })
+}
+
+fn changed_row(
+    old: &RowLayout,
+    new: &RowLayout,
+    row: &[u8],
+    change: &impl Fn(&mut Vec<Value>),
+) -> Result<Vec<u8>, SqlError> {
+    let mut values = old.decode(row).map_err(|error| damaged_row(&error))?;
+    change(&mut values);
+    new.encode(&values)
+}
+
+fn damaged_row(error: &CodecError) -> SqlError {
+    SqlError::new(SqlState("XX001"), format!("damaged row: {error}"))
+}

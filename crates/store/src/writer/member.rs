@@ -1,0 +1,304 @@
+//! One member of the open batch: reads the newest state, writes versions, commits or rolls back.
+//!
+//! A write that fails has changed nothing, so the member may go on, as a statement's error within a program's handler does.
+//! NOT NULL and uniqueness are checked here, with PostgreSQL's words. Uniqueness is judged by newest versions: a candidate
+//! whose newest version is live and carries the key violates. Keys with a NULL never do.
+
+use std::cell::Cell;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_base::{BatchId, IndexId, RowId, TableId};
+use weft_types::SqlError;
+
+use super::{BatchWriter, MemberWrites, Write, violation};
+use crate::catalog::Catalog;
+use crate::memory::{Pin, SlotId};
+use crate::read::{Locator, ReadView, RowVersion, lookup_in, row_at};
+use crate::table::{TableData, TableIndex};
+
+/// A table that the member has written to.
+struct Opened<'b> {
+    data: &'b Arc<TableData>,
+    linked_bytes: u64,
+    row_change: i64,
+}
+
+/// Writes of one member. Dropping it without [`MemberWriter::commit`] rolls it back.
+pub struct MemberWriter<'b> {
+    batch: &'b BatchWriter<'b>,
+    view: ReadView<'b>,
+    member: u32,
+    next_ordinal: u32,
+    tables: Vec<Opened<'b>>,
+    writes: Vec<Write>,
+    observed: Cell<u64>,
+    /// Encoded keys of the row being written, one per index of its table.
+    keys: Vec<KeyBuffer>,
+}
+
+/// A key to be added to an index.
+#[derive(Default)]
+struct KeyBuffer {
+    bytes: Vec<u8>,
+    /// The write adds this key to the index.
+    is_touched: bool,
+}
+
+impl<'b> MemberWriter<'b> {
+    pub(super) fn new(batch: &'b BatchWriter<'b>, member: u32) -> Self {
+        MemberWriter {
+            batch,
+            view: ReadView::new(&batch.schema, batch.pin(Pin::EVERYTHING), 0),
+            member,
+            next_ordinal: 0,
+            tables: Vec::new(),
+            writes: Vec::new(),
+            observed: Cell::new(0),
+            keys: Vec::new(),
+        }
+    }
+
+    /// The catalog as changed by this batch so far.
+    pub fn catalog(&self) -> &'b Arc<Catalog> {
+        self.view.catalog()
+    }
+
+    /// The batch that this member belongs to.
+    pub fn batch(&self) -> BatchId {
+        self.batch.batch
+    }
+
+    /// The highest batch among the versions that this member has read.
+    pub fn observed(&self) -> BatchId {
+        BatchId(self.observed.get())
+    }
+
+    fn observe(&self, row: &RowVersion<'_>) {
+        self.observed.set(self.observed.get().max(row.batch.0));
+    }
+
+    /// See [`ReadView::lookup`].
+    pub fn lookup(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+        mut see: impl FnMut(RowVersion<'b>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        self.view.lookup(table, index, key, |row| {
+            self.observe(&row);
+            see(row)
+        })
+    }
+
+    /// See [`ReadView::lookup_one`].
+    pub fn lookup_one(&self, table: TableId, index: IndexId, key: &[u8]) -> Result<Option<RowVersion<'b>>, SqlError> {
+        let found = self.view.lookup_one(table, index, key)?;
+        Ok(found.inspect(|row| self.observe(row)))
+    }
+
+    /// See [`ReadView::get`].
+    pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'b>> {
+        self.view.get(table, slot).inspect(|row| self.observe(row))
+    }
+
+    /// See [`ReadView::range`].
+    pub fn range(
+        &self,
+        table: TableId,
+        index: IndexId,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<RowVersion<'b>>, SqlError> {
+        let rows = self.view.range(table, index, lo, hi, reverse, limit)?;
+        rows.iter().for_each(|row| self.observe(row));
+        Ok(rows)
+    }
+
+    /// See [`ReadView::locate`].
+    pub fn locate(&self, table: TableId, locator: &Locator) -> Result<Option<SlotId>, SqlError> {
+        self.view.locate(table, locator)
+    }
+
+    /// See [`ReadView::scan_chunks`].
+    pub fn scan_chunks(&self, table: TableId) -> u64 {
+        self.view.scan_chunks(table)
+    }
+
+    /// See [`ReadView::scan_chunk`].
+    pub fn scan_chunk(&self, table: TableId, chunk: u64, mut see: impl FnMut(RowVersion<'b>)) {
+        self.view.scan_chunk(table, chunk, |row| {
+            self.observe(&row);
+            see(row);
+        });
+    }
+
+    /// Shows every row of a table.
+    pub fn scan(&self, table: TableId, mut see: impl FnMut(RowVersion<'b>)) {
+        self.view.scan(table, |row| {
+            self.observe(&row);
+            see(row);
+        });
+    }
+
+    /// Adds a row, encoded in the table's layout. Errors: NULL in a NOT NULL column (23502), a key that exists (23505).
+    pub fn insert(&mut self, table: TableId, row: &[u8]) -> Result<SlotId, SqlError> {
+        let (position, data) = self.open(table)?;
+        violation::check_not_null(&data.def, data.layout(), row)?;
+        self.prepare_keys(data, row, None)?;
+        let row_id = RowId { batch: self.batch.batch, member: self.member, ordinal: self.next_ordinal };
+        self.next_ordinal += 1;
+        let slot = data.core.slots.reserve();
+        if let Some(place) = data.core.slots.slot(slot) {
+            place.set_row_id(row_id);
+        }
+        self.link(position, data, slot, Some(row));
+        self.add_keys(data, slot);
+        if let Some(row_ids) = &data.row_ids {
+            row_ids.add(crate::table::row_id_hash(row_id), slot);
+        }
+        Ok(slot)
+    }
+
+    /// Replaces a row. Indexes whose key columns keep their bytes are not touched.
+    /// Errors: as [`MemberWriter::insert`]; no live row in the slot (XX000).
+    pub fn update(&mut self, table: TableId, slot: SlotId, row: &[u8]) -> Result<(), SqlError> {
+        let (position, data) = self.open(table)?;
+        let Some(old) = row_at(data, slot, self.batch.pin(Pin::EVERYTHING)) else {
+            return Err(violation::no_row(&data.def.name));
+        };
+        violation::check_not_null(&data.def, data.layout(), row)?;
+        self.prepare_keys(data, row, Some((slot, old.bytes)))?;
+        self.link(position, data, slot, Some(row));
+        self.add_keys(data, slot);
+        Ok(())
+    }
+
+    /// Removes a row. Errors: no live row in the slot (XX000).
+    pub fn remove(&mut self, table: TableId, slot: SlotId) -> Result<(), SqlError> {
+        let (position, data) = self.open(table)?;
+        if row_at(data, slot, self.batch.pin(Pin::EVERYTHING)).is_none() {
+            return Err(violation::no_row(&data.def.name));
+        }
+        self.link(position, data, slot, None);
+        Ok(())
+    }
+
+    /// Keeps the writes.
+    pub fn commit(mut self) {
+        self.account(|opened| opened.row_change);
+        let writes = std::mem::take(&mut self.writes);
+        if !writes.is_empty() {
+            let row_changes = self.tables.iter().map(|opened| opened.row_change).collect();
+            let tables = self.data_of_tables();
+            self.batch.committed.lock().push(MemberWrites { tables, row_changes, writes });
+        }
+    }
+
+    /// Undoes the writes exactly: versions and index entries.
+    pub fn rollback(self) {}
+
+    fn undo(&mut self) {
+        let writes = std::mem::take(&mut self.writes);
+        if !writes.is_empty() {
+            self.account(|_| 0);
+            self.batch.undo(&self.data_of_tables(), &writes);
+        }
+    }
+
+    fn data_of_tables(&self) -> Vec<Arc<TableData>> {
+        self.tables.iter().map(|opened| Arc::clone(opened.data)).collect()
+    }
+
+    fn account(&self, row_change: impl Fn(&Opened<'b>) -> i64) {
+        for opened in &self.tables {
+            opened.data.core.linked(opened.linked_bytes);
+            opened.data.core.row_count.fetch_add(row_change(opened), Ordering::Relaxed);
+        }
+    }
+
+    fn open(&mut self, table: TableId) -> Result<(usize, &'b Arc<TableData>), SqlError> {
+        let known = self.tables.iter().enumerate().find(|(_, opened)| opened.data.def.id == table);
+        if let Some((position, opened)) = known {
+            return Ok((position, opened.data));
+        }
+        let batch: &'b BatchWriter<'b> = self.batch;
+        let data = batch.schema.table(table)?;
+        self.tables.push(Opened { data, linked_bytes: 0, row_change: 0 });
+        Ok((self.tables.len() - 1, data))
+    }
+
+    /// Encodes the keys that the write will add, and checks the unique ones. `old` is the row that is replaced.
+    fn prepare_keys(
+        &mut self,
+        data: &'b Arc<TableData>,
+        row: &[u8],
+        old: Option<(SlotId, &[u8])>,
+    ) -> Result<(), SqlError> {
+        let layout = data.layout();
+        if self.keys.len() < data.indexes.len() {
+            self.keys.resize_with(data.indexes.len(), KeyBuffer::default);
+        }
+        for (index, key) in data.indexes.iter().zip(&mut self.keys) {
+            key.is_touched = old.is_none_or(|(_, old)| !index.data.same_cells(layout, old, row));
+            if key.is_touched {
+                index.data.key_of(layout, row, &mut key.bytes);
+                if index.def.unique && !index.data.has_null(layout, row) {
+                    let own = old.map(|(slot, _)| slot);
+                    check_unique(self.batch, data, index, &key.bytes, own, row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_keys(&self, data: &TableData, slot: SlotId) {
+        for (index, key) in data.indexes.iter().zip(&self.keys).filter(|(_, key)| key.is_touched) {
+            index.data.add(&key.bytes, slot);
+        }
+    }
+
+    fn link(&mut self, position: usize, data: &TableData, slot: SlotId, row: Option<&[u8]>) {
+        let Some(place) = data.core.slots.slot(slot) else {
+            return;
+        };
+        let head = place.at(self.batch.pin(Pin::EVERYTHING));
+        let first = head.is_none_or(|head| head.batch() != self.batch.batch);
+        let bytes = place.push(self.batch.batch, row);
+        self.writes.push(Write { slot, table: position as u32, first });
+        if let Some(opened) = self.tables.get_mut(position) {
+            opened.linked_bytes += bytes as u64;
+            opened.row_change += match (head, row) {
+                (None, _) => 1,
+                (Some(_), None) => -1,
+                (Some(_), Some(_)) => 0,
+            };
+        }
+    }
+}
+
+impl Drop for MemberWriter<'_> {
+    fn drop(&mut self) {
+        self.undo();
+    }
+}
+
+fn check_unique(
+    batch: &BatchWriter<'_>,
+    data: &TableData,
+    index: &TableIndex,
+    key: &[u8],
+    own: Option<SlotId>,
+    row: &[u8],
+) -> Result<(), SqlError> {
+    let mut is_taken = false;
+    lookup_in(data, index, batch.pin(Pin::EVERYTHING), key, &mut |other| {
+        is_taken = Some(other.slot) != own;
+        if is_taken { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if is_taken { Err(violation::duplicate_key(&data.def, &index.def, row)) } else { Ok(()) }
+}

@@ -1,0 +1,207 @@
+//! Writing: one open batch, its members, and what makes them a state.
+//!
+//! Members of one wave may run on several threads at once, since no two of them touch the same row or unique value (the lock
+//! manager above sees to that). A member's writes are new versions of batch N at the heads of chains, in place at once and
+//! visible to later members; its rollback pops them again. Readers see none of it: their boundary is below N.
+//!
+//! [`BatchWriter::finish`] computes the new state digest from stored bytes: for each row touched, the term of its newest
+//! version before the batch is subtracted and the term of its newest version is added. A row is accounted for once, by the
+//! member whose write was the first of the batch on that row. Sums do not depend on order, so neither member order within a
+//! wave nor the number of threads matters; and a stored bit that has flipped since makes the digest differ from that of a
+//! replay or a replica.
+
+mod definition;
+mod member;
+pub(crate) mod violation;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use weft_base::BatchId;
+
+use crate::catalog::Catalog;
+use crate::garbage::Shortenable;
+use crate::memory::{Pin, SlotId};
+use crate::store::{Finished, Store};
+use crate::table::{Schema, TableCore, TableData};
+pub use member::MemberWriter;
+
+/// One write of a member: a version that it linked.
+#[derive(Clone, Copy)]
+struct Write {
+    slot: SlotId,
+    /// Position in the member's tables.
+    table: u32,
+    /// No earlier write of this batch touched the row.
+    first: bool,
+}
+
+/// What a member wrote, in order.
+struct MemberWrites {
+    tables: Vec<Arc<TableData>>,
+    /// How many rows each table gained.
+    row_changes: Vec<i64>,
+    writes: Vec<Write>,
+}
+
+/// The open batch. Dropping it without [`BatchWriter::finish`] undoes it.
+pub struct BatchWriter<'s> {
+    store: &'s Store,
+    batch: BatchId,
+    /// The published schema, and the one that this batch has made of it.
+    before: Arc<Schema>,
+    schema: Arc<Schema>,
+    committed: Mutex<Vec<MemberWrites>>,
+    is_finished: bool,
+}
+
+impl<'s> BatchWriter<'s> {
+    /// The caller has closed the store's gate.
+    pub(crate) fn new(store: &'s Store, batch: BatchId, schema: Arc<Schema>) -> Self {
+        BatchWriter {
+            store,
+            batch,
+            before: Arc::clone(&schema),
+            schema,
+            committed: Mutex::new(Vec::new()),
+            is_finished: false,
+        }
+    }
+
+    /// The batch's number.
+    pub fn batch(&self) -> BatchId {
+        self.batch
+    }
+
+    /// The catalog as changed by this batch so far.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.schema.catalog
+    }
+
+    /// Starts a member. Members that conflict must not be open at once; any thread.
+    pub fn member(&self, member: u32) -> MemberWriter<'_> {
+        MemberWriter::new(self, member)
+    }
+
+    /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible.
+    pub fn finish(mut self) -> u64 {
+        self.is_finished = true;
+        let committed = std::mem::take(self.committed.get_mut());
+        let mut digest = self.store.state_digest().wrapping_add(self.digest_of_definitions());
+        let mut superseded = Vec::new();
+        for member in &committed {
+            let kept: Vec<(bool, bool)> = member.tables.iter().map(|table| self.kept(&table.core)).collect();
+            for write in member.writes.iter().filter(|write| write.first) {
+                let Some((table, (was, is))) =
+                    member.tables.get(write.table as usize).zip(kept.get(write.table as usize))
+                else {
+                    continue;
+                };
+                if *was && *is {
+                    digest = digest.wrapping_add(self.digest_of_row(&table.core, write.slot));
+                }
+                if *is && self.has_older(&table.core, write.slot) {
+                    superseded.push(Shortenable {
+                        table: table.def.id,
+                        core: Arc::as_ptr(&table.core),
+                        slot: write.slot,
+                    });
+                }
+            }
+        }
+        let schema = (!Arc::ptr_eq(&self.before, &self.schema)).then(|| Arc::clone(&self.schema));
+        self.store.set_finished(Finished { batch: self.batch, digest, schema, superseded });
+        self.store.open_gate();
+        digest
+    }
+
+    /// Undoes everything that the batch did, catalog changes included. The same batch number may be opened again.
+    pub fn abort(self) {}
+
+    /// What this change of definitions adds to the digest: the catalog's term, tables that went, tables that came.
+    fn digest_of_definitions(&self) -> u64 {
+        let (before, after) = (&self.before, &self.schema);
+        let mut change = after.catalog.digest().wrapping_sub(before.catalog.digest());
+        if Arc::ptr_eq(&before.tables, &after.tables) {
+            return change;
+        }
+        for table in before.tables.values().filter(|table| !self.kept(&table.core).1) {
+            change = change.wrapping_sub(table.core.digest(self.pin(self.batch.0 - 1)));
+        }
+        for table in after.tables.values().filter(|table| !self.kept(&table.core).0) {
+            change = change.wrapping_add(table.core.digest(self.pin(Pin::EVERYTHING)));
+        }
+        change
+    }
+
+    /// Whether these rows were there before the batch, and are after it.
+    fn kept(&self, core: &Arc<TableCore>) -> (bool, bool) {
+        let holds = |schema: &Schema| schema.tables.get(&core.table).is_some_and(|table| Arc::ptr_eq(&table.core, core));
+        (holds(&self.before), holds(&self.schema))
+    }
+
+    fn digest_of_row(&self, core: &TableCore, slot: SlotId) -> u64 {
+        let term = |horizon| {
+            let live = core.live(slot, self.pin(horizon));
+            live.map_or(0, |(slot, version)| core.term(slot, version))
+        };
+        term(Pin::EVERYTHING).wrapping_sub(term(self.batch.0 - 1))
+    }
+
+    /// The chain has something to collect once readers below this batch are gone.
+    fn has_older(&self, core: &TableCore, slot: SlotId) -> bool {
+        let head = core.slots.slot(slot).and_then(|slot| slot.at(self.pin(Pin::EVERYTHING)));
+        head.is_some_and(|head| !head.is_live() || head.older().is_some())
+    }
+
+    fn pin(&self, horizon: u64) -> Pin<'_> {
+        // SAFETY: the store's gate is closed while this batch is open, so the collector frees nothing.
+        unsafe { Pin::new(horizon) }
+    }
+
+    /// Pops the versions of some writes, last first, and removes the index entries that only they carried.
+    fn undo(&self, tables: &[Arc<TableData>], writes: &[Write]) {
+        let boundary = BatchId(self.batch.0 - 1);
+        let mut retired = Vec::with_capacity(writes.len());
+        for write in writes.iter().rev() {
+            let Some(table) = tables.get(write.table as usize) else {
+                continue;
+            };
+            let core = &table.core;
+            let Some(place) = core.slots.slot(write.slot) else {
+                continue;
+            };
+            let Some(version) = place.pop() else {
+                continue;
+            };
+            let remaining = place.at(self.pin(Pin::EVERYTHING));
+            table.remove_entries(write.slot, version.view(), remaining);
+            core.unlinked(version.view().size_bytes());
+            if remaining.is_none() {
+                table.remove_row_id(write.slot, place.row_id());
+                core.slots.release(write.slot);
+            }
+            retired.push(version);
+        }
+        let mut garbage = self.store.garbage().lock();
+        for version in retired {
+            garbage.retire(boundary, version);
+        }
+    }
+}
+
+impl Drop for BatchWriter<'_> {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        for member in std::mem::take(self.committed.get_mut()).iter().rev() {
+            for (table, change) in member.tables.iter().zip(&member.row_changes) {
+                table.core.row_count.fetch_sub(*change, Ordering::Relaxed);
+            }
+            self.undo(&member.tables, &member.writes);
+        }
+        self.store.open_gate();
+    }
+}

@@ -1,0 +1,92 @@
+//! Constraint violations, in PostgreSQL's words.
+
+use weft_types::{RowLayout, SqlError, SqlState, format_text};
+
+use crate::catalog::{IndexDef, TableDef};
+
+const NOT_NULL_VIOLATION: SqlState = SqlState("23502");
+const UNIQUE_VIOLATION: SqlState = SqlState("23505");
+const INTERNAL_ERROR: SqlState = SqlState("XX000");
+
+/// Longest text of one value in a failing row, in characters.
+const VALUE_CHARS_MAX: usize = 64;
+
+/// Refuses NULL in NOT NULL columns, first column first.
+pub(crate) fn check_not_null(def: &TableDef, layout: &RowLayout, row: &[u8]) -> Result<(), SqlError> {
+    for (position, column) in def.columns.iter().enumerate() {
+        if column.not_null && layout.is_null(row, position) {
+            let message = format!(
+                "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                column.name, def.name
+            );
+            let values: Vec<String> = (0..def.columns.len()).map(|column| value_text(def, row, column)).collect();
+            return Err(SqlError::new(NOT_NULL_VIOLATION, message)
+                .detail(format!("Failing row contains ({}).", values.join(", ")))
+                .table(def.name.clone())
+                .column(column.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A row's key is taken.
+pub(crate) fn duplicate_key(def: &TableDef, index: &IndexDef, row: &[u8]) -> SqlError {
+    SqlError::new(
+        UNIQUE_VIOLATION,
+        format!("duplicate key value violates unique constraint \"{}\"", index.name),
+    )
+    .detail(format!("{} already exists.", key_text(def, index, row)))
+    .table(def.name.clone())
+    .constraint(index.name.clone())
+}
+
+/// Two rows that exist have the same key.
+pub(super) fn duplicate_rows(def: &TableDef, index: &IndexDef, row: &[u8]) -> SqlError {
+    SqlError::new(UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
+        .detail(format!("{} is duplicated.", key_text(def, index, row)))
+        .table(def.name.clone())
+        .constraint(index.name.clone())
+}
+
+/// A row that exists has a NULL where none may be.
+pub(super) fn null_in_rows(def: &TableDef, column: usize) -> SqlError {
+    let column = def.columns.get(column).map_or("", |column| column.name.as_str());
+    SqlError::new(
+        NOT_NULL_VIOLATION,
+        format!("column \"{column}\" of relation \"{}\" contains null values", def.name),
+    )
+    .table(def.name.clone())
+    .column(column.to_owned())
+}
+
+/// A write names a slot without a row: the caller did not look first.
+pub(super) fn no_row(table: &str) -> SqlError {
+    SqlError::new(INTERNAL_ERROR, format!("no row of relation \"{table}\" in the slot to be written"))
+}
+
+fn key_text(def: &TableDef, index: &IndexDef, row: &[u8]) -> String {
+    let name = |column: &usize| def.columns.get(*column).map_or("", |column| column.name.as_str());
+    let names: Vec<&str> = index.columns.iter().map(name).collect();
+    let values: Vec<String> = index.columns.iter().map(|column| full_text(def, row, *column)).collect();
+    format!("Key ({})=({})", names.join(", "), values.join(", "))
+}
+
+fn full_text(def: &TableDef, row: &[u8], column: usize) -> String {
+    let Some(ty) = def.columns.get(column).map(|column| &column.ty) else {
+        return String::new();
+    };
+    if def.layout.is_null(row, column) {
+        return "null".to_owned();
+    }
+    let mut text = String::new();
+    format_text(&def.layout.value(row, column), ty, &mut text);
+    text
+}
+
+fn value_text(def: &TableDef, row: &[u8], column: usize) -> String {
+    let text = full_text(def, row, column);
+    match text.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}

@@ -1,0 +1,247 @@
+//! The store against an ordered map: random batches, members that commit or roll back, batches that abort, snapshots held and
+//! dropped, collection at random moments. Every snapshot must go on showing exactly the state it was taken at, through every
+//! index; and when all readers are gone, nothing may be left but the live rows.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weft_base::BatchId;
+use weft_store::{Locator, MemberWriter, Snapshot, Store};
+use weft_types::{SqlError, Value};
+
+use crate::fixture::{self, ITEMS, ITEMS_KIND, ITEMS_KIND_HASH, ITEMS_NAME, ITEMS_PKEY, Item};
+
+/// Rows by id.
+type Model = BTreeMap<i64, (Option<i32>, Option<String>)>;
+
+#[derive(Clone, Debug)]
+enum Action {
+    Insert(i64, Option<i32>, Option<String>),
+    Update(i64, i64, Option<i32>, Option<String>),
+    Remove(i64),
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    actions: Vec<Action>,
+    commits: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Batch { members: Vec<Member>, publishes: bool },
+    TakeSnapshot,
+    DropSnapshot(usize),
+    CheckSnapshot(usize),
+    Collect(usize),
+}
+
+fn name() -> impl Strategy<Value = Option<String>> {
+    prop_oneof![
+        1 => Just(None),
+        3 => (0..12u8).prop_map(|n| Some(format!("n{n}"))),
+        1 => (0..4u8).prop_map(|n| Some(format!("a name long enough for a tail on the heap {n}"))),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let id = || 0..24i64;
+    let kind = || proptest::option::of(0..4i32);
+    prop_oneof![
+        4 => (id(), kind(), name()).prop_map(|(id, kind, name)| Action::Insert(id, kind, name)),
+        4 => (id(), kind(), name()).prop_map(|(id, kind, name)| Action::Update(id, id, kind, name)),
+        1 => (id(), id(), kind(), name()).prop_map(|(id, new, kind, name)| Action::Update(id, new, kind, name)),
+        3 => id().prop_map(Action::Remove),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let member = (proptest::collection::vec(action(), 0..8), proptest::bool::weighted(0.75))
+        .prop_map(|(actions, commits)| Member { actions, commits });
+    prop_oneof![
+        6 => (proptest::collection::vec(member, 0..4), proptest::bool::weighted(0.9))
+            .prop_map(|(members, publishes)| Step::Batch { members, publishes }),
+        2 => Just(Step::TakeSnapshot),
+        2 => (0..8usize).prop_map(Step::DropSnapshot),
+        1 => (0..8usize).prop_map(Step::CheckSnapshot),
+        3 => (1..30usize).prop_map(Step::Collect),
+    ]
+}
+
+/// What the action must answer, and the model after it.
+fn apply_to_model(model: &mut Model, action: &Action) -> Result<(), &'static str> {
+    let name_taken = |model: &Model, own: Option<i64>, name: &Option<String>| {
+        name.is_some() && model.iter().any(|(id, row)| Some(*id) != own && row.1 == *name)
+    };
+    match action {
+        Action::Insert(id, kind, name) => {
+            if model.contains_key(id) || name_taken(model, None, name) {
+                return Err("23505");
+            }
+            model.insert(*id, (*kind, name.clone()));
+        }
+        Action::Update(id, new, kind, name) => {
+            if !model.contains_key(id) {
+                return Ok(());
+            }
+            if (new != id && model.contains_key(new)) || name_taken(model, Some(*id), name) {
+                return Err("23505");
+            }
+            model.remove(id);
+            model.insert(*new, (*kind, name.clone()));
+        }
+        Action::Remove(id) => {
+            model.remove(id);
+        }
+    }
+    Ok(())
+}
+
+fn apply(member: &mut MemberWriter<'_>, action: &Action) -> Result<(), SqlError> {
+    let locate = |member: &MemberWriter<'_>, id: i64| member.locate(ITEMS, &Locator::Key(fixture::id_key(id)));
+    match action {
+        Action::Insert(id, kind, name) => {
+            member.insert(ITEMS, &fixture::item(*id, *kind, name.as_deref())).map(|_| ())
+        }
+        Action::Update(id, new, kind, name) => match locate(member, *id)? {
+            Some(slot) => member.update(ITEMS, slot, &fixture::item(*new, *kind, name.as_deref())),
+            None => Ok(()),
+        },
+        Action::Remove(id) => match locate(member, *id)? {
+            Some(slot) => member.remove(ITEMS, slot),
+            None => Ok(()),
+        },
+    }
+}
+
+fn run_batch(store: &Arc<Store>, model: &mut Model, members: &[Member], publishes: bool) {
+    let before = (store.state_digest(), model.clone());
+    let id = BatchId(store.boundary().0 + 1);
+    let batch = store.begin_batch(id);
+    for (number, plan) in members.iter().enumerate() {
+        let saved = model.clone();
+        let mut member = batch.member(number as u32);
+        for action in &plan.actions {
+            let expected = apply_to_model(model, action);
+            let found = apply(&mut member, action).map_err(|error| error.state.code());
+            assert_eq!(found, expected, "{action:?}");
+        }
+        let mut seen = Model::new();
+        member.scan(ITEMS, |row| {
+            let (id, kind, name) = fixture::decode(&row);
+            seen.insert(id, (kind, name));
+        });
+        assert_eq!(&seen, model);
+        if plan.commits {
+            member.commit();
+        } else {
+            member.rollback();
+            *model = saved;
+        }
+    }
+    if publishes {
+        let digest = batch.finish();
+        assert_eq!((store.boundary(), store.state_digest()), (BatchId(id.0 - 1), before.0));
+        store.publish(id);
+        assert_eq!((store.boundary(), store.state_digest()), (id, digest));
+    } else {
+        batch.abort();
+        *model = before.1;
+        assert_eq!(store.state_digest(), before.0);
+    }
+}
+
+fn check(snapshot: &Snapshot, model: &Model) {
+    let expected: Vec<Item> = model.iter().map(|(id, (kind, name))| (*id, *kind, name.clone())).collect();
+    let mut scanned = Vec::new();
+    for chunk in 0..snapshot.scan_chunks(ITEMS) {
+        snapshot.scan_chunk(ITEMS, chunk, |row| scanned.push(fixture::decode(&row)));
+    }
+    scanned.sort();
+    assert_eq!(scanned, expected);
+    assert_eq!(snapshot.verify_digest(), snapshot.digest());
+
+    let range = |index, reverse| -> Vec<Item> {
+        let rows = snapshot.range(ITEMS, index, Bound::Unbounded, Bound::Unbounded, reverse, usize::MAX).unwrap();
+        rows.iter().map(fixture::decode).collect()
+    };
+    assert_eq!(range(ITEMS_PKEY, false), expected);
+    assert_eq!(range(ITEMS_PKEY, true), expected.iter().rev().cloned().collect::<Vec<_>>());
+    let mut by_name = range(ITEMS_NAME, false);
+    assert!(by_name.is_sorted_by_key(|item| (item.2.is_none(), item.2.clone())));
+    by_name.sort();
+    assert_eq!(by_name, expected);
+
+    for id in 0..24 {
+        let found = snapshot.lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(id)).unwrap();
+        assert_eq!(found.map(|row| fixture::decode(&row)), expected.iter().find(|item| item.0 == id).cloned());
+        if let Some(row) = found {
+            assert_eq!(snapshot.get(ITEMS, row.slot), Some(row));
+            assert!(row.batch <= snapshot.batch() && row.row_id.batch <= row.batch);
+        }
+    }
+    for kind in [None, Some(0), Some(1), Some(2), Some(3)] {
+        let key = fixture::key(&[kind.map_or(Value::Null, Value::Int4)]);
+        let mut hashed = Vec::new();
+        let see = |row| {
+            hashed.push(fixture::decode(&row));
+            ControlFlow::Continue(())
+        };
+        snapshot.lookup(ITEMS, ITEMS_KIND_HASH, &key, see).unwrap();
+        hashed.sort();
+        let bound = Bound::Included(key.as_slice());
+        let rows = snapshot.range(ITEMS, ITEMS_KIND, bound, bound, false, usize::MAX).unwrap();
+        let mut ordered: Vec<Item> = rows.iter().map(fixture::decode).collect();
+        ordered.sort();
+        let expected: Vec<Item> = expected.iter().filter(|item| item.1 == kind).cloned().collect();
+        assert_eq!((&hashed, &ordered), (&expected, &expected));
+    }
+}
+
+/// With no reader left and everything collected, only the live rows take memory.
+fn check_nothing_left(store: &Arc<Store>, model: &Model) {
+    fixture::settle(store);
+    let stats = store.memory_stats();
+    let rows = model.iter().map(|(id, (kind, name))| fixture::item(*id, *kind, name.as_deref()).len() as u64 + 24);
+    assert_eq!(stats.version_bytes, rows.sum::<u64>());
+    assert_eq!((stats.superseded_rows, stats.unlinked_versions), (0, 0));
+    assert_eq!(stats.ordered_entries, 3 * model.len() as u64);
+    assert_eq!(store.snapshot().row_count_estimate(ITEMS), model.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn store_equals_model(steps in proptest::collection::vec(step(), 1..60)) {
+        let store = fixture::store();
+        let mut model = Model::new();
+        let mut held: Vec<(Snapshot, Model)> = Vec::new();
+        for step in &steps {
+            match step {
+                Step::Batch { members, publishes } => run_batch(&store, &mut model, members, *publishes),
+                Step::TakeSnapshot => held.push((store.snapshot(), model.clone())),
+                Step::DropSnapshot(at) if !held.is_empty() => {
+                    let at = at % held.len();
+                    held.swap_remove(at);
+                }
+                Step::CheckSnapshot(at) if !held.is_empty() => {
+                    let (snapshot, then) = &held[at % held.len()];
+                    check(snapshot, then);
+                }
+                Step::Collect(budget) => {
+                    store.collect_garbage(*budget);
+                }
+                _ => {}
+            }
+            let oldest = held.iter().map(|(snapshot, _)| snapshot.batch()).min();
+            prop_assert_eq!(store.oldest_snapshot(), oldest.unwrap_or(store.boundary()));
+        }
+        held.iter().for_each(|(snapshot, then)| check(snapshot, then));
+        check(&store.snapshot(), &model);
+        drop(held);
+        check_nothing_left(&store, &model);
+    }
+}

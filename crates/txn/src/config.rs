@@ -1,0 +1,56 @@
+//! What may be set on an engine, with the defaults that a server wants.
+
+use std::time::Duration;
+
+/// Settings of an engine. Every queue and wait has its bound here (DESIGN.md, invariant 7).
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Threads that may share one batch, the sequencer's own included. 1 or more.
+    pub workers: usize,
+    /// Members from which a batch is worth splitting among workers.
+    pub split_batch_at: usize,
+    /// Most members of one batch.
+    pub max_batch_members: usize,
+    /// Slots of the batch lock manager; more slots, fewer false conflicts. 8 bytes each.
+    pub batch_lock_slots: usize,
+    /// Size of a log segment in bytes.
+    pub segment_bytes: u64,
+    /// An unguessable number that enters the checksums of log segments made from now on.
+    pub log_salt: u64,
+    /// Log bytes after which a checkpoint is taken; 0 never takes one by itself.
+    pub checkpoint_every_bytes: u64,
+    /// How long a commit with `synchronous_commit = off` may stay out of the disk.
+    pub flush_interval: Duration,
+    /// Row locks of one transaction in one table from which it takes the table instead.
+    pub row_locks_before_escalation: usize,
+    /// Longest wait for a lock; zero waits for ever.
+    pub lock_timeout: Duration,
+    /// Longest pause of a client inside a transaction that holds locks; zero never ends one.
+    pub idle_in_transaction_timeout: Duration,
+    /// Superseded versions and index entries removed after each batch, at most.
+    pub garbage_per_batch: usize,
+    /// Switches admission and locking off. Only for showing that the isolation tests can fail.
+    #[doc(hidden)]
+    pub without_locks: bool,
+}
+
+impl Default for EngineConfig {
+    fn default() -> EngineConfig {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        EngineConfig {
+            workers: cores,
+            split_batch_at: 256,
+            max_batch_members: 16_384,
+            batch_lock_slots: 1 << 16,
+            segment_bytes: 64 << 20,
+            log_salt: 0,
+            checkpoint_every_bytes: 256 << 20,
+            flush_interval: Duration::from_millis(10),
+            row_locks_before_escalation: 4096,
+            lock_timeout: Duration::ZERO,
+            idle_in_transaction_timeout: Duration::ZERO,
+            garbage_per_batch: 4096,
+            without_locks: false,
+        }
+    }
+}

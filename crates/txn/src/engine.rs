@@ -1,0 +1,305 @@
+//! The engine: open, execute one-shot programs, begin transactions, checkpoint, close.
+//!
+//! An `Engine` is a handle; clones share one engine. Calls block the calling thread only for what they must:
+//! `execute` until the program has run (not until it is durable), `wait_durable` until the log says so.
+//!
+//! Source: DESIGN.md (sections 1 to 3).
+
+use crate::background;
+use crate::config::EngineConfig;
+use crate::error::EngineError;
+use crate::locks::{self, LockScope};
+use crate::recovery;
+use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
+use crate::sequencer::Sequencer;
+use crate::stats::{Counters, EngineStats};
+use crate::ticket::TicketCell;
+use crate::transaction::{Transaction, TxnOptions};
+use parking_lot::{Condvar, Mutex};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use weft_base::{BatchId, Clock, Disk, TxnId};
+use weft_program::{AccessScratch, DataAccess, Outcome, Program, ReadAccess, Scratch};
+use weft_store::{Catalog, Snapshot, Store};
+use weft_types::{SqlError, SqlState};
+use weft_wal::{Log, WalError};
+
+/// What all handles and threads of one engine share.
+pub(crate) struct Shared {
+    pub store: Arc<Store>,
+    pub log: Log,
+    pub disk: Arc<dyn Disk>,
+    pub dir: PathBuf,
+    pub clock: Arc<dyn Clock>,
+    pub config: EngineConfig,
+    pub stats: Counters,
+    pub queue: Mutex<Vec<Request>>,
+    pub next_txn: AtomicU64,
+    /// Set once when the log failed: from then on nothing is written.
+    failed: OnceLock<String>,
+    sequencer: Mutex<Sequencer>,
+    /// True when the background threads must end.
+    pub stopping: Mutex<bool>,
+    pub stop_signal: Condvar,
+    /// Log bytes when the newest checkpoint began.
+    pub checkpointed_at_bytes: AtomicU64,
+    /// One checkpoint at a time.
+    pub checkpointing: Mutex<()>,
+}
+
+impl Shared {
+    /// Puts a request into the queue and, if nobody is the sequencer, becomes it.
+    pub(crate) fn submit(&self, request: Request) {
+        self.queue.lock().push(request);
+        self.serve();
+    }
+
+    /// Becomes the sequencer if nobody is, until the queue is empty. Whoever leaves the role looks at the queue once
+    /// more, so a request that came while the role was taken is never left lying.
+    pub(crate) fn serve(&self) {
+        while let Some(mut sequencer) = self.sequencer.try_lock() {
+            sequencer.run(self);
+            drop(sequencer);
+            if self.queue.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Runs `f` at a batch boundary, with no batch in execution.
+    pub(crate) fn at_boundary<T>(&self, f: impl FnOnce(&mut Sequencer) -> T) -> T {
+        let answer = f(&mut self.sequencer.lock());
+        self.serve();
+        answer
+    }
+
+    /// Notes that the log failed and returns the error that every writer gets from now on.
+    pub(crate) fn fail(&self, error: &WalError) -> SqlError {
+        let _ = self.failed.set(error.to_string());
+        self.failure().unwrap_or_else(|| write_ended("the log failed"))
+    }
+
+    /// The error for writers once the log failed.
+    pub(crate) fn failure(&self) -> Option<SqlError> {
+        self.failed.get().map(|reason| write_ended(reason))
+    }
+
+    /// Waits until `batch` is on disk.
+    pub(crate) fn wait_durable(&self, batch: BatchId) -> Result<(), SqlError> {
+        if batch <= self.log.durable_batch() {
+            return Ok(());
+        }
+        self.log.sync_batch(batch).map_err(|error| self.fail(&error))
+    }
+}
+
+fn write_ended(reason: &str) -> SqlError {
+    SqlError::new(SqlState::IO_ERROR, format!("writing has ended: {reason}"))
+        .hint("Restart the server; it recovers everything that was acknowledged.")
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        *self.shared.stopping.lock() = true;
+        self.shared.stop_signal.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+        let _ = self.shared.log.close();
+    }
+}
+
+/// A running transaction engine over one database directory.
+#[derive(Clone)]
+pub struct Engine {
+    handle: Arc<Handle>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("boundary", &self.boundary()).finish_non_exhaustive()
+    }
+}
+
+/// A one-shot program on its way.
+#[derive(Debug)]
+pub struct Ticket {
+    cell: Arc<TicketCell<Answer<Committed>>>,
+}
+
+impl Ticket {
+    /// Blocks until the program has run. Durability is the caller's to wait for.
+    pub fn wait(self) -> Answer<Committed> {
+        self.cell.wait().unwrap_or_else(|| Err(Refused::early(lost_answer())))
+    }
+}
+
+pub(crate) fn lost_answer() -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, "the sequencer gave no answer")
+}
+
+thread_local! {
+    static READ_SCRATCH: RefCell<(Scratch, AccessScratch)> = RefCell::new(Default::default());
+}
+
+impl Engine {
+    /// Opens the database in `dir`, making one if the directory is empty or absent, and recovers it: the newest
+    /// checkpoint, then every batch after it from the log, each compared with its digest.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        config: EngineConfig,
+    ) -> Result<Engine, EngineError> {
+        let recovered = recovery::recover(Arc::clone(&disk), dir, &config)?;
+        let sequencer = Sequencer::new(&config);
+        let shared = Arc::new(Shared {
+            checkpointed_at_bytes: AtomicU64::new(0),
+            store: recovered.store,
+            log: recovered.log,
+            disk,
+            dir: dir.to_path_buf(),
+            clock,
+            config,
+            stats: Counters::default(),
+            queue: Mutex::new(Vec::new()),
+            next_txn: AtomicU64::new(1),
+            failed: OnceLock::new(),
+            sequencer: Mutex::new(sequencer),
+            stopping: Mutex::new(false),
+            stop_signal: Condvar::new(),
+            checkpointing: Mutex::new(()),
+        });
+        let threads = background::start(&shared, recovered.dir_lock)?;
+        Ok(Engine { handle: Arc::new(Handle { shared, threads: Mutex::new(threads) }) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// Runs a one-shot program and waits until it has run. A program that only reads runs on this thread at the
+    /// newest boundary and takes no place in the order. The answer says which batch must be durable before it is
+    /// told to anybody.
+    pub fn execute(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Answer<Committed> {
+        if program.read_only {
+            return self.read(&self.snapshot(), program, &inputs);
+        }
+        self.submit(program, inputs)?.wait()
+    }
+
+    /// Hands a one-shot program to the sequencer and returns at once; many may be under way.
+    pub fn submit(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<Ticket, Box<Refused>> {
+        let shared = self.shared();
+        if let Some(error) = shared.failure() {
+            return Err(Refused::early(error));
+        }
+        let locks = READ_SCRATCH
+            .with_borrow_mut(|(_, scratch)| {
+                let catalog = shared.store.catalog();
+                locks::program_locks(program, &inputs, &catalog, LockScope::ReadsAndWrites, scratch)
+            })
+            .map_err(Refused::early)?;
+        let cell = TicketCell::new();
+        shared.submit(Request::Program(ProgramRequest {
+            program: Arc::clone(program),
+            inputs,
+            locks,
+            ticket: Arc::clone(&cell),
+            deferrals: 0,
+        }));
+        Ok(Ticket { cell })
+    }
+
+    /// Runs a program that only reads against a snapshot, on this thread.
+    pub fn read(&self, snapshot: &Snapshot, program: &Program, inputs: &[u8]) -> Answer<Committed> {
+        if program.catalog_version != snapshot.catalog().version() {
+            return Err(Refused::early(locks::stale_program()));
+        }
+        self.shared().stats.read_only_programs.fetch_add(1, Relaxed);
+        let mut outcome = Outcome::default();
+        let mut access = ReadAccess::new(snapshot);
+        let result = READ_SCRATCH.with_borrow_mut(|(scratch, _)| {
+            weft_program::run(
+                program,
+                inputs,
+                &mut access,
+                crate::executor::INSTRUCTION_BUDGET,
+                scratch,
+                &mut outcome,
+            )
+        });
+        let observed = access.observed();
+        match result {
+            Ok(()) => Ok(Committed { outcome, batch: snapshot.batch(), observed }),
+            Err(error) => Err(Box::new(Refused { error, observed })),
+        }
+    }
+
+    /// Waits until `batch` and all before it are on disk. Returns at once when they are.
+    pub fn wait_durable(&self, batch: BatchId) -> Result<(), SqlError> {
+        self.shared().wait_durable(batch)
+    }
+
+    /// Begins an interactive transaction. It costs nothing until its first statement.
+    pub fn begin(&self, options: TxnOptions) -> Transaction {
+        let id = TxnId(self.shared().next_txn.fetch_add(1, Relaxed));
+        Transaction::new(self.clone(), id, options)
+    }
+
+    /// The newest published catalog.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared().store.catalog()
+    }
+
+    /// A snapshot at the newest boundary.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared().store.snapshot()
+    }
+
+    /// The newest boundary: the last batch that readers see.
+    pub fn boundary(&self) -> BatchId {
+        self.shared().store.boundary()
+    }
+
+    /// The highest batch known to be on disk.
+    pub fn durable(&self) -> BatchId {
+        self.shared().log.durable_batch()
+    }
+
+    /// The rows themselves, for measurements and checks.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.shared().store
+    }
+
+    /// Takes a checkpoint now, while batches go on, and drops the log before it. Returns its batch.
+    pub fn checkpoint(&self) -> Result<BatchId, EngineError> {
+        background::checkpoint(self.shared())
+    }
+
+    /// Counters since opening.
+    pub fn stats(&self) -> EngineStats {
+        let shared = self.shared();
+        let log = shared.log.stats();
+        let stats = &shared.stats;
+        EngineStats {
+            batches: stats.batches.load(Relaxed),
+            one_shot: stats.one_shot.load(Relaxed),
+            session_commits: stats.session_commits.load(Relaxed),
+            read_only_programs: stats.read_only_programs.load(Relaxed),
+            deferrals: stats.deferrals.load(Relaxed),
+            checkpoints: stats.checkpoints.load(Relaxed),
+            checkpoint_batch: stats.checkpoint_batch.load(Relaxed),
+            log_syncs: log.syncs,
+            log_bytes: log.written_bytes,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The sequencer, the batch lock manager, interactive transactions and recovery.
+//!
+//! This crate decides in which order transactions happen, and makes that order the log.
+//!
+//!     one-shot program ──> request ──┐                         ┌─> executor ──> store (rows, digest)
+//!                                    ├──> sequencer ──> batch ─┤
+//!     transaction ──> overlay ───────┘   (stamps, lock table)  └─> record ──> wal ──> durable
+//!
+//! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks` (what a program
+//! must lock), `stamps` (Hobbes' Algorithm 1 on stamps), `sequencer` (a turn), `executor` (a wave), `record` and
+//! `write_set` (what the log keeps), `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
+//! `background` (flusher, checkpointer), `recovery` (replay).
+//!
+//! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
+
+mod background;
+mod cancel;
+mod config;
+mod engine;
+mod error;
+mod executor;
+mod locks;
+mod overlay;
+pub mod record;
+mod recovery;
+mod request;
+mod sequencer;
+mod session_access;
+pub mod stamps;
+mod stats;
+mod ticket;
+mod transaction;
+mod view;
+pub mod write_set;
+
+/// What a protocol needs to run programs outside of an engine: for crate `protocols`, which measures.
+pub mod planning {
+    pub use crate::executor::{Work, run_member, run_wave};
+    pub use crate::locks::{LockRequests, LockScope, program_locks};
+}
+
+pub use cancel::CancelToken;
+pub use config::EngineConfig;
+pub use engine::{Engine, Ticket};
+pub use error::EngineError;
+pub use locks::{is_stale, stale_program};
+pub use recovery::{Replay, ReplayedBatch};
+pub use request::{Answer, Committed, Refused};
+pub use stats::EngineStats;
+pub use transaction::{Isolation, Mark, Transaction, TxnOptions};
+pub use view::{TxnView, ViewRow};

@@ -1,0 +1,352 @@
+//! A session's private writes, until its commit makes them a write set.
+//!
+//! The overlay holds, per table, the rows that the transaction changed (by row id), the rows it made, and for each
+//! index of the table the keys of both, so that the transaction's own statements find what it wrote. Nobody else
+//! sees any of it. Beside the state stands the list of operations in the order made: that list is what commit
+//! sends (see `write_set`), and cutting it back is what ROLLBACK TO SAVEPOINT does.
+//!
+//! Invariants: 1. `keys` holds exactly the keys of the live rows in `base` and `own`. 2. Undoing back to a mark
+//! restores rows, keys and operations as they were at the mark.
+
+use crate::write_set::{self, Place};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use weft_base::{IndexId, RowId, TableId};
+use weft_store::{IndexDef, Locator, TableDef};
+use weft_types::encode_key_from_row;
+
+/// A row as the overlay names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum OverlayRow {
+    /// A row that others see too, changed here.
+    Base(RowId),
+    /// The n-th row that this transaction made in the table.
+    Own(u32),
+}
+
+/// A shared row image; `None` is a deleted row.
+pub(crate) type Image = Option<Arc<[u8]>>;
+
+#[derive(Debug, Clone)]
+struct OwnRow {
+    /// Place among all inserts of the write set.
+    ordinal: u32,
+    image: Image,
+}
+
+type Keys = BTreeMap<Box<[u8]>, SmallVec<[OverlayRow; 1]>>;
+
+/// One table's part of the overlay.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TableOverlay {
+    /// The table was truncated or made by this transaction: the snapshot's rows do not count.
+    base_hidden: bool,
+    /// Indexes whose keys stand here for every row, since the snapshot's rows do not count.
+    complete_indexes: Vec<IndexId>,
+    /// Operations of the transaction up to this place are void for this table: a TRUNCATE or DROP came after.
+    void_ops: usize,
+    base: HashMap<RowId, Image>,
+    own: Vec<OwnRow>,
+    keys: HashMap<IndexId, Keys>,
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Insert { table: TableId, row: Arc<[u8]> },
+    Update { table: TableId, place: Place, row: Arc<[u8]> },
+    Delete { table: TableId, place: Place },
+}
+
+#[derive(Debug, Clone)]
+enum Undo {
+    /// A base row was first touched here.
+    ForgetBase { table: Arc<TableDef>, row_id: RowId },
+    /// An own row was made here.
+    ForgetOwn { table: Arc<TableDef> },
+    /// A row had this image before.
+    Restore { table: Arc<TableDef>, row: OverlayRow, image: Image },
+    /// The table's overlay was this before a TRUNCATE.
+    Table { table: TableId, before: Box<TableOverlay> },
+}
+
+/// A point to roll back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverlayMark {
+    undo_len: usize,
+    op_len: usize,
+    own_inserts: u32,
+}
+
+/// All private writes of one transaction.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overlay {
+    tables: HashMap<TableId, TableOverlay>,
+    ops: Vec<Op>,
+    undo: Vec<Undo>,
+    own_inserts: u32,
+    byte_count: usize,
+}
+
+impl TableOverlay {
+    /// True when the snapshot's rows of this table are hidden.
+    pub(crate) fn base_hidden(&self) -> bool {
+        self.base_hidden
+    }
+
+    /// True when `find` and `range` alone answer for this index.
+    pub(crate) fn is_complete(&self, index: IndexId) -> bool {
+        self.base_hidden && self.complete_indexes.contains(&index)
+    }
+
+    /// What this transaction made of a base row: `None` when it left it alone.
+    pub(crate) fn base_image(&self, row_id: RowId) -> Option<&Image> {
+        self.base.get(&row_id)
+    }
+
+    /// True when no row differs from the snapshot.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.base_hidden && self.base.is_empty() && self.own.is_empty()
+    }
+
+    /// The live image of a row.
+    pub(crate) fn image(&self, row: OverlayRow) -> Option<&Arc<[u8]>> {
+        match row {
+            OverlayRow::Base(row_id) => self.base.get(&row_id)?.as_ref(),
+            OverlayRow::Own(n) => self.own.get(n as usize)?.image.as_ref(),
+        }
+    }
+
+    /// All live rows made by this transaction.
+    pub(crate) fn own_rows(&self) -> impl Iterator<Item = (u32, &Arc<[u8]>)> {
+        self.own.iter().enumerate().filter_map(|(n, own)| Some((n as u32, own.image.as_ref()?)))
+    }
+
+    /// Live rows whose key in `index` is `key`.
+    pub(crate) fn find(&self, index: IndexId, key: &[u8]) -> &[OverlayRow] {
+        self.keys.get(&index).and_then(|keys| keys.get(key)).map_or(&[], |rows| rows.as_slice())
+    }
+
+    /// Live rows whose key in `index` lies in the range, with their keys, ascending.
+    pub(crate) fn range(
+        &self,
+        index: IndexId,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+    ) -> impl Iterator<Item = (&[u8], OverlayRow)> {
+        // An empty or inverted range is no rows; the ordered map would take it for a bug.
+        let keys = self.keys.get(&index).filter(|_| !is_empty_range(lo, hi));
+        keys.into_iter()
+            .flat_map(move |keys| keys.range::<[u8], _>((lo, hi)))
+            .flat_map(|(key, rows)| rows.iter().map(move |row| (key.as_ref(), *row)))
+    }
+
+    fn set_image(&mut self, def: &TableDef, row: OverlayRow, image: Image) -> Option<Image> {
+        let before = match row {
+            OverlayRow::Base(row_id) => self.base.insert(row_id, image.clone()),
+            OverlayRow::Own(n) => {
+                self.own.get_mut(n as usize).map(|own| std::mem::replace(&mut own.image, image.clone()))
+            }
+        };
+        self.rekey(def, row, before.as_ref().and_then(|b| b.as_deref()), image.as_deref());
+        before
+    }
+
+    fn rekey(&mut self, def: &TableDef, row: OverlayRow, old: Option<&[u8]>, new: Option<&[u8]>) {
+        let (mut old_key, mut new_key) = (Vec::new(), Vec::new());
+        for index in &def.indexes {
+            old_key.clear();
+            new_key.clear();
+            if let Some(old) = old {
+                encode_key_from_row(&mut old_key, &def.layout, old, &index.columns);
+            }
+            if let Some(new) = new {
+                encode_key_from_row(&mut new_key, &def.layout, new, &index.columns);
+            }
+            if old.is_some() && new.is_some() && old_key == new_key {
+                continue;
+            }
+            let keys = self.keys.entry(index.id).or_default();
+            if old.is_some()
+                && let Some(rows) = keys.get_mut(old_key.as_slice())
+            {
+                rows.retain(|r| *r != row);
+                if rows.is_empty() {
+                    keys.remove(old_key.as_slice());
+                }
+            }
+            if new.is_some() {
+                keys.entry(new_key.clone().into_boxed_slice()).or_default().push(row);
+            }
+        }
+    }
+}
+
+impl Overlay {
+    /// The table's part, if this transaction wrote to it.
+    pub(crate) fn table(&self, table: TableId) -> Option<&TableOverlay> {
+        self.tables.get(&table)
+    }
+
+    /// True when the transaction wrote nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Bytes of row images written so far; what the transaction's memory bound counts.
+    pub(crate) fn byte_count(&self) -> usize {
+        self.byte_count
+    }
+
+    /// Adds a row.
+    pub(crate) fn insert(&mut self, def: &Arc<TableDef>, row: Arc<[u8]>) -> OverlayRow {
+        self.byte_count += row.len();
+        let ordinal = self.own_inserts;
+        self.own_inserts += 1;
+        let table = self.tables.entry(def.id).or_default();
+        let n = table.own.len() as u32;
+        table.own.push(OwnRow { ordinal, image: None });
+        table.set_image(def, OverlayRow::Own(n), Some(Arc::clone(&row)));
+        self.undo.push(Undo::ForgetOwn { table: Arc::clone(def) });
+        self.ops.push(Op::Insert { table: def.id, row });
+        OverlayRow::Own(n)
+    }
+
+    /// Changes a row; `current` is its image as the transaction sees it now.
+    pub(crate) fn update(&mut self, def: &Arc<TableDef>, row: OverlayRow, current: &[u8], new: Arc<[u8]>) {
+        self.byte_count += new.len();
+        let place = self.place(def, row, current);
+        self.change(def, row, current, Some(Arc::clone(&new)));
+        self.ops.push(Op::Update { table: def.id, place, row: new });
+    }
+
+    /// Deletes a row; `current` is its image as the transaction sees it now.
+    pub(crate) fn delete(&mut self, def: &Arc<TableDef>, row: OverlayRow, current: &[u8]) {
+        let place = self.place(def, row, current);
+        self.change(def, row, current, None);
+        self.ops.push(Op::Delete { table: def.id, place });
+    }
+
+    /// Hides all rows of a table: TRUNCATE, or a table made by this transaction. The catalog operation itself
+    /// travels beside the write set and runs before it, so what this transaction did to the table before is void.
+    pub(crate) fn hide_base(&mut self, table: TableId, indexes: &[Arc<IndexDef>]) {
+        let void_ops = self.ops.len();
+        let complete_indexes = indexes.iter().map(|index| index.id).collect();
+        let after = TableOverlay { base_hidden: true, complete_indexes, void_ops, ..TableOverlay::default() };
+        let before = self.tables.insert(table, after);
+        self.undo.push(Undo::Table { table, before: Box::new(before.unwrap_or_default()) });
+    }
+
+    fn place(&self, def: &TableDef, row: OverlayRow, current: &[u8]) -> Place {
+        if let OverlayRow::Own(n) = row {
+            let own = self.tables.get(&def.id).and_then(|t| t.own.get(n as usize));
+            return Place::Own(own.map_or(u32::MAX, |own| own.ordinal));
+        }
+        Place::Located(locator_of(def, row, current))
+    }
+
+    fn change(&mut self, def: &Arc<TableDef>, row: OverlayRow, current: &[u8], image: Image) {
+        let table = self.tables.entry(def.id).or_default();
+        let undo = match (table.set_image(def, row, image), row) {
+            (Some(before), _) => Undo::Restore { table: Arc::clone(def), row, image: before },
+            (None, OverlayRow::Base(row_id)) => Undo::ForgetBase { table: Arc::clone(def), row_id },
+            (None, OverlayRow::Own(_)) => Undo::Restore { table: Arc::clone(def), row, image: Some(current.into()) },
+        };
+        self.undo.push(undo);
+    }
+
+    /// A point to come back to.
+    pub(crate) fn mark(&self) -> OverlayMark {
+        OverlayMark { undo_len: self.undo.len(), op_len: self.ops.len(), own_inserts: self.own_inserts }
+    }
+
+    /// Takes back everything since the mark.
+    pub(crate) fn rollback_to(&mut self, mark: OverlayMark) {
+        while self.undo.len() > mark.undo_len {
+            match self.undo.pop() {
+                Some(Undo::ForgetBase { table, row_id }) => {
+                    if let Some(overlay) = self.tables.get_mut(&table.id) {
+                        overlay.set_image(&table, OverlayRow::Base(row_id), None);
+                        overlay.base.remove(&row_id);
+                    }
+                }
+                Some(Undo::ForgetOwn { table }) => {
+                    if let Some(overlay) = self.tables.get_mut(&table.id) {
+                        let last = overlay.own.len().saturating_sub(1) as u32;
+                        overlay.set_image(&table, OverlayRow::Own(last), None);
+                        overlay.own.pop();
+                    }
+                }
+                Some(Undo::Restore { table, row, image }) => {
+                    if let Some(overlay) = self.tables.get_mut(&table.id) {
+                        overlay.set_image(&table, row, image);
+                    }
+                }
+                Some(Undo::Table { table, before }) => {
+                    self.tables.insert(table, *before);
+                }
+                None => break,
+            }
+        }
+        self.ops.truncate(mark.op_len);
+        self.own_inserts = mark.own_inserts;
+    }
+
+    /// The operations as a write set, less those that a later TRUNCATE or DROP made void.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.byte_count + self.ops.len() * 16);
+        let mut sent_inserts = 0;
+        let mut sent_ordinal = Vec::new();
+        for (n, op) in self.ops.iter().enumerate() {
+            let void = self.tables.get(&op.table()).is_some_and(|table| n < table.void_ops);
+            if matches!(op, Op::Insert { .. }) {
+                sent_ordinal.push(sent_inserts);
+                sent_inserts += u32::from(!void);
+            }
+            if void {
+                continue;
+            }
+            let renumber = |place: &Place| match place {
+                Place::Own(ordinal) => Place::Own(sent_ordinal.get(*ordinal as usize).copied().unwrap_or(u32::MAX)),
+                located => located.clone(),
+            };
+            match op {
+                Op::Insert { table, row } => write_set::put_insert(&mut out, *table, row),
+                Op::Update { table, place, row } => write_set::put_update(&mut out, *table, &renumber(place), row),
+                Op::Delete { table, place } => write_set::put_delete(&mut out, *table, &renumber(place)),
+            }
+        }
+        out
+    }
+}
+
+impl Op {
+    fn table(&self) -> TableId {
+        match self {
+            Op::Insert { table, .. } | Op::Update { table, .. } | Op::Delete { table, .. } => *table,
+        }
+    }
+}
+
+fn is_empty_range(lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> bool {
+    match (lo, hi) {
+        (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
+        (Bound::Included(lo) | Bound::Excluded(lo), Bound::Excluded(hi)) | (Bound::Excluded(lo), Bound::Included(hi)) => lo >= hi,
+        _ => false,
+    }
+}
+
+/// How a base row is found again: by primary key where there is one, else by row id.
+pub(crate) fn locator_of(def: &TableDef, row: OverlayRow, current: &[u8]) -> Locator {
+    if let Some(primary) = def.primary_index() {
+        let mut key = Vec::new();
+        encode_key_from_row(&mut key, &def.layout, current, &primary.columns);
+        return Locator::Key(key);
+    }
+    match row {
+        OverlayRow::Base(row_id) => Locator::RowId(row_id),
+        OverlayRow::Own(_) => Locator::RowId(RowId::default()),
+    }
+}

@@ -1,0 +1,188 @@
+//! Recovery and replay: from what is on disk to the state after the last durable batch.
+//!
+//!     lock the directory -> marker file -> newest checkpoint -> log records after it, in order
+//!                        -> each applied as it was placed -> digest compared -> boundary published
+//!
+//! Replay never plans: the record says who stood where (DESIGN.md, invariant 1). A digest that differs ends recovery
+//! with an error that names the batch, rather than a database that is wrong.
+//!
+//! Invariants: 1. Recovering twice gives the same state as once: nothing is written but the log's torn tail being
+//! cut. 2. A directory that holds other files than ours is refused before anything in it is touched.
+
+use crate::config::EngineConfig;
+use crate::error::EngineError;
+use crate::executor::{self, Work};
+use crate::record::{BatchRecord, MemberRecord};
+use hashbrown::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use weft_base::codec::ByteReader;
+use weft_base::{BatchId, DirLock, Disk, OpenMode, SyncSite};
+use weft_program::{Program, ProgramHash};
+use weft_store::{CatalogOp, Store, checkpoint as checkpoint_file};
+use weft_wal::{Log, LogConfig};
+
+const MARKER_NAME: &str = "WEFT";
+const MARKER_TEXT: &[u8] = b"weft database 1\n";
+
+/// What recovery hands to the engine.
+pub(crate) struct Recovered {
+    pub store: Arc<Store>,
+    pub log: Log,
+    pub dir_lock: Box<dyn DirLock>,
+}
+
+/// One replayed batch, as `Replay` reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayedBatch {
+    /// The batch.
+    pub batch: BatchId,
+    /// The state digest after it.
+    pub digest: u64,
+    /// How many members it had.
+    pub member_count: usize,
+}
+
+fn io_error(doing: String) -> impl FnOnce(std::io::Error) -> EngineError {
+    move |source| EngineError::Io { doing, source }
+}
+
+/// Checks that `dir` is ours, or empty and thus becomes ours.
+fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineError> {
+    disk.create_dir_all(dir).map_err(io_error(format!("creating {}", dir.display())))?;
+    let lock = disk.lock_dir(dir).map_err(io_error(format!(
+        "locking {} (is another server running on it?)",
+        dir.display()
+    )))?;
+    let names = disk.list(dir).map_err(io_error(format!("listing {}", dir.display())))?;
+    let marker = dir.join(MARKER_NAME);
+    if names.iter().any(|name| name == MARKER_NAME) {
+        let file = disk.open(&marker, OpenMode::Read).map_err(io_error(format!("opening {}", marker.display())))?;
+        let mut text = vec![0u8; MARKER_TEXT.len()];
+        let read = file.read_at(&mut text, 0).map_err(io_error(format!("reading {}", marker.display())))?;
+        if read == MARKER_TEXT.len() && text == MARKER_TEXT {
+            return Ok(lock);
+        }
+        // A power cut may have torn the marker of a database that never came to hold anything.
+        if read > 0 && text[..read] != MARKER_TEXT[..read] && text[..read].iter().any(|b| *b != 0) {
+            let found = "a marker file of another version".to_string();
+            return Err(EngineError::Foreign { dir: dir.to_path_buf(), found });
+        }
+    } else if let Some(other) = names.iter().find(|name| !name.starts_with('.') && *name != "lock") {
+        return Err(EngineError::Foreign { dir: dir.to_path_buf(), found: format!("file \"{other}\"") });
+    }
+    write_marker(disk, dir, &marker).map_err(io_error(format!("writing {}", marker.display())))?;
+    Ok(lock)
+}
+
+fn write_marker(disk: &dyn Disk, dir: &Path, marker: &Path) -> std::io::Result<()> {
+    let mode = if disk.exists(marker)? { OpenMode::ReadWrite } else { OpenMode::CreateNew };
+    let file = disk.open(marker, mode)?;
+    file.write_at(MARKER_TEXT, 0)?;
+    file.sync(SyncSite("database.marker"))?;
+    disk.sync_dir(dir, SyncSite("database.dir"))
+}
+
+/// Brings the database in `dir` to the state after its last durable batch.
+pub(crate) fn recover(disk: Arc<dyn Disk>, dir: &Path, config: &EngineConfig) -> Result<Recovered, EngineError> {
+    let mut replay = Replay::open(disk, dir, config)?;
+    while replay.step()?.is_some() {}
+    let (store, log, dir_lock) = replay.finish();
+    Ok(Recovered { store, log, dir_lock })
+}
+
+/// A replay that can be watched batch by batch.
+pub struct Replay {
+    store: Arc<Store>,
+    log: Log,
+    reader: weft_wal::LogReader,
+    dir_lock: Box<dyn DirLock>,
+    programs: HashMap<ProgramHash, Arc<Program>>,
+    workers: usize,
+    split_batch_at: usize,
+}
+
+impl Replay {
+    /// Loads the newest checkpoint of `dir` and stands before the first batch after it.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, config: &EngineConfig) -> Result<Replay, EngineError> {
+        let dir_lock = claim_dir(disk.as_ref(), dir)?;
+        checkpoint_file::remove_leftovers(disk.as_ref(), dir)?;
+        let store = match checkpoint_file::list(disk.as_ref(), dir)?.pop() {
+            Some((_, path)) => checkpoint_file::read(disk.as_ref(), &path)?.0,
+            None => Store::new(),
+        };
+        let salt = config.log_salt;
+        let log_config = LogConfig { segment_bytes: config.segment_bytes, salt, ..LogConfig::default() };
+        let (log, mut reader) = Log::open(disk, dir, log_config)?;
+        reader.skip_to(BatchId(store.boundary().0 + 1));
+        Ok(Replay {
+            store,
+            log,
+            reader,
+            dir_lock,
+            programs: HashMap::new(),
+            workers: config.workers,
+            split_batch_at: config.split_batch_at,
+        })
+    }
+
+    /// The state reached so far.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Replays the next batch; `None` at the end of the log.
+    pub fn step(&mut self) -> Result<Option<ReplayedBatch>, EngineError> {
+        for record in self.reader.by_ref() {
+            let record = record?;
+            if record.batch <= self.store.boundary() {
+                continue;
+            }
+            return self.apply(record.batch, &record.payload).map(Some);
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn finish(self) -> (Arc<Store>, Log, Box<dyn DirLock>) {
+        (self.store, self.log, self.dir_lock)
+    }
+
+    fn apply(&mut self, batch: BatchId, payload: &[u8]) -> Result<ReplayedBatch, EngineError> {
+        let wrong = |reason: String| EngineError::Record { batch, reason };
+        if batch.0 != self.store.boundary().0 + 1 {
+            return Err(wrong(format!("expected batch {}", self.store.boundary().0 + 1)));
+        }
+        let record = BatchRecord::decode(payload).map_err(|e| wrong(e.to_string()))?;
+        for bytes in &record.programs {
+            let program = Program::decode(bytes).map_err(|e| wrong(format!("program: {e}")))?;
+            self.programs.insert(program.hash(), Arc::new(program));
+        }
+        let mut work = Vec::with_capacity(record.members.len());
+        let mut catalog_ops = Vec::new();
+        for member in &record.members {
+            match member {
+                MemberRecord::Program { hash, inputs } => {
+                    let program = self.programs.get(hash).ok_or_else(|| wrong("unknown program".to_string()))?;
+                    work.push(Work::Program { program, inputs });
+                }
+                MemberRecord::Commit { catalog_ops: ops, write_set } => {
+                    catalog_ops.extend(ops);
+                    work.push(Work::WriteSet(write_set));
+                }
+            }
+        }
+        let mut writer = self.store.begin_batch(batch);
+        for op in catalog_ops {
+            let op = CatalogOp::decode(&mut ByteReader::new(op)).map_err(|e| wrong(format!("catalog operation: {e}")))?;
+            writer.apply_catalog(&op).map_err(|e| wrong(format!("catalog operation: {e}")))?;
+        }
+        executor::run_wave(&writer, batch, &work, self.workers, self.split_batch_at);
+        let digest = writer.finish();
+        if digest != record.digest {
+            return Err(EngineError::DigestMismatch { batch, logged: record.digest, computed: digest });
+        }
+        self.store.publish(batch);
+        self.store.collect_garbage(usize::MAX);
+        Ok(ReplayedBatch { batch, digest, member_count: record.members.len() })
+    }
+}

@@ -1,0 +1,61 @@
+//! Counters of an engine. Cheap to bump, read together as one `EngineStats`.
+
+use crate::request::{CommitRequest, ProgramRequest};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Running counters.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub batches: AtomicU64,
+    pub one_shot: AtomicU64,
+    pub session_commits: AtomicU64,
+    pub read_only_programs: AtomicU64,
+    pub deferrals: AtomicU64,
+    pub deadlocks: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub checkpoint_batch: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count_batch(&self, commits: &[CommitRequest], programs: &[ProgramRequest]) {
+        self.batches.fetch_add(1, Relaxed);
+        self.session_commits.fetch_add(commits.len() as u64, Relaxed);
+        self.one_shot.fetch_add(programs.len() as u64, Relaxed);
+    }
+}
+
+/// What an engine did since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct EngineStats {
+    /// Batches executed.
+    pub batches: u64,
+    /// One-shot programs that took a place in a batch.
+    pub one_shot: u64,
+    /// Interactive transactions that committed with writes.
+    pub session_commits: u64,
+    /// Programs that only read and ran on their caller's thread, outside the order.
+    pub read_only_programs: u64,
+    /// Times a program was put off to a later batch.
+    pub deferrals: u64,
+    /// Checkpoints finished.
+    pub checkpoints: u64,
+    /// The batch of the newest finished checkpoint.
+    pub checkpoint_batch: u64,
+    /// Times the log was synced.
+    pub log_syncs: u64,
+    /// Bytes written to the log.
+    pub log_bytes: u64,
+}
+
+impl EngineStats {
+    /// Members per batch, on average.
+    pub fn mean_batch(&self) -> f64 {
+        if self.batches == 0 { 0.0 } else { (self.one_shot + self.session_commits) as f64 / self.batches as f64 }
+    }
+
+    /// Share of writing transactions that were one-shot programs, 0 to 1.
+    pub fn one_shot_share(&self) -> f64 {
+        let all = self.one_shot + self.session_commits;
+        if all == 0 { 0.0 } else { self.one_shot as f64 / all as f64 }
+    }
+}

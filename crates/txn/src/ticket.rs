@@ -1,0 +1,99 @@
+//! A ticket: where one caller waits for the answer to its request.
+//!
+//! The thread that plays the sequencer fills tickets; a caller that became the sequencer itself finds its own
+//! ticket filled before it ever waits, so a lone transaction costs no thread handoff (DESIGN.md, Batches). Others
+//! spin for a moment, since a batch is often shorter than a sleep, and then block.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often a waiter looks before it sleeps. On few cores spinning takes time from the sequencer itself.
+const SPINS_BEFORE_SLEEP: u32 = 64;
+
+/// The shared place of one answer.
+#[derive(Debug)]
+pub(crate) struct TicketCell<T> {
+    done: AtomicBool,
+    answer: Mutex<Option<T>>,
+    ready: Condvar,
+}
+
+impl<T> TicketCell<T> {
+    /// A place without an answer yet.
+    pub(crate) fn new() -> Arc<TicketCell<T>> {
+        Arc::new(TicketCell { done: AtomicBool::new(false), answer: Mutex::new(None), ready: Condvar::new() })
+    }
+
+    /// Puts the answer in and wakes the waiter. The first answer stands; a second one is dropped.
+    pub(crate) fn fill(&self, answer: T) {
+        let mut guard = self.answer.lock();
+        if self.done.load(Ordering::Relaxed) {
+            return;
+        }
+        *guard = Some(answer);
+        self.done.store(true, Ordering::Release);
+        drop(guard);
+        self.ready.notify_one();
+    }
+
+    /// True once the answer is there.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Blocks until the answer is there and takes it. The answer can be taken once.
+    pub(crate) fn wait(&self) -> Option<T> {
+        for _ in 0..SPINS_BEFORE_SLEEP {
+            if self.is_done() {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let mut guard = self.answer.lock();
+        while !self.done.load(Ordering::Acquire) {
+            self.ready.wait(&mut guard);
+        }
+        guard.take()
+    }
+
+    /// Blocks for at most `limit`; `None` when no answer came in that time.
+    pub(crate) fn wait_for(&self, limit: Duration) -> Option<T> {
+        let mut guard = self.answer.lock();
+        if !self.done.load(Ordering::Acquire) {
+            self.ready.wait_for(&mut guard, limit);
+        }
+        guard.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_answer_stands() {
+        let cell = TicketCell::new();
+        cell.fill(1);
+        cell.fill(2);
+        assert!(cell.is_done());
+        assert_eq!(cell.wait(), Some(1));
+    }
+
+    #[test]
+    fn a_waiter_is_woken_from_another_thread() {
+        let cell = TicketCell::new();
+        let other = Arc::clone(&cell);
+        let thread = std::thread::spawn(move || other.wait());
+        std::thread::sleep(Duration::from_millis(5));
+        cell.fill(7);
+        assert_eq!(thread.join().unwrap(), Some(7));
+    }
+
+    #[test]
+    fn a_bounded_wait_ends_without_an_answer() {
+        let cell: Arc<TicketCell<u8>> = TicketCell::new();
+        assert_eq!(cell.wait_for(Duration::from_millis(1)), None);
+    }
+}

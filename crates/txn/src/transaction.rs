@@ -1,0 +1,569 @@
+//! Interactive transactions: BEGIN ... COMMIT over several messages.
+//!
+//! A transaction holds ordinary locks, asked of the sequencer and granted at batch boundaries; batch members that
+//! conflict with them are deferred. What it writes stays in its overlay and enters the sequence at commit as a
+//! write set, so both kinds of transaction stand in one order and one log.
+//!
+//!     isolation        reads                          locks
+//!     READ COMMITTED   newest boundary per statement  rows written; read again after the lock is granted
+//!     REPEATABLE READ  one snapshot                   rows written; first updater wins (40001)
+//!     SERIALIZABLE     newest boundary per statement  rows, ranges and tables read too, before they are read
+//!     read only        one snapshot                   none
+//!
+//! Strict two-phase locking: locks go when the commit's batch has run or at rollback, never before. Under
+//! SERIALIZABLE a newer boundary cannot change what was locked, so reading the newest is reading one state.
+//!
+//! Source: Barthels 2.3.5; DESIGN.md (Sessions).
+
+use crate::cancel::CancelToken;
+use crate::engine::{Engine, lost_answer};
+use crate::locks::{self, LockRequests, LockScope};
+use crate::overlay::{Overlay, OverlayMark};
+use crate::request::{Answer, Committed, CommitRequest, LockWish, Refused, Request};
+use crate::session_access::SessionAccess;
+use crate::ticket::TicketCell;
+use crate::view::{self, Layers, TxnView, ViewRow};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weft_base::{BatchId, RowId, TableId, TxnId};
+use weft_lock::{LockMode, LockRequest, ResourceId, join};
+use weft_program::{AccessScratch, DataAccess, Outcome, Program, Scratch};
+use weft_store::{Catalog, CatalogOp, Snapshot, TableDef};
+use weft_types::{SqlError, SqlState};
+
+/// How often a waiter looks whether it was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(20);
+
+/// How far a transaction is kept from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Each statement sees what was committed before it began.
+    #[default]
+    ReadCommitted,
+    /// All statements see one snapshot.
+    RepeatableRead,
+    /// As if transactions ran one after another.
+    Serializable,
+}
+
+/// What a transaction is begun with.
+#[derive(Debug, Clone, Default)]
+pub struct TxnOptions {
+    /// The isolation level.
+    pub isolation: Isolation,
+    /// Refuses writes, takes no locks, reads one snapshot.
+    pub read_only: bool,
+    /// Ends waits from another thread.
+    pub cancel: CancelToken,
+}
+
+/// A point inside a transaction to roll back to. Locks taken since are kept, as PostgreSQL may.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    overlay: OverlayMark,
+    catalog_op_count: usize,
+    private_catalog: Option<Arc<Catalog>>,
+}
+
+/// One interactive transaction. Dropping it rolls it back.
+pub struct Transaction {
+    engine: Engine,
+    id: TxnId,
+    options: TxnOptions,
+    overlay: Arc<Overlay>,
+    catalog_ops: Vec<CatalogOp>,
+    private_catalog: Option<Arc<Catalog>>,
+    held: HashMap<ResourceId, LockMode>,
+    asked_for_locks: bool,
+    no_wait: bool,
+    row_lock_counts: HashMap<TableId, usize>,
+    pinned: Option<Arc<Snapshot>>,
+    observed: BatchId,
+    scratch: Scratch,
+    access_scratch: AccessScratch,
+    ended: bool,
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("id", &self.id).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new(engine: Engine, id: TxnId, options: TxnOptions) -> Transaction {
+        Transaction {
+            engine,
+            id,
+            options,
+            overlay: Arc::default(),
+            catalog_ops: Vec::new(),
+            private_catalog: None,
+            held: HashMap::new(),
+            asked_for_locks: false,
+            no_wait: false,
+            row_lock_counts: HashMap::new(),
+            pinned: None,
+            observed: BatchId::default(),
+            scratch: Scratch::default(),
+            access_scratch: AccessScratch::default(),
+            ended: false,
+        }
+    }
+
+    /// The transaction's id, as deadlock reports name it.
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+
+    /// The isolation level.
+    pub fn isolation(&self) -> Isolation {
+        self.options.isolation
+    }
+
+    /// True when writes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.options.read_only
+    }
+
+    /// Changes isolation or access mode; only before the first statement, as PostgreSQL has it (25001).
+    pub fn set_mode(&mut self, isolation: Isolation, read_only: bool) -> Result<(), SqlError> {
+        if isolation != self.options.isolation && (self.pinned.is_some() || !self.held.is_empty()) {
+            return Err(SqlError::new(
+                SqlState("25001"),
+                "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+            ));
+        }
+        self.options.isolation = isolation;
+        self.options.read_only = read_only;
+        Ok(())
+    }
+
+    /// The highest batch that any statement so far observed.
+    pub fn observed(&self) -> BatchId {
+        self.observed
+    }
+
+    /// True when there is something to commit.
+    pub fn has_writes(&self) -> bool {
+        !self.overlay.is_empty() || !self.catalog_ops.is_empty()
+    }
+
+    /// The definitions that this transaction's statements are compiled for.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.private_catalog.clone().unwrap_or_else(|| match &self.pinned {
+            Some(snapshot) => Arc::clone(snapshot.catalog()),
+            None => self.engine.catalog(),
+        })
+    }
+
+    fn one_snapshot(&self) -> bool {
+        self.options.read_only || self.options.isolation == Isolation::RepeatableRead
+    }
+
+    fn lock_scope(&self) -> LockScope {
+        if self.options.isolation == Isolation::Serializable && !self.options.read_only {
+            LockScope::ReadsAndWrites
+        } else {
+            LockScope::Writes
+        }
+    }
+
+    fn statement_snapshot(&mut self) -> Arc<Snapshot> {
+        if let Some(snapshot) = &self.pinned {
+            return Arc::clone(snapshot);
+        }
+        let snapshot = Arc::new(self.engine.snapshot());
+        if self.one_snapshot() {
+            self.pinned = Some(Arc::clone(&snapshot));
+        }
+        snapshot
+    }
+
+    /// What the next statement reads. For SERIALIZABLE, lock what the statement reads first (`lock_table`).
+    pub fn view(&mut self) -> TxnView {
+        let snapshot = self.statement_snapshot();
+        let catalog = self.private_catalog.clone().unwrap_or_else(|| Arc::clone(snapshot.catalog()));
+        TxnView { snapshot, overlay: Arc::clone(&self.overlay), catalog }
+    }
+
+    /// Notes that a statement's reply tells of `batch`; queries over a view observe the view's batch.
+    pub fn observe(&mut self, batch: BatchId) {
+        self.observed = self.observed.max(batch);
+    }
+
+    /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the statement's
+    /// own writes are taken back.
+    pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
+        if !program.read_only {
+            self.refuse_if_read_only()?;
+        }
+        let catalog = self.catalog();
+        let scope = self.lock_scope();
+        let requests = locks::program_locks(program, inputs, &catalog, scope, &mut self.access_scratch)?;
+        self.lock(requests)?;
+        let mut view = self.view();
+        // The overlay is about to change; the view's share of it would make it a copy.
+        view.overlay = Arc::default();
+        if program.catalog_version != view.catalog.version() {
+            return Err(locks::stale_program());
+        }
+        let mark = self.overlay.mark();
+        let mut outcome = Outcome::default();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let newest = self.pinned.as_ref().map(|_| self.engine.snapshot());
+        let mut access = SessionAccess::new(
+            &view.snapshot,
+            newest.as_ref().unwrap_or(&view.snapshot),
+            &view.catalog,
+            Arc::make_mut(&mut self.overlay),
+            newest.is_some(),
+        );
+        let result = weft_program::run(
+            program,
+            inputs,
+            &mut access,
+            crate::executor::INSTRUCTION_BUDGET,
+            &mut scratch,
+            &mut outcome,
+        );
+        let observed = access.observed();
+        self.scratch = scratch;
+        self.observe(observed);
+        match result {
+            Ok(()) => Ok(outcome),
+            Err(error) => {
+                self.overlay_mut().rollback_to(mark);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn overlay_mut(&mut self) -> &mut Overlay {
+        Arc::make_mut(&mut self.overlay)
+    }
+
+    fn refuse_if_read_only(&self) -> Result<(), SqlError> {
+        if self.options.read_only {
+            return Err(SqlError::new(
+                SqlState("25006"),
+                "cannot execute a statement that writes in a read-only transaction",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes a table lock, and nothing in a transaction that reads one snapshot without writing.
+    pub fn lock_table(&mut self, table: TableId, mode: LockMode) -> Result<(), SqlError> {
+        self.lock(LockRequests::from_slice(&[LockRequest { resource: ResourceId::table(table), mode }]))
+    }
+
+    /// Whether locks that are not free at once are refused (55P03) instead of waited for.
+    pub fn set_no_wait(&mut self, no_wait: bool) {
+        self.no_wait = no_wait;
+    }
+
+    /// True when this transaction sees definitions that nobody else sees.
+    pub fn changes_catalog(&self) -> bool {
+        self.private_catalog.is_some()
+    }
+
+    /// Takes all definitions for change, until the transaction ends.
+    pub fn lock_catalog(&mut self) -> Result<(), SqlError> {
+        let request = LockRequest { resource: ResourceId::catalog(), mode: LockMode::X };
+        self.lock(LockRequests::from_slice(&[request]))
+    }
+
+    /// True when reads must be locked before they are made.
+    pub fn locks_reads(&self) -> bool {
+        self.lock_scope() == LockScope::ReadsAndWrites
+    }
+
+    /// Locks rows that a query found, for change (`write`) or against change (FOR SHARE). Each row is given by its id and
+    /// the image it was found with. Rows of this transaction's own need no lock.
+    pub fn lock_rows<'a>(
+        &mut self,
+        def: &TableDef,
+        rows: impl IntoIterator<Item = (RowId, &'a [u8])>,
+        write: bool,
+    ) -> Result<(), SqlError> {
+        let mut requests = LockRequests::new();
+        for (row_id, image) in rows {
+            let row = view::overlay_row(row_id);
+            if matches!(row, crate::overlay::OverlayRow::Own(_)) {
+                continue;
+            }
+            let key = match crate::overlay::locator_of(def, row, image) {
+                weft_store::Locator::Key(key) => key,
+                weft_store::Locator::RowId(row_id) => row_id.encode().to_vec(),
+            };
+            if !self.count_row_lock(def.id, &mut requests, write) {
+                locks::row_locks(&mut requests, def, &key, write);
+            }
+        }
+        self.lock(requests)
+    }
+
+    /// Counts a row lock; past the bound the table is locked instead and true is returned.
+    fn count_row_lock(&mut self, table: TableId, requests: &mut LockRequests, write: bool) -> bool {
+        let count = self.row_lock_counts.entry(table).or_default();
+        *count += 1;
+        if *count < self.engine.shared().config.row_locks_before_escalation {
+            return false;
+        }
+        let mode = if write { LockMode::X } else { LockMode::S };
+        let resource = ResourceId::table(table);
+        if !requests.iter().any(|r| r.resource == resource && r.mode == mode) {
+            requests.push(LockRequest { resource, mode });
+        }
+        true
+    }
+
+    /// Locks for rows about to be written with these images: their keys and their unique values.
+    pub(crate) fn lock_new_rows<'a>(
+        &mut self,
+        def: &TableDef,
+        rows: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), SqlError> {
+        let mut requests = LockRequests::new();
+        let mut key = Vec::new();
+        for row in rows {
+            if self.count_row_lock(def.id, &mut requests, true) {
+                break;
+            }
+            key.clear();
+            if let Some(primary) = def.primary_index() {
+                weft_types::encode_key_from_row(&mut key, &def.layout, row, &primary.columns);
+            }
+            locks::row_locks(&mut requests, def, &key, true);
+            for index in def.indexes.iter().filter(|index| index.unique && !index.primary) {
+                key.clear();
+                weft_types::encode_key_from_row(&mut key, &def.layout, row, &index.columns);
+                requests.push(LockRequest { resource: ResourceId::value(index.id, &key), mode: LockMode::X });
+            }
+        }
+        self.lock(requests)
+    }
+
+    /// Takes locks, waiting for them if it must. An error takes none back: the transaction has failed.
+    pub(crate) fn lock(&mut self, mut requests: LockRequests) -> Result<(), SqlError> {
+        requests.retain(|r| match self.held.get(&r.resource) {
+            Some(held) => join(*held, r.mode) != *held,
+            None => true,
+        });
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let ticket = TicketCell::new();
+        self.engine.shared().submit(Request::Lock(LockWish {
+            txn: self.id,
+            requests: requests.to_vec(),
+            first: !self.asked_for_locks,
+            no_wait: self.no_wait,
+            ticket: Arc::clone(&ticket),
+        }));
+        self.asked_for_locks = true;
+        self.await_locks(&ticket)?;
+        for request in requests {
+            let held = self.held.entry(request.resource).or_insert(LockMode::NL);
+            *held = join(*held, request.mode);
+        }
+        Ok(())
+    }
+
+    fn await_locks(&self, ticket: &TicketCell<Answer<()>>) -> Result<(), SqlError> {
+        let limit = self.engine.shared().config.lock_timeout;
+        let began = Instant::now();
+        loop {
+            if let Some(answer) = ticket.wait_for(CANCEL_POLL) {
+                return answer.map_err(|refused| refused.error);
+            }
+            let error = if self.options.cancel.is_cancelled() {
+                SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+            } else if !limit.is_zero() && began.elapsed() >= limit {
+                SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
+            } else {
+                continue;
+            };
+            self.engine.shared().submit(Request::CancelWait(self.id));
+            return Err(error);
+        }
+    }
+
+    /// Adds rows, after checking NOT NULL and unique indexes against the newest state and this transaction's own.
+    pub fn insert(&mut self, def: &Arc<TableDef>, rows: &[Vec<u8>]) -> Result<Vec<RowId>, SqlError> {
+        self.refuse_if_read_only()?;
+        self.lock_new_rows(def, rows.iter().map(Vec::as_slice))?;
+        let snapshot = self.engine.snapshot();
+        let catalog = self.catalog();
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            def.check_not_null(row)?;
+            check_unique(def, &snapshot, &self.overlay, &catalog, row, None)?;
+            let row = self.overlay_mut().insert(def, Arc::from(row.as_slice()));
+            if let crate::overlay::OverlayRow::Own(n) = row {
+                ids.push(view::own_row_id(n));
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Changes a row that `lock_rows` locked; `current` is its image now (see `current`).
+    pub fn update(
+        &mut self,
+        def: &Arc<TableDef>,
+        row_id: RowId,
+        current: &[u8],
+        row: &[u8],
+    ) -> Result<(), SqlError> {
+        self.refuse_if_read_only()?;
+        def.check_not_null(row)?;
+        if def.unique_key_changes(current, row) {
+            self.lock_new_rows(def, [current, row])?;
+            let snapshot = self.engine.snapshot();
+            check_unique(def, &snapshot, &self.overlay, &self.catalog(), row, Some(row_id))?;
+        }
+        self.overlay_mut().update(def, view::overlay_row(row_id), current, Arc::from(row));
+        Ok(())
+    }
+
+    /// Deletes a row that `lock_rows` locked; `current` is its image now.
+    pub fn delete(&mut self, def: &Arc<TableDef>, row_id: RowId, current: &[u8]) -> Result<(), SqlError> {
+        self.refuse_if_read_only()?;
+        if def.indexes.iter().any(|index| index.unique && !index.primary) {
+            self.lock_new_rows(def, [current])?;
+        }
+        self.overlay_mut().delete(def, view::overlay_row(row_id), current);
+        Ok(())
+    }
+
+    /// The image of a locked row now, with this transaction's own changes, or `None` when it is gone. Under REPEATABLE READ
+    /// a row that another transaction changed since the snapshot is an error: the first updater wins.
+    pub fn current(
+        &mut self,
+        def: &TableDef,
+        row_id: RowId,
+        image: &[u8],
+    ) -> Result<Option<Vec<u8>>, SqlError> {
+        let snapshot = Arc::new(self.engine.snapshot());
+        let view = TxnView { catalog: self.catalog(), overlay: Arc::clone(&self.overlay), snapshot };
+        let found = view.current(def, row_id, image)?;
+        let batch = found.as_ref().map_or(view.batch(), |row| row.batch);
+        if let Some(pinned) = &self.pinned
+            && batch > pinned.batch()
+        {
+            return Err(SqlError::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+            ));
+        }
+        let current = found.map(|row| row.bytes.into_owned());
+        self.observe(batch);
+        Ok(current)
+    }
+
+    /// A change of definitions, seen by this transaction at once and by others after its commit. The caller locks
+    /// the table it concerns in X first.
+    pub fn catalog_op(&mut self, op: CatalogOp) -> Result<(), SqlError> {
+        self.refuse_if_read_only()?;
+        let next = self.catalog().apply(&op)?;
+        match &op {
+            CatalogOp::Truncate(table) | CatalogOp::DropTable(table) => {
+                let indexes = next.table_by_id(*table).map_or(&[][..], |def| &def.indexes);
+                self.overlay_mut().hide_base(*table, indexes);
+            }
+            CatalogOp::CreateTable(def) => self.overlay_mut().hide_base(def.id, &def.indexes),
+            _ => {}
+        }
+        self.private_catalog = Some(Arc::new(next));
+        self.catalog_ops.push(op);
+        Ok(())
+    }
+
+    /// A point to roll back to.
+    pub fn savepoint(&self) -> Mark {
+        Mark {
+            overlay: self.overlay.mark(),
+            catalog_op_count: self.catalog_ops.len(),
+            private_catalog: self.private_catalog.clone(),
+        }
+    }
+
+    /// Takes back every write since the mark.
+    pub fn rollback_to(&mut self, mark: &Mark) {
+        self.overlay_mut().rollback_to(mark.overlay);
+        self.catalog_ops.truncate(mark.catalog_op_count);
+        self.private_catalog = mark.private_catalog.clone();
+    }
+
+    /// Commits: the write set enters the sequence, and the locks go when its batch has run. A refusal has rolled
+    /// everything back.
+    pub fn commit(mut self) -> Answer<Committed> {
+        if !self.has_writes() {
+            let observed = self.observed;
+            self.end();
+            return Ok(Committed { observed, batch: observed, ..Committed::default() });
+        }
+        let shared = self.engine.shared();
+        if let Some(error) = shared.failure() {
+            return Err(Refused::early(error));
+        }
+        let ticket = TicketCell::new();
+        shared.submit(Request::Commit(CommitRequest {
+            txn: self.id,
+            catalog_ops: std::mem::take(&mut self.catalog_ops),
+            write_set: self.overlay.encode(),
+            ticket: Arc::clone(&ticket),
+        }));
+        self.ended = true;
+        ticket.wait().unwrap_or_else(|| Err(Refused::early(lost_answer())))
+    }
+
+    /// Rolls back; the same as dropping the transaction.
+    pub fn rollback(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if !self.ended {
+            self.ended = true;
+            if self.asked_for_locks {
+                self.engine.shared().submit(Request::Release(self.id));
+            }
+        }
+    }
+}
+
+/// An error if `row` takes a unique value of another live row. `except` is the row being changed.
+pub(crate) fn check_unique(
+    def: &TableDef,
+    newest: &Snapshot,
+    overlay: &Overlay,
+    catalog: &Catalog,
+    row: &[u8],
+    except: Option<RowId>,
+) -> Result<(), SqlError> {
+    let layers = Layers { snapshot: newest, overlay, catalog };
+    let mut key = Vec::new();
+    let mut found: Vec<ViewRow<'_>> = Vec::new();
+    for index in def.indexes.iter().filter(|index| index.unique) {
+        if index.columns.iter().any(|column| def.layout.is_null(row, *column)) {
+            continue;
+        }
+        key.clear();
+        found.clear();
+        weft_types::encode_key_from_row(&mut key, &def.layout, row, &index.columns);
+        layers.find(index, &key, &mut found)?;
+        if found.iter().any(|other| except != Some(other.row_id)) {
+            return Err(def.unique_violation(index, row));
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

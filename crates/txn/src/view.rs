@@ -1,0 +1,309 @@
+//! What one statement of a transaction reads: a snapshot, less the rows that the transaction changed, plus its own.
+//!
+//! A view is frozen: it shares the overlay as it was when the view was taken, so threads of a query may read it
+//! while the session waits for them. Every read path of a session goes through here, the query engine's included
+//! (DESIGN.md, Sessions).
+
+use crate::overlay::{Overlay, OverlayRow, TableOverlay, locator_of};
+use std::borrow::Cow;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use weft_base::{BatchId, RowId, TableId};
+use weft_store::{Catalog, IndexDef, Snapshot, TableDef};
+use weft_types::{SqlError, encode_key_from_row};
+
+/// The batch number in the ids of rows that exist only in an overlay. No batch ever has it.
+const OWN_ROW_BATCH: BatchId = BatchId(u64::MAX);
+
+/// The id by which a view names one of the transaction's own rows.
+pub(crate) fn own_row_id(n: u32) -> RowId {
+    RowId { batch: OWN_ROW_BATCH, member: 0, ordinal: n }
+}
+
+/// The row that an id of a view names.
+pub(crate) fn overlay_row(row_id: RowId) -> OverlayRow {
+    if row_id.batch == OWN_ROW_BATCH { OverlayRow::Own(row_id.ordinal) } else { OverlayRow::Base(row_id) }
+}
+
+/// One row as a view shows it.
+#[derive(Debug, Clone)]
+pub struct ViewRow<'a> {
+    /// Its id; for a row that this transaction made, one that only the transaction understands.
+    pub row_id: RowId,
+    /// The batch that wrote it last; 0 for what this transaction wrote.
+    pub batch: BatchId,
+    /// The encoded row.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+/// A snapshot and an overlay, read as one. The work of a view; a running program reads through it too, while its overlay
+/// grows.
+#[derive(Clone, Copy)]
+pub(crate) struct Layers<'a> {
+    pub snapshot: &'a Snapshot,
+    pub overlay: &'a Overlay,
+    pub catalog: &'a Catalog,
+}
+
+/// A frozen view. Cheap to clone.
+#[derive(Clone)]
+pub struct TxnView {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) overlay: Arc<Overlay>,
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl std::fmt::Debug for TxnView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TxnView").field("batch", &self.batch()).finish_non_exhaustive()
+    }
+}
+
+impl TxnView {
+    /// A view of a snapshot alone.
+    pub fn of_snapshot(snapshot: Snapshot) -> TxnView {
+        let catalog = Arc::clone(snapshot.catalog());
+        TxnView { snapshot: Arc::new(snapshot), overlay: Arc::default(), catalog }
+    }
+
+    /// The definitions that the rows follow; a transaction's own catalog changes included.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The boundary read.
+    pub fn batch(&self) -> BatchId {
+        self.snapshot.batch()
+    }
+
+    pub(crate) fn layers(&self) -> Layers<'_> {
+        Layers { snapshot: &self.snapshot, overlay: &self.overlay, catalog: &self.catalog }
+    }
+
+    /// How many chunks `read_chunk` knows: those of the snapshot, and one more for rows of this transaction.
+    pub fn chunk_count(&self, table: TableId) -> usize {
+        self.layers().chunk_count(table)
+    }
+
+    /// Visits the rows of one chunk, each once. Out of range: none.
+    pub fn read_chunk(&self, table: TableId, chunk: usize, visit: &mut dyn FnMut(&[u8], RowId)) {
+        self.layers().read_chunk(table, chunk, visit);
+    }
+
+    /// A guess at the number of rows.
+    pub fn row_count_estimate(&self, table: TableId) -> usize {
+        self.layers().row_count_estimate(table)
+    }
+
+    /// All rows whose key in `index` is `key`.
+    pub fn find<'a>(
+        &'a self,
+        index: &IndexDef,
+        key: &[u8],
+        out: &mut Vec<ViewRow<'a>>,
+    ) -> Result<(), SqlError> {
+        self.layers().find(index, key, out)
+    }
+
+    /// Rows whose key in the ordered `index` lies between the bounds, in key order (descending when `reverse`), at
+    /// most `limit`. A prefix of a key is a valid bound.
+    pub fn range<'a>(
+        &'a self,
+        index: &IndexDef,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<ViewRow<'a>>, SqlError> {
+        self.layers().range(index, lo, hi, reverse, limit)
+    }
+
+    /// The row that had this id and this image when it was read, as the view shows it now; `None` when it is gone.
+    /// The image only serves to find the row: by primary key, where the table has one.
+    pub fn current<'a>(
+        &'a self,
+        def: &TableDef,
+        row_id: RowId,
+        image: &[u8],
+    ) -> Result<Option<ViewRow<'a>>, SqlError> {
+        self.layers().current(def, row_id, image)
+    }
+}
+
+impl<'a> Layers<'a> {
+    fn table_overlay(self, table: TableId) -> Option<&'a TableOverlay> {
+        self.overlay.table(table).filter(|overlay| !overlay.is_empty())
+    }
+
+    fn base_chunks(self, table: TableId) -> usize {
+        if self.table_overlay(table).is_some_and(TableOverlay::base_hidden) {
+            return 0;
+        }
+        self.snapshot.scan_chunks(table) as usize
+    }
+
+    fn chunk_count(self, table: TableId) -> usize {
+        self.base_chunks(table) + usize::from(self.table_overlay(table).is_some())
+    }
+
+    fn read_chunk(self, table: TableId, chunk: usize, visit: &mut dyn FnMut(&[u8], RowId)) {
+        let overlay = self.table_overlay(table);
+        if chunk < self.base_chunks(table) {
+            self.snapshot.scan_chunk(table, chunk as u64, |row| {
+                match overlay.and_then(|overlay| overlay.base_image(row.row_id)) {
+                    None => visit(row.bytes, row.row_id),
+                    Some(Some(image)) => visit(image, row.row_id),
+                    Some(None) => {}
+                }
+            });
+        } else if let Some(overlay) = overlay {
+            for (n, image) in overlay.own_rows() {
+                visit(image, own_row_id(n));
+            }
+        }
+    }
+
+    fn row_count_estimate(self, table: TableId) -> usize {
+        let own = self.table_overlay(table).map_or(0, |overlay| overlay.own_rows().count());
+        let base = if self.base_chunks(table) == 0 { 0 } else { self.snapshot.row_count_estimate(table) as usize };
+        base + own
+    }
+
+    fn visible(overlay: Option<&'a TableOverlay>, row: weft_store::RowVersion<'a>) -> Option<ViewRow<'a>> {
+        match overlay.and_then(|overlay| overlay.base_image(row.row_id)) {
+            // A changed row is found by its new key, through the overlay.
+            Some(_) => None,
+            None => Some(ViewRow { row_id: row.row_id, batch: row.batch, bytes: Cow::Borrowed(row.bytes) }),
+        }
+    }
+
+    fn overlay_view(overlay: &'a TableOverlay, row: OverlayRow) -> Option<ViewRow<'a>> {
+        let bytes = Cow::Borrowed(overlay.image(row)?.as_ref());
+        let row_id = match row {
+            OverlayRow::Base(row_id) => row_id,
+            OverlayRow::Own(n) => own_row_id(n),
+        };
+        Some(ViewRow { row_id, batch: BatchId::default(), bytes })
+    }
+
+    /// True when neither the snapshot nor the overlay has built this index: this transaction made it over rows that
+    /// were there before. Its first real use comes after commit; until then the table is scanned in its place.
+    fn is_unbuilt(self, index: &IndexDef) -> bool {
+        self.snapshot.catalog().index_by_id(index.id).is_none()
+            && !self.table_overlay(index.table).is_some_and(|overlay| overlay.is_complete(index.id))
+    }
+
+    /// All rows with their keys in `index`, by scanning.
+    fn scan_keys(self, index: &IndexDef) -> Vec<(Vec<u8>, ViewRow<'a>)> {
+        let mut rows = Vec::new();
+        let Some(def) = self.catalog.table_by_id(index.table) else { return rows };
+        for chunk in 0..self.chunk_count(index.table) {
+            self.read_chunk(index.table, chunk, &mut |bytes, row_id| {
+                let mut key = Vec::new();
+                encode_key_from_row(&mut key, &def.layout, bytes, &index.columns);
+                let bytes = Cow::Owned(bytes.to_vec());
+                rows.push((key, ViewRow { row_id, batch: self.snapshot.batch(), bytes }));
+            });
+        }
+        rows
+    }
+
+    pub(crate) fn find(
+        self,
+        index: &IndexDef,
+        key: &[u8],
+        out: &mut Vec<ViewRow<'a>>,
+    ) -> Result<(), SqlError> {
+        if self.is_unbuilt(index) {
+            out.extend(self.scan_keys(index).into_iter().filter(|(k, _)| k == key).map(|(_, row)| row));
+            return Ok(());
+        }
+        let overlay = self.table_overlay(index.table);
+        if !overlay.is_some_and(TableOverlay::base_hidden) {
+            self.snapshot.lookup(index.table, index.id, key, |row| {
+                out.extend(Self::visible(overlay, row));
+                std::ops::ControlFlow::Continue(())
+            })?;
+        }
+        if let Some(overlay) = overlay {
+            out.extend(overlay.find(index.id, key).iter().filter_map(|row| Self::overlay_view(overlay, *row)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn range(
+        self,
+        index: &IndexDef,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<ViewRow<'a>>, SqlError> {
+        let mut rows = if self.is_unbuilt(index) {
+            let mut rows = self.scan_keys(index);
+            rows.retain(|(key, _)| (lo, hi).contains(key.as_slice()));
+            rows
+        } else if self.table_overlay(index.table).is_some() {
+            self.merged_range(index, lo, hi)?
+        } else {
+            let rows = self.snapshot.range(index.table, index.id, lo, hi, reverse, limit)?;
+            return Ok(rows.into_iter().filter_map(|row| Self::visible(None, row)).collect());
+        };
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        if reverse {
+            rows.reverse();
+        }
+        rows.truncate(limit);
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    /// The range with the overlay's changes, unsorted and unlimited: rows that the overlay hides must not count.
+    fn merged_range(
+        self,
+        index: &IndexDef,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+    ) -> Result<Vec<(Vec<u8>, ViewRow<'a>)>, SqlError> {
+        let mut rows = Vec::new();
+        let (Some(overlay), Some(def)) = (self.table_overlay(index.table), self.catalog.table_by_id(index.table))
+        else {
+            return Ok(rows);
+        };
+        if !overlay.base_hidden() {
+            let base = self.snapshot.range(index.table, index.id, lo, hi, false, usize::MAX)?;
+            rows.extend(base.into_iter().filter_map(|row| Self::visible(Some(overlay), row)).map(|row| {
+                let mut key = Vec::new();
+                encode_key_from_row(&mut key, &def.layout, &row.bytes, &index.columns);
+                (key, row)
+            }));
+        }
+        let own = overlay.range(index.id, lo, hi);
+        rows.extend(own.filter_map(|(key, row)| Some((key.to_vec(), Self::overlay_view(overlay, row)?))));
+        Ok(rows)
+    }
+
+    pub(crate) fn current(
+        self,
+        def: &TableDef,
+        row_id: RowId,
+        image: &[u8],
+    ) -> Result<Option<ViewRow<'a>>, SqlError> {
+        let overlay = self.table_overlay(def.id);
+        let row = overlay_row(row_id);
+        Ok(match (overlay, row) {
+            (Some(overlay), OverlayRow::Own(_)) => Self::overlay_view(overlay, row),
+            (None, OverlayRow::Own(_)) => None,
+            (Some(overlay), OverlayRow::Base(_)) if overlay.base_image(row_id).is_some() => {
+                Self::overlay_view(overlay, row)
+            }
+            (Some(overlay), OverlayRow::Base(_)) if overlay.base_hidden() => None,
+            (_, OverlayRow::Base(_)) => {
+                let Some(slot) = self.snapshot.locate(def.id, &locator_of(def, row, image))? else {
+                    return Ok(None);
+                };
+                let found = self.snapshot.get(def.id, slot).filter(|found| found.row_id == row_id);
+                found.map(|found| ViewRow { row_id, batch: found.batch, bytes: Cow::Borrowed(found.bytes) })
+            }
+        })
+    }
+}

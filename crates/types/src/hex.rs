@@ -1,0 +1,110 @@
+//! Text of `bytea` and `uuid`.
+
+use crate::text::invalid_syntax;
+use crate::{SqlError, SqlState, SqlType};
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+fn push_byte(byte: u8, out: &mut String) {
+    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    out.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+/// Appends `\x` and the bytes in hexadecimal.
+pub(crate) fn format_bytea(bytes: &[u8], out: &mut String) {
+    out.reserve(2 + bytes.len() * 2);
+    out.push_str("\\x");
+    for byte in bytes {
+        push_byte(*byte, out);
+    }
+}
+
+/// Reads the hex form (`\x...`, blanks between bytes) or the escape form (`\\`, `\ooo`).
+pub(crate) fn parse_bytea(text: &str) -> Result<Vec<u8>, SqlError> {
+    match text.strip_prefix("\\x") {
+        Some(digits) => parse_hex(digits),
+        None => parse_escaped(text),
+    }
+}
+
+fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
+    let invalid = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let digit = |c: char| {
+        c.to_digit(16).map(|d| d as u8).ok_or_else(|| invalid(format!("invalid hexadecimal digit: \"{c}\"")))
+    };
+    let mut bytes = Vec::with_capacity(text.len() / 2);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if matches!(c, ' ' | '\n' | '\t' | '\r') {
+            continue;
+        }
+        let high = digit(c)?;
+        let low = chars.next().ok_or_else(|| invalid("invalid hexadecimal data: odd number of digits".to_owned()))?;
+        bytes.push(high << 4 | digit(low)?);
+    }
+    Ok(bytes)
+}
+
+fn parse_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    loop {
+        rest = match rest {
+            [] => return Ok(bytes),
+            [b'\\', b'\\', tail @ ..] => {
+                bytes.push(b'\\');
+                tail
+            }
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                tail
+            }
+            [b'\\', ..] => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_TEXT_REPRESENTATION,
+                    "invalid input syntax for type bytea",
+                ));
+            }
+            [byte, tail @ ..] => {
+                bytes.push(*byte);
+                tail
+            }
+        };
+    }
+}
+
+/// Appends the 8-4-4-4-12 form.
+pub(crate) fn format_uuid(bytes: &[u8; 16], out: &mut String) {
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            out.push('-');
+        }
+        push_byte(*byte, out);
+    }
+}
+
+/// Reads 32 hexadecimal digits, a hyphen allowed after every four, braces allowed around them.
+pub(crate) fn parse_uuid(text: &str) -> Result<[u8; 16], SqlError> {
+    uuid_digits(text).ok_or_else(|| invalid_syntax(text, &SqlType::Uuid))
+}
+
+fn uuid_digits(text: &str) -> Option<[u8; 16]> {
+    let body = match text.strip_prefix('{') {
+        Some(rest) => rest.strip_suffix('}')?,
+        None => text,
+    };
+    let mut rest = body.as_bytes();
+    let mut bytes = [0; 16];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        let [high, low, tail @ ..] = rest else {
+            return None;
+        };
+        let digit = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
+        *byte = digit(*high)? << 4 | digit(*low)?;
+        rest = match tail {
+            [b'-', after @ ..] if i % 2 == 1 && i < 15 => after,
+            _ => tail,
+        };
+    }
+    rest.is_empty().then_some(bytes)
+}

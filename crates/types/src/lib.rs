@@ -1,0 +1,44 @@
+//! SQL values: types, comparison, numeric, row layout, key encoding, text forms.
+//!
+//! What a value is, in each of the forms it takes on its way through the database:
+//!
+//! - [`SqlType`]: the type of a column, with PostgreSQL's oid, modifier and name.
+//! - [`Value`], [`ValueRef`]: one value, owned or borrowed from a row. [`Numeric`]: decimal numbers.
+//! - [`compare()`]: SQL order. [`cast`]: conversions, [`arithmetic`](Numeric) of decimals.
+//! - [`text`], [`binary`]: the forms that clients send and receive, as PostgreSQL 15 writes them.
+//! - [`RowLayout`], [`RowBuilder`]: a row in memory, in the log and in files.
+//! - [`key`]: values as bytes whose order is the order of the values.
+//! - [`SqlError`], [`SqlState`]: errors as a client sees them.
+//!
+//! Everything here is a pure function of its arguments: no clock, no random number, no setting. A value's
+//! text and bytes are therefore the same on every replay.
+
+pub mod binary;
+pub mod cast;
+pub mod compare;
+mod datetime;
+pub mod error;
+mod float;
+mod hex;
+pub mod key;
+pub mod numeric;
+pub mod row;
+pub mod sql_type;
+pub mod text;
+mod timezone;
+pub mod value;
+
+pub use binary::{decode_binary, encode_binary, encode_binary_ref};
+pub use cast::{CastContext, assign, assign_from, cast, cast_context, cast_from, cast_in};
+pub use compare::{compare, compare_ref};
+pub use error::{ErrorFields, SqlError, SqlState};
+pub use key::{
+    decode_key_value, encode_key_from_row, encode_key_null, encode_key_value, encode_key_value_ref, prefix_successor,
+    range_prefix_len,
+};
+pub use numeric::Numeric;
+pub use row::{RowBuilder, RowLayout};
+pub use sql_type::{ColumnKind, NumericSpec, SqlType};
+pub use text::{format_text, format_text_in, format_text_ref, parse_text, parse_text_in};
+pub use timezone::TimeZone;
+pub use value::{Value, ValueRef};

@@ -1,0 +1,327 @@
+//! Addition, subtraction, multiplication, division, remainder and rounding.
+//!
+//! The scale of each result is PostgreSQL's (`numeric.c`): the larger scale for sums and remainders, the sum of the
+//! scales for products, and for quotients enough digits that about 16 are significant, but no fewer than either
+//! operand shows (`select_div_scale`). Rounding is half away from zero everywhere.
+//!
+//! Every operation has a path in 128-bit registers for operands of 64 bits and falls back to big integers when
+//! that overflows.
+
+use bigdecimal::num_bigint::{BigInt, Sign};
+
+use super::{Big, Numeric, Repr, SCALE_MAX, big_pow10, pow10, value_overflow};
+use crate::{SqlError, SqlState};
+
+/// PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`: digits that a quotient has at least, or nearly.
+const QUOTIENT_DIGITS_MIN: i32 = 16;
+/// PostgreSQL's `NUMERIC_MAX_DISPLAY_SCALE`: the largest scale that a division chooses.
+const QUOTIENT_SCALE_MAX: i32 = 1000;
+/// PostgreSQL computes in digits of base 10000: four decimal digits each.
+const DECIMALS_PER_DIGIT: i32 = 4;
+
+fn division_by_zero() -> SqlError {
+    SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
+}
+
+impl Numeric {
+    /// The sum; its scale is the larger one.
+    ///
+    /// # Errors
+    /// 22003 beyond the limits.
+    pub fn add(&self, other: &Self) -> Result<Self, SqlError> {
+        self.sum(other, false)
+    }
+
+    /// The difference; its scale is the larger one.
+    ///
+    /// # Errors
+    /// 22003 beyond the limits.
+    pub fn sub(&self, other: &Self) -> Result<Self, SqlError> {
+        self.sum(other, true)
+    }
+
+    fn sum(&self, other: &Self, subtract: bool) -> Result<Self, SqlError> {
+        let sign: i8 = if subtract { -1 } else { 1 };
+        let scale = self.scale().max(other.scale());
+        if let (Some(a), Some(b)) = (self.small_at(scale), other.small_at(scale))
+            && let Some(sum) = a.checked_add(b * i128::from(sign))
+            && let Some(sum) = Self::from_i128(sum, scale)
+        {
+            return Ok(sum);
+        }
+        match (self.big_at(scale), other.big_at(scale)) {
+            (Some(a), Some(b)) => Self::from_parts(a + b * sign, scale),
+            _ => Ok(Self::NAN),
+        }
+    }
+
+    /// The product; its scale is the sum of the scales.
+    ///
+    /// # Errors
+    /// 22003 beyond the limits.
+    pub fn mul(&self, other: &Self) -> Result<Self, SqlError> {
+        if let (Some((a, s)), Some((b, t))) = (self.small_parts(), other.small_parts())
+            && let Some(product) = Self::from_i128(i128::from(a) * i128::from(b), s.saturating_add(t))
+        {
+            return Ok(product);
+        }
+        let (Some((a, s)), Some((b, t))) = (self.parts(), other.parts()) else {
+            return Ok(Self::NAN);
+        };
+        let (product, scale) = (a * b, u32::from(s) + u32::from(t));
+        match u16::try_from(scale).ok().filter(|scale| *scale <= SCALE_MAX) {
+            Some(scale) => Self::from_parts(product, scale),
+            None => {
+                let excess = scale - u32::from(SCALE_MAX);
+                Self::from_parts(div_round(&product, &big_pow10(excess)), SCALE_MAX)
+            }
+        }
+    }
+
+    /// The quotient, rounded to the scale that PostgreSQL's `select_div_scale` chooses.
+    ///
+    /// # Errors
+    /// 22012 for a divisor of zero, 22003 beyond the limits.
+    pub fn div(&self, other: &Self) -> Result<Self, SqlError> {
+        if self.is_nan() || other.is_nan() {
+            return Ok(Self::NAN);
+        }
+        if other.is_zero() {
+            return Err(division_by_zero());
+        }
+        let scale = quotient_scale(self, other);
+        self.div_to_scale(other, scale)
+    }
+
+    /// The quotient, rounded to a scale.
+    ///
+    /// # Errors
+    /// 22012 for a divisor of zero, 22003 beyond the limits.
+    pub fn div_to_scale(&self, other: &Self, scale: u16) -> Result<Self, SqlError> {
+        // (a / 10^s) / (b / 10^t) = (a * 10^(scale + t - s) / b) / 10^scale
+        let shift = i32::from(scale) + i32::from(other.scale()) - i32::from(self.scale());
+        if other.is_zero() {
+            return Err(division_by_zero());
+        }
+        if let (Some((a, _)), Some((b, _))) = (self.small_parts(), other.small_parts())
+            && let Some(factor) = u32::try_from(shift).ok().and_then(pow10)
+            && let Some(dividend) = i128::from(a).checked_mul(factor)
+            && let Some(quotient) = Self::from_i128(div_round_i128(dividend, i128::from(b)), scale)
+        {
+            return Ok(quotient);
+        }
+        let (Some((a, _)), Some((b, _))) = (self.parts(), other.parts()) else {
+            return Ok(Self::NAN);
+        };
+        let power = big_pow10(shift.unsigned_abs());
+        let quotient = if shift >= 0 { div_round(&(a * power), &b) } else { div_round(&a, &(b * power)) };
+        Self::from_parts(quotient, scale)
+    }
+
+    /// The integer part of the quotient, cut towards zero: PostgreSQL's `div`.
+    ///
+    /// # Errors
+    /// 22012 for a divisor of zero.
+    pub fn div_trunc(&self, other: &Self) -> Result<Self, SqlError> {
+        if self.is_nan() || other.is_nan() {
+            return Ok(Self::NAN);
+        }
+        let scale = self.scale().max(other.scale());
+        match (self.big_at(scale), other.big_at(scale)) {
+            (Some(_), Some(b)) if b.sign() == Sign::NoSign => Err(division_by_zero()),
+            (Some(a), Some(b)) => Self::from_parts(a / b, 0),
+            _ => Ok(Self::NAN),
+        }
+    }
+
+    /// The remainder, with the sign of the dividend; its scale is the larger one.
+    ///
+    /// # Errors
+    /// 22012 for a divisor of zero.
+    pub fn rem(&self, other: &Self) -> Result<Self, SqlError> {
+        if self.is_nan() || other.is_nan() {
+            return Ok(Self::NAN);
+        }
+        if other.is_zero() {
+            return Err(division_by_zero());
+        }
+        let scale = self.scale().max(other.scale());
+        if let (Some(a), Some(b)) = (self.small_at(scale), other.small_at(scale))
+            && let Some(rest) = a.checked_rem(b).and_then(|rest| Self::from_i128(rest, scale))
+        {
+            return Ok(rest);
+        }
+        match (self.big_at(scale), other.big_at(scale)) {
+            (Some(a), Some(b)) => Self::from_parts(a % b, scale),
+            _ => Ok(Self::NAN),
+        }
+    }
+
+    /// The negative; same scale.
+    #[must_use]
+    pub fn neg(&self) -> Self {
+        match &self.0 {
+            Repr::NaN => Self::NAN,
+            Repr::Small { mantissa, scale } => match mantissa.checked_neg() {
+                Some(mantissa) => Self(Repr::Small {
+                    mantissa,
+                    scale: *scale,
+                }),
+                None => Self(Repr::Big(Box::new(Big {
+                    mantissa: -BigInt::from(*mantissa),
+                    scale: *scale,
+                }))),
+            },
+            // -2^63 fits 64 bits though 2^63 does not.
+            Repr::Big(big) => {
+                let mantissa = -big.mantissa.clone();
+                let scale = big.scale;
+                match i64::try_from(&mantissa) {
+                    Ok(mantissa) => Self(Repr::Small { mantissa, scale }),
+                    Err(_) => Self(Repr::Big(Box::new(Big { mantissa, scale }))),
+                }
+            }
+        }
+    }
+
+    /// The absolute value; same scale.
+    #[must_use]
+    pub fn abs(&self) -> Self {
+        if self.is_negative() { self.neg() } else { self.clone() }
+    }
+
+    /// Rounds half away from zero to `scale` digits behind the point. A negative scale rounds before the point, and
+    /// the result shows no digits behind it; a larger scale than the number's adds zeros.
+    ///
+    /// # Errors
+    /// 22003 beyond the limits.
+    pub fn round(&self, scale: i32) -> Result<Self, SqlError> {
+        self.to_scale(scale, div_round_i128, div_round)
+    }
+
+    /// Cuts digits off, towards zero; otherwise as [`Numeric::round`].
+    ///
+    /// # Errors
+    /// 22003 beyond the limits.
+    pub fn trunc(&self, scale: i32) -> Result<Self, SqlError> {
+        self.to_scale(scale, |a, b| a / b, |a, b| a / b)
+    }
+
+    fn to_scale(
+        &self,
+        scale: i32,
+        small: fn(i128, i128) -> i128,
+        big: fn(&BigInt, &BigInt) -> BigInt,
+    ) -> Result<Self, SqlError> {
+        if self.is_nan() {
+            return Ok(Self::NAN);
+        }
+        let shown = u16::try_from(scale.max(0)).ok().filter(|shown| *shown <= SCALE_MAX);
+        let shown = shown.ok_or_else(value_overflow)?;
+        let dropped = i32::from(self.scale()) - scale;
+        if dropped <= 0 {
+            let up = dropped.unsigned_abs();
+            if let (Some((a, _)), Some(factor)) = (self.small_parts(), pow10(up))
+                && let Some(a) = i128::from(a).checked_mul(factor)
+                && let Some(result) = Self::from_i128(a, shown)
+            {
+                return Ok(result);
+            }
+            let mantissa = self.parts().map_or_else(BigInt::default, |(a, _)| a);
+            return Self::from_parts(mantissa * big_pow10(up), shown);
+        }
+        let dropped = dropped.unsigned_abs();
+        // Zeros take the place of digits dropped before the point.
+        let zeros = scale.min(0).unsigned_abs();
+        if let (Some((a, _)), Some(divisor), Some(factor)) = (self.small_parts(), pow10(dropped), pow10(zeros))
+            && let Some(a) = small(i128::from(a), divisor).checked_mul(factor)
+            && let Some(result) = Self::from_i128(a, shown)
+        {
+            return Ok(result);
+        }
+        let mantissa = self.parts().map_or_else(BigInt::default, |(a, _)| a);
+        Self::from_parts(big(&mantissa, &big_pow10(dropped)) * big_pow10(zeros), shown)
+    }
+
+    /// The least integer that is not less.
+    ///
+    /// # Errors
+    /// 22003 beyond the limits.
+    pub fn ceil(&self) -> Result<Self, SqlError> {
+        let cut = self.trunc(0)?;
+        if cut.compare(self).is_lt() { cut.add(&Self::from(1)) } else { Ok(cut) }
+    }
+
+    /// The greatest integer that is not greater.
+    ///
+    /// # Errors
+    /// 22003 beyond the limits.
+    pub fn floor(&self) -> Result<Self, SqlError> {
+        let cut = self.trunc(0)?;
+        if cut.compare(self).is_gt() { cut.sub(&Self::from(1)) } else { Ok(cut) }
+    }
+
+    /// The mantissa at a scale that is not smaller than the number's, in registers. Bounded so that the sum of two
+    /// cannot overflow.
+    fn small_at(&self, scale: u16) -> Option<i128> {
+        let (mantissa, own) = self.small_parts()?;
+        let factor = pow10(u32::from(scale - own))?;
+        i128::from(mantissa).checked_mul(factor).filter(|wide| wide.unsigned_abs() < 1 << 126)
+    }
+
+    fn big_at(&self, scale: u16) -> Option<BigInt> {
+        let (mantissa, own) = self.parts()?;
+        Some(if own == scale { mantissa } else { mantissa * big_pow10(u32::from(scale - own)) })
+    }
+
+    /// Position of the first base-10000 digit that is not zero (0: it is the ones digit) and that digit, both 0 for
+    /// zero: what PostgreSQL's scale rule looks at.
+    fn leading_digit(&self) -> (i32, u32) {
+        let Some((mantissa, scale)) = self.parts() else {
+            return (0, 0);
+        };
+        if mantissa.sign() == Sign::NoSign {
+            return (0, 0);
+        }
+        let digits = mantissa.magnitude().to_radix_be(10);
+        // Decimal position of the first digit: 0 for ones.
+        let first = digits.len() as i32 - 1 - i32::from(scale);
+        let weight = first.div_euclid(DECIMALS_PER_DIGIT);
+        let used = first.rem_euclid(DECIMALS_PER_DIGIT) as usize + 1;
+        let digit = (0..used).fold(0, |sum, i| sum * 10 + u32::from(digits.get(i).copied().unwrap_or(0)));
+        (weight, digit)
+    }
+}
+
+/// PostgreSQL's `select_div_scale`.
+fn quotient_scale(a: &Numeric, b: &Numeric) -> u16 {
+    let (weight_a, digit_a) = a.leading_digit();
+    let (weight_b, digit_b) = b.leading_digit();
+    let quotient_weight = weight_a - weight_b - i32::from(digit_a <= digit_b);
+    let scale = (QUOTIENT_DIGITS_MIN - quotient_weight * DECIMALS_PER_DIGIT)
+        .max(i32::from(a.scale()))
+        .max(i32::from(b.scale()))
+        .clamp(0, QUOTIENT_SCALE_MAX);
+    scale as u16
+}
+
+/// Half away from zero. The divisor is not zero and its double fits.
+fn div_round_i128(a: i128, b: i128) -> i128 {
+    let (quotient, rest) = (a / b, a % b);
+    if rest.unsigned_abs() >= b.unsigned_abs() - rest.unsigned_abs() && rest != 0 {
+        quotient + if (a < 0) == (b < 0) { 1 } else { -1 }
+    } else {
+        quotient
+    }
+}
+
+/// Half away from zero. The divisor is not zero.
+fn div_round(a: &BigInt, b: &BigInt) -> BigInt {
+    let (quotient, rest) = (a / b, a % b);
+    let twice = rest.magnitude() * 2_u32;
+    if &twice >= b.magnitude() && rest.sign() != Sign::NoSign {
+        quotient + if a.sign() == b.sign() { 1 } else { -1 }
+    } else {
+        quotient
+    }
+}

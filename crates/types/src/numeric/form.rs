@@ -1,0 +1,336 @@
+//! Forms of a decimal number: text, the wire's base-10000 digits, floats and integers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
+
+use super::{INTEGER_DIGITS_MAX, Numeric, Repr, SCALE_MAX, value_overflow};
+use crate::{SqlError, SqlState, SqlType};
+
+/// Sign fields of the wire form.
+const WIRE_POSITIVE: u16 = 0x0000;
+const WIRE_NEGATIVE: u16 = 0x4000;
+const WIRE_NAN: u16 = 0xC000;
+const WIRE_INFINITY: u16 = 0xD000;
+const WIRE_MINUS_INFINITY: u16 = 0xF000;
+/// Header of the wire form: digit count, weight, sign, display scale, two bytes each.
+const WIRE_HEADER_BYTES: usize = 8;
+
+fn invalid_text(text: &str) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type numeric: \"{text}\""),
+    )
+}
+
+fn invalid_wire(what: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("invalid {what} in external \"numeric\" value"))
+}
+
+fn no_infinity() -> SqlError {
+    SqlError::unsupported("infinity is not supported for type numeric")
+}
+
+impl Numeric {
+    /// Reads decimal text: sign, digits, point, exponent; `NaN`; blanks around it. The scale is that of the text.
+    ///
+    /// # Errors
+    /// 22P02 for anything else, 22003 beyond the limits, 0A000 for infinity.
+    pub fn parse(text: &str) -> Result<Self, SqlError> {
+        let trimmed = text.trim_matches(crate::text::is_space);
+        let (negative, body) = match trimmed.as_bytes() {
+            [b'-', rest @ ..] => (true, rest),
+            [b'+', rest @ ..] => (false, rest),
+            rest => (false, rest),
+        };
+        if !body.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
+            return parse_special(text, trimmed, body);
+        }
+        let (digits, exponent) = match body.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+            Some(at) => {
+                let tail = body.get(at + 1..).unwrap_or(&[]);
+                (body.get(..at).unwrap_or(&[]), parse_exponent(tail).ok_or_else(|| invalid_text(text))?)
+            }
+            None => (body, 0),
+        };
+        let (integer, fraction) = match digits.iter().position(|byte| *byte == b'.') {
+            Some(at) => (digits.get(..at).unwrap_or(&[]), digits.get(at + 1..).unwrap_or(&[])),
+            None => (digits, &[][..]),
+        };
+        if integer.is_empty() && fraction.is_empty() || !integer.iter().chain(fraction).all(u8::is_ascii_digit) {
+            return Err(invalid_text(text));
+        }
+        from_digits(negative, integer, fraction, exponent)
+    }
+
+    /// An integer, rounded half away from zero.
+    ///
+    /// # Errors
+    /// 0A000 for NaN, 22003 when it exceeds 64 bits: "bigint out of range".
+    pub fn to_i64(&self) -> Result<i64, SqlError> {
+        self.to_integer(&SqlType::Int8)
+    }
+
+    /// An integer of one of the integer types, rounded half away from zero; the caller narrows it.
+    pub(crate) fn to_integer(&self, ty: &SqlType) -> Result<i64, SqlError> {
+        if self.is_nan() {
+            return Err(SqlError::unsupported(format!("cannot convert NaN to {}", ty.base_name())));
+        }
+        let rounded = self.round(0)?;
+        rounded.small_parts().map(|(mantissa, _)| mantissa).ok_or_else(|| crate::cast::out_of_range(ty))
+    }
+
+    /// The nearest float; infinite beyond its range.
+    #[must_use]
+    pub fn to_f64(&self) -> f64 {
+        match &self.0 {
+            Repr::NaN => f64::NAN,
+            Repr::Small { mantissa, scale: 0 } => *mantissa as f64,
+            // Both exact: one correctly rounded division.
+            Repr::Small { mantissa, scale } if mantissa.unsigned_abs() < 1 << 53 && *scale <= 22 => {
+                *mantissa as f64 / 10_f64.powi(i32::from(*scale))
+            }
+            _ => f64::from_str(&self.to_string()).unwrap_or(f64::NAN),
+        }
+    }
+
+    /// The nearest float of 32 bits; infinite beyond its range.
+    #[must_use]
+    pub fn to_f32(&self) -> f32 {
+        if self.is_nan() { f32::NAN } else { f32::from_str(&self.to_string()).unwrap_or(f32::NAN) }
+    }
+
+    /// A float with the 15 digits that it surely has, as PostgreSQL casts it.
+    ///
+    /// # Errors
+    /// 0A000 for infinity.
+    pub fn from_f64(value: f64) -> Result<Self, SqlError> {
+        Self::from_float(value, 15)
+    }
+
+    /// A float with the 6 digits that it surely has, as PostgreSQL casts it.
+    ///
+    /// # Errors
+    /// 0A000 for infinity.
+    pub fn from_f32(value: f32) -> Result<Self, SqlError> {
+        Self::from_float(f64::from(value), 6)
+    }
+
+    fn from_float(value: f64, digits: usize) -> Result<Self, SqlError> {
+        if value.is_nan() {
+            return Ok(Self::NAN);
+        }
+        if value.is_infinite() {
+            return Err(SqlError::unsupported("cannot convert infinity to numeric"));
+        }
+        // As C's %.15g: trailing zeros go.
+        let text = format!("{:.*e}", digits - 1, value);
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.');
+        Self::parse(&format!("{mantissa}e{exponent}"))
+    }
+
+    /// Without zeros at the end of the fraction: 1.500 becomes 1.5.
+    #[must_use]
+    pub fn normalized(&self) -> Self {
+        let (Some((mantissa, scale)), false) = (self.parts(), self.is_zero()) else {
+            return if self.is_nan() { Self::NAN } else { Self::ZERO };
+        };
+        let digits = mantissa.magnitude().to_radix_le(10);
+        let zeros = digits.iter().take_while(|digit| **digit == 0).count();
+        let drop = zeros.min(usize::from(scale));
+        self.round(i32::from(scale) - drop as i32).unwrap_or_else(|_| self.clone())
+    }
+
+    /// Appends decimal text.
+    pub fn format(&self, out: &mut String) {
+        let scale = usize::from(self.scale());
+        match &self.0 {
+            Repr::NaN => out.push_str("NaN"),
+            Repr::Small { mantissa, .. } => {
+                let mut buffer = [0; 20];
+                let digits = crate::text::decimal_digits(mantissa.unsigned_abs(), &mut buffer);
+                push_decimal(out, *mantissa < 0, digits, scale);
+            }
+            Repr::Big(big) => {
+                let digits = big.mantissa.magnitude().to_str_radix(10);
+                push_decimal(out, big.mantissa.sign() == Sign::Minus, &digits, scale);
+            }
+        }
+    }
+
+    /// Appends PostgreSQL's wire form: digit count, weight of the first digit, sign, display scale (16 bits each, big
+    /// endian), then the digits in base 10000.
+    pub fn encode_wire(&self, out: &mut Vec<u8>) {
+        let scale = self.scale();
+        let mut header = |count: usize, weight: i32, sign: u16, out: &mut Vec<u8>| {
+            out.extend_from_slice(&(count as u16).to_be_bytes());
+            out.extend_from_slice(&(weight as i16).to_be_bytes());
+            out.extend_from_slice(&sign.to_be_bytes());
+            out.extend_from_slice(&scale.to_be_bytes());
+        };
+        let (magnitude, sign) = match &self.0 {
+            Repr::NaN => return header(0, 0, WIRE_NAN, out),
+            Repr::Small { mantissa: 0, .. } => return header(0, 0, WIRE_POSITIVE, out),
+            Repr::Small { mantissa, .. } => (BigUint::from(mantissa.unsigned_abs()), *mantissa < 0),
+            Repr::Big(big) => (big.mantissa.magnitude().clone(), big.mantissa.sign() == Sign::Minus),
+        };
+        // Zeros behind the fraction align it to whole digits.
+        let padding = (4 - u32::from(scale) % 4) % 4;
+        let mut digits = (magnitude * 10_u32.pow(padding)).to_radix_be(10);
+        let lead = (4 - digits.len() % 4) % 4;
+        digits.splice(..0, std::iter::repeat_n(0, lead));
+        let mut groups: Vec<u16> =
+            digits.chunks(4).map(|four| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(*digit))).collect();
+        let fraction_groups = i32::from(scale).div_euclid(4) + i32::from(scale % 4 != 0);
+        let weight = groups.len() as i32 - fraction_groups - 1;
+        while groups.last() == Some(&0) {
+            groups.pop();
+        }
+        header(groups.len(), weight, if sign { WIRE_NEGATIVE } else { WIRE_POSITIVE }, out);
+        for group in groups {
+            out.extend_from_slice(&group.to_be_bytes());
+        }
+    }
+
+    /// Reverse of [`Numeric::encode_wire`]. Digits beyond the display scale are cut off, as PostgreSQL does.
+    ///
+    /// # Errors
+    /// 22P03 for malformed bytes, 22003 beyond the limits, 0A000 for infinity.
+    pub fn decode_wire(bytes: &[u8]) -> Result<Self, SqlError> {
+        let Some((header, body)) = bytes.split_first_chunk::<WIRE_HEADER_BYTES>() else {
+            return Err(invalid_wire("length"));
+        };
+        let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (count, weight, sign, scale) = (usize::from(field(0)), field(2) as i16, field(4), field(6));
+        match sign {
+            WIRE_POSITIVE | WIRE_NEGATIVE | WIRE_NAN => {}
+            WIRE_INFINITY | WIRE_MINUS_INFINITY => return Err(no_infinity()),
+            _ => return Err(invalid_wire("sign")),
+        }
+        if scale > SCALE_MAX {
+            return Err(invalid_wire("scale"));
+        }
+        if body.len() != count * 2 {
+            return Err(invalid_wire("length"));
+        }
+        if sign == WIRE_NAN {
+            return Ok(Self::NAN);
+        }
+        let mut digits = Vec::with_capacity(count * 4);
+        for group in body.chunks_exact(2) {
+            let group = u16::from_be_bytes([group[0], group[1]]);
+            if group >= 10_000 {
+                return Err(invalid_wire("digit"));
+            }
+            let group = group as u32;
+            digits.extend([group / 1000, group / 100 % 10, group / 10 % 10, group % 10].map(|digit| digit as u8));
+        }
+        // value = digits * 10^exponent
+        let exponent = (i32::from(weight) + 1) * 4 - digits.len() as i32;
+        let magnitude = BigUint::from_radix_be(&digits, 10).unwrap_or_default();
+        let sign = if sign == WIRE_NEGATIVE { Sign::Minus } else { Sign::Plus };
+        let mantissa = BigInt::from_biguint(sign, magnitude);
+        let (mantissa, own_scale) = if exponent > 0 {
+            (mantissa * super::big_pow10(exponent.unsigned_abs()), 0)
+        } else {
+            (mantissa, exponent.unsigned_abs())
+        };
+        // All digits first, then the display scale.
+        let drop = i64::from(own_scale) - i64::from(scale);
+        let shift = super::big_pow10(u32::try_from(drop.abs()).unwrap_or(0));
+        Self::from_parts(if drop > 0 { mantissa / shift } else { mantissa * shift }, scale)
+    }
+}
+
+fn parse_special(text: &str, trimmed: &str, unsigned: &[u8]) -> Result<Numeric, SqlError> {
+    if trimmed.eq_ignore_ascii_case("nan") {
+        Ok(Numeric::NAN)
+    } else if unsigned.eq_ignore_ascii_case(b"infinity") || unsigned.eq_ignore_ascii_case(b"inf") {
+        Err(no_infinity())
+    } else {
+        Err(invalid_text(text))
+    }
+}
+
+/// The number behind an `e`; beyond 32 bits it is cut to something that overflows later.
+fn parse_exponent(bytes: &[u8]) -> Option<i64> {
+    let (negative, digits) = match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = digits.iter().fold(0_i64, |sum, byte| (sum * 10 + i64::from(byte - b'0')).min(1 << 40));
+    Some(if negative { -value } else { value })
+}
+
+fn from_digits(negative: bool, integer: &[u8], fraction: &[u8], exponent: i64) -> Result<Numeric, SqlError> {
+    let scale = fraction.len() as i64 - exponent;
+    let all = integer.iter().chain(fraction);
+    // Up to 18 digits fit 64 bits whatever they are.
+    if integer.len() + fraction.len() <= 18 && (0..=i64::from(SCALE_MAX)).contains(&scale) {
+        let magnitude = all.fold(0_i64, |sum, byte| sum * 10 + i64::from(byte - b'0'));
+        let mantissa = if negative { -magnitude } else { magnitude };
+        return Ok(Numeric(Repr::Small {
+            mantissa,
+            scale: scale as u16,
+        }));
+    }
+    let digits: Vec<u8> = all.map(|byte| byte - b'0').skip_while(|digit| *digit == 0).collect();
+    if scale > i64::from(SCALE_MAX) + i64::from(INTEGER_DIGITS_MAX) || scale < -2 * i64::from(INTEGER_DIGITS_MAX) {
+        // Beyond all limits, without computing the power. PostgreSQL lets a vanishing fraction become zero only
+        // within its scale, so both ends are overflows unless every digit is zero.
+        return if digits.is_empty() && scale < 0 { Ok(Numeric::ZERO) } else { Err(value_overflow()) };
+    }
+    let sign = if negative { Sign::Minus } else { Sign::Plus };
+    let mantissa = BigInt::from_biguint(sign, BigUint::from_radix_be(&digits, 10).unwrap_or_default());
+    if scale < 0 {
+        return Numeric::from_parts(mantissa * super::big_pow10(scale.unsigned_abs() as u32), 0);
+    }
+    if scale > i64::from(SCALE_MAX) {
+        return Err(value_overflow());
+    }
+    Numeric::from_parts(mantissa, scale as u16)
+}
+
+/// `digits` with the point before the last `scale` of them.
+fn push_decimal(out: &mut String, negative: bool, digits: &str, scale: usize) {
+    if negative {
+        out.push('-');
+    }
+    if scale == 0 {
+        return out.push_str(digits);
+    }
+    match digits.len().checked_sub(scale).filter(|integer| *integer > 0) {
+        Some(integer) => {
+            out.push_str(digits.get(..integer).unwrap_or(""));
+            out.push('.');
+            out.push_str(digits.get(integer..).unwrap_or(""));
+        }
+        None => {
+            out.push_str("0.");
+            out.extend(std::iter::repeat_n('0', scale - digits.len()));
+            out.push_str(digits);
+        }
+    }
+}
+
+impl fmt::Display for Numeric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        self.format(&mut text);
+        f.write_str(&text)
+    }
+}
+
+impl FromStr for Numeric {
+    type Err = SqlError;
+
+    fn from_str(text: &str) -> Result<Self, SqlError> {
+        Self::parse(text)
+    }
+}

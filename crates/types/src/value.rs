@@ -1,0 +1,374 @@
+//! One value, owned ([`Value`]) or borrowed from a row or message ([`ValueRef`]).
+//!
+//! Invariants:
+//! 1. The variant follows the type: a column of type `bigint` holds `Int8` or `Null`, never `Int4`. `text`,
+//!    `varchar` and `char` share `Text`.
+//! 2. A value of type `char(n)` is kept WITHOUT trailing blanks. Blanks mean nothing in `char(n)`, so
+//!    comparison, hashing and keys then need not know the type; only the text and binary forms pad again.
+//! 3. Text has no NUL character and is UTF-8.
+//!
+//! `PartialEq` and `Hash` are those of the stored form, for tests and caches: NaN equals NaN, 1.0 differs
+//! from 1.00. SQL's comparison is [`compare()`](crate::compare()).
+
+use std::hash::{Hash, Hasher};
+
+use weft_base::{ByteReader, ByteWriter, CodecError};
+
+use crate::{Numeric, SqlType};
+
+/// A value of one of the column types.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// NULL of any type.
+    #[default]
+    Null,
+    /// `boolean`
+    Bool(bool),
+    /// `smallint`
+    Int2(i16),
+    /// `integer`
+    Int4(i32),
+    /// `bigint`
+    Int8(i64),
+    /// `real`
+    Float4(f32),
+    /// `double precision`
+    Float8(f64),
+    /// `numeric`
+    Numeric(Numeric),
+    /// `text`, `character varying`, `character`
+    Text(String),
+    /// `bytea`
+    Bytea(Vec<u8>),
+    /// `date`: days since 2000-01-01; the extremes are infinity
+    Date(i32),
+    /// `timestamp`: microseconds since 2000-01-01 00:00; the extremes are infinity
+    Timestamp(i64),
+    /// `timestamptz`: microseconds since 2000-01-01 00:00 UTC; the extremes are infinity
+    TimestampTz(i64),
+    /// `uuid`
+    Uuid([u8; 16]),
+}
+
+/// A value borrowed from where it lies. Making one allocates nothing, unless it is a `numeric` beyond 64 bits.
+#[derive(Clone, Debug)]
+pub enum ValueRef<'a> {
+    /// NULL of any type.
+    Null,
+    /// `boolean`
+    Bool(bool),
+    /// `smallint`
+    Int2(i16),
+    /// `integer`
+    Int4(i32),
+    /// `bigint`
+    Int8(i64),
+    /// `real`
+    Float4(f32),
+    /// `double precision`
+    Float8(f64),
+    /// `numeric`
+    Numeric(Numeric),
+    /// `text`, `character varying`, `character`
+    Text(&'a str),
+    /// `bytea`
+    Bytea(&'a [u8]),
+    /// `date`
+    Date(i32),
+    /// `timestamp`
+    Timestamp(i64),
+    /// `timestamptz`
+    TimestampTz(i64),
+    /// `uuid`
+    Uuid([u8; 16]),
+}
+
+impl Value {
+    /// Whether it is NULL.
+    #[must_use]
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// Borrows it. A `numeric` beyond 64 bits is copied.
+    #[must_use]
+    pub fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Self::Null => ValueRef::Null,
+            Self::Bool(v) => ValueRef::Bool(*v),
+            Self::Int2(v) => ValueRef::Int2(*v),
+            Self::Int4(v) => ValueRef::Int4(*v),
+            Self::Int8(v) => ValueRef::Int8(*v),
+            Self::Float4(v) => ValueRef::Float4(*v),
+            Self::Float8(v) => ValueRef::Float8(*v),
+            Self::Numeric(v) => ValueRef::Numeric(v.clone()),
+            Self::Text(v) => ValueRef::Text(v),
+            Self::Bytea(v) => ValueRef::Bytea(v),
+            Self::Date(v) => ValueRef::Date(*v),
+            Self::Timestamp(v) => ValueRef::Timestamp(*v),
+            Self::TimestampTz(v) => ValueRef::TimestampTz(*v),
+            Self::Uuid(v) => ValueRef::Uuid(*v),
+        }
+    }
+
+    /// The type, without modifier; `None` for NULL, whose type only its place knows.
+    #[must_use]
+    pub const fn sql_type(&self) -> Option<SqlType> {
+        Some(match self {
+            Self::Null => return None,
+            Self::Bool(_) => SqlType::Bool,
+            Self::Int2(_) => SqlType::Int2,
+            Self::Int4(_) => SqlType::Int4,
+            Self::Int8(_) => SqlType::Int8,
+            Self::Float4(_) => SqlType::Float4,
+            Self::Float8(_) => SqlType::Float8,
+            Self::Numeric(_) => SqlType::Numeric(None),
+            Self::Text(_) => SqlType::Text,
+            Self::Bytea(_) => SqlType::Bytea,
+            Self::Date(_) => SqlType::Date,
+            Self::Timestamp(_) => SqlType::Timestamp,
+            Self::TimestampTz(_) => SqlType::TimestampTz,
+            Self::Uuid(_) => SqlType::Uuid,
+        })
+    }
+
+    /// Whether a column of the type may hold it, as far as its form goes; lengths and scales are not looked at.
+    #[must_use]
+    pub fn fits(&self, ty: &SqlType) -> bool {
+        self.sql_type().is_none_or(|own| own.same_storage(ty))
+    }
+
+    /// An integer of any width.
+    #[must_use]
+    pub const fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::Int2(v) => Some(*v as i64),
+            Self::Int4(v) => Some(*v as i64),
+            Self::Int8(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The text of a text value.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// Appends a self-describing form: a tag, then the payload. For constants of programs and the like; rows
+    /// have [`RowLayout`](crate::RowLayout).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Null => out.put_u8(0),
+            Self::Bool(v) => {
+                out.put_u8(1);
+                out.put_bool(*v);
+            }
+            Self::Int2(v) => {
+                out.put_u8(2);
+                out.put_i16(*v);
+            }
+            Self::Int4(v) => {
+                out.put_u8(3);
+                out.put_i32(*v);
+            }
+            Self::Int8(v) => {
+                out.put_u8(4);
+                out.put_i64(*v);
+            }
+            Self::Float4(v) => {
+                out.put_u8(5);
+                out.put_u32(v.to_bits());
+            }
+            Self::Float8(v) => {
+                out.put_u8(6);
+                out.put_u64(v.to_bits());
+            }
+            Self::Numeric(v) => {
+                out.put_u8(7);
+                let mut bytes = Vec::new();
+                v.encode(&mut bytes);
+                out.put_len_prefixed(&bytes);
+            }
+            Self::Text(v) => {
+                out.put_u8(8);
+                out.put_str_prefixed(v);
+            }
+            Self::Bytea(v) => {
+                out.put_u8(9);
+                out.put_len_prefixed(v);
+            }
+            Self::Date(v) => {
+                out.put_u8(10);
+                out.put_i32(*v);
+            }
+            Self::Timestamp(v) => {
+                out.put_u8(11);
+                out.put_i64(*v);
+            }
+            Self::TimestampTz(v) => {
+                out.put_u8(12);
+                out.put_i64(*v);
+            }
+            Self::Uuid(v) => {
+                out.put_u8(13);
+                out.put_bytes(v);
+            }
+        }
+    }
+
+    /// Reverse of [`Value::encode`].
+    ///
+    /// # Errors
+    /// At the end, for unknown tags and for payloads that are no value.
+    pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
+        let position = reader.position();
+        Ok(match reader.u8()? {
+            0 => Self::Null,
+            1 => Self::Bool(reader.bool()?),
+            2 => Self::Int2(reader.i16()?),
+            3 => Self::Int4(reader.i32()?),
+            4 => Self::Int8(reader.i64()?),
+            5 => Self::Float4(f32::from_bits(reader.u32()?)),
+            6 => Self::Float8(f64::from_bits(reader.u64()?)),
+            7 => Self::Numeric(Numeric::decode(reader.len_prefixed()?)?),
+            8 => Self::Text(reader.str_prefixed()?.to_owned()),
+            9 => Self::Bytea(reader.len_prefixed()?.to_vec()),
+            10 => Self::Date(reader.i32()?),
+            11 => Self::Timestamp(reader.i64()?),
+            12 => Self::TimestampTz(reader.i64()?),
+            13 => Self::Uuid(reader.array()?),
+            _ => return Err(CodecError::new(position, "unknown value tag")),
+        })
+    }
+}
+
+impl ValueRef<'_> {
+    /// Whether it is NULL.
+    #[must_use]
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// Copies it.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(v) => Value::Bool(*v),
+            Self::Int2(v) => Value::Int2(*v),
+            Self::Int4(v) => Value::Int4(*v),
+            Self::Int8(v) => Value::Int8(*v),
+            Self::Float4(v) => Value::Float4(*v),
+            Self::Float8(v) => Value::Float8(*v),
+            Self::Numeric(v) => Value::Numeric(v.clone()),
+            Self::Text(v) => Value::Text((*v).to_owned()),
+            Self::Bytea(v) => Value::Bytea(v.to_vec()),
+            Self::Date(v) => Value::Date(*v),
+            Self::Timestamp(v) => Value::Timestamp(*v),
+            Self::TimestampTz(v) => Value::TimestampTz(*v),
+            Self::Uuid(v) => Value::Uuid(*v),
+        }
+    }
+}
+
+impl PartialEq for ValueRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int2(a), Self::Int2(b)) => a == b,
+            (Self::Int4(a), Self::Int4(b)) | (Self::Date(a), Self::Date(b)) => a == b,
+            (Self::Int8(a), Self::Int8(b))
+            | (Self::Timestamp(a), Self::Timestamp(b))
+            | (Self::TimestampTz(a), Self::TimestampTz(b)) => a == b,
+            (Self::Float4(a), Self::Float4(b)) => a.to_bits() == b.to_bits(),
+            (Self::Float8(a), Self::Float8(b)) => a.to_bits() == b.to_bits(),
+            (Self::Numeric(a), Self::Numeric(b)) => a == b,
+            (Self::Text(a), Self::Text(b)) => a == b,
+            (Self::Bytea(a), Self::Bytea(b)) => a == b,
+            (Self::Uuid(a), Self::Uuid(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for ValueRef<'_> {}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::Null => {}
+            Self::Bool(v) => v.hash(state),
+            Self::Int2(v) => v.hash(state),
+            Self::Int4(v) | Self::Date(v) => v.hash(state),
+            Self::Int8(v) | Self::Timestamp(v) | Self::TimestampTz(v) => v.hash(state),
+            Self::Float4(v) => v.to_bits().hash(state),
+            Self::Float8(v) => v.to_bits().hash(state),
+            Self::Numeric(v) => v.hash(state),
+            Self::Text(v) => v.hash(state),
+            Self::Bytea(v) => v.hash(state),
+            Self::Uuid(v) => v.hash(state),
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(v: bool) -> Self {
+        Self::Bool(v)
+    }
+}
+
+impl From<i16> for Value {
+    fn from(v: i16) -> Self {
+        Self::Int2(v)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(v: i32) -> Self {
+        Self::Int4(v)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(v: i64) -> Self {
+        Self::Int8(v)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(v: f64) -> Self {
+        Self::Float8(v)
+    }
+}
+
+impl From<Numeric> for Value {
+    fn from(v: Numeric) -> Self {
+        Self::Numeric(v)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(v: &str) -> Self {
+        Self::Text(v.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(v: String) -> Self {
+        Self::Text(v)
+    }
+}

@@ -1,0 +1,172 @@
+//! A database: opened once, used by many sessions.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_base::{BatchId, Clock, Disk, RealDisk, SystemClock};
+use weft_sql::query::{QueryConfig, QueryEngine};
+use weft_txn::{Engine, EngineConfig, EngineStats};
+
+use crate::error::Error;
+use crate::plan_cache::PlanCache;
+use crate::sequences::Sequences;
+use crate::session::Session;
+
+/// How a database is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The transaction engine's settings.
+    pub engine: EngineConfig,
+    /// What sessions begin with: whether replies wait for the disk.
+    pub synchronous_commit: bool,
+    /// Threads that analytical queries may use together.
+    pub query_threads: usize,
+    /// Memory that analytical queries may use together, in bytes; more is an error of the query (53200).
+    pub query_memory_bytes: usize,
+    /// Statements whose plans are kept.
+    pub plan_cache_entries: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Options {
+            engine: EngineConfig::default(),
+            synchronous_commit: true,
+            query_threads: cores,
+            query_memory_bytes: 2 << 30,
+            plan_cache_entries: 4096,
+        }
+    }
+}
+
+/// Counters of a database since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct DatabaseStats {
+    /// The transaction engine's counters.
+    pub engine: EngineStats,
+    /// Statements that ran as programs.
+    pub program_statements: u64,
+    /// Statements that the query engine ran, the changes among them included.
+    pub query_statements: u64,
+}
+
+impl DatabaseStats {
+    /// Share of row statements that ran as programs, 0 to 1.
+    pub fn program_share(&self) -> f64 {
+        let all = self.program_statements + self.query_statements;
+        if all == 0 { 0.0 } else { self.program_statements as f64 / all as f64 }
+    }
+}
+
+/// What the sessions of one database share.
+pub(crate) struct Shared {
+    pub engine: Engine,
+    pub queries: QueryEngine,
+    pub plans: PlanCache,
+    pub sequences: Sequences,
+    pub clock: Arc<dyn Clock>,
+    pub options: Options,
+    pub program_statements: AtomicU64,
+    pub query_statements: AtomicU64,
+    /// What the sessions' random words begin with.
+    pub random_seed: u64,
+    next_session: AtomicU64,
+}
+
+/// An open database. Clones share it; it closes when the last clone and the last session are gone.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// let db = weft::Database::open(dir.path(), weft::Options::default())?;
+/// let mut session = db.session();
+/// session.run("create table pets (id int primary key, name text)")?;
+/// session.run("insert into pets values (1, 'Ada'), (2, 'Bob')")?;
+/// let rows = session.query("select name from pets where id = 2", &[])?;
+/// assert_eq!(rows.value(0, 0), weft::Value::Text("Bob".into()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("engine", &self.shared.engine).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens the database in a directory of the real disk, making it if the directory is empty or absent, and recovers
+    /// whatever had been acknowledged.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Database, Error> {
+        Database::open_with(Arc::new(RealDisk), dir.as_ref(), Arc::new(SystemClock::new()), options)
+    }
+
+    /// Opens a database on any disk and with any clock: for simulations.
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Database, Error> {
+        if options.engine.workers == 0 || options.query_threads == 0 {
+            return Err(Error::Options("at least one worker and one query thread are needed".into()));
+        }
+        let engine = Engine::open(disk, dir, Arc::clone(&clock), options.engine.clone())?;
+        let queries = QueryEngine::new(QueryConfig {
+            threads: options.query_threads,
+            memory_bytes: options.query_memory_bytes,
+            ..QueryConfig::default()
+        })
+        .map_err(|error| Error::Query(error.to_string()))?;
+        let shared = Shared {
+            engine,
+            queries,
+            plans: PlanCache::new(options.plan_cache_entries),
+            sequences: Sequences::default(),
+            clock,
+            options,
+            program_statements: AtomicU64::new(0),
+            query_statements: AtomicU64::new(0),
+            random_seed: weft_base::Entropy::next_u64(&weft_base::SystemEntropy),
+            next_session: AtomicU64::new(1),
+        };
+        Ok(Database { shared: Arc::new(shared) })
+    }
+
+    /// Opens a session for the user `postgres`.
+    pub fn session(&self) -> Session {
+        self.session_for("postgres", 0)
+    }
+
+    /// Opens a session; `pid` is what `pg_backend_pid()` says, 0 for a number of the database's choice.
+    pub fn session_for(&self, user: &str, pid: u32) -> Session {
+        let number = self.shared.next_session.fetch_add(1, Ordering::Relaxed);
+        let pid = if pid == 0 { number as u32 } else { pid };
+        Session::new(Arc::clone(&self.shared), user, pid)
+    }
+
+    /// The transaction engine below: programs, snapshots, replay.
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// Takes a checkpoint now and drops the log before it. Returns its batch.
+    pub fn checkpoint(&self) -> Result<BatchId, Error> {
+        Ok(self.shared.engine.checkpoint()?)
+    }
+
+    /// Counters since opening.
+    pub fn stats(&self) -> DatabaseStats {
+        DatabaseStats {
+            engine: self.shared.engine.stats(),
+            program_statements: self.shared.program_statements.load(Ordering::Relaxed),
+            query_statements: self.shared.query_statements.load(Ordering::Relaxed),
+        }
+    }
+}

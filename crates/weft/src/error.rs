@@ -1,0 +1,42 @@
+//! Why a database could not be opened or maintained. Errors of statements are `SqlError`s.
+
+use std::fmt;
+
+use weft_txn::EngineError;
+
+/// An error of the database as a whole.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine refused: recovery, checkpoint or files.
+    Engine(EngineError),
+    /// An option makes no sense.
+    Options(String),
+    /// The query engine could not start.
+    Query(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Engine(error) => write!(f, "{error}"),
+            Error::Options(reason) => write!(f, "options: {reason}"),
+            Error::Query(reason) => write!(f, "query engine: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Engine(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Error {
+        Error::Engine(error)
+    }
+}

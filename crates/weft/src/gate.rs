@@ -1,0 +1,44 @@
+//! Holds replies back until what they tell is durable (DESIGN.md, invariant 3).
+//!
+//! The session raises the gate to each batch that a result depends on; whoever sends the reply waits at the gate just
+//! before, once per write to the client and not once per statement.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use weft_base::BatchId;
+use weft_txn::Engine;
+use weft_types::SqlError;
+
+/// A session's gate. Shared between the session and whoever sends its replies.
+#[derive(Debug)]
+pub struct DurabilityGate {
+    engine: Engine,
+    observed: AtomicU64,
+    waits: AtomicBool,
+}
+
+impl DurabilityGate {
+    pub(crate) fn new(engine: Engine, waits: bool) -> Arc<DurabilityGate> {
+        Arc::new(DurabilityGate { engine, observed: AtomicU64::new(0), waits: AtomicBool::new(waits) })
+    }
+
+    /// A result that depends on `batch` is about to be pushed.
+    pub(crate) fn raise(&self, batch: BatchId) {
+        self.observed.fetch_max(batch.0, Ordering::AcqRel);
+    }
+
+    /// Chooses whether replies wait (`synchronous_commit`).
+    pub(crate) fn set_waits(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Release);
+    }
+
+    /// Returns when every batch observed so far is durable, at once if the session chose not to wait. An error
+    /// means that it never will be: the reply must not be sent.
+    pub fn wait(&self) -> Result<(), SqlError> {
+        if !self.waits.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.engine.wait_durable(BatchId(self.observed.load(Ordering::Acquire)))
+    }
+}

@@ -1,0 +1,1 @@
+//! The embedded database: open, session, prepare, execute, snapshot queries.

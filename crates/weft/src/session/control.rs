@@ -1,0 +1,354 @@
+//! Transaction control, settings, PREPARE and what is accepted for compatibility.
+
+use std::sync::Arc;
+
+use weft_lock::LockMode;
+use weft_sql::statement::{
+    DiscardScope, IsolationLevel, MaintenancePlan, OutputColumn as PlanColumn, PrepareControl, SettingPlan,
+    TransactionModes, TransactionPlan,
+};
+use weft_txn::Isolation;
+use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
+
+use super::{OpenTransaction, Prepared, Session, settings};
+use crate::sink::{CommandTag, NoticeLevel, ResultSink, RowRef, Scope};
+
+const ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25001");
+const NO_ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25P01");
+const INVALID_SAVEPOINT: SqlState = SqlState("3B001");
+
+fn isolation_of(level: IsolationLevel) -> Isolation {
+    match level {
+        IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
+        IsolationLevel::RepeatableRead => Isolation::RepeatableRead,
+        IsolationLevel::Serializable => Isolation::Serializable,
+    }
+}
+
+/// Pushes one row of texts.
+pub(crate) fn push_texts(sink: &mut dyn ResultSink, layout: &RowLayout, texts: &[String]) -> Result<bool, SqlError> {
+    let values: Vec<Value> = texts.iter().map(|text| Value::Text(text.clone())).collect();
+    let bytes = layout.encode(&values)?;
+    Ok(sink.row(RowRef { layout, bytes: &bytes }).is_continue())
+}
+
+impl Session {
+    pub(crate) fn run_transaction(
+        &mut self,
+        plan: &TransactionPlan,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let mut tag = plan.tag();
+        match plan {
+            TransactionPlan::Begin { modes, .. } => self.begin(modes, sink)?,
+            TransactionPlan::Commit { chain } => {
+                if self.failed {
+                    tag = "ROLLBACK";
+                }
+                self.end_transaction(!self.failed, *chain, sink)?;
+            }
+            TransactionPlan::Rollback { chain } => self.end_transaction(false, *chain, sink)?,
+            TransactionPlan::Savepoint(name) => {
+                let open = self.explicit_transaction("SAVEPOINT")?;
+                let mark = open.txn.savepoint();
+                open.savepoints.push((name.clone(), mark));
+            }
+            TransactionPlan::Release(name) => {
+                let open = self.explicit_transaction("RELEASE SAVEPOINT")?;
+                let place = find_savepoint(open, name)?;
+                open.savepoints.truncate(place);
+            }
+            TransactionPlan::RollbackTo(name) => {
+                let open = self.explicit_transaction("ROLLBACK TO SAVEPOINT")?;
+                let place = find_savepoint(open, name)?;
+                open.savepoints.truncate(place + 1);
+                if let Some((_, mark)) = open.savepoints.last() {
+                    open.txn.rollback_to(&mark.clone());
+                }
+                self.failed = false;
+            }
+            TransactionPlan::SetTransaction(modes) => match &mut self.open {
+                Some(open) if open.explicit => set_modes(open, modes)?,
+                _ => sink.notice(
+                    NoticeLevel::Warning,
+                    &SqlError::new(
+                        NO_ACTIVE_SQL_TRANSACTION,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ),
+                ),
+            },
+            TransactionPlan::SetSessionCharacteristics(modes) => {
+                if let Some(level) = modes.isolation {
+                    self.settings.default_isolation = isolation_of(level);
+                }
+                if let Some(read_only) = modes.read_only {
+                    self.settings.default_read_only = read_only;
+                }
+            }
+        }
+        sink.complete(&CommandTag::plain(tag));
+        Ok(())
+    }
+
+    fn begin(&mut self, modes: &TransactionModes, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        if self.open.as_ref().is_some_and(|open| open.explicit) {
+            sink.notice(
+                NoticeLevel::Warning,
+                &SqlError::new(ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress"),
+            );
+            return Ok(());
+        }
+        // An implicit transaction of the same message or pipeline becomes the explicit one.
+        let open = self.transaction();
+        open.explicit = true;
+        set_modes(open, modes)
+    }
+
+    fn end_transaction(&mut self, commit: bool, chain: bool, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        let was_explicit = self.open.as_ref().is_some_and(|open| open.explicit);
+        self.failed = false;
+        let modes = self.open.as_ref().map(|open| (open.txn.isolation(), open.txn.is_read_only()));
+        let open = self.open.take();
+        if !was_explicit {
+            if chain {
+                let word = if commit { "COMMIT" } else { "ROLLBACK" };
+                return Err(SqlError::new(
+                    NO_ACTIVE_SQL_TRANSACTION,
+                    format!("{word} AND CHAIN can only be used in transaction blocks"),
+                ));
+            }
+            sink.notice(
+                NoticeLevel::Warning,
+                &SqlError::new(NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"),
+            );
+        }
+        match open {
+            Some(open) if commit => self.commit(open)?,
+            Some(open) => {
+                self.cursors.retain(|_, cursor| cursor.holds);
+                open.txn.rollback();
+            }
+            None => {}
+        }
+        if chain && let Some((isolation, read_only)) = modes {
+            let open = self.transaction();
+            open.explicit = true;
+            open.txn.set_mode(isolation, read_only)?;
+        }
+        Ok(())
+    }
+
+    fn explicit_transaction(&mut self, what: &str) -> Result<&mut OpenTransaction, SqlError> {
+        match &mut self.open {
+            Some(open) if open.explicit => Ok(open),
+            _ => Err(SqlError::new(
+                NO_ACTIVE_SQL_TRANSACTION,
+                format!("{what} can only be used in transaction blocks"),
+            )),
+        }
+    }
+
+    pub(crate) fn run_setting(&mut self, plan: &SettingPlan, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        match plan {
+            SettingPlan::Set { name, value, .. } => self.set(name, value.as_deref())?,
+            SettingPlan::Reset(name) => self.set(name, None)?,
+            SettingPlan::ResetAll => self.settings.reset(None, &self.first_settings.clone())?,
+            SettingPlan::Show { name, columns } => {
+                let value = self.show(name)?;
+                self.push_table(columns, &[vec![value]], sink)?;
+            }
+            SettingPlan::ShowAll { columns } => {
+                let rows: Vec<Vec<String>> =
+                    self.settings.all().into_iter().map(|(name, value)| vec![name, value, String::new()]).collect();
+                self.push_table(columns, &rows, sink)?;
+            }
+            SettingPlan::Discard(scope) => self.discard(*scope, sink)?,
+        }
+        self.gate.set_waits(self.settings.synchronous_commit);
+        sink.complete(&CommandTag::plain(plan.tag()));
+        Ok(())
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
+        match (name, value) {
+            ("transaction_isolation", Some(value)) => {
+                let isolation = settings::parse_isolation(value)?;
+                if let Some(open) = &mut self.open {
+                    let read_only = open.txn.is_read_only();
+                    open.txn.set_mode(isolation, read_only)?;
+                }
+                Ok(())
+            }
+            (_, Some(value)) => self.settings.set(name, value),
+            (_, None) => self.settings.reset(Some(name), &self.first_settings.clone()),
+        }
+    }
+
+    fn show(&self, name: &str) -> Result<String, SqlError> {
+        if name == "transaction_isolation" {
+            let isolation =
+                self.open.as_ref().map_or(self.settings.default_isolation, |open| open.txn.isolation());
+            return Ok(settings::isolation_name(isolation).to_string());
+        }
+        if name == "transaction_read_only" {
+            let read_only =
+                self.open.as_ref().map_or(self.settings.default_read_only, |open| open.txn.is_read_only());
+            return Ok(if read_only { "on" } else { "off" }.to_string());
+        }
+        self.settings.show(name).ok_or_else(|| settings::unknown(name))
+    }
+
+    fn discard(&mut self, scope: DiscardScope, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        if scope == DiscardScope::All {
+            if self.open.as_ref().is_some_and(|open| open.explicit) {
+                return Err(SqlError::new(
+                    ACTIVE_SQL_TRANSACTION,
+                    "DISCARD ALL cannot run inside a transaction block",
+                ));
+            }
+            self.settings.reset(None, &self.first_settings.clone())?;
+            self.prepared.clear();
+            self.cursors.clear();
+            sink.deallocate(None);
+        }
+        if matches!(scope, DiscardScope::All | DiscardScope::Sequences) {
+            self.drawn.clear();
+            self.last_drawn = None;
+        }
+        Ok(())
+    }
+
+    /// Pushes a table of texts under columns that planning made.
+    pub(crate) fn push_table(
+        &self,
+        columns: &[PlanColumn],
+        rows: &[Vec<String>],
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let columns: Vec<_> = columns.iter().map(super::program::sink_column).collect();
+        let types: Vec<SqlType> = columns.iter().map(|column| column.ty.clone()).collect();
+        let layout = RowLayout::new(&types);
+        sink.columns(&columns);
+        for row in rows {
+            if !push_texts(sink, &layout, row)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn run_prepare(
+        &mut self,
+        plan: &PrepareControl,
+        params: &[Value],
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        match plan {
+            PrepareControl::Prepare { name, types, sql } => {
+                if self.prepared.contains_key(name) {
+                    return Err(SqlError::new(
+                        SqlState("42P05"),
+                        format!("prepared statement \"{name}\" already exists"),
+                    ));
+                }
+                let types: Vec<Option<SqlType>> = types.iter().cloned().map(Some).collect();
+                let prepared = self.prepare(sql, &types)?;
+                self.prepared.insert(name.clone(), prepared);
+                sink.complete(&CommandTag::plain("PREPARE"));
+            }
+            PrepareControl::Execute { name, arguments } => {
+                let prepared = self.named(name)?;
+                let mut values = Vec::with_capacity(arguments.len());
+                for (scalar, ty) in arguments {
+                    values.push((scalar.evaluate(params, &[], self)?, ty.clone()));
+                }
+                let wanted = prepared.params().to_vec();
+                if values.len() != wanted.len() {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        format!("wrong number of parameters for prepared statement \"{name}\""),
+                    )
+                    .detail(format!("Expected {} parameters but got {}.", wanted.len(), values.len())));
+                }
+                let mut bound = Vec::with_capacity(values.len());
+                for ((value, from), to) in values.into_iter().zip(&wanted) {
+                    bound.push(weft_types::assign_from(value, &from, to)?);
+                }
+                let plan = Arc::clone(&prepared.plan);
+                return self.run_plan(&plan, &prepared.sql, &bound, Scope::Pipelined, sink);
+            }
+            PrepareControl::Deallocate(name) => {
+                let known = match name {
+                    None => {
+                        self.prepared.clear();
+                        sink.deallocate(None);
+                        true
+                    }
+                    Some(name) => self.prepared.remove(name).is_some() | sink.deallocate(Some(name)),
+                };
+                if !known {
+                    return Err(missing_statement(name.as_deref().unwrap_or_default()));
+                }
+                let tag = if name.is_none() { "DEALLOCATE ALL" } else { "DEALLOCATE" };
+                sink.complete(&CommandTag::plain(tag));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn named(&mut self, name: &str) -> Result<Arc<Prepared>, SqlError> {
+        self.prepared.get(name).cloned().ok_or_else(|| missing_statement(name))
+    }
+
+    pub(crate) fn run_maintenance(
+        &mut self,
+        plan: &MaintenancePlan,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let tag = match plan {
+            MaintenancePlan::Vacuum(_) => {
+                if self.open.as_ref().is_some_and(|open| open.explicit) {
+                    return Err(SqlError::new(
+                        ACTIVE_SQL_TRANSACTION,
+                        "VACUUM cannot run inside a transaction block",
+                    ));
+                }
+                "VACUUM"
+            }
+            MaintenancePlan::Analyze(_) => "ANALYZE",
+            MaintenancePlan::Checkpoint => {
+                self.shared
+                    .engine
+                    .checkpoint()
+                    .map_err(|error| SqlError::new(SqlState::IO_ERROR, error.to_string()))?;
+                "CHECKPOINT"
+            }
+            MaintenancePlan::Ignored(tag) => tag,
+            MaintenancePlan::LockTable { tables, exclusive } => {
+                let mode = if *exclusive { LockMode::X } else { LockMode::S };
+                let open = self.explicit_transaction("LOCK TABLE")?;
+                for table in tables {
+                    open.txn.lock_table(*table, mode)?;
+                }
+                "LOCK TABLE"
+            }
+        };
+        sink.complete(&CommandTag::plain(tag));
+        Ok(())
+    }
+}
+
+fn set_modes(open: &mut OpenTransaction, modes: &TransactionModes) -> Result<(), SqlError> {
+    let isolation = modes.isolation.map_or(open.txn.isolation(), isolation_of);
+    open.txn.set_mode(isolation, modes.read_only.unwrap_or(open.txn.is_read_only()))
+}
+
+fn find_savepoint(open: &OpenTransaction, name: &str) -> Result<usize, SqlError> {
+    open.savepoints.iter().rposition(|(known, _)| known == name).ok_or_else(|| {
+        SqlError::new(INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
+    })
+}
+
+fn missing_statement(name: &str) -> SqlError {
+    SqlError::new(SqlState("26000"), format!("prepared statement \"{name}\" does not exist"))
+}

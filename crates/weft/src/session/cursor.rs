@@ -1,0 +1,221 @@
+//! Cursors: a query's rows, kept for FETCH.
+//!
+//! A cursor's query runs when it is declared and its rows are kept encoded, so every direction is possible and the rows
+//! are those of the moment of DECLARE, as PostgreSQL's insensitive cursors have it. The memory is the cursor's to bound.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use weft_sql::statement::{CursorPlan, FetchDirection, Plan};
+use weft_types::{RowLayout, SqlError, SqlState, Value};
+
+use super::Session;
+use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope};
+
+/// Bytes of rows that one cursor may keep.
+const CURSOR_BYTES_MAX: usize = 1 << 30;
+
+/// Rows kept for FETCH.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    columns: Vec<OutputColumn>,
+    layout: Arc<RowLayout>,
+    rows: Vec<Box<[u8]>>,
+    /// Rows before the cursor: 0 is before the first, `rows.len() + 1` after the last.
+    position: usize,
+    /// Survives the transaction.
+    pub holds: bool,
+}
+
+#[derive(Default)]
+struct Keep {
+    columns: Vec<OutputColumn>,
+    rows: Vec<Box<[u8]>>,
+    byte_count: usize,
+}
+
+impl ResultSink for Keep {
+    fn columns(&mut self, columns: &[OutputColumn]) {
+        self.columns = columns.to_vec();
+    }
+
+    fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
+        self.byte_count += row.bytes.len();
+        if self.byte_count > CURSOR_BYTES_MAX {
+            return ControlFlow::Break(());
+        }
+        self.rows.push(row.bytes.into());
+        ControlFlow::Continue(())
+    }
+
+    fn complete(&mut self, _tag: &CommandTag) {}
+
+    fn empty(&mut self) {}
+
+    fn notice(&mut self, _level: NoticeLevel, _notice: &SqlError) {}
+
+    fn copy_in(
+        &mut self,
+        _header: CopyHeader,
+        _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        Err(SqlError::internal("a cursor cannot copy"))
+    }
+
+    fn copy_out(&mut self, _header: CopyHeader) {}
+
+    fn copy_data(&mut self, _data: &[u8]) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn copy_done(&mut self) {}
+
+    fn deallocate(&mut self, _name: Option<&str>) -> bool {
+        false
+    }
+}
+
+impl Cursor {
+    /// Moves and returns the range of rows passed, and whether they come in reverse order.
+    fn advance(&mut self, direction: FetchDirection) -> (std::ops::Range<usize>, bool) {
+        let (count, at) = (self.rows.len(), self.position);
+        // `at` is the number of the current row, counted from 1; 0 and count + 1 lie outside.
+        let single = |target: i64| {
+            let target = target.clamp(0, count as i64 + 1) as usize;
+            let range = if target == 0 || target > count { 0..0 } else { target - 1..target };
+            (range, target)
+        };
+        let (range, position, reverse) = match direction {
+            FetchDirection::ForwardAll => (at.min(count)..count, count + 1, false),
+            FetchDirection::BackwardAll => (0..at.saturating_sub(1), 0, true),
+            FetchDirection::Forward(0) => {
+                let (range, position) = single(at as i64);
+                (range, position, false)
+            }
+            FetchDirection::Forward(n) if n > 0 => {
+                let end = at.saturating_add(n as usize);
+                (at.min(count)..end.min(count), end.min(count + 1), false)
+            }
+            FetchDirection::Forward(n) => {
+                let first = (at as i64).saturating_add(n).max(0) as usize;
+                (first.saturating_sub(1)..at.saturating_sub(1), first, true)
+            }
+            FetchDirection::Absolute(n) => {
+                let (range, position) = single(if n < 0 { count as i64 + 1 + n } else { n });
+                (range, position, false)
+            }
+            FetchDirection::Relative(n) => {
+                let (range, position) = single((at as i64).saturating_add(n));
+                (range, position, false)
+            }
+        };
+        self.position = position;
+        (range, reverse)
+    }
+}
+
+fn missing_cursor(name: &str) -> SqlError {
+    SqlError::new(SqlState("34000"), format!("cursor \"{name}\" does not exist"))
+}
+
+impl Session {
+    pub(crate) fn run_cursor(
+        &mut self,
+        plan: &CursorPlan,
+        params: &[Value],
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        match plan {
+            CursorPlan::Declare { name, hold, plan } => {
+                let in_block = self.open.as_ref().is_some_and(|open| open.explicit);
+                if !hold && !in_block {
+                    return Err(SqlError::new(
+                        SqlState("25P01"),
+                        "DECLARE CURSOR can only be used in transaction blocks",
+                    ));
+                }
+                if self.cursors.contains_key(name) {
+                    return Err(SqlError::new(SqlState("42P03"), format!("cursor \"{name}\" already exists")));
+                }
+                let cursor = self.open_cursor(plan, params, *hold)?;
+                self.cursors.insert(name.clone(), cursor);
+                sink.complete(&CommandTag::plain("DECLARE CURSOR"));
+            }
+            CursorPlan::Fetch { name, direction, moves } => {
+                let cursor = self.cursors.get_mut(name).ok_or_else(|| missing_cursor(name))?;
+                let (range, reverse) = cursor.advance(*direction);
+                let rows = cursor.rows.get(range).unwrap_or_default();
+                if !moves {
+                    sink.columns(&cursor.columns);
+                    let push = |row: &[u8]| sink.row(RowRef { layout: &cursor.layout, bytes: row });
+                    let pushed: ControlFlow<()> = if reverse {
+                        rows.iter().rev().map(|row| row.as_ref()).try_for_each(push)
+                    } else {
+                        rows.iter().map(|row| row.as_ref()).try_for_each(push)
+                    };
+                    let _ = pushed;
+                }
+                let verb = if *moves { "MOVE" } else { "FETCH" };
+                sink.complete(&CommandTag::counted(verb, rows.len() as u64));
+            }
+            CursorPlan::Close(None) => {
+                self.cursors.clear();
+                sink.complete(&CommandTag::plain("CLOSE CURSOR ALL"));
+            }
+            CursorPlan::Close(Some(name)) => {
+                self.cursors.remove(name).ok_or_else(|| missing_cursor(name))?;
+                sink.complete(&CommandTag::plain("CLOSE CURSOR"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Columns that FETCH from a cursor returns.
+    pub(crate) fn cursor_columns(&self, name: &str) -> Result<Vec<OutputColumn>, SqlError> {
+        self.cursors.get(name).map(|cursor| cursor.columns.clone()).ok_or_else(|| missing_cursor(name))
+    }
+
+    fn open_cursor(&mut self, plan: &Plan, params: &[Value], holds: bool) -> Result<Cursor, SqlError> {
+        let mut keep = Keep::default();
+        self.run_plan(&Arc::new(plan.clone()), "", params, Scope::Pipelined, &mut keep)?;
+        if keep.byte_count > CURSOR_BYTES_MAX {
+            return Err(SqlError::new(
+                SqlState("54000"),
+                format!("a cursor may keep at most {CURSOR_BYTES_MAX} bytes of rows"),
+            ));
+        }
+        let layout = super::program::layout_of(&keep.columns);
+        Ok(Cursor { columns: keep.columns, layout, rows: keep.rows, position: 0, holds })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cursor(rows: usize) -> Cursor {
+        Cursor {
+            columns: Vec::new(),
+            layout: Arc::new(RowLayout::new(&[])),
+            rows: (0..rows).map(|n| vec![n as u8].into()).collect(),
+            position: 0,
+            holds: false,
+        }
+    }
+
+    #[test]
+    fn fetch_walks_as_postgresql_does() {
+        let mut cursor = cursor(5);
+        assert_eq!(cursor.advance(FetchDirection::Forward(2)), (0..2, false));
+        assert_eq!(cursor.advance(FetchDirection::Forward(0)), (1..2, false));
+        assert_eq!(cursor.advance(FetchDirection::Forward(-1)), (0..1, true));
+        assert_eq!(cursor.advance(FetchDirection::ForwardAll), (1..5, false));
+        assert_eq!(cursor.advance(FetchDirection::Forward(1)), (5..5, false));
+        assert_eq!(cursor.advance(FetchDirection::Forward(-2)), (3..5, true));
+        assert_eq!(cursor.advance(FetchDirection::BackwardAll), (0..3, true));
+        assert_eq!(cursor.advance(FetchDirection::Absolute(-1)), (4..5, false));
+        assert_eq!(cursor.advance(FetchDirection::Absolute(2)), (1..2, false));
+        assert_eq!(cursor.advance(FetchDirection::Relative(2)), (3..4, false));
+        assert_eq!(cursor.advance(FetchDirection::Absolute(9)), (0..0, false));
+    }
+}

@@ -1,0 +1,70 @@
+//! Definitions: catalog operations inside a transaction.
+//!
+//! Whoever changes definitions holds the catalog in X until the end of the transaction, so ids that its plan drew from
+//! the catalog stay its own; and the tables it changes in X, so nobody is in the middle of them.
+
+use weft_base::CatalogVersion;
+use weft_lock::LockMode;
+use weft_sql::statement::DdlPlan;
+use weft_store::{Catalog, CatalogOp};
+use weft_types::SqlError;
+
+use super::Session;
+use crate::sink::{CommandTag, NoticeLevel, ResultSink};
+
+/// The tables that exist and that an operation changes.
+fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
+    match op {
+        CatalogOp::DropTable(table) | CatalogOp::Truncate(table) => Some(*table),
+        CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => Some(index.table),
+        CatalogOp::DropIndex(index) | CatalogOp::RenameIndex { index, .. } => {
+            catalog.index_by_id(*index).map(|index| index.table)
+        }
+        CatalogOp::SetNotNull { table, .. }
+        | CatalogOp::SetDefault { table, .. }
+        | CatalogOp::AddColumn { table, .. }
+        | CatalogOp::DropColumn { table, .. }
+        | CatalogOp::RenameTable { table, .. }
+        | CatalogOp::RenameColumn { table, .. } => Some(*table),
+        CatalogOp::CreateTable(_)
+        | CatalogOp::CreateSequence(_)
+        | CatalogOp::DropSequence(_)
+        | CatalogOp::AdvanceSequence { .. }
+        | CatalogOp::SetSequence { .. } => None,
+    }
+    .filter(|table| catalog.table_by_id(*table).is_some())
+}
+
+impl Session {
+    /// Applies a definition statement to the open transaction (an implicit one, if none is open).
+    /// `planned_for` is the catalog version that the plan was made for.
+    pub(crate) fn run_ddl(
+        &mut self,
+        plan: &DdlPlan,
+        planned_for: CatalogVersion,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        for notice in &plan.notices {
+            sink.notice(NoticeLevel::Notice, notice);
+        }
+        if !plan.ops.is_empty() {
+            let open = self.transaction();
+            open.txn.lock_catalog()?;
+            if open.txn.catalog().version() != planned_for {
+                // Somebody else changed definitions before the lock was granted: plan again, on what they left.
+                return Err(weft_txn::stale_program());
+            }
+            for op in &plan.ops {
+                if let Some(table) = tables_of(op, &open.txn.catalog()) {
+                    open.txn.lock_table(table, LockMode::X)?;
+                }
+                open.txn.catalog_op(op.clone())?;
+                if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
+                    self.shared.sequences.forget(*id);
+                }
+            }
+        }
+        sink.complete(&CommandTag::plain(plan.tag));
+        Ok(())
+    }
+}

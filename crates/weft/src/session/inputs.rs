@@ -1,0 +1,98 @@
+//! What a session supplies when a statement's inputs are bound: clock, names, settings, sequence values, randomness.
+//!
+//! All of it becomes part of the inputs, and so of the log: executing a program asks nobody (DESIGN.md, invariant 1).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_sql::statement::{InputSource, SessionValue};
+use weft_store::{CatalogOp, SequenceId};
+use weft_types::{SqlError, SqlState, Value};
+
+use super::{Session, settings};
+
+/// Microseconds from 1970-01-01 to 2000-01-01, where PostgreSQL's timestamps begin.
+pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
+const DAY_MICROS: i64 = 86_400_000_000;
+
+/// Spreads the random words of sessions that begin in the same microsecond.
+static DRAWS: AtomicU64 = AtomicU64::new(0);
+
+impl Session {
+    /// `now()`: when the transaction began, else the statement.
+    pub(crate) fn transaction_micros(&self) -> i64 {
+        self.open.as_ref().map_or(self.statement_micros, |open| open.began_micros)
+    }
+}
+
+impl InputSource for Session {
+    fn session_value(&mut self, which: SessionValue) -> Result<Value, SqlError> {
+        let now = self.transaction_micros() - POSTGRES_EPOCH_MICROS;
+        Ok(match which {
+            SessionValue::TransactionTimestamp => Value::TimestampTz(now),
+            SessionValue::LocalTimestamp => Value::Timestamp(now),
+            SessionValue::StatementTimestamp => Value::TimestampTz(self.statement_micros - POSTGRES_EPOCH_MICROS),
+            SessionValue::ClockTimestamp => {
+                Value::TimestampTz(self.shared.clock.unix_micros() - POSTGRES_EPOCH_MICROS)
+            }
+            SessionValue::CurrentDate => Value::Date(now.div_euclid(DAY_MICROS) as i32),
+            SessionValue::CurrentUser | SessionValue::SessionUser => Value::Text(self.user.to_string()),
+            SessionValue::CurrentDatabase => Value::Text("postgres".into()),
+            SessionValue::CurrentSchema => Value::Text("public".into()),
+            SessionValue::Version => Value::Text(version()),
+            SessionValue::BackendPid => Value::Int4(self.pid as i32),
+            SessionValue::LastValue => Value::Int8(self.last_drawn.ok_or_else(|| {
+                SqlError::new(SqlState("55000"), "lastval is not yet defined in this session")
+            })?),
+        })
+    }
+
+    fn setting(&mut self, name: &str) -> Result<String, SqlError> {
+        self.settings.show(name).ok_or_else(|| settings::unknown(name))
+    }
+
+    fn next_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
+        let public = self.shared.engine.catalog();
+        let value = match public.sequence_by_id(sequence) {
+            Some(def) => self.shared.sequences.next(&self.shared.engine, def)?,
+            None => self.next_private_value(sequence)?,
+        };
+        self.drawn.insert(sequence, value);
+        self.last_drawn = Some(value);
+        Ok(value)
+    }
+
+    fn current_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
+        self.drawn.get(&sequence).copied().ok_or_else(|| {
+            let catalog = self.catalog();
+            let name = catalog.sequence_by_id(sequence).map_or("?", |def| def.name.as_str());
+            SqlError::new(
+                SqlState("55000"),
+                format!("currval of sequence \"{name}\" is not yet defined in this session"),
+            )
+        })
+    }
+
+    fn random_u64(&mut self) -> u64 {
+        let draw = DRAWS.fetch_add(1, Ordering::Relaxed);
+        let clock = self.shared.clock.monotonic_nanos() ^ (self.shared.clock.unix_micros() as u64).rotate_left(32);
+        weft_ops::mix64(self.shared.random_seed ^ weft_ops::mix64(clock ^ draw.rotate_left(17)))
+    }
+}
+
+impl Session {
+    /// A value of a sequence that the open transaction made: nobody else can draw from it yet.
+    fn next_private_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
+        let catalog = self.catalog();
+        let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, "the sequence does not exist");
+        let def = catalog.sequence_by_id(sequence).ok_or_else(missing)?;
+        let state = catalog.sequence_state(sequence).ok_or_else(missing)?;
+        let value = state.next(def).ok_or_else(|| crate::sequences::exhausted(def))?;
+        self.transaction().txn.catalog_op(CatalogOp::AdvanceSequence { id: sequence, to: value })?;
+        Ok(value)
+    }
+}
+
+/// What `version()` says.
+pub(crate) fn version() -> String {
+    format!("PostgreSQL {} on {}", settings::server_version(), std::env::consts::ARCH)
+}

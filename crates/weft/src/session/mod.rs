@@ -1,0 +1,358 @@
+//! A session: one client's conversation with the database.
+//!
+//! A session prepares statements, runs them, and keeps what lasts from one to the next: the open transaction, settings,
+//! cursors, statements made by PREPARE. Which way a statement takes:
+//!
+//!     point statement, no transaction open   one-shot program: a place in a batch, or a read at the boundary
+//!     point statement, transaction open      the same program against the transaction's overlay
+//!     other SELECT                           the query engine over a view
+//!     other INSERT, UPDATE, DELETE           rows computed by the query engine, locked, checked again, written
+//!     definitions                            catalog operations of a transaction
+//!
+//! Transactions: BEGIN opens an explicit one. Without it, a statement that stands alone is its own transaction; several
+//! statements of one simple message or pipeline share an implicit one, which ends with the message or at Sync.
+//!
+//! Invariants: 1. After an error an explicit transaction is failed and accepts only its end. 2. Before a row or completion
+//! is pushed into a sink, the gate has been raised to the batch it depends on. 3. A plan runs only against the catalog
+//! version it was made for; otherwise the statement is planned again.
+
+mod control;
+mod copy;
+mod cursor;
+mod ddl;
+mod dispatch;
+mod explain;
+mod inputs;
+mod modify;
+mod program;
+mod query;
+mod settings;
+mod simple;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use weft_sql::query::CancelSignal;
+use weft_sql::statement::Plan;
+use weft_store::Catalog;
+use weft_txn::{CancelToken, Mark, Transaction, TxnOptions};
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use crate::database::Shared;
+use crate::gate::DurabilityGate;
+use crate::rows::{Collected, Rows};
+use crate::sink::{OutputColumn, ResultSink, Scope, TxnStatus};
+pub(crate) use cursor::Cursor;
+pub(crate) use settings::Settings;
+
+/// How often a statement is planned anew when the catalog keeps changing under it.
+const PLANNING_ATTEMPTS: usize = 8;
+
+/// Stops what a session is doing, from another thread.
+#[derive(Debug, Clone)]
+pub struct CancelHandle {
+    token: CancelToken,
+    signal: CancelSignal,
+    running: Arc<AtomicBool>,
+}
+
+impl CancelHandle {
+    /// Makes the statement that is running now fail with 57014; does nothing if none is.
+    pub fn cancel(&self) {
+        if self.running.load(Ordering::Acquire) {
+            self.token.cancel();
+            self.signal.cancel();
+        }
+    }
+}
+
+/// A prepared statement. It outlives catalog changes: it is planned again when it runs after one.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) sql: Arc<str>,
+    pub(crate) param_types: Vec<Option<SqlType>>,
+    pub(crate) plan: Arc<Plan>,
+    params: Vec<SqlType>,
+    columns: Vec<OutputColumn>,
+}
+
+impl Prepared {
+    /// The types of its parameters, in order.
+    pub fn params(&self) -> &[SqlType] {
+        &self.params
+    }
+
+    /// The columns it returns; empty when it returns no rows.
+    pub fn columns(&self) -> &[OutputColumn] {
+        &self.columns
+    }
+}
+
+/// The open transaction of a session.
+#[derive(Debug)]
+pub(crate) struct OpenTransaction {
+    pub txn: Transaction,
+    pub explicit: bool,
+    pub savepoints: Vec<(String, Mark)>,
+    /// `now()`: when it began, microseconds since 1970.
+    pub began_micros: i64,
+}
+
+/// One client's conversation. Used by one thread at a time; dropping it rolls back what is open.
+pub struct Session {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) open: Option<OpenTransaction>,
+    /// The explicit transaction failed: only its end is accepted.
+    pub(crate) failed: bool,
+    pub(crate) settings: Settings,
+    pub(crate) first_settings: Settings,
+    pub(crate) user: Arc<str>,
+    pub(crate) pid: u32,
+    pub(crate) gate: Arc<DurabilityGate>,
+    pub(crate) cancel: CancelHandle,
+    pub(crate) prepared: HashMap<String, Arc<Prepared>>,
+    pub(crate) cursors: HashMap<String, Cursor>,
+    /// The last value that this session drew from each sequence, for `currval`.
+    pub(crate) drawn: BTreeMap<weft_store::SequenceId, i64>,
+    pub(crate) last_drawn: Option<i64>,
+    /// When the running statement began, microseconds since 1970.
+    pub(crate) statement_micros: i64,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("user", &self.user).field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, user: &str, pid: u32) -> Session {
+        let settings = Settings::new(user, shared.options.synchronous_commit);
+        let gate = DurabilityGate::new(shared.engine.clone(), settings.synchronous_commit);
+        let cancel = CancelHandle {
+            token: CancelToken::default(),
+            signal: CancelSignal::default(),
+            running: Arc::default(),
+        };
+        Session {
+            shared,
+            open: None,
+            failed: false,
+            first_settings: settings.clone(),
+            settings,
+            user: user.into(),
+            pid,
+            gate,
+            cancel,
+            prepared: HashMap::new(),
+            cursors: HashMap::new(),
+            drawn: BTreeMap::new(),
+            last_drawn: None,
+            statement_micros: 0,
+        }
+    }
+
+    /// Where the session stands between messages.
+    pub fn status(&self) -> TxnStatus {
+        match &self.open {
+            _ if self.failed => TxnStatus::Failed,
+            Some(open) if open.explicit => TxnStatus::InTransaction,
+            _ => TxnStatus::Idle,
+        }
+    }
+
+    /// Stops the statement that the session is running, from another thread.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// What to wait for before a result may be told to anybody else.
+    pub fn gate(&self) -> Arc<DurabilityGate> {
+        Arc::clone(&self.gate)
+    }
+
+    /// The present value of a run-time parameter.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.settings.show(name)
+    }
+
+    /// Raised by every change of a run-time parameter.
+    pub fn settings_version(&self) -> u64 {
+        self.settings.version()
+    }
+
+    /// Sets a run-time parameter for the session, and what RESET goes back to.
+    pub fn set_startup(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        self.settings.set(name, value)?;
+        self.first_settings.set(name, value)?;
+        self.gate.set_waits(self.settings.synchronous_commit);
+        Ok(())
+    }
+
+    /// How long a client may now stay silent.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        let limit = self.settings.idle_in_transaction_timeout;
+        (self.status() != TxnStatus::Idle && !limit.is_zero()).then_some(limit)
+    }
+
+    /// The definitions that the next statement is planned for.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        match &self.open {
+            Some(open) => open.txn.catalog(),
+            None => self.shared.engine.catalog(),
+        }
+    }
+
+    /// Parses and plans one statement. `param_types` holds a type for each parameter that the client declared; others
+    /// are inferred. An empty statement is allowed.
+    pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
+        let plan = self.plan(sql, param_types)?;
+        self.check_usable(&plan)?;
+        let columns = self.describe(&plan)?;
+        Ok(Arc::new(Prepared {
+            sql: sql.into(),
+            param_types: param_types.to_vec(),
+            params: plan.params().to_vec(),
+            columns,
+            plan,
+        }))
+    }
+
+    /// Runs a prepared statement to its end and pushes its result. `params` has the types of `Prepared::params`.
+    pub fn execute(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Value],
+        scope: Scope,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let result = self.execute_planned(prepared, params, scope, sink);
+        if result.is_err() {
+            self.fail();
+        }
+        result
+    }
+
+    fn execute_planned(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Value],
+        scope: Scope,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        self.begin_statement();
+        let mut plan = Arc::clone(&prepared.plan);
+        for _ in 0..PLANNING_ATTEMPTS {
+            match self.run_plan(&plan, &prepared.sql, params, scope, sink) {
+                Err(error) if weft_txn::is_stale(&error) => {
+                    plan = self.plan(&prepared.sql, &prepared.param_types)?;
+                    let same = self.describe(&plan)?.iter().map(|c| &c.ty).eq(prepared.columns.iter().map(|c| &c.ty));
+                    if !same || plan.params() != prepared.params {
+                        return Err(SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            "cached plan must not change result type",
+                        ));
+                    }
+                }
+                result => return result,
+            }
+        }
+        Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, "the catalog changed too often under this statement"))
+    }
+
+    pub(crate) fn begin_statement(&mut self) {
+        self.cancel.token.reset();
+        self.cancel.signal.reset();
+        self.cancel.running.store(true, Ordering::Release);
+        self.statement_micros = self.shared.clock.unix_micros();
+    }
+
+    /// The end of a pipeline (Sync) or of a simple message: commits the implicit transaction if one is open.
+    pub fn sync(&mut self) -> Result<(), SqlError> {
+        self.cancel.running.store(false, Ordering::Release);
+        match self.open.take() {
+            Some(open) if !open.explicit => self.commit(open),
+            open => {
+                self.open = open;
+                Ok(())
+            }
+        }
+    }
+
+    /// The pipeline failed: rolls back an implicit transaction, makes an explicit one failed.
+    pub fn fail(&mut self) {
+        match &self.open {
+            Some(open) if open.explicit => self.failed = true,
+            _ => {
+                self.open = None;
+                self.cursors.clear();
+            }
+        }
+    }
+
+    pub(crate) fn txn_options(&self) -> TxnOptions {
+        TxnOptions {
+            isolation: self.settings.default_isolation,
+            read_only: self.settings.default_read_only,
+            cancel: self.cancel.token.clone(),
+        }
+    }
+
+    /// The open transaction; an implicit one is opened if there is none.
+    pub(crate) fn transaction(&mut self) -> &mut OpenTransaction {
+        let options = self.txn_options();
+        let (shared, began_micros) = (&self.shared, self.statement_micros);
+        self.open.get_or_insert_with(|| OpenTransaction {
+            txn: shared.engine.begin(options),
+            explicit: false,
+            savepoints: Vec::new(),
+            began_micros,
+        })
+    }
+
+    /// Commits and raises the gate to what the commit's reply depends on.
+    pub(crate) fn commit(&mut self, open: OpenTransaction) -> Result<(), SqlError> {
+        self.cursors.retain(|_, cursor| cursor.holds);
+        match open.txn.commit() {
+            Ok(committed) => {
+                self.gate.raise(committed.observed);
+                Ok(())
+            }
+            Err(refused) => {
+                self.gate.raise(refused.observed);
+                Err(refused.error)
+            }
+        }
+    }
+
+    /// Runs statements and drops their rows: for definitions, settings, transaction control.
+    pub fn run(&mut self, sql: &str) -> Result<(), SqlError> {
+        let mut sink = Collected::default();
+        self.execute_simple(sql, &mut sink)?;
+        self.gate.wait()
+    }
+
+    /// Runs one statement with parameters and returns how many rows it returned or changed, once that is durable.
+    pub fn execute_values(&mut self, prepared: &Arc<Prepared>, params: &[Value]) -> Result<u64, SqlError> {
+        let mut sink = Collected::default();
+        self.execute(prepared, params, Scope::Alone, &mut sink)?;
+        self.sync()?;
+        self.gate.wait()?;
+        Ok(sink.affected())
+    }
+
+    /// Runs one statement with parameters and returns its rows, once what they tell is durable.
+    pub fn query(&mut self, sql: &str, params: &[Value]) -> Result<Rows, SqlError> {
+        let types: Vec<Option<SqlType>> = params.iter().map(Value::sql_type).collect();
+        let prepared = self.prepare(sql, &types)?;
+        let params = crate::rows::assign_all(params, prepared.params())?;
+        let mut sink = Collected::default();
+        self.execute(&prepared, &params, Scope::Alone, &mut sink)?;
+        self.sync()?;
+        self.gate.wait()?;
+        Ok(sink.into_rows())
+    }
+}

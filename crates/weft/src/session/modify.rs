@@ -1,0 +1,248 @@
+//! INSERT, UPDATE and DELETE in general form, and SELECT ... FOR UPDATE.
+//!
+//! The query engine computes which rows change and how, over the statement's view. Then the rows are locked; a row that
+//! somebody changed before its lock was granted is evaluated again as it is now, and left alone if it no longer
+//! qualifies (READ COMMITTED), or ends the transaction (REPEATABLE READ). Last, the transaction's overlay takes the
+//! changes. Statements see the state before themselves: the view is frozen while they run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use datafusion::sql::sqlparser::ast::Statement;
+use weft_base::RowId;
+use weft_sql::query::{Evaluation, InsertDefaults, ModifyQuery, QuerySettings, RowChange};
+use weft_sql::statement::{self, ModifyKind, ModifyPlan, QueryPlan, RowLockStrength, RowLockWait, Scalar};
+use weft_store::TableDef;
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use super::query::{input_types, push_stream, result_column};
+use super::Session;
+use crate::sink::{CommandTag, OutputColumn, ResultSink};
+
+/// Rows that are locked and written at a time.
+const CHUNK_ROWS: usize = 1024;
+
+/// How often rows to lock are looked for again after waiting for locks.
+const LOCKING_ROUNDS: usize = 64;
+
+/// Column defaults of an INSERT, drawn from the session for each row.
+pub(crate) struct Defaults<'a> {
+    pub session: &'a mut Session,
+    pub defaults: &'a [(usize, Scalar)],
+    pub inputs: &'a [Value],
+}
+
+impl InsertDefaults for Defaults<'_> {
+    fn value(&mut self, _table: &TableDef, column: usize) -> Result<Value, SqlError> {
+        match self.defaults.iter().find(|(of, _)| *of == column) {
+            Some((_, scalar)) => scalar.evaluate(self.inputs, &[], self.session),
+            None => Ok(Value::Null),
+        }
+    }
+}
+
+/// A statement's inputs and what they are evaluated with.
+struct Bound {
+    inputs: Vec<Value>,
+    types: Vec<Option<SqlType>>,
+    settings: QuerySettings,
+}
+
+impl Bound {
+    fn evaluation(&self) -> Evaluation<'_> {
+        Evaluation { params: &self.inputs, param_types: &self.types, settings: &self.settings }
+    }
+}
+
+impl Session {
+    pub(crate) fn run_modify(
+        &mut self,
+        plan: &ModifyPlan,
+        params: &[Value],
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        self.shared.query_statements.fetch_add(1, Relaxed);
+        let query = ModifyQuery::new(&plan.statement, &self.transaction().txn.catalog())?;
+        let inputs = statement::bind_inputs(&plan.params, &plan.hidden_inputs, params, self)?;
+        let types = input_types(&plan.params, &plan.hidden_inputs);
+        let bound = Bound { inputs, types, settings: self.query_settings() };
+        let written = match &plan.kind {
+            ModifyKind::Insert { defaults, .. } => self.insert_rows(plan, &query, &bound, defaults)?,
+            ModifyKind::Update { .. } | ModifyKind::Delete { .. } => self.change_rows(plan, &query, &bound)?,
+        };
+        let count = written.count;
+        if query.has_returning() {
+            let source = self.read_source(&[])?;
+            let shared = Arc::clone(&self.shared);
+            let stream = shared.queries.returning(&query, source, written.rows, &bound.evaluation())?;
+            push_stream(stream, sink)?;
+        }
+        let observed = self.transaction().txn.observed();
+        self.gate.raise(observed);
+        sink.complete(&CommandTag::counted(plan.tag().verb(), count));
+        Ok(())
+    }
+
+    fn insert_rows(
+        &mut self,
+        plan: &ModifyPlan,
+        query: &ModifyQuery,
+        bound: &Bound,
+        defaults: &[(usize, Scalar)],
+    ) -> Result<Written, SqlError> {
+        let source = self.read_source(&plan.tables)?;
+        let shared = Arc::clone(&self.shared);
+        let mut rows: Vec<Vec<u8>> = Vec::new();
+        let mut values = Defaults { session: self, defaults, inputs: &bound.inputs };
+        shared.queries.new_rows(query, source, &bound.evaluation(), &mut values, |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        let mut written = Written::new(query.has_returning());
+        for chunk in rows.chunks(CHUNK_ROWS) {
+            let ids = self.transaction().txn.insert(&query.table, chunk)?;
+            written.count += chunk.len() as u64;
+            if written.keeps {
+                written.rows.extend(ids.into_iter().zip(chunk.iter().cloned()));
+            }
+        }
+        Ok(written)
+    }
+
+    fn change_rows(
+        &mut self,
+        plan: &ModifyPlan,
+        query: &ModifyQuery,
+        bound: &Bound,
+    ) -> Result<Written, SqlError> {
+        let source = self.read_source(&plan.tables)?;
+        let shared = Arc::clone(&self.shared);
+        let mut changes: Vec<RowChange> = Vec::new();
+        shared.queries.changes(query, source, &bound.evaluation(), |change| {
+            changes.push(change);
+            Ok(())
+        })?;
+        let mut written = Written::new(query.has_returning());
+        for chunk in changes.chunks(CHUNK_ROWS) {
+            let rows = chunk.iter().map(|change| (change.handle, change.old.as_slice()));
+            self.transaction().txn.lock_rows(&query.table, rows, true)?;
+            for change in chunk {
+                self.change_row(query, bound, change, &mut written)?;
+            }
+        }
+        Ok(written)
+    }
+
+    /// Makes one change to a row that is locked now.
+    fn change_row(
+        &mut self,
+        query: &ModifyQuery,
+        bound: &Bound,
+        change: &RowChange,
+        written: &mut Written,
+    ) -> Result<(), SqlError> {
+        let def = &query.table;
+        let Some(current) = self.transaction().txn.current(def, change.handle, &change.old)? else {
+            return Ok(());
+        };
+        let again;
+        let change = if current == change.old {
+            change
+        } else {
+            let source = self.read_source(&[])?;
+            let shared = Arc::clone(&self.shared);
+            let (handle, row) = (change.handle, current.clone());
+            match shared.queries.reevaluate(query, source, handle, row, &bound.evaluation())? {
+                None => return Ok(()),
+                Some(change) => {
+                    again = change;
+                    &again
+                }
+            }
+        };
+        let txn = &mut self.transaction().txn;
+        match &change.new {
+            Some(new) => txn.update(def, change.handle, &current, new)?,
+            None => txn.delete(def, change.handle, &current)?,
+        }
+        written.count += 1;
+        if written.keeps {
+            written.rows.push((change.handle, change.new.clone().unwrap_or(current)));
+        }
+        Ok(())
+    }
+
+    /// The columns of RETURNING.
+    pub(crate) fn describe_returning(&mut self, plan: &ModifyPlan) -> Result<Vec<OutputColumn>, SqlError> {
+        let catalog = self.catalog();
+        let query = ModifyQuery::new(&plan.statement, &catalog)?;
+        let Some(returning) = query.returning() else { return Ok(Vec::new()) };
+        let source = self.describe_source();
+        let types = input_types(&plan.params, &plan.hidden_inputs);
+        let settings = self.query_settings();
+        let described = self.shared.queries.describe("", returning, source, &types, &settings)?;
+        Ok(described.columns.iter().map(result_column).collect())
+    }
+
+    /// Locks the rows that a SELECT ... FOR UPDATE or FOR SHARE returns, looking again until no further row appears.
+    pub(crate) fn lock_selected_rows(&mut self, plan: &QueryPlan, params: &[Value]) -> Result<(), SqlError> {
+        let Some(row_locks) = &plan.row_locks else { return Ok(()) };
+        let wait = match row_locks.wait {
+            RowLockWait::Wait => true,
+            RowLockWait::NoWait => false,
+            RowLockWait::SkipLocked => return Err(SqlError::unsupported("SKIP LOCKED is not supported")),
+        };
+        let write = row_locks.strength == RowLockStrength::Update;
+        let inputs = statement::bind_inputs(&plan.params, &plan.hidden_inputs, params, self)?;
+        let types = input_types(&plan.params, &plan.hidden_inputs);
+        let bound = Bound { inputs, types, settings: self.query_settings() };
+        let ast = Statement::Query(plan.query.clone());
+        self.transaction();
+        let mut locked: std::collections::HashSet<(weft_base::TableId, RowId)> = Default::default();
+        for _ in 0..LOCKING_ROUNDS {
+            let source = self.read_source(&plan.tables)?;
+            let shared = Arc::clone(&self.shared);
+            let mut rows = shared.queries.rows_to_lock(&ast, source, &bound.evaluation())?;
+            rows.retain(|(table, row_id, _)| {
+                row_locks.tables.contains(table) && !locked.contains(&(*table, *row_id))
+            });
+            if rows.is_empty() {
+                return Ok(());
+            }
+            for table in &row_locks.tables {
+                let catalog = self.catalog();
+                let Some(def) = catalog.table_by_id(*table) else { continue };
+                let of_table = rows.iter().filter(|(of, _, _)| of == table);
+                let images = of_table.map(|(_, row_id, image)| (*row_id, image.as_slice()));
+                let txn = &mut self.transaction().txn;
+                txn.set_no_wait(!wait);
+                let result = txn.lock_rows(def, images, write);
+                txn.set_no_wait(false);
+                result?;
+            }
+            for (table, row_id, image) in rows {
+                let catalog = self.catalog();
+                if let Some(def) = catalog.table_by_id(table) {
+                    // Under REPEATABLE READ a row changed since the snapshot is an error.
+                    self.transaction().txn.current(def, row_id, &image)?;
+                }
+                locked.insert((table, row_id));
+            }
+        }
+        Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, "rows to lock kept changing"))
+    }
+}
+
+/// What a statement wrote.
+struct Written {
+    count: u64,
+    keeps: bool,
+    /// For RETURNING: the new rows, or the rows that went.
+    rows: Vec<(RowId, Vec<u8>)>,
+}
+
+impl Written {
+    fn new(keeps: bool) -> Written {
+        Written { count: 0, keeps, rows: Vec::new() }
+    }
+}

@@ -1,0 +1,116 @@
+//! Point statements: bind the inputs, run the program, push what it gives.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use weft_program::{Outcome, StatementOutcome};
+use weft_sql::statement::{self, ConstantPlan, OutputColumn as PlanColumn, ProgramPlan, StatementShape};
+use weft_types::{RowLayout, SqlError, Value};
+
+use super::Session;
+use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
+
+/// A planned column as results announce it.
+pub(crate) fn sink_column(column: &PlanColumn) -> OutputColumn {
+    OutputColumn {
+        name: column.name.clone(),
+        ty: column.ty.clone(),
+        type_oid: None,
+        table: column.table.map(|(table, attribute)| (table.0, attribute)),
+    }
+}
+
+impl Session {
+    /// Runs a compiled point statement, or several as one.
+    pub(crate) fn run_program(
+        &mut self,
+        plan: &ProgramPlan,
+        params: &[Value],
+        scope: Scope,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let values = statement::bind_inputs(params, &plan.hidden_inputs, self)?;
+        let inputs = plan.input_layout.encode(&values)?;
+        self.shared.program_statements.fetch_add(plan.statements.len() as u64, Relaxed);
+        let outcome = self.run_inputs(plan, inputs, scope)?;
+        push_outcome(plan, &outcome, sink);
+        Ok(())
+    }
+
+    fn run_inputs(&mut self, plan: &ProgramPlan, inputs: Vec<u8>, scope: Scope) -> Result<Outcome, SqlError> {
+        if self.open.is_none() && scope == Scope::Alone && !(self.settings.default_read_only && !plan.program.read_only)
+        {
+            return match self.shared.engine.execute(&plan.program, inputs) {
+                Ok(committed) => {
+                    self.gate.raise(committed.observed);
+                    Ok(committed.outcome)
+                }
+                Err(refused) => {
+                    self.gate.raise(refused.observed);
+                    Err(refused.error)
+                }
+            };
+        }
+        let open = self.transaction();
+        let result = open.txn.run(&plan.program, &inputs);
+        let observed = open.txn.observed();
+        self.gate.raise(observed);
+        result
+    }
+
+    /// One row computed from the parameters and the session.
+    pub(crate) fn run_constant(
+        &mut self,
+        plan: &ConstantPlan,
+        params: &[Value],
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let mut values = Vec::with_capacity(plan.row.len());
+        for scalar in &plan.row {
+            values.push(scalar.evaluate(params, &[], self)?);
+        }
+        let columns: Vec<OutputColumn> = plan.columns.iter().map(sink_column).collect();
+        let layout = RowLayout::new(&columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>());
+        let bytes = layout.encode(&values)?;
+        sink.columns(&columns);
+        let _ = sink.row(RowRef { layout: &layout, bytes: &bytes });
+        sink.complete(&CommandTag::counted("SELECT", 1));
+        Ok(())
+    }
+}
+
+fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink) {
+    for (number, (shape, outcome)) in plan.statements.iter().zip(&outcome.statements).enumerate() {
+        push_statement(plan, number, shape, outcome, sink);
+    }
+}
+
+fn push_statement(
+    plan: &ProgramPlan,
+    number: usize,
+    shape: &StatementShape,
+    outcome: &StatementOutcome,
+    sink: &mut dyn ResultSink,
+) {
+    if !shape.columns.is_empty()
+        && let Some(layout) = plan.program.output_layout(number)
+    {
+        let columns: Vec<OutputColumn> = shape.columns.iter().map(sink_column).collect();
+        sink.columns(&columns);
+        for bytes in outcome.rows.iter() {
+            if sink.row(RowRef { layout, bytes }).is_break() {
+                break;
+            }
+        }
+    }
+    let rows = match shape.tag {
+        statement::Tag::Select => outcome.rows.len() as u64,
+        _ => outcome.affected,
+    };
+    sink.complete(&CommandTag::counted(shape.tag.verb(), rows));
+}
+
+/// A layout for rows with these columns.
+pub(crate) fn layout_of(columns: &[OutputColumn]) -> Arc<RowLayout> {
+    Arc::new(RowLayout::new(&columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>()))
+}

@@ -1,0 +1,337 @@
+//! Run-time parameters of a session: SET, SHOW, RESET, and what a client is told at start-up.
+//!
+//! Parameters that Weft acts on have a type of their own; the rest of what PostgreSQL clients set as a matter of course
+//! is kept and shown, and changes nothing. A name that PostgreSQL does not know either is an error (42704), unless it has
+//! a dot in it (custom parameters).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weft_txn::Isolation;
+use weft_types::{SqlError, SqlState};
+
+const UNDEFINED_OBJECT: SqlState = SqlState("42704");
+const INVALID_PARAMETER_VALUE: SqlState = SqlState("22023");
+const CANT_CHANGE_RUNTIME_PARAM: SqlState = SqlState("55P02");
+
+/// Parameters with their PostgreSQL spelling and first values, that are kept and shown only.
+const PLAIN: &[(&str, &str)] = &[
+    ("application_name", ""),
+    ("bytea_output", "hex"),
+    ("check_function_bodies", "on"),
+    ("client_encoding", "UTF8"),
+    ("client_min_messages", "notice"),
+    ("DateStyle", "ISO, MDY"),
+    ("default_table_access_method", "heap"),
+    ("default_tablespace", ""),
+    ("escape_string_warning", "on"),
+    ("extra_float_digits", "1"),
+    ("geqo", "on"),
+    ("IntervalStyle", "postgres"),
+    ("jit", "off"),
+    ("lc_messages", "C"),
+    ("lc_monetary", "C"),
+    ("lc_numeric", "C"),
+    ("lc_time", "C"),
+    ("log_min_messages", "warning"),
+    ("maintenance_work_mem", "64MB"),
+    ("max_parallel_workers_per_gather", "0"),
+    ("row_security", "on"),
+    ("search_path", "\"$user\", public"),
+    ("session_authorization", ""),
+    ("temp_buffers", "8MB"),
+    ("TimeZone", "UTC"),
+    ("work_mem", "4MB"),
+    ("xmloption", "content"),
+];
+
+/// Parameters that tell and cannot be set.
+const FIXED: &[(&str, &str)] = &[
+    ("block_size", "8192"),
+    ("data_checksums", "on"),
+    ("in_hot_standby", "off"),
+    ("integer_datetimes", "on"),
+    ("is_superuser", "on"),
+    ("lc_collate", "C"),
+    ("lc_ctype", "C"),
+    ("max_identifier_length", "63"),
+    ("max_index_keys", "32"),
+    ("server_encoding", "UTF8"),
+    ("server_version_num", "150000"),
+];
+
+/// A session's parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    plain: BTreeMap<String, (String, String)>,
+    /// Replies wait for the disk.
+    pub synchronous_commit: bool,
+    /// The level of transactions that do not name one.
+    pub default_isolation: Isolation,
+    /// Whether transactions that do not say so are read only.
+    pub default_read_only: bool,
+    /// Zero: none.
+    pub statement_timeout: Duration,
+    /// Zero: wait for ever.
+    pub lock_timeout: Duration,
+    /// Zero: none.
+    pub idle_in_transaction_timeout: Duration,
+    version: u64,
+}
+
+/// The version that clients are told; they switch on the part before the blank.
+pub(crate) fn server_version() -> String {
+    format!("15.0 (Weft {})", env!("CARGO_PKG_VERSION"))
+}
+
+fn parse_bool(name: &str, value: &str) -> Result<bool, SqlError> {
+    match value.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" | "t" | "y" => Ok(true),
+        "off" | "false" | "no" | "0" | "f" | "n" => Ok(false),
+        _ => Err(SqlError::new(INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"))),
+    }
+}
+
+/// A duration as PostgreSQL writes it: a number of milliseconds, or a number with us, ms, s, min, h or d.
+fn parse_duration(name: &str, value: &str) -> Result<Duration, SqlError> {
+    let bad = || {
+        SqlError::new(INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
+    };
+    let text = value.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let seconds = match unit.trim() {
+        "us" => number / 1e6,
+        "" | "ms" => number / 1e3,
+        "s" => number,
+        "min" => number * 60.0,
+        "h" => number * 3600.0,
+        "d" => number * 86_400.0,
+        _ => return Err(bad()),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| bad())
+}
+
+fn show_duration(duration: Duration) -> String {
+    match duration.as_millis() {
+        0 => "0".to_string(),
+        ms if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
+        ms if ms % 60_000 == 0 => format!("{}min", ms / 60_000),
+        ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        ms => format!("{ms}ms"),
+    }
+}
+
+/// The isolation level that a setting or a SET TRANSACTION names.
+pub(crate) fn parse_isolation(value: &str) -> Result<Isolation, SqlError> {
+    match value.to_ascii_lowercase().as_str() {
+        "read committed" | "read uncommitted" => Ok(Isolation::ReadCommitted),
+        "repeatable read" => Ok(Isolation::RepeatableRead),
+        "serializable" => Ok(Isolation::Serializable),
+        _ => Err(SqlError::new(
+            INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"default_transaction_isolation\": \"{value}\""),
+        )
+        .hint("Available values: serializable, repeatable read, read committed, read uncommitted.")),
+    }
+}
+
+/// PostgreSQL's name of an isolation level.
+pub(crate) fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadCommitted => "read committed",
+        Isolation::RepeatableRead => "repeatable read",
+        Isolation::Serializable => "serializable",
+    }
+}
+
+impl Settings {
+    pub(crate) fn new(user: &str, synchronous_commit: bool) -> Settings {
+        let mut plain: BTreeMap<String, (String, String)> = PLAIN
+            .iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), (name.to_string(), value.to_string())))
+            .collect();
+        plain.insert("session_authorization".into(), ("session_authorization".into(), user.into()));
+        Settings {
+            plain,
+            synchronous_commit,
+            default_isolation: Isolation::default(),
+            default_read_only: false,
+            statement_timeout: Duration::ZERO,
+            lock_timeout: Duration::ZERO,
+            idle_in_transaction_timeout: Duration::ZERO,
+            version: 0,
+        }
+    }
+
+    /// Raised by every change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Sets a parameter; the name is matched without regard to case.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        let key = name.to_ascii_lowercase();
+        match key.as_str() {
+            "synchronous_commit" => {
+                // PostgreSQL's levels between off and on concern replicas, of which there are none.
+                let local = matches!(value.to_ascii_lowercase().as_str(), "local" | "remote_write" | "remote_apply");
+                self.synchronous_commit = local || parse_bool(name, value)?;
+            }
+            "default_transaction_isolation" => self.default_isolation = parse_isolation(value)?,
+            "default_transaction_read_only" => self.default_read_only = parse_bool(name, value)?,
+            "statement_timeout" => self.statement_timeout = parse_duration(name, value)?,
+            "lock_timeout" => self.lock_timeout = parse_duration(name, value)?,
+            "idle_in_transaction_session_timeout" => {
+                self.idle_in_transaction_timeout = parse_duration(name, value)?;
+            }
+            "standard_conforming_strings" => {
+                if !parse_bool(name, value)? {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "standard_conforming_strings cannot be turned off",
+                    ));
+                }
+            }
+            "client_encoding" => {
+                let plain = value.to_ascii_uppercase().replace(['-', '_'], "");
+                if !matches!(plain.as_str(), "UTF8" | "UNICODE" | "SQLASCII") {
+                    return Err(SqlError::new(
+                        INVALID_PARAMETER_VALUE,
+                        format!("invalid value for parameter \"client_encoding\": \"{value}\""),
+                    )
+                    .hint("Weft speaks UTF8 only."));
+                }
+            }
+            "timezone" => {
+                let plain = value.to_ascii_uppercase();
+                if !matches!(plain.as_str(), "UTC" | "GMT" | "ETC/UTC" | "UCT" | "ZULU" | "DEFAULT") {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        format!("time zone \"{value}\" is not supported for display"),
+                    )
+                    .hint("Sessions show timestamptz in UTC; input may name any zone."));
+                }
+            }
+            _ => self.set_plain(&key, name, value)?,
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    fn set_plain(&mut self, key: &str, name: &str, value: &str) -> Result<(), SqlError> {
+        if key == "server_version" || FIXED.iter().any(|(fixed, _)| *fixed == key) {
+            return Err(SqlError::new(
+                CANT_CHANGE_RUNTIME_PARAM,
+                format!("parameter \"{name}\" cannot be changed"),
+            ));
+        }
+        if let Some(slot) = self.plain.get_mut(key) {
+            slot.1 = value.to_string();
+        } else if key.contains('.') {
+            self.plain.insert(key.to_string(), (name.to_string(), value.to_string()));
+        } else {
+            return Err(unknown(name));
+        }
+        Ok(())
+    }
+
+    /// Puts one parameter, or all, back to its first value.
+    pub(crate) fn reset(&mut self, name: Option<&str>, first: &Settings) -> Result<(), SqlError> {
+        match name {
+            None => *self = Settings { version: self.version, ..first.clone() },
+            Some(name) => {
+                let value = first.show(name).unwrap_or_default();
+                self.set(name, &value)?;
+            }
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    /// The value of a parameter, as SHOW prints it; `None` for one that does not exist.
+    pub(crate) fn show(&self, name: &str) -> Option<String> {
+        let key = name.to_ascii_lowercase();
+        let on_off = |on: bool| if on { "on".to_string() } else { "off".to_string() };
+        Some(match key.as_str() {
+            "server_version" => server_version(),
+            "synchronous_commit" => on_off(self.synchronous_commit),
+            "standard_conforming_strings" => on_off(true),
+            "default_transaction_isolation" => isolation_name(self.default_isolation).to_string(),
+            "default_transaction_read_only" => on_off(self.default_read_only),
+            "statement_timeout" => show_duration(self.statement_timeout),
+            "lock_timeout" => show_duration(self.lock_timeout),
+            "idle_in_transaction_session_timeout" => show_duration(self.idle_in_transaction_timeout),
+            _ => match self.plain.get(&key) {
+                Some((_, value)) => value.clone(),
+                None => FIXED.iter().find(|(fixed, _)| *fixed == key)?.1.to_string(),
+            },
+        })
+    }
+
+    /// All parameters with their values, by name.
+    pub(crate) fn all(&self) -> Vec<(String, String)> {
+        let named = [
+            "default_transaction_isolation",
+            "default_transaction_read_only",
+            "idle_in_transaction_session_timeout",
+            "lock_timeout",
+            "server_version",
+            "standard_conforming_strings",
+            "statement_timeout",
+            "synchronous_commit",
+        ];
+        let mut all: Vec<(String, String)> = self.plain.values().cloned().collect();
+        all.extend(FIXED.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+        all.extend(named.iter().filter_map(|name| Some((name.to_string(), self.show(name)?))));
+        all.sort_by_key(|(name, _)| name.to_ascii_lowercase());
+        all
+    }
+}
+
+/// The error for a parameter that does not exist.
+pub(crate) fn unknown(name: &str) -> SqlError {
+    SqlError::new(UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_matched_without_regard_to_case() {
+        let mut settings = Settings::new("ann", true);
+        settings.set("datestyle", "ISO").unwrap();
+        assert_eq!(settings.show("DateStyle").as_deref(), Some("ISO"));
+        assert_eq!(settings.show("session_authorization").as_deref(), Some("ann"));
+    }
+
+    #[test]
+    fn unknown_and_fixed_parameters_are_refused() {
+        let mut settings = Settings::new("ann", true);
+        assert_eq!(settings.set("no_such", "1").unwrap_err().state.0, "42704");
+        assert_eq!(settings.set("server_version", "16").unwrap_err().state.0, "55P02");
+        settings.set("myapp.flag", "1").unwrap();
+        assert_eq!(settings.show("myapp.flag").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn durations_read_and_show_as_postgresql_does() {
+        let mut settings = Settings::new("ann", true);
+        settings.set("statement_timeout", "1500").unwrap();
+        assert_eq!(settings.show("statement_timeout").as_deref(), Some("1500ms"));
+        settings.set("statement_timeout", "2 min").unwrap();
+        assert_eq!(settings.show("statement_timeout").as_deref(), Some("2min"));
+        assert_eq!(settings.set("statement_timeout", "soon").unwrap_err().state.0, "22023");
+    }
+
+    #[test]
+    fn reset_gives_the_first_value_back() {
+        let first = Settings::new("ann", true);
+        let mut settings = first.clone();
+        settings.set("synchronous_commit", "off").unwrap();
+        assert!(!settings.synchronous_commit);
+        settings.reset(Some("synchronous_commit"), &first).unwrap();
+        assert!(settings.synchronous_commit);
+    }
+}

@@ -1,0 +1,59 @@
+//! The query engine's window on a transaction: its view as a source of chunks.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use weft_base::{BatchId, TableId};
+use weft_sql::query::{ReadSource, RowVisitor};
+use weft_store::{Catalog, IndexDef};
+use weft_txn::TxnView;
+use weft_types::SqlError;
+
+/// Rows that one key range of an index may hold before a scan of the table is the better way.
+const INDEX_RANGE_ROWS_MAX: usize = 4096;
+
+/// A transaction's view as the query engine reads it.
+pub(crate) struct ViewSource(pub TxnView);
+
+impl ReadSource for ViewSource {
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(self.0.catalog())
+    }
+
+    fn batch(&self) -> BatchId {
+        self.0.batch()
+    }
+
+    fn chunk_count(&self, table: TableId) -> usize {
+        self.0.chunk_count(table)
+    }
+
+    fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
+        self.0.read_chunk(table, chunk, visit);
+        Ok(())
+    }
+
+    fn read_range(
+        &self,
+        index: &IndexDef,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        visit: RowVisitor<'_>,
+    ) -> Result<bool, SqlError> {
+        if !index.method.is_ordered() {
+            return Ok(false);
+        }
+        let rows = self.0.range(index, low, high, false, INDEX_RANGE_ROWS_MAX + 1);
+        if rows.len() > INDEX_RANGE_ROWS_MAX {
+            return Ok(false);
+        }
+        for row in rows {
+            visit(&row.bytes, row.row_id);
+        }
+        Ok(true)
+    }
+
+    fn row_count_estimate(&self, table: TableId) -> usize {
+        self.0.row_count_estimate(table)
+    }
+}

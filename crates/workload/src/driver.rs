@@ -1,0 +1,410 @@
+//! Closed-loop load: a number of clients, each with a bounded number of transactions outstanding.
+//!
+//! ```text
+//! source --> client 0: start, start, ... up to `window`; finish the oldest; start the next; ...
+//! source --> client 1: ...                                       latency = start to finish
+//! ```
+//!
+//! A contender is anything that can run the requests of a workload: the engine with one-shot programs, sessions
+//! under two-phase locking, a server on the network. Contenders of one comparison alternate round by round in one
+//! run, and the median round counts, so that a slow minute of the machine strikes all of them alike.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+/// Why a run ended early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunError(pub String);
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl RunError {
+    /// From any error, with what was being done.
+    pub fn doing(what: &str, error: impl fmt::Display) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+}
+
+/// How a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Finished {
+    /// Aborted attempts before the one that committed.
+    pub retries: u64,
+}
+
+/// One closed-loop client. Used by one thread.
+pub trait Client<R>: Send {
+    /// Starts a transaction; the answer may come later.
+    fn start(&mut self, request: R) -> Result<(), RunError>;
+
+    /// Waits for the oldest transaction that was started and not finished, retrying it until it commits.
+    fn finish(&mut self) -> Result<Finished, RunError>;
+}
+
+/// Something that can be measured.
+pub trait Contender<R>: Sync {
+    /// The name that tables print.
+    fn name(&self) -> &str;
+
+    /// A new client; called before the clock starts.
+    fn client(&self) -> Result<Box<dyn Client<R> + '_>, RunError>;
+
+    /// Counters since the contender was made, by name; differences over a round are reported.
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+/// How hard and how long to drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Client threads.
+    pub clients: usize,
+    /// Transactions that one client may have outstanding.
+    pub window: usize,
+    /// Time before counting begins, in each round.
+    pub warmup: Duration,
+    /// Time that counts, in each round.
+    pub measured: Duration,
+}
+
+/// What one contender did in one round.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// Transactions that committed while it counted.
+    pub committed: u64,
+    /// Aborted attempts among them.
+    pub retries: u64,
+    /// Transactions that committed at all, the warm-up's and the last outstanding ones included.
+    pub committed_in_all: u64,
+    /// Time that counted.
+    pub elapsed: Duration,
+    /// Start to finish, in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+    /// Differences of the contender's counters over the whole round.
+    pub counters: Vec<(&'static str, f64)>,
+}
+
+impl Round {
+    /// Commits per second.
+    pub fn throughput(&self) -> f64 {
+        self.committed as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+const WARMING: u8 = 0;
+const COUNTING: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// Latencies from 1 ns to 100 s, with three significant digits.
+fn empty_histogram() -> Result<Histogram<u64>, RunError> {
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).map_err(|e| RunError::doing("histogram", e))
+}
+
+struct Share {
+    committed: u64,
+    retries: u64,
+    in_all: u64,
+    latency_ns: Histogram<u64>,
+}
+
+/// Drives one contender for one round. `source(n)` gives client n its endless stream of requests.
+pub fn drive<R, S, F>(contender: &dyn Contender<R>, load: &Load, source: F) -> Result<Round, RunError>
+where
+    R: Send,
+    S: FnMut() -> R + Send,
+    F: Fn(usize) -> S,
+{
+    let before = contender.counters();
+    let mut clients = Vec::with_capacity(load.clients);
+    for number in 0..load.clients.max(1) {
+        clients.push((contender.client()?, source(number)));
+    }
+    let phase = AtomicU8::new(WARMING);
+    let gate = Barrier::new(clients.len() + 1);
+    let (shares, elapsed) = std::thread::scope(|scope| {
+        let (phase, gate) = (&phase, &gate);
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|(client, requests)| {
+                scope.spawn(move || {
+                    gate.wait();
+                    serve_client(client, requests, load.window.max(1), phase)
+                })
+            })
+            .collect();
+        gate.wait();
+        std::thread::sleep(load.warmup);
+        phase.store(COUNTING, Ordering::Relaxed);
+        let began = Instant::now();
+        std::thread::sleep(load.measured);
+        phase.store(STOPPED, Ordering::Relaxed);
+        let elapsed = began.elapsed();
+        let joined = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(RunError("a client thread panicked".to_owned())))
+        });
+        (joined.collect::<Result<Vec<Share>, RunError>>(), elapsed)
+    });
+    let mut round = Round {
+        committed: 0,
+        retries: 0,
+        committed_in_all: 0,
+        elapsed,
+        latency_ns: empty_histogram()?,
+        counters: Vec::new(),
+    };
+    for share in shares? {
+        round.committed += share.committed;
+        round.retries += share.retries;
+        round.committed_in_all += share.in_all;
+        round
+            .latency_ns
+            .add(&share.latency_ns)
+            .map_err(|e| RunError::doing("histogram", e))?;
+    }
+    let after = contender.counters();
+    let old = |name: &str| {
+        before
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map_or(0.0, |(_, value)| *value)
+    };
+    round.counters = after
+        .iter()
+        .map(|(name, value)| (*name, value - old(name)))
+        .collect();
+    Ok(round)
+}
+
+/// The loop of one client thread.
+fn serve_client<'c, R>(
+    mut client: Box<dyn Client<R> + 'c>,
+    mut requests: impl FnMut() -> R,
+    window: usize,
+    phase: &AtomicU8,
+) -> Result<Share, RunError> {
+    let mut share = Share {
+        committed: 0,
+        retries: 0,
+        in_all: 0,
+        latency_ns: empty_histogram()?,
+    };
+    let mut started: VecDeque<Instant> = VecDeque::with_capacity(window);
+    loop {
+        let mut now = phase.load(Ordering::Relaxed);
+        while started.len() < window && now != STOPPED {
+            started.push_back(Instant::now());
+            client.start(requests())?;
+            now = phase.load(Ordering::Relaxed);
+        }
+        let Some(began) = started.pop_front() else {
+            return Ok(share);
+        };
+        let finished = client.finish()?;
+        share.in_all += 1;
+        if now == COUNTING {
+            share.committed += 1;
+            share.retries += finished.retries;
+            share
+                .latency_ns
+                .saturating_record(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+/// All rounds of one contender.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// The contender's name.
+    pub name: String,
+    /// Its rounds, in order.
+    pub rounds: Vec<Round>,
+}
+
+impl Measured {
+    /// Commits per second in the median round.
+    pub fn throughput(&self) -> f64 {
+        median(self.rounds.iter().map(Round::throughput).collect())
+    }
+
+    /// A percentile of latency, in microseconds: the median over the rounds.
+    pub fn latency_us(&self, percentile: f64) -> f64 {
+        let of = |round: &Round| round.latency_ns.value_at_percentile(percentile) as f64 / 1000.0;
+        median(self.rounds.iter().map(of).collect())
+    }
+
+    /// Sum of a counter over the rounds; 0 when the contender has none of that name.
+    pub fn counter(&self, name: &str) -> f64 {
+        self.rounds
+            .iter()
+            .flat_map(|r| &r.counters)
+            .filter(|(n, _)| *n == name)
+            .map(|(_, v)| v)
+            .sum()
+    }
+
+    /// Aborted attempts in a hundred commits.
+    pub fn retry_percent(&self) -> f64 {
+        let committed: u64 = self.rounds.iter().map(|r| r.committed).sum();
+        let retries: u64 = self.rounds.iter().map(|r| r.retries).sum();
+        100.0 * retries as f64 / (committed as f64).max(1.0)
+    }
+
+    /// Commits of all rounds, counted or not.
+    pub fn committed_in_all(&self) -> u64 {
+        self.rounds.iter().map(|r| r.committed_in_all).sum()
+    }
+}
+
+/// The middle value; the mean of the two middle ones of an even number; 0 of nothing.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+/// Drives every contender `rounds` times, taking turns; `after` hears of each finished round.
+pub fn alternate<R, S, F>(
+    contenders: &[&dyn Contender<R>],
+    rounds: usize,
+    load: &Load,
+    source: F,
+    mut after: impl FnMut(&str, &Round),
+) -> Result<Vec<Measured>, RunError>
+where
+    R: Send,
+    S: FnMut() -> R + Send,
+    F: Fn(u64) -> S,
+{
+    let empty = |c: &&dyn Contender<R>| Measured {
+        name: c.name().to_owned(),
+        rounds: Vec::new(),
+    };
+    let mut measured: Vec<Measured> = contenders.iter().map(empty).collect();
+    for number in 0..rounds.max(1) {
+        // Every contender of a round gets the same streams.
+        let seed = |client: usize| (number as u64) << 32 | client as u64;
+        for (contender, result) in contenders.iter().zip(&mut measured) {
+            let round = drive(*contender, load, |client| source(seed(client)))?;
+            after(&result.name, &round);
+            result.rounds.push(round);
+        }
+    }
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU64;
+
+    /// Counts what it ran and the most that was outstanding; every third transaction needs a retry.
+    #[derive(Default)]
+    struct Counting {
+        ran: AtomicU64,
+        most_outstanding: Mutex<usize>,
+        fail_after: u64,
+    }
+
+    struct CountingClient<'c> {
+        of: &'c Counting,
+        outstanding: usize,
+    }
+
+    impl Client<u64> for CountingClient<'_> {
+        fn start(&mut self, _: u64) -> Result<(), RunError> {
+            self.outstanding += 1;
+            let mut most = self.of.most_outstanding.lock().unwrap();
+            *most = (*most).max(self.outstanding);
+            Ok(())
+        }
+
+        fn finish(&mut self) -> Result<Finished, RunError> {
+            self.outstanding -= 1;
+            let number = self.of.ran.fetch_add(1, Ordering::Relaxed);
+            if self.of.fail_after > 0 && number >= self.of.fail_after {
+                return Err(RunError("refused".to_owned()));
+            }
+            Ok(Finished {
+                retries: u64::from(number.is_multiple_of(3)),
+            })
+        }
+    }
+
+    impl Contender<u64> for Counting {
+        fn name(&self) -> &str {
+            "counting"
+        }
+
+        fn client(&self) -> Result<Box<dyn Client<u64> + '_>, RunError> {
+            Ok(Box::new(CountingClient {
+                of: self,
+                outstanding: 0,
+            }))
+        }
+
+        fn counters(&self) -> Vec<(&'static str, f64)> {
+            vec![("ran", self.ran.load(Ordering::Relaxed) as f64)]
+        }
+    }
+
+    fn load(clients: usize, window: usize) -> Load {
+        Load {
+            clients,
+            window,
+            warmup: Duration::from_millis(2),
+            measured: Duration::from_millis(10),
+        }
+    }
+
+    fn ones(_: u64) -> impl FnMut() -> u64 + Send {
+        || 1
+    }
+
+    #[test]
+    fn every_started_transaction_is_finished_and_the_window_is_kept() {
+        let contender = Counting::default();
+        let measured = alternate(&[&contender], 2, &load(3, 4), ones, |_, _| {}).unwrap();
+        let found = &measured[0];
+        assert_eq!(found.committed_in_all(), contender.ran.load(Ordering::Relaxed));
+        assert_eq!(found.counter("ran"), found.committed_in_all() as f64);
+        assert_eq!(*contender.most_outstanding.lock().unwrap(), 4);
+        assert!(found.throughput() > 0.0 && found.retry_percent() > 10.0);
+        assert!(found.rounds.iter().all(|r| r.latency_ns.len() == r.committed));
+    }
+
+    #[test]
+    fn an_error_of_one_client_ends_the_run_with_that_error() {
+        let contender = Counting {
+            fail_after: 10,
+            ..Counting::default()
+        };
+        let error = alternate(&[&contender], 1, &load(2, 1), ones, |_, _| {}).unwrap_err();
+        assert_eq!(error, RunError("refused".to_owned()));
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![]), 0.0);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0]), 2.5);
+    }
+}

@@ -1,0 +1,215 @@
+//! Contenders over the embedded database, and how their tables are loaded.
+//!
+//! | contender           | a transaction is                                                          | type                 |
+//! |---------------------|---------------------------------------------------------------------------|----------------------|
+//! | batch               | one program handed to the sequencer, many may be outstanding               | [`OneShot`]          |
+//! | two-phase locking   | an interactive SERIALIZABLE transaction, one program a statement           | [`Interactive`]      |
+//! | one message         | one text of several statements through a session, parsed and cached there | [`sessions::Message`] |
+//! | seven statements    | BEGIN, five prepared statements, COMMIT through a session                  | [`sessions::Steps`]   |
+//!
+//! The first two run the same compiled statements on the same engine, so the difference between them is
+//! concurrency control and nothing else. None of them has a network in between.
+
+pub mod load;
+pub mod programs;
+pub mod sessions;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weft::Database;
+use weft_program::Program;
+use weft_txn::{Answer, Committed, Engine, Isolation, Ticket, TxnOptions};
+use weft_types::{SqlError, SqlState};
+
+use crate::driver::{Client, Contender, Finished, RunError};
+
+/// A program and its encoded inputs.
+pub type Call = (Arc<Program>, Vec<u8>);
+
+/// A workload's requests as programs.
+pub trait Programs<R>: Sync {
+    /// The whole transaction as one program.
+    fn one_shot(&self, request: &R) -> Result<Call, RunError>;
+
+    /// The transaction statement by statement.
+    fn steps(&self, request: &R) -> Result<Vec<Call>, RunError>;
+}
+
+/// Whether a transaction counts when it has run or when it is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// When it has run.
+    Executed,
+    /// When it is on disk.
+    Durable,
+}
+
+fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
+    let stats = engine.stats();
+    vec![
+        ("batches", stats.batches as f64),
+        ("one_shot", stats.one_shot as f64),
+        ("session_commits", stats.session_commits as f64),
+        ("read_only", stats.read_only_programs as f64),
+        ("deferrals", stats.deferrals as f64),
+        ("log_syncs", stats.log_syncs as f64),
+        ("log_bytes", stats.log_bytes as f64),
+    ]
+}
+
+/// True for errors after which a new attempt of the same transaction makes sense.
+fn is_transient(error: &SqlError) -> bool {
+    error.state == SqlState::DEADLOCK_DETECTED || error.state == SqlState::SERIALIZATION_FAILURE
+}
+
+/// One-shot programs through the sequencer.
+pub struct OneShot<'d, P> {
+    /// The database.
+    pub database: &'d Database,
+    /// The workload's programs.
+    pub programs: &'d P,
+    /// When a transaction counts.
+    pub commit: Commit,
+    /// What tables call it.
+    pub name: &'d str,
+}
+
+struct OneShotClient<'d, P> {
+    engine: &'d Engine,
+    programs: &'d P,
+    commit: Commit,
+    outstanding: VecDeque<Started>,
+}
+
+/// A transaction on its way.
+enum Started {
+    /// In the sequencer's hands.
+    Waiting(Ticket),
+    /// Done on this thread: it only read.
+    Ran(Answer<Committed>),
+}
+
+impl<R, P: Programs<R>> Contender<R> for OneShot<'_, P> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn client(&self) -> Result<Box<dyn Client<R> + '_>, RunError> {
+        Ok(Box::new(OneShotClient {
+            engine: self.database.engine(),
+            programs: self.programs,
+            commit: self.commit,
+            outstanding: VecDeque::new(),
+        }))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        engine_counters(self.database.engine())
+    }
+}
+
+impl<R, P: Programs<R>> Client<R> for OneShotClient<'_, P> {
+    fn start(&mut self, request: R) -> Result<(), RunError> {
+        let (program, inputs) = self.programs.one_shot(&request)?;
+        let started = if program.read_only {
+            Started::Ran(self.engine.execute(&program, inputs))
+        } else {
+            let ticket = self.engine.submit(&program, inputs);
+            Started::Waiting(ticket.map_err(|refused| RunError::doing("submitting", refused.error))?)
+        };
+        self.outstanding.push_back(started);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Finished, RunError> {
+        let answer = match self.outstanding.pop_front() {
+            Some(Started::Waiting(ticket)) => ticket.wait(),
+            Some(Started::Ran(answer)) => answer,
+            None => return Err(RunError("nothing is outstanding".to_owned())),
+        };
+        let committed = answer.map_err(|refused| RunError::doing("a one-shot program", refused.error))?;
+        if self.commit == Commit::Durable {
+            let durable = self.engine.wait_durable(committed.observed);
+            durable.map_err(|e| RunError::doing("waiting for the disk", e))?;
+        }
+        Ok(Finished::default())
+    }
+}
+
+/// Interactive transactions under strict two-phase locking, each on its client's thread.
+pub struct Interactive<'d, P> {
+    /// The database.
+    pub database: &'d Database,
+    /// The workload's programs.
+    pub programs: &'d P,
+    /// When a transaction counts.
+    pub commit: Commit,
+    /// What tables call it.
+    pub name: &'d str,
+}
+
+struct InteractiveClient<'d, P> {
+    engine: &'d Engine,
+    programs: &'d P,
+    commit: Commit,
+    /// Retries of the transactions that ran and were not yet asked for.
+    ran: VecDeque<u64>,
+}
+
+impl<R, P: Programs<R>> Contender<R> for Interactive<'_, P> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn client(&self) -> Result<Box<dyn Client<R> + '_>, RunError> {
+        Ok(Box::new(InteractiveClient {
+            engine: self.database.engine(),
+            programs: self.programs,
+            commit: self.commit,
+            ran: VecDeque::new(),
+        }))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        engine_counters(self.database.engine())
+    }
+}
+
+impl<P> InteractiveClient<'_, P> {
+    /// One attempt.
+    fn attempt(&self, calls: &[Call]) -> Result<Committed, SqlError> {
+        let options = TxnOptions { isolation: Isolation::Serializable, ..TxnOptions::default() };
+        let mut transaction = self.engine.begin(options);
+        for (program, inputs) in calls {
+            transaction.run(program, inputs)?;
+        }
+        transaction.commit().map_err(|refused| refused.error)
+    }
+}
+
+impl<R, P: Programs<R>> Client<R> for InteractiveClient<'_, P> {
+    /// The transaction runs here: its client is what it waits for.
+    fn start(&mut self, request: R) -> Result<(), RunError> {
+        let calls = self.programs.steps(&request)?;
+        let mut retries = 0;
+        let committed = loop {
+            match self.attempt(&calls) {
+                Ok(committed) => break committed,
+                Err(error) if is_transient(&error) => retries += 1,
+                Err(error) => return Err(RunError::doing("an interactive transaction", error)),
+            }
+        };
+        if self.commit == Commit::Durable {
+            let durable = self.engine.wait_durable(committed.observed);
+            durable.map_err(|e| RunError::doing("waiting for the disk", e))?;
+        }
+        self.ran.push_back(retries);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Finished, RunError> {
+        let retries = self.ran.pop_front().ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
+        Ok(Finished { retries })
+    }
+}

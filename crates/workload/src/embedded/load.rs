@@ -1,0 +1,128 @@
+//! Creates and fills the tables of a workload through COPY, as any client would.
+
+use std::ops::ControlFlow;
+
+use weft::{CommandTag, CopyHeader, Database, NoticeLevel, OutputColumn, ResultSink, RowRef, Session};
+use weft_base::Prng;
+use weft_types::{SqlError, Value};
+
+use crate::driver::RunError;
+use crate::tpcb::{self, BankTable, Scale, Sums};
+use crate::ycsb::{self, YcsbShape};
+
+/// Bytes handed over at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Creates `usertable` and fills it; `progress` hears of the rows that were handed over.
+pub fn load_ycsb(
+    database: &Database,
+    shape: &YcsbShape,
+    mut progress: impl FnMut(u64),
+) -> Result<(), RunError> {
+    let mut session = database.session();
+    run(&mut session, &ycsb::create_table(shape.fields))?;
+    let mut random = Prng::new(1);
+    let line = |out: &mut String, key: u64| ycsb::copy_line(out, key, shape, &mut random);
+    copy(&mut session, &format!("COPY {} FROM STDIN", ycsb::TABLE), shape.records, line, &mut progress)
+}
+
+/// Creates pgbench's tables and fills them; `progress` hears of the rows that were handed over, table by table.
+pub fn load_tpcb(
+    database: &Database,
+    scale: Scale,
+    mut progress: impl FnMut(u64),
+) -> Result<(), RunError> {
+    let mut session = database.session();
+    for statement in tpcb::CREATE_TABLES {
+        run(&mut session, statement)?;
+    }
+    for table in BankTable::ALL {
+        let line = |out: &mut String, number: u64| table.copy_line(out, number, scale);
+        copy(&mut session, table.copy_statement(), table.row_count(scale), line, &mut progress)?;
+    }
+    Ok(())
+}
+
+/// Reads the sums that TPC-B must conserve.
+pub fn tpcb_sums(database: &Database) -> Result<Sums, RunError> {
+    let rows = database.session().query(tpcb::SUMS, &[]).map_err(|e| RunError::doing("reading the sums", e))?;
+    let number = |column: usize| match rows.value(0, column) {
+        Value::Int8(number) => Ok(number),
+        other => Err(RunError(format!("a sum is {other:?}"))),
+    };
+    Ok(Sums {
+        accounts: number(0)?,
+        tellers: number(1)?,
+        branches: number(2)?,
+        history: number(3)?,
+        history_rows: u64::try_from(number(4)?).unwrap_or(0),
+    })
+}
+
+fn run(session: &mut Session, statement: &str) -> Result<(), RunError> {
+    session.run(statement).map_err(|e| RunError::doing(statement, e))
+}
+
+fn copy(
+    session: &mut Session,
+    statement: &str,
+    row_count: u64,
+    line: impl FnMut(&mut String, u64),
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), RunError> {
+    let mut source = CopySource { next: 0, row_count, line, progress };
+    session.execute_simple(statement, &mut source).map_err(|e| RunError::doing(statement, e))?;
+    session.gate().wait().map_err(|e| RunError::doing("waiting for the disk", e))
+}
+
+/// A sink that has data to give and takes nothing.
+struct CopySource<'p, L> {
+    next: u64,
+    row_count: u64,
+    line: L,
+    progress: &'p mut dyn FnMut(u64),
+}
+
+impl<L: FnMut(&mut String, u64)> ResultSink for CopySource<'_, L> {
+    fn columns(&mut self, _columns: &[OutputColumn]) {}
+
+    fn row(&mut self, _row: RowRef<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn complete(&mut self, _tag: &CommandTag) {}
+
+    fn empty(&mut self) {}
+
+    fn notice(&mut self, _level: NoticeLevel, _notice: &SqlError) {}
+
+    fn copy_in(
+        &mut self,
+        _header: CopyHeader,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut piece = String::with_capacity(PIECE_BYTES + 1024);
+        while self.next < self.row_count {
+            piece.clear();
+            while self.next < self.row_count && piece.len() < PIECE_BYTES {
+                (self.line)(&mut piece, self.next);
+                self.next += 1;
+            }
+            take(piece.as_bytes())?;
+            (self.progress)(self.next);
+        }
+        Ok(())
+    }
+
+    fn copy_out(&mut self, _header: CopyHeader) {}
+
+    fn copy_data(&mut self, _data: &[u8]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn copy_done(&mut self) {}
+
+    fn deallocate(&mut self, _name: Option<&str>) -> bool {
+        false
+    }
+}

@@ -1,0 +1,69 @@
+//! What the project runs on itself: `cargo xtask tidy`, `cargo xtask test`, `cargo xtask ci`.
+//!
+//! The scripts of this project are Rust, so that they are checked like the rest. This crate has no
+//! dependencies: it must build in seconds on a fresh clone, before anything else does.
+//!
+//! ```text
+//! cargo xtask tidy     the rules that a machine can check: floors, sizes, names, paths (module tidy)
+//! cargo xtask test     format, clippy, tidy, every cargo test, then the whole-system tests in tests/
+//! cargo xtask ci       the same as test: CI runs nothing that a developer cannot run with one command
+//! ```
+
+mod console;
+mod counts;
+mod packages;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask <tidy | test | ci> [--skip-system]\n\
+  tidy           check floors, sizes, names, file heads and named paths\n\
+  test, ci       fmt --check, clippy, tidy, cargo test --workspace, then tests/\n\
+  --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let root = workspace_root();
+    match words.as_slice() {
+        ["tidy"] => report_tidy(&root),
+        ["test" | "ci"] => steps::run_all(&root, steps::System::Run),
+        ["test" | "ci", "--skip-system"] => steps::run_all(&root, steps::System::Skip),
+        ["--help" | "-h" | "help"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The folder that holds the workspace's Cargo.toml: the parent of this crate's folder.
+fn workspace_root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}
+
+fn report_tidy(root: &Path) -> ExitCode {
+    match tidy::check(root) {
+        Ok(findings) if findings.is_empty() => {
+            println!("tidy: ok");
+            ExitCode::SUCCESS
+        }
+        Ok(findings) => {
+            for finding in &findings {
+                eprintln!("{finding}");
+            }
+            eprintln!("tidy: {} finding(s)", findings.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("tidy could not read the sources: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

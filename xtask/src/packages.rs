@@ -1,0 +1,116 @@
+//! What the whole-system tests need from the system: psql, pgbench, Python with psycopg.
+//!
+//! A program that is missing is installed where that is possible (Debian or Ubuntu, as the superuser, with a
+//! network). Where it is not, the caller gets the list of what is missing and says so loudly: a test
+//! is skipped only in plain sight. Python packages go into `venv` in the target folder, nowhere else.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::console;
+
+/// Driver of the Python client tests, with its own libpq.
+const PSYCOPG: &str = "psycopg[binary]==3.3.9";
+const SYSTEM_PACKAGES: [&str; 3] = ["postgresql-client", "postgresql-contrib", "python3-venv"];
+
+/// What was found or installed.
+#[derive(Debug, Clone, Default)]
+pub struct Tools {
+    /// Names out of `psql`, `pgbench`, `psycopg` that tests can use.
+    pub present: Vec<&'static str>,
+    /// A Python interpreter that can import psycopg.
+    pub python: Option<PathBuf>,
+}
+
+impl Tools {
+    /// Those of `needed` that are not there.
+    pub fn missing<'n>(&self, needed: &[&'n str]) -> Vec<&'n str> {
+        needed
+            .iter()
+            .filter(|name| !self.present.contains(name))
+            .copied()
+            .collect()
+    }
+}
+
+/// Looks for every tool, installing what is missing where that can be done.
+pub fn ensure(target: &Path) -> Tools {
+    if !(has_program("psql") && has_program("pgbench") && has_venv_module()) && can_install() {
+        install();
+    }
+    let mut tools = Tools::default();
+    tools
+        .present
+        .extend(["psql", "pgbench"].into_iter().filter(|name| has_program(name)));
+    tools.python = python_with_psycopg(target);
+    if tools.python.is_some() {
+        tools.present.push("psycopg");
+    }
+    tools
+}
+
+/// Debian's `pgbench` is a wrapper that fails when the program behind it is absent: so it is started.
+fn has_program(name: &str) -> bool {
+    console::succeeds(Command::new(name).arg("--version"))
+}
+
+fn has_venv_module() -> bool {
+    console::succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"]))
+}
+
+fn can_install() -> bool {
+    let superuser = Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|out| out.stdout == b"0\n");
+    superuser && has_program("apt-get")
+}
+
+fn install() {
+    console::announce(&format!("installing {}", SYSTEM_PACKAGES.join(" ")));
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        console::succeeds(&mut command)
+    };
+    let mut arguments = vec!["install", "-y", "--no-install-recommends"];
+    arguments.extend(SYSTEM_PACKAGES);
+    let installed = apt(&arguments) || (apt(&["update"]) && apt(&arguments));
+    if !installed {
+        eprintln!("apt-get could not install them");
+    }
+}
+
+fn python_with_psycopg(target: &Path) -> Option<PathBuf> {
+    let folder = target.join("venv");
+    let python = folder.join("bin/python");
+    let works = || console::succeeds(Command::new(&python).args(["-c", "import psycopg"]));
+    if works() {
+        return Some(python);
+    }
+    console::announce(&format!("installing {PSYCOPG} into {}", folder.display()));
+    let made = console::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        PSYCOPG,
+    ];
+    (made && console::succeeds(Command::new(&python).args(pip)) && works()).then_some(python)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_present_is_missing() {
+        let tools = Tools {
+            present: vec!["psql"],
+            python: None,
+        };
+        assert_eq!(tools.missing(&["psql", "psycopg"]), ["psycopg"]);
+    }
+}
