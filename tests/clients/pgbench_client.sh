@@ -50,7 +50,8 @@ for script in tpcb-like select-only; do
             done=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$log")
             rate=$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$log")
             latency=$(sed -n 's/^latency average = \([0-9.]*\).*/\1/p' "$log")
-            printf '%-12s %-9s %2d clients %12.1f tps %8.3f ms\n' "$script" "$protocol" "$clients" "$rate" "$latency"
+            printf '%-12s %-9s %2d clients %12.1f tps %8.3f ms\n' \
+                "$script" "$protocol" "$clients" "$rate" "$latency"
             [ "${failed:-missing}" = 0 ] || fail "$run: ${failed:-unknown} failed transactions"
             [ "${done:-0}" -gt 0 ] || fail "$run: nothing was processed"
             if grep -qiE 'error|fatal|aborted' "$log"; then
@@ -63,8 +64,10 @@ for script in tpcb-like select-only; do
 done
 
 # Every transfer adds the same amount in four places.
-sums=$(value 'SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers),
-                     (SELECT sum(bbalance) FROM pgbench_branches), (SELECT sum(delta) FROM pgbench_history)')
+sums=$(value 'SELECT (SELECT sum(abalance) FROM pgbench_accounts),
+                     (SELECT sum(tbalance) FROM pgbench_tellers),
+                     (SELECT sum(bbalance) FROM pgbench_branches),
+                     (SELECT sum(delta) FROM pgbench_history)')
 if [ "$(tr '|' '\n' <<<"$sums" | sort -u | wc -l)" != 1 ]; then
     fail "balances differ: accounts, tellers, branches, history = $sums"
 fi

@@ -2,7 +2,7 @@
 # Weft through psql: runs psql_client.sql and compares what psql prints with psql_client.expected.
 #
 #   psql_client.sh HOST PORT            compare
-#   psql_client.sh HOST PORT --rewrite  write the expected output (from PostgreSQL 15, for a change of the script)
+#   psql_client.sh HOST PORT --rewrite  write the expected output (from PostgreSQL 15)
 set -euo pipefail
 
 if [ $# -lt 2 ]; then
@@ -13,7 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 actual=$(mktemp)
 trap 'rm -f "$actual"' EXIT
 
-# LOCATION lines name PostgreSQL's source files, and "psql:FILE:LINE:" a path: neither is part of the comparison.
+# LOCATION lines name PostgreSQL's source files, "psql:FILE:LINE:" a path: neither is compared.
 export PGCLIENTENCODING=UTF8 PGOPTIONS='-c TimeZone=UTC' LC_ALL=C.UTF-8
 psql --no-psqlrc --quiet --echo-queries --host "$1" --port "$2" --username postgres --dbname postgres \
     --file "$here/psql_client.sql" 2>&1 \

@@ -28,10 +28,13 @@ CREATE INDEX cl_order_customer ON cl_order (customer);
 \d no_such_table
 
 -- rows
-INSERT INTO cl_customer VALUES (1, 'Anna', 10.50, '1990-02-28'), (2, 'Björn', -3, NULL), (3, 'Cleo', DEFAULT, '2000-01-01');
-INSERT INTO cl_order VALUES (10, 1, '2026-11-21 10:00:00', 'first'), (11, 1, NULL, NULL), (12, 3, '2026-11-21 10:00:00.25', E'two\nlines');
+INSERT INTO cl_customer VALUES
+    (1, 'Anna', 10.50, '1990-02-28'), (2, 'Björn', -3, NULL), (3, 'Cleo', DEFAULT, '2000-01-01');
+INSERT INTO cl_order VALUES
+    (10, 1, '2026-11-21 10:00:00', 'first'), (11, 1, NULL, NULL), (12, 3, '2026-11-21 10:00:00.25', E'two\nlines');
 SELECT * FROM cl_customer ORDER BY id;
-SELECT c.name, count(o.id) AS orders FROM cl_customer c LEFT JOIN cl_order o ON o.customer = c.id GROUP BY c.name ORDER BY c.name;
+SELECT c.name, count(o.id) AS orders FROM cl_customer c
+    LEFT JOIN cl_order o ON o.customer = c.id GROUP BY c.name ORDER BY c.name;
 UPDATE cl_customer SET balance = balance + 1 WHERE id = 2 RETURNING id, balance;
 DELETE FROM cl_order WHERE id = 11;
 SELECT id, note FROM cl_order ORDER BY id \gx

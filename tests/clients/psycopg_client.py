@@ -3,8 +3,8 @@
 
     psycopg_client.py HOST PORT [-k NAME] [-l]
 
-Every test is a function `test_*(conn)`; it gets a connection in autocommit mode with tables of its own to make, and fails by
-an exception. All tests run even if one fails; the exit status is 0 only if none did.
+Every test is a function `test_*(conn)`; it gets a connection in autocommit mode with tables of its own to
+make, and fails by an exception. All tests run even if one fails; the exit status is 0 only if none did.
 """
 
 import argparse
@@ -28,7 +28,12 @@ TARGET = {}
 def connect(**options):
     options.setdefault("autocommit", True)
     return psycopg.connect(
-        host=TARGET["host"], port=TARGET["port"], user="postgres", dbname="postgres", sslmode="prefer", **options
+        host=TARGET["host"],
+        port=TARGET["port"],
+        user="postgres",
+        dbname="postgres",
+        sslmode="prefer",
+        **options,
     )
 
 
@@ -62,12 +67,14 @@ def fresh(conn, name, columns):
     conn.execute(f"CREATE TABLE {name} ({columns})")
 
 
-# ---- startup -----------------------------------------------------------------------------------------------------------------
+# ---- startup ----------------------------------------------------------------------
 
 
 def test_parameter_status(conn):
     info = conn.info
-    assert info.parameter_status("server_version").startswith("15"), info.parameter_status("server_version")
+    assert info.parameter_status("server_version").startswith("15"), info.parameter_status(
+        "server_version"
+    )
     for name, value in {
         "server_encoding": "UTF8",
         "client_encoding": "UTF8",
@@ -94,7 +101,9 @@ def test_startup_options(_):
 
 def test_unknown_database(_):
     try:
-        psycopg.connect(host=TARGET["host"], port=TARGET["port"], user="postgres", dbname="no_such_database")
+        psycopg.connect(
+            host=TARGET["host"], port=TARGET["port"], user="postgres", dbname="no_such_database"
+        )
     except psycopg.OperationalError as error:
         assert "does not exist" in str(error), error
     else:
@@ -110,7 +119,7 @@ def test_encryption_is_refused_and_the_session_goes_on(_):
         expect(raw.recv(1), b"R", "answer to the startup packet")
 
 
-# ---- types -------------------------------------------------------------------------------------------------------------------
+# ---- types ----------------------------------------------------------------------
 
 UTC = dt.timezone.utc
 
@@ -135,7 +144,11 @@ TYPES = {
     "char(5)": ["abcde", "ab   ", "     "],
     "bytea": [b"", b"\x00\x01\xfe\xff", bytes(range(256)) * 10],
     "date": [dt.date(2000, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(2024, 2, 29)],
-    "timestamp": [dt.datetime(2000, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2024, 2, 29, 12, 30)],
+    "timestamp": [
+        dt.datetime(2000, 1, 1),
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999999),
+        dt.datetime(2024, 2, 29, 12, 30),
+    ],
     "timestamptz": [
         dt.datetime(2000, 1, 1, tzinfo=UTC),
         dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
@@ -149,8 +162,14 @@ def same(actual, wanted):
     if isinstance(wanted, float) and math.isnan(wanted):
         return isinstance(actual, float) and math.isnan(actual)
     if isinstance(wanted, Decimal):
-        return isinstance(actual, Decimal) and str(actual) == str(wanted) or (
-            not wanted.is_nan() and actual == wanted and actual.as_tuple().exponent == wanted.as_tuple().exponent
+        return (
+            isinstance(actual, Decimal)
+            and str(actual) == str(wanted)
+            or (
+                not wanted.is_nan()
+                and actual == wanted
+                and actual.as_tuple().exponent == wanted.as_tuple().exponent
+            )
         )
     if isinstance(wanted, dt.datetime):
         return actual == wanted and (actual.tzinfo is None) == (wanted.tzinfo is None)
@@ -216,7 +235,10 @@ def test_parameter_types_by_oid(conn):
         result = raw.exec_params(insert, values, [21, text_oid, text_oid, text_oid, 0])
         expect(result.status, pq.ExecStatus.COMMAND_OK, f"text oid {text_oid}: {result.error_message}")
     result = raw.exec_params(
-        insert, [struct.pack("!q", 100), b"t", b"v", b"c    ", None], [20, 25, 1043, 1042, 1700], [1, 1, 1, 1, 1]
+        insert,
+        [struct.pack("!q", 100), b"t", b"v", b"c    ", None],
+        [20, 25, 1043, 1042, 1700],
+        [1, 1, 1, 1, 1],
     )
     expect(result.status, pq.ExecStatus.COMMAND_OK, f"{result.error_message}")
     # Mixed result formats are chosen per query by libpq: all binary here.
@@ -225,7 +247,7 @@ def test_parameter_types_by_oid(conn):
     conn.execute("DROP TABLE ct_oid")
 
 
-# ---- statements ----------------------------------------------------------------------------------------------------------------
+# ---- statements ----------------------------------------------------------------------
 
 
 def test_executemany_and_returning(conn):
@@ -234,7 +256,9 @@ def test_executemany_and_returning(conn):
         cursor.executemany("INSERT INTO ct_many VALUES (%s, %s)", [(n, f"name {n}") for n in range(500)])
         expect(cursor.rowcount, 500, "rows inserted")
         cursor.executemany(
-            "INSERT INTO ct_many VALUES (%s, %s) RETURNING id", [(n, "r") for n in range(500, 510)], returning=True
+            "INSERT INTO ct_many VALUES (%s, %s) RETURNING id",
+            [(n, "r") for n in range(500, 510)],
+            returning=True,
         )
         returned = []
         while True:
@@ -266,20 +290,24 @@ def test_prepared_statements(conn):
 
 def test_several_statements_in_one_message(conn):
     fresh(conn, "ct_multi", "id int PRIMARY KEY")
-    cursor = conn.execute("INSERT INTO ct_multi VALUES (1); INSERT INTO ct_multi VALUES (2); SELECT count(*) FROM ct_multi")
+    cursor = conn.execute(
+        "INSERT INTO ct_multi VALUES (1); INSERT INTO ct_multi VALUES (2); SELECT count(*) FROM ct_multi"
+    )
     while cursor.nextset():
         pass
     expect(cursor.fetchone(), (2,))
     with raises("23505"):
         conn.execute("INSERT INTO ct_multi VALUES (3); INSERT INTO ct_multi VALUES (1)")
-    expect(conn.execute("SELECT count(*) FROM ct_multi").fetchone(), (2,), "the message is one transaction")
+    expect(
+        conn.execute("SELECT count(*) FROM ct_multi").fetchone(), (2,), "the message is one transaction"
+    )
     expect(conn.pgconn.exec_(b";").status, pq.ExecStatus.EMPTY_QUERY)
     expect(conn.pgconn.exec_(b"").status, pq.ExecStatus.EMPTY_QUERY)
     conn.execute("DROP TABLE ct_multi")
 
 
 def test_suspended_portals(conn):
-    """Execute with a row limit, PortalSuspended, and Execute again: spoken on a socket, because libpq never asks for it."""
+    """Execute with a row limit and again, spoken on a socket, because libpq never asks for a limit."""
     fresh(conn, "ct_portal", "id int PRIMARY KEY")
     with conn.cursor() as cursor:
         cursor.executemany("INSERT INTO ct_portal VALUES (%s)", [(n,) for n in range(25)])
@@ -348,7 +376,7 @@ def test_pipeline_error_undoes_its_sync_unit(conn):
     conn.execute("DROP TABLE ct_pipe_error")
 
 
-# ---- transactions --------------------------------------------------------------------------------------------------------------
+# ---- transactions ----------------------------------------------------------------------
 
 
 def test_transactions(conn):
@@ -357,7 +385,11 @@ def test_transactions(conn):
         expect(conn.info.transaction_status, pq.TransactionStatus.INTRANS)
         conn.execute("INSERT INTO ct_txn VALUES (1)")
         with connect() as other:
-            expect(other.execute("SELECT count(*) FROM ct_txn").fetchone(), (0,), "uncommitted rows are not seen")
+            expect(
+                other.execute("SELECT count(*) FROM ct_txn").fetchone(),
+                (0,),
+                "uncommitted rows are not seen",
+            )
     expect(conn.execute("SELECT count(*) FROM ct_txn").fetchone(), (1,))
     with conn.transaction(force_rollback=True):
         conn.execute("INSERT INTO ct_txn VALUES (2)")
@@ -468,7 +500,7 @@ def test_concurrent_increments(conn):
     conn.execute("DROP TABLE ct_inc")
 
 
-# ---- errors --------------------------------------------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------
 
 
 def test_sqlstates(conn):
@@ -505,7 +537,9 @@ def test_error_fields(conn):
     expect(diag.severity_nonlocalized, "ERROR")
     expect(diag.message_primary, 'duplicate key value violates unique constraint "ct_diag_pkey"')
     expect(diag.message_detail, "Key (id)=(1) already exists.")
-    expect((diag.schema_name, diag.table_name, diag.constraint_name), ("public", "ct_diag", "ct_diag_pkey"))
+    expect(
+        (diag.schema_name, diag.table_name, diag.constraint_name), ("public", "ct_diag", "ct_diag_pkey")
+    )
     with raises("23502") as caught:
         conn.execute("INSERT INTO ct_diag VALUES (2, NULL)")
     expect((caught.error.diag.table_name, caught.error.diag.column_name), ("ct_diag", "name"))
@@ -525,12 +559,17 @@ def test_errors_leave_the_connection_usable(conn):
         expect(conn.execute("SELECT %s::int", (5,)).fetchone(), (5,))
 
 
-# ---- COPY ----------------------------------------------------------------------------------------------------------------------
+# ---- COPY ----------------------------------------------------------------------
 
 
 def test_copy_in(conn):
     fresh(conn, "ct_copy", "id int PRIMARY KEY, name text, n numeric")
-    awkward = [(1, "tab\tnewline\nbackslash\\", Decimal("1.50")), (2, None, None), (3, "", Decimal("-3")), (4, "\\N", None)]
+    awkward = [
+        (1, "tab\tnewline\nbackslash\\", Decimal("1.50")),
+        (2, None, None),
+        (3, "", Decimal("-3")),
+        (4, "\\N", None),
+    ]
     with conn.cursor() as cursor:
         with cursor.copy("COPY ct_copy FROM STDIN") as copy:
             for row in awkward:
@@ -582,7 +621,7 @@ def test_copy_out(conn):
     conn.execute("DROP TABLE ct_copy_out")
 
 
-# ---- interruption --------------------------------------------------------------------------------------------------------------
+# ---- interruption ----------------------------------------------------------------------
 
 
 def test_cancel_of_a_waiting_statement(conn):
@@ -609,7 +648,9 @@ def test_cancel_of_a_running_query(conn):
     timer = threading.Timer(0.5, conn.cancel)
     timer.start()
     with raises("57014"):
-        conn.execute("SELECT count(*) FROM ct_cross a, ct_cross b, ct_cross c WHERE a.id + b.id + c.id = -1")
+        conn.execute(
+            "SELECT count(*) FROM ct_cross a, ct_cross b, ct_cross c WHERE a.id + b.id + c.id = -1"
+        )
     expect(conn.execute("SELECT 1").fetchone(), (1,))
     conn.execute("DROP TABLE ct_cross")
 
@@ -634,7 +675,11 @@ def test_large_values(conn):
     conn.execute("INSERT INTO ct_large VALUES (1, %s, %s)", (text, blob))
     for binary in (False, True):
         with conn.cursor(binary=binary) as cursor:
-            expect(cursor.execute("SELECT t, b FROM ct_large").fetchone() == (text, blob), True, "large values")
+            expect(
+                cursor.execute("SELECT t, b FROM ct_large").fetchone() == (text, blob),
+                True,
+                "large values",
+            )
     conn.execute("DROP TABLE ct_large")
 
 
@@ -647,7 +692,11 @@ def main():
     parser.add_argument("-v", action="store_true", help="print whole tracebacks")
     arguments = parser.parse_args()
     TARGET.update(host=arguments.host, port=arguments.port)
-    tests = {name: test for name, test in globals().items() if name.startswith("test_") and arguments.k in name}
+    tests = {
+        name: test
+        for name, test in globals().items()
+        if name.startswith("test_") and arguments.k in name
+    }
     if arguments.l:
         print("\n".join(tests))
         return 0

@@ -54,7 +54,12 @@ fn command_on(dir: &Path) -> ServerCommand {
 
 /// What a server says that must refuse to start on `dir`.
 pub fn refusal_on(dir: &Path) -> String {
-    command_on(dir).start().unwrap().wait_until_ready(READY_LIMIT).unwrap_err().to_string()
+    command_on(dir)
+        .start()
+        .unwrap()
+        .wait_until_ready(READY_LIMIT)
+        .unwrap_err()
+        .to_string()
 }
 
 impl Bank {
@@ -78,7 +83,9 @@ impl Bank {
         let mut client = bank_client::connect(bank.address).unwrap();
         bank_client::load(&mut client, accounts, |_| {}).unwrap();
         // The load itself must be on disk before the first kill, whatever the switches say.
-        client.batch_execute("SET synchronous_commit = on; CREATE TABLE loaded (id int PRIMARY KEY)").unwrap();
+        client
+            .batch_execute("SET synchronous_commit = on; CREATE TABLE loaded (id int PRIMARY KEY)")
+            .unwrap();
         bank
     }
 
@@ -93,11 +100,13 @@ impl Bank {
         self.command.start().unwrap()
     }
 
-    /// One round: load for `length`, kill, perhaps kill during recovery, start again. How many times the server was
-    /// killed before it was ready.
+    /// One round: load for `length`, kill, perhaps kill during recovery, start again. How many times the
+    /// server was killed before it was ready.
     pub fn run_and_kill(&mut self, length: Duration, kill: Kill, random: &mut Prng) -> usize {
         let shared = Arc::new(Shared::default());
-        let clients: Vec<_> = (0..CLIENTS).map(|_| self.client(&shared, random.next_u64())).collect();
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| self.client(&shared, random.next_u64()))
+            .collect();
         thread::sleep(length);
         let mut server = self.server.take().unwrap();
         assert!(server.is_running(), "the server ended by itself");
@@ -119,24 +128,30 @@ impl Bank {
     fn client(&mut self, shared: &Arc<Shared>, seed: u64) -> thread::JoinHandle<ClientReport> {
         let number = self.next_client;
         self.next_client += 1;
-        let style = if number % 2 == 0 { Style::Message } else { Style::Steps };
+        let style = if number % 2 == 0 {
+            Style::Message
+        } else {
+            Style::Steps
+        };
         let source = TransferSource::new(self.accounts, number, seed);
         let (address, shared) = (self.address, Arc::clone(shared));
         thread::spawn(move || bank_client::run_client(address, style, source, &shared).unwrap())
     }
 
-    /// Starts the server and kills it at a random moment of about the time that a start takes. True if it was killed
-    /// before it was ready.
+    /// Starts the server and kills it at a random moment of about the time that a start takes. True if it was
+    /// killed before it was ready.
     fn kill_in_recovery(&self, longest: Duration, random: &mut Prng) -> bool {
         let mut server = self.command.start().unwrap();
         let nanos = u64::try_from(longest.as_nanos()).unwrap();
-        let early = server.wait_until_ready(Duration::from_nanos(random.below(nanos))).is_err();
+        let early = server
+            .wait_until_ready(Duration::from_nanos(random.below(nanos)))
+            .is_err();
         server.kill().unwrap();
         early
     }
 
-    /// Puts acknowledged transfers in doubt, as one who did not wait for the disk must; only a tail of each client's
-    /// may be gone.
+    /// Puts acknowledged transfers in doubt, as one who did not wait for the disk must; only a tail of each
+    /// client's may be gone.
     pub fn forgive_lost_tail(&mut self) {
         let mut client = bank_client::connect(self.address).unwrap();
         let (ledger, _) = bank_client::books(&mut client).unwrap();

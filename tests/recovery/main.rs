@@ -1,9 +1,10 @@
 //! Kill -9 under load: nothing acknowledged is lost, nothing is applied twice, the money adds up.
 //!
-//! Each round starts `weft serve` on the same directory, lets clients make transfers (half of them one-shot programs, half
-//! interactive transactions), and kills the server with SIGKILL at a random moment. In some rounds it is killed
-//! again while it recovers. Then the books are compared with what the clients remember (`weft_workload::bank` says
-//! how), and the next round goes on with the same books: what was in doubt once must stay as it was found.
+//! Each round starts `weft serve` on the same directory, lets clients make transfers (half of them one-shot
+//! programs, half interactive transactions), and kills the server with SIGKILL at a random moment. In some
+//! rounds it is killed again while it recovers. Then the books are compared with what the clients remember
+//! (`weft_workload::bank` says how), and the next round goes on with the same books: what was in doubt once
+//! must stay as it was found.
 //!
 //! The short form runs with the other tests. `WEFT_RECOVERY_ROUNDS=100` makes it long;
 //! `WEFT_RECOVERY_SEED` repeats the moments of an earlier run (as far as a real machine can).
@@ -39,11 +40,15 @@ fn nothing_acknowledged_is_lost_and_nothing_is_applied_twice() {
     let mut killed_in_recovery = 0;
     for round in 0..rounds() {
         let length = Duration::from_millis(100 + random.below(700));
-        let kill = if round % 6 == 1 { Kill::InRecoveryToo } else { Kill::Once };
+        let kill = if round % 6 == 1 {
+            Kill::InRecoveryToo
+        } else {
+            Kill::Once
+        };
         killed_in_recovery += bank.run_and_kill(length, kill, &mut random);
         let resolved = bank.check();
         println!(
-            "round {round}: {} acknowledged so far, {resolved} of those in doubt were there, ready after {:?}",
+            "round {round}: {} acknowledged so far, {resolved} of those in doubt are there, ready in {:?}",
             bank.memory.count(Fate::Acknowledged),
             bank.last_recovery
         );
@@ -51,7 +56,10 @@ fn nothing_acknowledged_is_lost_and_nothing_is_applied_twice() {
     println!("killed during recovery {killed_in_recovery} time(s)");
     let least = rounds() as usize;
     let acknowledged = bank.memory.count(Fate::Acknowledged);
-    assert!(acknowledged > least, "only {acknowledged} transfers in all: the test tests nothing");
+    assert!(
+        acknowledged > least,
+        "only {acknowledged} transfers in all: the test tests nothing"
+    );
 }
 
 #[test]
@@ -59,7 +67,11 @@ fn without_waiting_for_the_disk_only_a_tail_is_lost() {
     let mut random = Prng::new(seed());
     let mut bank = Bank::open(100, &SYNC_OFF);
     for _ in 0..rounds().div_ceil(4) {
-        bank.run_and_kill(Duration::from_millis(100 + random.below(400)), Kill::Once, &mut random);
+        bank.run_and_kill(
+            Duration::from_millis(100 + random.below(400)),
+            Kill::Once,
+            &mut random,
+        );
         bank.forgive_lost_tail();
         bank.check();
     }
@@ -69,7 +81,10 @@ fn without_waiting_for_the_disk_only_a_tail_is_lost() {
 fn a_second_server_on_the_same_directory_is_refused() {
     let bank = Bank::open(10, &SYNC_ON);
     let mut second = bank.start_another();
-    let refusal = second.wait_until_ready(Duration::from_secs(60)).unwrap_err().to_string();
+    let refusal = second
+        .wait_until_ready(Duration::from_secs(60))
+        .unwrap_err()
+        .to_string();
     assert!(refusal.contains("another server"), "{refusal}");
 }
 
@@ -79,5 +94,8 @@ fn a_directory_of_somebody_else_is_refused() {
     std::fs::write(dir.path().join("thesis.txt"), "precious").unwrap();
     let refusal = harness::refusal_on(dir.path());
     assert!(refusal.contains("not a Weft database"), "{refusal}");
-    assert_eq!(std::fs::read_to_string(dir.path().join("thesis.txt")).unwrap(), "precious");
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("thesis.txt")).unwrap(),
+        "precious"
+    );
 }

@@ -17,7 +17,8 @@ pub struct WeftArguments {
 /// What `weft` can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show everything once: load a bank, run transfers and analytics, kill the server, recover, check the books.
+    /// Show everything once: load a bank, run transfers and analytics, kill the server, recover, check the
+    /// books.
     Demo(DemoArguments),
     /// Serve a database directory to PostgreSQL clients on a loopback address.
     Serve(ServeArguments),
@@ -49,7 +50,8 @@ pub struct DemoArguments {
     /// Accounts of the bank.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i32).range(2..))]
     pub accounts: i32,
-    /// Connections that make transfers; every other one sends a transfer as one message, the rest in five steps.
+    /// Connections that make transfers; every other one sends a transfer as one message, the rest in five
+    /// steps.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: u32,
     /// Port to serve on; 0 takes a free one.
@@ -72,8 +74,8 @@ pub enum Switch {
 /// `weft serve`
 #[derive(Debug, Clone, Args)]
 pub struct ServeArguments {
-    /// Address to listen on. Only loopback addresses are accepted: there is no authentication yet. Port 0 takes a
-    /// free one.
+    /// Address to listen on. Only loopback addresses are accepted: there is no authentication yet. Port 0
+    /// takes a free one.
     #[arg(long, default_value = "127.0.0.1:5433")]
     pub listen: SocketAddr,
     /// The database directory; made if it is absent.
@@ -114,8 +116,8 @@ pub struct LoadArguments {
     /// Wait until each commit is on disk before it counts.
     #[arg(long)]
     pub durable: bool,
-    /// Where the database is made; must be empty or absent. Without it: a fresh folder for temporary files, removed
-    /// at the end.
+    /// Where the database is made; must be empty or absent. Without it: a fresh folder for temporary files,
+    /// removed at the end.
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// Print one JSON object a line instead of tables.
@@ -190,7 +192,9 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_manual() {
         let parsed = WeftArguments::try_parse_from(["weft", "serve"]).unwrap();
-        let Command::Serve(serve) = parsed.command else { panic!("not serve") };
+        let Command::Serve(serve) = parsed.command else {
+            panic!("not serve")
+        };
         assert_eq!(serve.listen, "127.0.0.1:5433".parse().unwrap());
         assert_eq!(serve.synchronous_commit, Switch::On);
     }

@@ -1,8 +1,8 @@
 //! The bank of `weft_workload::bank` over PostgreSQL connections: load, transfer, read the books.
 //!
-//! A transfer goes one of two ways. As a *message*, all five statements in one simple query: the server can run it
-//! as a one-shot program. In *steps*, BEGIN, three prepared statements, COMMIT, each a round trip: an interactive
-//! transaction under two-phase locking. Both kinds meet on the same accounts.
+//! A transfer goes one of two ways. As a *message*, all five statements in one simple query: the server can
+//! run it as a one-shot program. In *steps*, BEGIN, three prepared statements, COMMIT, each a round trip: an
+//! interactive transaction under two-phase locking. Both kinds meet on the same accounts.
 //!
 //! What a client remembers of a transfer follows from how it ended:
 //!
@@ -39,8 +39,15 @@ pub enum Style {
 /// Connects as `postgres`; retries nothing.
 pub fn connect(address: SocketAddr) -> Result<Client, Error> {
     let mut config = Config::new();
-    config.host(&address.ip().to_string()).port(address.port()).user("postgres").dbname("postgres");
-    config.application_name("weft bank").connect_timeout(Duration::from_secs(10)).connect(NoTls)
+    config
+        .host(&address.ip().to_string())
+        .port(address.port())
+        .user("postgres")
+        .dbname("postgres");
+    config
+        .application_name("weft bank")
+        .connect_timeout(Duration::from_secs(10))
+        .connect(NoTls)
 }
 
 /// Creates the tables and loads the accounts; `progress` hears how many are loaded.
@@ -73,7 +80,12 @@ pub fn total(client: &mut Client) -> Result<i64, Error> {
 pub fn books(client: &mut Client) -> Result<(Vec<Transfer>, BTreeMap<i32, i64>), Error> {
     let rows = client.query("SELECT id, from_account, to_account, amount FROM transfer", &[])?;
     let ledger = rows.iter().map(|row| {
-        Ok(Transfer { id: row.try_get(0)?, from: row.try_get(1)?, to: row.try_get(2)?, amount: row.try_get(3)? })
+        Ok(Transfer {
+            id: row.try_get(0)?,
+            from: row.try_get(1)?,
+            to: row.try_get(2)?,
+            amount: row.try_get(3)?,
+        })
     });
     let ledger = ledger.collect::<Result<Vec<_>, Error>>()?;
     let rows = client.query("SELECT id, balance FROM account", &[])?;
@@ -81,11 +93,13 @@ pub fn books(client: &mut Client) -> Result<(Vec<Transfer>, BTreeMap<i32, i64>),
     Ok((ledger, balances.collect::<Result<_, Error>>()?))
 }
 
-/// Compares the books with what clients remember, and settles what was in doubt; the number of transfers in doubt
-/// that are there.
+/// Compares the books with what clients remember, and settles what was in doubt; the number of transfers in
+/// doubt that are there.
 pub fn check_books(client: &mut Client, memory: &mut Memory) -> Result<usize, Failure> {
     let (ledger, balances) = books(client).map_err(|e| Failure::doing("reading the books", describe(&e)))?;
-    let resolved = memory.check(&ledger, &balances).map_err(|wrong| Failure::Check(wrong.join("; ")))?;
+    let resolved = memory
+        .check(&ledger, &balances)
+        .map_err(|wrong| Failure::Check(wrong.join("; ")))?;
     memory.settle(&ledger);
     Ok(resolved)
 }
@@ -139,7 +153,12 @@ pub fn run_client(
 ) -> Result<ClientReport, Failure> {
     let latency_ns = Histogram::new_with_bounds(1, 100_000_000_000, 3)
         .map_err(|e| Failure::doing("making a histogram", e))?;
-    let mut report = ClientReport { style, memory: Memory::default(), latency_ns, ended_by: None };
+    let mut report = ClientReport {
+        style,
+        memory: Memory::default(),
+        latency_ns,
+        ended_by: None,
+    };
     let prepared = connect(address).and_then(|mut client| Ok((Steps::prepare(&mut client)?, client)));
     let (steps, mut client) = match prepared {
         Ok(ready) => ready,
@@ -208,7 +227,11 @@ fn by_steps(client: &mut Client, steps: &Steps, transfer: &Transfer) -> Attempt 
 fn after_error(client: &mut Client, error: &Error, commit_sent: bool) -> Attempt {
     let reason = describe(error);
     let Some(db) = error.as_db_error() else {
-        return if commit_sent { Attempt::InDoubt(reason) } else { Attempt::Refused(reason) };
+        return if commit_sent {
+            Attempt::InDoubt(reason)
+        } else {
+            Attempt::Refused(reason)
+        };
     };
     let code = db.code().code();
     // I/O errors, shutdown, internal errors: the commit may have been made before they came.

@@ -3,8 +3,8 @@
 //! ```text
 //! 1 start   `weft serve` as a child process on a fresh directory
 //! 2 load    a bank through COPY
-//! 3 run     transfers on several connections, half as one message, half in five round trips, while an analytical
-//!           query repeats over snapshots; every snapshot must show the same total
+//! 3 run     transfers on several connections, half as one message, half in five round trips, while an
+//!           analytical query repeats over snapshots; every snapshot must show the same total
 //! 4 kill    SIGKILL to the child, in the middle of that
 //! 5 recover the same directory; every acknowledged transfer must be there, once, and nothing else
 //! 6 run     again on what was recovered, and check again
@@ -35,21 +35,38 @@ const READY_LIMIT: Duration = Duration::from_secs(300);
 pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let data = data_dir(arguments)?;
     let binary = std::env::current_exe().map_err(|e| Failure::doing("finding this program", e))?;
-    let command = ServerCommand { port: arguments.port, ..ServerCommand::new(&binary, &data) };
+    let command = ServerCommand {
+        port: arguments.port,
+        ..ServerCommand::new(&binary, &data)
+    };
     println!("1. starting weft serve on {}", data.display());
     let (server, address, _) = start(&command)?;
     println!("   look in while it runs: {}", psql(address));
     // The same port again after the kill, so that a client can come back.
-    let command = ServerCommand { port: address.port(), ..command };
+    let command = ServerCommand {
+        port: address.port(),
+        ..command
+    };
 
     println!("2. loading {} accounts", arguments.accounts);
     load(address, arguments.accounts)?;
 
     let each = Duration::from_millis(arguments.seconds * 500);
     let mut memory = Memory::default();
-    println!("3. {} connections make transfers, one asks for analyses", arguments.connections);
-    let first = LoadPhase { arguments, address, first_client: 0 }.run(each, || {
-        println!("4. killing the server (process {}) with SIGKILL while they go on", server.pid());
+    println!(
+        "3. {} connections make transfers, one asks for analyses",
+        arguments.connections
+    );
+    let first = LoadPhase {
+        arguments,
+        address,
+        first_client: 0,
+    }
+    .run(each, || {
+        println!(
+            "4. killing the server (process {}) with SIGKILL while they go on",
+            server.pid()
+        );
         server.kill()
     })?;
     memory.absorb(first.memory.clone());
@@ -60,8 +77,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let acknowledged = memory.count(Fate::Acknowledged);
     let resolved = check(address, arguments, &mut memory)?;
     println!(
-        "   ready after {:.2} s; {} acknowledged transfers all there, once; {} without an answer at the kill, {} of \
-         them there; the money adds up",
+        "   ready after {:.2} s; {} acknowledged transfers all there, once; {} without answer at the kill, \
+         {} of them there; the money adds up",
         recovery.as_secs_f64(),
         acknowledged,
         in_doubt,
@@ -69,10 +86,18 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     );
 
     println!("6. going on with what was recovered");
-    let second = LoadPhase { arguments, address, first_client: arguments.connections }.run_alive(each)?;
+    let second = LoadPhase {
+        arguments,
+        address,
+        first_client: arguments.connections,
+    }
+    .run_alive(each)?;
     memory.absorb(second.memory.clone());
     check(address, arguments, &mut memory)?;
-    println!("   {} transfers, all there, once; the money adds up", memory.count(Fate::Acknowledged));
+    println!(
+        "   {} transfers, all there, once; the money adds up",
+        memory.count(Fate::Acknowledged)
+    );
 
     tell(&[&first, &second], recovery);
     finish(arguments, server, address, &data)
@@ -89,7 +114,10 @@ fn data_dir(arguments: &DemoArguments) -> Result<PathBuf, Failure> {
         Err(error) => return Err(Failure::doing(&format!("reading {}", dir.display()), error)),
     };
     if entries.next().is_some() {
-        return Err(Failure::Usage(format!("{} is not empty: the demo wants a fresh directory", dir.display())));
+        return Err(Failure::Usage(format!(
+            "{} is not empty: the demo wants a fresh directory",
+            dir.display()
+        )));
     }
     Ok(dir)
 }
@@ -101,7 +129,11 @@ fn start(command: &ServerCommand) -> Result<(ServerProcess, SocketAddr, Duration
 }
 
 fn psql(address: SocketAddr) -> String {
-    format!("psql -h {} -p {} -U postgres postgres", address.ip(), address.port())
+    format!(
+        "psql -h {} -p {} -U postgres postgres",
+        address.ip(),
+        address.port()
+    )
 }
 
 fn load(address: SocketAddr, accounts: i32) -> Result<(), Failure> {
@@ -110,7 +142,9 @@ fn load(address: SocketAddr, accounts: i32) -> Result<(), Failure> {
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let began = Instant::now();
     let loaded = bank_client::connect(address).and_then(|mut client| {
-        bank_client::load(&mut client, accounts, |done| bar.set_position(u64::from(done.unsigned_abs())))
+        bank_client::load(&mut client, accounts, |done| {
+            bar.set_position(u64::from(done.unsigned_abs()))
+        })
     });
     bar.finish_and_clear();
     loaded.map_err(|e| Failure::doing("loading the bank", bank_client::describe(&e)))?;
@@ -125,7 +159,9 @@ fn check(address: SocketAddr, arguments: &DemoArguments, memory: &mut Memory) ->
     let total = bank_client::total(&mut client).map_err(failed)?;
     let wanted = i64::from(arguments.accounts) * FIRST_BALANCE;
     if total != wanted {
-        return Err(Failure::Check(format!("the bank should hold {wanted}, it holds {total}")));
+        return Err(Failure::Check(format!(
+            "the bank should hold {wanted}, it holds {total}"
+        )));
     }
     bank_client::check_books(&mut client, memory)
 }
@@ -133,7 +169,10 @@ fn check(address: SocketAddr, arguments: &DemoArguments, memory: &mut Memory) ->
 /// The figures, as a table.
 fn tell(phases: &[&PhaseResult], recovery: Duration) {
     let seconds: f64 = phases.iter().map(|phase| phase.elapsed.as_secs_f64()).sum();
-    println!("\n{:<30} {:>10} {:>10} {:>10} {:>10} {:>10}", "", "per second", "p50 ms", "p95 ms", "p99 ms", "max ms");
+    println!(
+        "\n{:<30} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "", "per second", "p50 ms", "p95 ms", "p99 ms", "max ms"
+    );
     let merged = load_phase::merge(phases);
     for (name, latency_ns) in &merged {
         let ms = |percentile: f64| latency_ns.value_at_percentile(percentile) as f64 / 1e6;
@@ -147,7 +186,10 @@ fn tell(phases: &[&PhaseResult], recovery: Duration) {
         );
     }
     let retries: u64 = phases.iter().map(|phase| phase.retries).sum();
-    println!("deadlocks resolved by a new attempt: {retries}; recovery: {:.2} s", recovery.as_secs_f64());
+    println!(
+        "deadlocks resolved by a new attempt: {retries}; recovery: {:.2} s",
+        recovery.as_secs_f64()
+    );
     println!("every reply waited until its transaction was on disk (synchronous_commit = on)\n");
 }
 
@@ -158,14 +200,23 @@ fn finish(
     data: &Path,
 ) -> Result<(), Failure> {
     if arguments.keep {
-        println!("still serving; stop with Ctrl-C. Connect with:\n  {}", psql(address));
+        println!(
+            "still serving; stop with Ctrl-C. Connect with:\n  {}",
+            psql(address)
+        );
         server.wait()?;
         return Ok(());
     }
     server.kill()?;
     let binary = std::env::args().next().unwrap_or_else(|| "weft".to_owned());
-    println!("the database stays in {}. To serve it again, and connect:", data.display());
-    println!("  {binary} serve --data {} --listen 127.0.0.1:5433", data.display());
+    println!(
+        "the database stays in {}. To serve it again, and connect:",
+        data.display()
+    );
+    println!(
+        "  {binary} serve --data {} --listen 127.0.0.1:5433",
+        data.display()
+    );
     println!("  {}", psql(SocketAddr::from(([127, 0, 0, 1], 5433))));
     Ok(())
 }

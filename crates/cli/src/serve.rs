@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use weft::{Database, Options};
-use weft_server::{DatabaseBackend, Server, ServerConfig};
+use weft_server::{Server, ServerConfig};
 
 use crate::arguments::{ServeArguments, Switch};
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         )));
     }
     let (signal, signalled) = mpsc::channel();
-    ctrlc::set_handler(move || drop(signal.send(()))).map_err(|e| Failure::doing("handling signals", e))?;
+    ctrlc::set_handler(move || signal.send(()).unwrap_or(())).map_err(|e| Failure::doing("handling signals", e))?;
     let began = Instant::now();
     let database = Database::open(&arguments.data, options(arguments))?;
     let config = ServerConfig {
@@ -38,8 +38,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         connections_max: arguments.max_connections,
         ..ServerConfig::default()
     };
-    let backend = Arc::new(DatabaseBackend::new(database.clone()));
-    let server = Server::start(backend, config).map_err(|e| Failure::Environment(e.to_string()))?;
+    let server = Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
     // An error means that the handler is gone, which it never is; then the server ends, which is safe.
     let _ = signalled.recv();
@@ -76,7 +75,11 @@ fn announce(
         database.engine().boundary().0,
         began.elapsed().as_secs_f64()
     );
-    eprintln!("connect with: psql -h {} -p {} -U postgres postgres", address.ip(), address.port());
+    eprintln!(
+        "connect with: psql -h {} -p {} -U postgres postgres",
+        address.ip(),
+        address.port()
+    );
     let mut out = std::io::stdout();
     writeln!(out, "{LISTENING}{address}")
         .and_then(|()| out.flush())

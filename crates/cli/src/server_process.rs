@@ -1,7 +1,7 @@
 //! A `weft serve` child process: started, waited for, killed.
 //!
-//! The child is killed by its own process id, and only by the one who started it; dropping the handle kills it
-//! too, so that no server outlives its test.
+//! The child is killed by its own process id, and only by the one who started it; dropping the handle kills
+//! it too, so that no server outlives its test.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -30,15 +30,26 @@ pub struct ServerCommand {
 impl ServerCommand {
     /// A server of `binary` on `data`, on a free port.
     pub fn new(binary: &Path, data: &Path) -> Self {
-        Self { binary: binary.to_path_buf(), data: data.to_path_buf(), port: 0, extra: Vec::new() }
+        Self {
+            binary: binary.to_path_buf(),
+            data: data.to_path_buf(),
+            port: 0,
+            extra: Vec::new(),
+        }
     }
 
     /// Starts it. The server is not ready yet: see [`ServerProcess::wait_until_ready`].
     pub fn start(&self) -> Result<ServerProcess, Failure> {
         let mut command = Command::new(&self.binary);
         command.arg("serve").arg("--data").arg(&self.data);
-        command.arg("--listen").arg(format!("127.0.0.1:{}", self.port)).args(&self.extra);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("--listen")
+            .arg(format!("127.0.0.1:{}", self.port))
+            .args(&self.extra);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let what = || format!("starting {}", self.binary.display());
         let mut child = command.spawn().map_err(|e| Failure::doing(&what(), e))?;
         let (address_to, address_from) = mpsc::channel();
@@ -59,7 +70,12 @@ impl ServerCommand {
                 }
             });
         }
-        Ok(ServerProcess { child, address_from, last_words, started: Instant::now() })
+        Ok(ServerProcess {
+            child,
+            address_from,
+            last_words,
+            started: Instant::now(),
+        })
     }
 }
 
@@ -78,14 +94,21 @@ impl ServerProcess {
     pub fn wait_until_ready(&mut self, limit: Duration) -> Result<(SocketAddr, Duration), Failure> {
         match self.address_from.recv_timeout(limit) {
             Ok(address) => Ok((address, self.started.elapsed())),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(Failure::Environment(format!("the server was not ready after {} s", limit.as_secs())))
-            }
+            Err(RecvTimeoutError::Timeout) => Err(Failure::Environment(format!(
+                "the server was not ready after {} s",
+                limit.as_secs()
+            ))),
             Err(RecvTimeoutError::Disconnected) => {
-                let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+                let status = self
+                    .child
+                    .wait()
+                    .map_or_else(|e| e.to_string(), |status| status.to_string());
                 // The reader of stderr ends with the child, so this ends too.
                 let words: Vec<String> = self.last_words.iter().collect();
-                Err(Failure::Environment(format!("the server ended ({status}): {}", words.join("; "))))
+                Err(Failure::Environment(format!(
+                    "the server ended ({status}): {}",
+                    words.join("; ")
+                )))
             }
         }
     }
@@ -107,13 +130,19 @@ impl ServerProcess {
 
     /// Waits until the child ends by itself.
     pub fn wait(mut self) -> Result<ExitStatus, Failure> {
-        self.child.wait().map_err(|e| Failure::doing("waiting for the server", e))
+        self.child
+            .wait()
+            .map_err(|e| Failure::doing("waiting for the server", e))
     }
 
     fn end(&mut self) -> Result<ExitStatus, Failure> {
         // Killing a child that has ended already is not an error.
-        self.child.kill().map_err(|e| Failure::doing("killing the server", e))?;
-        self.child.wait().map_err(|e| Failure::doing("waiting for the killed server", e))
+        self.child
+            .kill()
+            .map_err(|e| Failure::doing("killing the server", e))?;
+        self.child
+            .wait()
+            .map_err(|e| Failure::doing("waiting for the killed server", e))
     }
 }
 

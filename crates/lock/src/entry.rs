@@ -1,8 +1,8 @@
 //! One lock: the granted group and the waiting group (Barthels, figure 5.2).
 //!
-//! The granted group is a counter per mode; the set of modes with a counter above zero decides whether a request
-//! fits. Holders are listed as well, for they are what a waiting transaction waits for. The waiting group is first
-//! in, first out, with conversions (a holder that wants more) before everybody else.
+//! The granted group is a counter per mode; the set of modes with a counter above zero decides whether a
+//! request fits. Holders are listed as well, for they are what a waiting transaction waits for. The waiting
+//! group is first in, first out, with conversions (a holder that wants more) before everybody else.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -51,7 +51,11 @@ impl LockEntry {
     /// The set of modes granted to others than a transaction that holds `held`.
     fn granted_besides(&self, held: LockMode) -> u8 {
         let only_own = self.counts[held as usize] == 1;
-        if held != LockMode::NL && only_own { self.granted & !held.bit() } else { self.granted }
+        if held != LockMode::NL && only_own {
+            self.granted & !held.bit()
+        } else {
+            self.granted
+        }
     }
 
     pub fn holders(&self) -> impl Iterator<Item = (TxnId, LockMode)> + '_ {
@@ -66,8 +70,8 @@ impl LockEntry {
         self.holders.get(&txn).copied().unwrap_or(LockMode::NL)
     }
 
-    /// Whether a holder of `held` could get `target` now. Newcomers queue up behind whoever waits; a conversion
-    /// only behind other conversions.
+    /// Whether a holder of `held` could get `target` now. Newcomers queue up behind whoever waits; a
+    /// conversion only behind other conversions.
     pub fn admits(&self, held: LockMode, target: LockMode) -> bool {
         let clear = if held == LockMode::NL {
             self.queue.is_empty()
@@ -84,7 +88,9 @@ impl LockEntry {
 
     /// Whether the first waiter can be granted now.
     pub fn head_fits(&self) -> bool {
-        self.queue.front().is_some_and(|head| self.fits(head.held, head.target))
+        self.queue
+            .front()
+            .is_some_and(|head| self.fits(head.held, head.target))
     }
 
     /// Changes what a transaction holds; NL takes it out of the granted group.
@@ -115,7 +121,10 @@ impl LockEntry {
     /// Where in the queue a new request would stand.
     fn place_for(&self, conversion: bool) -> usize {
         if conversion {
-            self.queue.iter().take_while(|waiter| waiter.is_conversion()).count()
+            self.queue
+                .iter()
+                .take_while(|waiter| waiter.is_conversion())
+                .count()
         } else {
             self.queue.len()
         }
@@ -129,18 +138,27 @@ impl LockEntry {
         self.queue.retain(|waiter| waiter.txn != txn);
     }
 
-    /// Everybody a new request would have to wait for: holders of conflicting modes by age, then the waiters before
-    /// it from front to back. May name one transaction twice.
+    /// Everybody a new request would have to wait for: holders of conflicting modes by age, then the waiters
+    /// before it from front to back. May name one transaction twice.
     pub fn blockers(&self, txn: TxnId, held: LockMode, target: LockMode) -> Vec<TxnId> {
         let place = self.place_for(held != LockMode::NL);
-        self.conflicting_holders(txn, target).chain(self.queue.iter().take(place).map(|w| w.txn)).collect()
+        self.conflicting_holders(txn, target)
+            .chain(self.queue.iter().take(place).map(|w| w.txn))
+            .collect()
     }
 
     /// Everybody that the waiter `txn` waits for.
     pub fn blockers_of_waiter(&self, txn: TxnId) -> Vec<TxnId> {
-        let ahead = self.queue.iter().take_while(|waiter| waiter.txn != txn).map(|waiter| waiter.txn);
+        let ahead = self
+            .queue
+            .iter()
+            .take_while(|waiter| waiter.txn != txn)
+            .map(|waiter| waiter.txn);
         match self.queue.iter().find(|waiter| waiter.txn == txn) {
-            Some(waiter) => self.conflicting_holders(txn, waiter.target).chain(ahead).collect(),
+            Some(waiter) => self
+                .conflicting_holders(txn, waiter.target)
+                .chain(ahead)
+                .collect(),
             None => Vec::new(),
         }
     }
@@ -148,17 +166,34 @@ impl LockEntry {
     fn conflicting_holders(&self, txn: TxnId, target: LockMode) -> impl Iterator<Item = TxnId> + '_ {
         let conflicts = target.conflicts();
         let any = conflicts & self.granted != 0;
-        let holders = self.holders.iter().filter(move |(holder, mode)| {
-            any && **holder != txn && conflicts & mode.bit() != 0
-        });
+        let holders = self
+            .holders
+            .iter()
+            .filter(move |(holder, mode)| any && **holder != txn && conflicts & mode.bit() != 0);
         holders.map(|(holder, _)| *holder)
     }
 
-    /// Waiters that a conversion of `txn` to `target` overtakes: they now wait for it as well.
+    /// Waiters that would stand behind a new request of a holder of `held`: nobody unless it is a conversion.
+    pub fn followers(&self, held: LockMode) -> Vec<TxnId> {
+        self.queue
+            .iter()
+            .skip(self.place_for(held != LockMode::NL))
+            .map(|waiter| waiter.txn)
+            .collect()
+    }
+
+    /// Waiters that wait for `txn` now and did not before it converted from `before` to `target`, or queued
+    /// up to.
     pub fn overtaken(&self, txn: TxnId, before: LockMode, target: LockMode) -> Vec<TxnId> {
         let newly = target.conflicts() & !before.conflicts();
-        let behind = self.queue.iter().filter(|waiter| waiter.txn != txn && !waiter.is_conversion());
+        let behind = self
+            .queue
+            .iter()
+            .filter(|waiter| waiter.txn != txn && !waiter.is_conversion());
         let waits_for_it = self.queue.iter().any(|waiter| waiter.txn == txn);
-        behind.filter(|waiter| waits_for_it || newly & waiter.target.bit() != 0).map(|w| w.txn).collect()
+        behind
+            .filter(|waiter| waits_for_it || newly & waiter.target.bit() != 0)
+            .map(|w| w.txn)
+            .collect()
     }
 }

@@ -1,8 +1,8 @@
 //! What can be locked, named by 64 bits.
 //!
-//! The top four bits tell the kind. Tables keep their id in the low bits; rows, ranges and values are a hash of
-//! table or index and encoded key. Two resources of one kind whose hashes collide share a lock: that can only make
-//! a transaction wait without need, never let two through that conflict.
+//! The top four bits tell the kind. Tables keep their id in the low bits; rows, ranges and values are a hash
+//! of table or index and encoded key. Two resources of one kind whose hashes collide share a lock: that can
+//! only make a transaction wait without need, never let two through that conflict.
 
 use std::fmt;
 

@@ -1,23 +1,25 @@
 //! The lock table and the transaction table (Barthels 5.2.2, figure 5.3).
 //!
-//! Per resource an entry with its granted and waiting groups; per transaction the log of what it took, so that its
-//! end releases everything in one call (strict two-phase locking) and a savepoint can give back what came after it.
+//! Per resource an entry with its granted and waiting groups; per transaction the log of what it took, so
+//! that its end releases everything in one call (strict two-phase locking) and a savepoint can give back what
+//! came after it.
 //!
 //! ```text
 //! acquire --granted--> Granted
 //!    | conflict: ask the policy
 //!    +--Wait-----> waiting --head of its queue and compatible--> goes on with the rest of its requests
-//!    +--Refuse---> Refused        (keeps what it holds)            |            |
-//!    +--Deadlock-> Deadlock       (keeps what it holds)         all granted   conflict: ask the policy again;
-//!    +--Wound----> waiting, the others become victims              |          a refusal makes it a victim
-//!                                                              returned by release
+//!    +--Refuse---> Refused, keeps what it holds                    |           |
+//!    +--Deadlock-> Deadlock, keeps what it holds              all granted   conflict: ask the policy again;
+//!    +--Wound----> waiting, the others become victims              |        a refusal makes it a victim
+//!                                                         returned by release
 //! ```
 //!
 //! Invariants:
 //! 1. Two transactions never hold incompatible modes on one resource.
 //! 2. A transaction waits for at most one resource; what it will ask for after that is remembered with it.
 //! 3. Newcomers never overtake a waiter; conversions overtake newcomers, not each other.
-//! 4. Entries without holders and waiters do not exist, so an idle table is empty and costs nothing to consult.
+//! 4. Entries without holders and waiters do not exist, so an idle table is empty and costs nothing to
+//!    consult.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +38,8 @@ pub enum Acquire {
     Granted,
     /// One request waits; a later release, or [`LockTable::take_victims`], names the transaction.
     Waiting,
-    /// A request would have closed this circle: the requester first, each waits for the next. What was granted
-    /// before it stays held.
+    /// A request would have closed this circle: the requester first, each waits for the next. What was
+    /// granted before it stays held.
     Deadlock {
         /// The transactions of the circle.
         cycle: Vec<TxnId>,
@@ -63,8 +65,8 @@ pub enum AbortReason {
     },
 }
 
-/// A transaction that must end. It still holds its locks: the owner rolls it back and calls
-/// [`LockTable::release_all`].
+/// A transaction that must end, or go back to a savepoint unless it is wounded. It still holds its locks: the
+/// owner rolls it back and calls [`LockTable::release_all`] or [`LockTable::release_since`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Victim {
     /// Who.
@@ -118,16 +120,20 @@ impl LockTable {
         Self::default()
     }
 
-    /// Takes the requests in order, each joined with what the transaction holds on that resource already. Stops at
-    /// the first that cannot be granted; `policy` decides what then. A transaction that waits must not call this:
-    /// it is refused.
+    /// Takes the requests in order, each joined with what the transaction holds on that resource already.
+    /// Stops at the first that cannot be granted; `policy` decides what then. A transaction that waits, or is
+    /// a victim, must not call this: it is refused.
     pub fn acquire(
         &mut self,
         txn: TxnId,
         requests: &[LockRequest],
         policy: &'static dyn ConflictPolicy,
     ) -> Acquire {
-        if self.is_waiting(txn) {
+        if self
+            .txns
+            .get(&txn)
+            .is_some_and(|entry| entry.waiting.is_some() || entry.doomed)
+        {
             return Acquire::Refused;
         }
         for (i, request) in requests.iter().enumerate() {
@@ -164,12 +170,13 @@ impl LockTable {
             self.judge_overtaken(txn, resource, held, target);
             return Step::Granted;
         }
-        let blockers = entry.blockers(txn, held, target);
+        let (blockers, overtaken) = (entry.blockers(txn, held, target), entry.followers(held));
         let conflict = Conflict {
             txn,
             resource,
             mode: target,
             blockers: &blockers,
+            overtaken: &overtaken,
         };
         match policy.decide(&conflict, self) {
             Decision::Refuse => return Step::Ends(Acquire::Refused),
@@ -199,15 +206,23 @@ impl LockTable {
         Step::Waits
     }
 
-    /// A conversion adds itself to what the waiters behind it wait for. Policies that decide by age must look at
-    /// them again; a search for circles need not (the one who converts is looked at when it waits).
+    /// A conversion adds itself to what the waiters behind it wait for. Policies that decide by age must look
+    /// at them again; a search for circles need not (the one who converts is looked at when it waits).
     fn judge_overtaken(&mut self, txn: TxnId, resource: ResourceId, held: LockMode, target: LockMode) {
         if held == LockMode::NL || !self.contended.contains(&resource) {
             return;
         }
-        let overtaken = self.locks.get(&resource).map(|entry| entry.overtaken(txn, held, target));
+        let overtaken = self
+            .locks
+            .get(&resource)
+            .map(|entry| entry.overtaken(txn, held, target));
         for waiter in overtaken.unwrap_or_default() {
-            let Some(policy) = self.txns.get(&waiter).and_then(|t| t.waiting.as_ref()).map(|w| w.policy) else {
+            let Some(policy) = self
+                .txns
+                .get(&waiter)
+                .and_then(|t| t.waiting.as_ref())
+                .map(|w| w.policy)
+            else {
                 continue;
             };
             if !policy.is_by_age() {
@@ -218,6 +233,7 @@ impl LockTable {
                 resource,
                 mode: target,
                 blockers: &[txn],
+                overtaken: &[],
             };
             match policy.decide(&conflict, self) {
                 Decision::Wait => {}
@@ -240,15 +256,25 @@ impl LockTable {
         }
     }
 
-    /// Transactions that must end through no call of their own, since the last time this was asked, in the order in
-    /// which that was found. To be asked after every `acquire`, `release_all`, `release_since` and `cancel_wait`.
+    /// Transactions that must end through no call of their own, since the last time this was asked, in the
+    /// order in which that was found. To be asked after every `acquire`, `release_all`, `release_since` and
+    /// `cancel_wait`. One whose request was refused stands where a refused [`LockTable::acquire`] leaves its
+    /// caller, and may go back to a savepoint; one that is wounded gets no lock any more.
     #[must_use]
     pub fn take_victims(&mut self) -> Vec<Victim> {
-        std::mem::take(&mut self.victims)
+        let victims = std::mem::take(&mut self.victims);
+        for victim in &victims {
+            if let Some(entry) = self.txns.get_mut(&victim.txn)
+                && !matches!(victim.reason, AbortReason::Wounded { .. })
+            {
+                entry.doomed = false;
+            }
+        }
+        victims
     }
 
-    /// Ends a transaction: gives up its wait and everything it holds. Returns the transactions whose whole `acquire`
-    /// is granted by that, in the order in which it was.
+    /// Ends a transaction: gives up its wait and everything it holds. Returns the transactions whose whole
+    /// `acquire` is granted by that, in the order in which it was.
     pub fn release_all(&mut self, txn: TxnId) -> Vec<TxnId> {
         let Some(entry) = self.txns.remove(&txn) else {
             return Vec::new();
@@ -273,8 +299,8 @@ impl LockTable {
         self.grant_waiters(touched)
     }
 
-    /// Gives up a transaction's wait and the requests after it; it keeps what it holds. Returns who is granted by
-    /// that, as [`LockTable::release_all`].
+    /// Gives up a transaction's wait and the requests after it; it keeps what it holds. Returns who is
+    /// granted by that, as [`LockTable::release_all`].
     pub fn cancel_wait(&mut self, txn: TxnId) -> Vec<TxnId> {
         let Some(wait) = self.txns.get_mut(&txn).and_then(|entry| entry.waiting.take()) else {
             return Vec::new();
@@ -329,8 +355,8 @@ impl LockTable {
         }
     }
 
-    /// Grants what can be granted on these resources, lets those who got theirs go on with their other requests,
-    /// and drops entries that nobody uses.
+    /// Grants what can be granted on these resources, lets those who got theirs go on with their other
+    /// requests, and drops entries that nobody uses.
     fn grant_waiters(&mut self, resources: Vec<ResourceId>) -> Vec<TxnId> {
         let mut done = Vec::new();
         for resource in resources {
@@ -374,6 +400,9 @@ impl LockTable {
         let Some(wait) = self.txns.get_mut(&txn).and_then(|entry| entry.waiting.take()) else {
             return false;
         };
+        if self.txns.get(&txn).is_some_and(|entry| entry.doomed) {
+            return false;
+        }
         match self.acquire(txn, &wait.rest, wait.policy) {
             Acquire::Granted => true,
             Acquire::Waiting => false,
@@ -388,24 +417,36 @@ impl LockTable {
         }
     }
 
-    /// Whether somebody who is not in the table may not do this now, because of GRANTED locks. Waiters do not count.
+    /// Whether somebody who is not in the table may not do this now, because of GRANTED locks. Waiters do not
+    /// count.
     #[must_use]
     #[inline]
     pub fn blocked_by(&self, resource: ResourceId, mode: LockMode) -> bool {
         !self.locks.is_empty()
-            && self.locks.get(&resource).is_some_and(|lock| lock.granted() & mode.conflicts() != 0)
+            && self
+                .locks
+                .get(&resource)
+                .is_some_and(|lock| lock.granted() & mode.conflicts() != 0)
     }
 
     /// Who holds a resource in a mode that conflicts with `mode`, oldest first.
-    pub fn conflicting_holders(&self, resource: ResourceId, mode: LockMode) -> impl Iterator<Item = TxnId> + '_ {
+    pub fn conflicting_holders(
+        &self,
+        resource: ResourceId,
+        mode: LockMode,
+    ) -> impl Iterator<Item = TxnId> + '_ {
         let holders = self.locks.get(&resource).into_iter().flat_map(LockEntry::holders);
-        holders.filter(move |(_, held)| held.bit() & mode.conflicts() != 0).map(|(txn, _)| txn)
+        holders
+            .filter(move |(_, held)| held.bit() & mode.conflicts() != 0)
+            .map(|(txn, _)| txn)
     }
 
     /// What the transaction holds on a resource.
     #[must_use]
     pub fn mode_held(&self, txn: TxnId, resource: ResourceId) -> LockMode {
-        self.locks.get(&resource).map_or(LockMode::NL, |lock| lock.held_by(txn))
+        self.locks
+            .get(&resource)
+            .map_or(LockMode::NL, |lock| lock.held_by(txn))
     }
 
     /// What the transaction holds, each resource once, in the order in which it first took them.
@@ -467,11 +508,14 @@ impl LockTable {
         self.clock_nanos = now_nanos;
     }
 
-    /// The transactions at the head of a queue that have waited longer than the bound (Barthels' DL-BW). Waiters
-    /// behind them have their own turn once those are gone.
+    /// The transactions at the head of a queue that have waited longer than the bound (Barthels' DL-BW).
+    /// Waiters behind them have their own turn once those are gone.
     #[must_use]
     pub fn overdue(&self, bound_nanos: u64) -> Vec<TxnId> {
-        let heads = self.contended.iter().filter_map(|resource| self.locks.get(resource)?.queue().front());
+        let heads = self
+            .contended
+            .iter()
+            .filter_map(|resource| self.locks.get(resource)?.queue().front());
         heads
             .filter(|head| self.clock_nanos.saturating_sub(head.since_nanos) > bound_nanos)
             .map(|head| head.txn)

@@ -1,5 +1,5 @@
-//! From declared accesses and bound inputs to key bytes, for the lock manager and the guard. Allocates nothing once the
-//! scratch has grown.
+//! From declared accesses and bound inputs to key bytes, for the lock manager and the guard. Allocates
+//! nothing once the scratch has grown.
 
 use weft_types::{RowLayout, SqlError, SqlState, encode_key_from_row};
 
@@ -23,12 +23,15 @@ pub struct AccessScratch {
 
 /// The error for inputs that are no row of the program's input layout.
 pub(crate) fn bad_inputs() -> SqlError {
-    SqlError::new(SqlState::INTERNAL_ERROR, "the inputs are not a row of the program's input types")
+    SqlError::new(
+        SqlState::INTERNAL_ERROR,
+        "the inputs are not a row of the program's input types",
+    )
 }
 
 impl Program {
-    /// Calls `see` for every declared access, in order, with the encoded key and, for a range with an upper bound, the encoded
-    /// upper prefix. `inputs` is a row of [`Program::input_layout`].
+    /// Calls `see` for every declared access, in order, with the encoded key and, for a range with an upper
+    /// bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`].
     pub fn for_each_access(
         &self,
         inputs: &[u8],
@@ -64,13 +67,14 @@ impl Program {
     }
 }
 
-/// Whether every key that begins with `hi` sorts at or below some key that begins with `bound`: an inclusive upper prefix
-/// lies within another.
+/// Whether every key that begins with `hi` sorts at or below some key that begins with `bound`: an inclusive
+/// upper prefix lies within another.
 pub(crate) fn upper_prefix_within(hi: &[u8], bound: &[u8]) -> bool {
     hi.starts_with(bound) || (hi < bound && !bound.starts_with(hi))
 }
 
-/// Turns a prefix into the smallest bytes above everything that begins with it. False: there are none (all 0xFF or empty).
+/// Turns a prefix into the smallest bytes above everything that begins with it. False: there are none (all
+/// 0xFF or empty).
 pub(crate) fn to_prefix_successor(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {
         if *last < 0xFF {

@@ -19,8 +19,9 @@
 //! # Ok::<(), weft_program::ProgramError>(())
 //! ```
 //!
-//! Errors are sticky: what does not fit (a 65th register, a label never bound) is reported by [`ProgramBuilder::finish`], so
-//! that code generation stays free of error handling. A compiler whose statement does not fit falls back to the general path.
+//! Errors are sticky: what does not fit (a 65th register, a label never bound) is reported by
+//! [`ProgramBuilder::finish`], so that code generation stays free of error handling. A compiler whose
+//! statement does not fit falls back to the general path.
 
 use std::collections::HashMap;
 
@@ -81,7 +82,10 @@ impl ProgramBuilder {
     /// An empty program for a catalog, in its logic section.
     pub fn new(catalog_version: CatalogVersion) -> Self {
         ProgramBuilder {
-            parts: ProgramParts { catalog_version, ..ProgramParts::default() },
+            parts: ProgramParts {
+                catalog_version,
+                ..ProgramParts::default()
+            },
             const_numbers: HashMap::new(),
             labels: Vec::new(),
             fixups: Vec::new(),
@@ -97,7 +101,11 @@ impl ProgramBuilder {
     }
 
     fn too_large(&mut self, what: &'static str, max: usize) {
-        self.fail(ProgramError::TooLarge { what, count: max + 1, max });
+        self.fail(ProgramError::TooLarge {
+            what,
+            count: max + 1,
+            max,
+        });
     }
 
     // ---- declarations ----
@@ -150,7 +158,8 @@ impl ProgramBuilder {
         }
     }
 
-    /// A further statement with the types of its result columns, none if it returns no rows; returns its number.
+    /// A further statement with the types of its result columns, none if it returns no rows; returns its
+    /// number.
     pub fn statement(&mut self, output: Vec<SqlType>) -> u32 {
         self.parts.outputs.push(output);
         (self.parts.outputs.len() - 1) as u32
@@ -434,12 +443,24 @@ impl ProgramBuilder {
 
     /// SETIN.
     pub fn setin(&mut self, buffer: RowBuf, column: u16, input: u16) {
-        self.put(Op::Setin, buffer.0, 0, 0, u32::from(column) | u32::from(input) << 16);
+        self.put(
+            Op::Setin,
+            buffer.0,
+            0,
+            0,
+            u32::from(column) | u32::from(input) << 16,
+        );
     }
 
     /// SETK.
     pub fn setk(&mut self, buffer: RowBuf, column: u16, constant: u16) {
-        self.put(Op::Setk, buffer.0, 0, 0, u32::from(column) | u32::from(constant) << 16);
+        self.put(
+            Op::Setk,
+            buffer.0,
+            0,
+            0,
+            u32::from(column) | u32::from(constant) << 16,
+        );
     }
 
     /// SETR.
@@ -449,7 +470,13 @@ impl ProgramBuilder {
 
     /// SETCOL: `buffer.column = cp.source`.
     pub fn setcol(&mut self, buffer: RowBuf, column: u16, cp: Cp, source: u16) {
-        self.put(Op::Setcol, buffer.0, cp.0, 0, u32::from(column) | u32::from(source) << 16);
+        self.put(
+            Op::Setcol,
+            buffer.0,
+            cp.0,
+            0,
+            u32::from(column) | u32::from(source) << 16,
+        );
     }
 
     /// SETNULL.
@@ -461,7 +488,13 @@ impl ProgramBuilder {
 
     /// SEARCH by an index ordinal from [`ProgramBuilder::index`].
     pub fn search(&mut self, cp: Cp, table: TableNo, index: u8, key: KeyBuf) {
-        self.put(Op::Search, cp.0, key.0, 0, u32::from(table.0) | u32::from(index) << 8);
+        self.put(
+            Op::Search,
+            cp.0,
+            key.0,
+            0,
+            u32::from(table.0) | u32::from(index) << 8,
+        );
     }
 
     /// SCAN between two key prefixes, `flags` from `SCAN_*`; a NULL limit is none.
@@ -521,7 +554,12 @@ impl ProgramBuilder {
             Section::Commit => self.parts.commit_pc,
             Section::Abort => self.parts.abort_pc,
         };
-        let ended = here > start && self.parts.instrs.last().is_some_and(|instr| instr.op.is_terminal());
+        let ended = here > start
+            && self
+                .parts
+                .instrs
+                .last()
+                .is_some_and(|instr| instr.op.is_terminal());
         if ended && !self.labels.contains(&Some(here)) {
             return;
         }
@@ -568,7 +606,8 @@ impl ProgramBuilder {
         self.parts.abort_pc = self.parts.instrs.len() as u32;
     }
 
-    /// The program: missing handlers are added, labels resolved, bounds checked. Not verified: see [`crate::verify`].
+    /// The program: missing handlers are added, labels resolved, bounds checked. Not verified: see
+    /// [`crate::verify`].
     pub fn finish(mut self) -> Result<Program, ProgramError> {
         if self.section != Section::Abort {
             self.begin_abort();

@@ -1,8 +1,9 @@
 //! Classes: which values may stand for one another inside a program.
 //!
-//! A program moves values without converting them, so source and destination must agree on the stored form. Two types are of
-//! one class when they do; modifiers (`varchar(10)`, `numeric(12,2)`) are a separate question, see [`fits_without_check`].
-//! `char(n)` is a class of its own because it compares without trailing blanks.
+//! A program moves values without converting them, so source and destination must agree on the stored form.
+//! Two types are of one class when they do; modifiers (`varchar(10)`, `numeric(12,2)`) are a separate
+//! question, see [`fits_without_check`]. `char(n)` is a class of its own because it compares without
+//! trailing blanks.
 
 use weft_types::SqlType;
 
@@ -114,8 +115,8 @@ impl Class {
     }
 }
 
-/// A stored value of `from` is always a valid stored value of `to`: same class, and `to` asks for nothing that `from` does
-/// not promise. (Length and scale are checked where a value is bound, not inside programs.)
+/// A stored value of `from` is always a valid stored value of `to`: same class, and `to` asks for nothing
+/// that `from` does not promise. (Length and scale are checked where a value is bound, not inside programs.)
 pub fn fits_without_check(from: &SqlType, to: &SqlType) -> bool {
     from == to || (Class::of(from) == Class::of(to) && matches!(to.typmod(), -1))
 }

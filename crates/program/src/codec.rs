@@ -1,7 +1,8 @@
 //! The binary form of a program and its hash. Byte table: `docs/formats/program.md`.
 //!
-//! The encoding is canonical: decoding and encoding again gives the same bytes, so the hash names a program. Decoding checks every
-//! bound and every instruction by itself ([`Instr::check`]); whether the parts fit each other is for the verifier.
+//! The encoding is canonical: decoding and encoding again gives the same bytes, so the hash names a program.
+//! Decoding checks every bound and every instruction by itself ([`Instr::check`]); whether the parts fit
+//! each other is for the verifier.
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_base::{CatalogVersion, IndexId, TableId};
@@ -25,7 +26,10 @@ impl Program {
         out.put_u8(FORMAT_VERSION);
         out.put_u64(self.catalog_version.0);
         put_types(&mut out, &self.inputs);
-        put_types(&mut out, &self.consts.iter().map(|constant| constant.ty).collect::<Vec<_>>());
+        put_types(
+            &mut out,
+            &self.consts.iter().map(|constant| constant.ty).collect::<Vec<_>>(),
+        );
         out.put_len_prefixed(&self.layouts.const_row);
         out.put_varint(self.outputs.len() as u64);
         for output in &self.outputs {
@@ -180,8 +184,14 @@ fn constants(reader: &mut ByteReader<'_>) -> Result<Vec<Constant>, CodecError> {
     let types = types(reader)?;
     let position = reader.position();
     let row = reader.len_prefixed()?;
-    let values = RowLayout::new(&types).decode(row).map_err(|error| CodecError::new(position, error.reason))?;
-    Ok(types.into_iter().zip(values).map(|(ty, value)| Constant { ty, value }).collect())
+    let values = RowLayout::new(&types)
+        .decode(row)
+        .map_err(|error| CodecError::new(position, error.reason))?;
+    Ok(types
+        .into_iter()
+        .zip(values)
+        .map(|(ty, value)| Constant { ty, value })
+        .collect())
 }
 
 fn table(reader: &mut ByteReader<'_>) -> Result<TableShape, CodecError> {
@@ -195,9 +205,19 @@ fn table(reader: &mut ByteReader<'_>) -> Result<TableShape, CodecError> {
             return Err(reader.error("unknown index flags"));
         }
         let columns = list(reader, 2, |reader| reader.u16().map(usize::from))?;
-        Ok(IndexShape { id, columns, unique: flags & 1 != 0, ordered: flags & 2 != 0 })
+        Ok(IndexShape {
+            id,
+            columns,
+            unique: flags & 1 != 0,
+            ordered: flags & 2 != 0,
+        })
     })?;
-    Ok(TableShape { id, columns, indexes, primary })
+    Ok(TableShape {
+        id,
+        columns,
+        indexes,
+        primary,
+    })
 }
 
 fn access(reader: &mut ByteReader<'_>) -> Result<Access, CodecError> {
@@ -213,7 +233,11 @@ fn access(reader: &mut ByteReader<'_>) -> Result<Access, CodecError> {
     };
     let table = TableId(reader.u32()?);
     let key = key(reader)?;
-    let hi = if reader.bool()? { Some(self::key(reader)?) } else { None };
+    let hi = if reader.bool()? {
+        Some(self::key(reader)?)
+    } else {
+        None
+    };
     Ok(Access { kind, table, key, hi })
 }
 

@@ -1,8 +1,8 @@
 //! How programs reach rows: one trait, and its two implementations over the store.
 //!
 //! The interpreter never sees transactions, snapshots or overlays, only a [`DataAccess`]. In a batch that is
-//! [`BatchAccess`] (reads the newest state, earlier writes of the same batch included); for a program that only reads,
-//! [`ReadAccess`] at a batch boundary; a session's overlay brings its own.
+//! [`BatchAccess`] (reads the newest state, earlier writes of the same batch included); for a program that
+//! only reads, [`ReadAccess`] at a batch boundary; a session's overlay brings its own.
 
 use std::ops::Bound;
 
@@ -19,7 +19,8 @@ pub struct RowHandle {
     pub slot: u64,
 }
 
-/// Reads and writes of one program. Every method may fail with the error that the client sees; the caller then rolls back.
+/// Reads and writes of one program. Every method may fail with the error that the client sees; the caller
+/// then rolls back.
 pub trait DataAccess {
     /// The row with a complete key in a unique index.
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError>;
@@ -72,7 +73,10 @@ impl DataAccess for BatchAccess<'_, '_> {
         let Some(row) = self.writer.lookup_one(table, index, key)? else {
             return Ok(None);
         };
-        let handle = RowHandle { table, slot: row.slot.0 };
+        let handle = RowHandle {
+            table,
+            slot: row.slot.0,
+        };
         self.latest = Some((handle, row.bytes));
         Ok(Some(handle))
     }
@@ -80,7 +84,10 @@ impl DataAccess for BatchAccess<'_, '_> {
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
         match self.latest {
             Some((handle, bytes)) if handle == *row => Some(bytes),
-            _ => self.writer.get(row.table, SlotId(row.slot)).map(|version| version.bytes),
+            _ => self
+                .writer
+                .get(row.table, SlotId(row.slot))
+                .map(|version| version.bytes),
         }
     }
 
@@ -95,7 +102,10 @@ impl DataAccess for BatchAccess<'_, '_> {
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
         let rows = self.writer.range(table, index, lo, hi, reverse, limit)?;
-        out.extend(rows.iter().map(|row| RowHandle { table, slot: row.slot.0 }));
+        out.extend(rows.iter().map(|row| RowHandle {
+            table,
+            slot: row.slot.0,
+        }));
         Ok(())
     }
 
@@ -136,7 +146,11 @@ impl<'s> ReadAccess<'s> {
 
     /// Reads of a view, for callers that keep a pinned reader.
     pub fn over(view: ReadView<'s>) -> Self {
-        ReadAccess { view, observed: BatchId(0), latest: None }
+        ReadAccess {
+            view,
+            observed: BatchId(0),
+            latest: None,
+        }
     }
 
     fn refuse_write() -> SqlError {
@@ -151,7 +165,10 @@ impl DataAccess for ReadAccess<'_> {
             self.observed = self.view.batch();
             return Ok(None);
         };
-        let handle = RowHandle { table, slot: row.slot.0 };
+        let handle = RowHandle {
+            table,
+            slot: row.slot.0,
+        };
         self.observed = self.observed.max(row.batch);
         self.latest = Some((handle, row.bytes));
         Ok(Some(handle))
@@ -160,7 +177,10 @@ impl DataAccess for ReadAccess<'_> {
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
         match self.latest {
             Some((handle, bytes)) if handle == *row => Some(bytes),
-            _ => self.view.get(row.table, SlotId(row.slot)).map(|version| version.bytes),
+            _ => self
+                .view
+                .get(row.table, SlotId(row.slot))
+                .map(|version| version.bytes),
         }
     }
 
@@ -177,7 +197,10 @@ impl DataAccess for ReadAccess<'_> {
         // What is not there was seen too, and any batch may have removed it.
         self.observed = self.view.batch();
         for row in self.view.range(table, index, lo, hi, reverse, limit)? {
-            out.push(RowHandle { table, slot: row.slot.0 });
+            out.push(RowHandle {
+                table,
+                slot: row.slot.0,
+            });
         }
         Ok(())
     }

@@ -1,21 +1,22 @@
 //! The access guard: a DB instruction that the declared accesses do not cover is refused before it happens.
 //!
-//! The lock manager admitted the program by its declared accesses; whatever lies outside them is not protected. So before each DB
-//! instruction the guard looks for an access that covers it:
+//! The lock manager admitted the program by its declared accesses; whatever lies outside them is not
+//! protected. So before each DB instruction the guard looks for an access that covers it:
 //!
-//! | instruction          | covered by                                                                            |
-//! |----------------------|---------------------------------------------------------------------------------------|
-//! | SEARCH, primary key  | READ/WRITE/INSERT ROW of the key, READ RANGE around it, READ/WRITE TABLE                |
-//! | SEARCH, other index  | READ/WRITE TABLE (the row's primary key is not known beforehand)                      |
-//! | SCAN, primary key    | READ RANGE around both bounds, READ/WRITE TABLE                                       |
-//! | SCAN, other index    | READ/WRITE TABLE                                                                      |
-//! | INSERT               | WRITE/INSERT ROW of the new key, and each unique value; or WRITE TABLE                |
-//! | UPDATE               | WRITE/INSERT ROW of old and new key, WRITE VALUE of old and new unique values that    |
-//! |                      | differ; or WRITE TABLE                                                                |
-//! | REMOVE               | WRITE/INSERT ROW of the key, WRITE VALUE of each unique value; or WRITE TABLE         |
+//! | instruction         | covered by                                                                     |
+//! |---------------------|--------------------------------------------------------------------------------|
+//! | SEARCH, primary key | READ/WRITE/INSERT ROW of the key, READ RANGE around it, READ/WRITE TABLE       |
+//! | SEARCH, other index | READ/WRITE TABLE (the row's primary key is not known beforehand)               |
+//! | SCAN, primary key   | READ RANGE around both bounds, READ/WRITE TABLE                                |
+//! | SCAN, other index   | READ/WRITE TABLE                                                               |
+//! | INSERT              | WRITE/INSERT ROW of the new key, WRITE VALUE of each unique value; or          |
+//! |                     | WRITE TABLE                                                                    |
+//! | UPDATE              | WRITE/INSERT ROW of old and new key, WRITE VALUE of old and new unique values  |
+//! |                     | that differ; or WRITE TABLE                                                    |
+//! | REMOVE              | WRITE/INSERT ROW of the key, WRITE VALUE of each unique value; or WRITE TABLE  |
 //!
-//! A unique value with a NULL in it conflicts with nothing and needs no access. In a table without primary key INSERT is covered by
-//! INSERT ROW with an empty key; changing a row there needs WRITE TABLE.
+//! A unique value with a NULL in it conflicts with nothing and needs no access. In a table without primary
+//! key INSERT is covered by INSERT ROW with an empty key; changing a row there needs WRITE TABLE.
 //!
 //! Source: DESIGN.md, "Programs"; Hobbes 3.3 (access sets known before execution).
 
@@ -35,7 +36,10 @@ pub fn is_refusal(error: &SqlError) -> bool {
 
 #[cold]
 fn refuse(what: &str, table: TableId) -> SqlError {
-    SqlError::new(UNDECLARED_ACCESS, format!("program {what} in table {} without having declared it", table.0))
+    SqlError::new(
+        UNDECLARED_ACCESS,
+        format!("program {what} in table {} without having declared it", table.0),
+    )
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +75,12 @@ impl GuardKeys {
                 program.append_key(parts, inputs, &mut self.bytes);
                 (key_end, self.bytes.len())
             });
-            self.entries.push(Entry { kind: access.kind, table: access.table, key: (start, key_end), hi });
+            self.entries.push(Entry {
+                kind: access.kind,
+                table: access.table,
+                key: (start, key_end),
+                hi,
+            });
         }
     }
 
@@ -117,7 +126,11 @@ impl GuardKeys {
             AccessKind::ReadRange => primary && keys.in_range(entry, key),
             AccessKind::WriteValue(_) => false,
         });
-        if covered { Ok(()) } else { Err(refuse("searches", table.id)) }
+        if covered {
+            Ok(())
+        } else {
+            Err(refuse("searches", table.id))
+        }
     }
 
     /// SCAN from the prefix `lo` to the prefix `hi`; with `hi_exclusive` what begins with `hi` is left out.
@@ -142,7 +155,11 @@ impl GuardKeys {
             }
             _ => false,
         });
-        if covered { Ok(()) } else { Err(refuse("scans", table.id)) }
+        if covered {
+            Ok(())
+        } else {
+            Err(refuse("scans", table.id))
+        }
     }
 
     fn write_row(&mut self, table: TableId, key: &[u8], inserts: bool) -> bool {
@@ -207,7 +224,8 @@ impl GuardKeys {
                 continue;
             }
             for (row, key) in [(old, &*old_key), (new, &*new_key)] {
-                let matters = row.is_some_and(|row| index.columns.iter().all(|column| !layout.is_null(row, *column)));
+                let matters =
+                    row.is_some_and(|row| index.columns.iter().all(|column| !layout.is_null(row, *column)));
                 if matters && !self.write_value(table.id, index, key) {
                     return Err(refuse("writes a value", table.id));
                 }

@@ -11,13 +11,17 @@
 //! |      4 |     4 | `imm` | little endian: target, constant, column, table ...   |
 //!
 //! Invariants:
-//! 1. An opcode never changes its meaning; a new meaning is a new opcode. Opcode 0 is none, so zeroed bytes do not decode.
-//! 2. Bits that an opcode does not use are zero, so that equal programs have equal bytes and the text form loses nothing.
-//! 3. [`Instr::check`] holds for every decoded instruction: registers, buffers and small enumerations are in range. What
-//!    depends on the program (targets, inputs, constants, tables) is [`crate::verify`]'s business.
+//! 1. An opcode never changes its meaning; a new meaning is a new opcode. Opcode 0 is none, so zeroed bytes
+//!    do not decode.
+//! 2. Bits that an opcode does not use are zero, so that equal programs have equal bytes and the text form
+//!    loses nothing.
+//! 3. [`Instr::check`] holds for every decoded instruction: registers, buffers and small enumerations are in
+//!    range. What depends on the program (targets, inputs, constants, tables) is [`crate::verify`]'s
+//!    business.
 //!
-//! Source: BionicDB 4.3, Table 2 (INSERT SEARCH SCAN UPDATE REMOVE; ADD SUB MUL DIV MOV CMP LOAD STORE; JMP BE BLT ...;
-//! RET; COMMIT ABORT), extended by three-valued logic, checked arithmetic, keys, row buffers and output.
+//! Source: BionicDB 4.3, Table 2 (INSERT SEARCH SCAN UPDATE REMOVE; ADD SUB MUL DIV MOV CMP LOAD STORE; JMP
+//! BE BLT ...; RET; COMMIT ABORT), extended by three-valued logic, checked arithmetic, keys, row buffers and
+//! output.
 
 use weft_base::codec::CodecError;
 
@@ -191,8 +195,8 @@ opcodes! {
     Bt = 0x0A, "bt", [RegA, Target];
     /// Branch unless true: NULL or 0. What a WHERE clause does with a row it does not keep.
     Bnt = 0x0B, "bnt", [RegA, Target];
-    /// Collect: `a` = 1 when the DB instruction found or did something, 0 when there was no row or nothing was issued
-    /// since the last RET. A failed one goes to the abort handler.
+    /// Collect: `a` = 1 when the DB instruction found or did something, 0 when there was no row or nothing
+    /// was issued since the last RET. A failed one goes to the abort handler.
     Ret = 0x10, "ret", [RegA, CpB];
     /// End of the commit handler: the program is done.
     Commit = 0x11, "commit", [];
@@ -594,8 +598,16 @@ impl Instr {
     pub fn decode(bytes: [u8; INSTR_BYTES], position: usize) -> Result<Instr, CodecError> {
         let op = Op::from_code(bytes[0]).ok_or(CodecError::new(position, "unknown opcode"))?;
         let imm = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        let instr = Instr { op, a: bytes[1], b: bytes[2], c: bytes[3], imm };
-        instr.check().map_err(|reason| CodecError::new(position, reason))?;
+        let instr = Instr {
+            op,
+            a: bytes[1],
+            b: bytes[2],
+            c: bytes[3],
+            imm,
+        };
+        instr
+            .check()
+            .map_err(|reason| CodecError::new(position, reason))?;
         Ok(instr)
     }
 
@@ -611,7 +623,13 @@ impl Instr {
     }
 
     fn check_operand(self, operand: Operand) -> Result<(), &'static str> {
-        let within = |value: u8, count: usize, rule| if usize::from(value) < count { Ok(()) } else { Err(rule) };
+        let within = |value: u8, count: usize, rule| {
+            if usize::from(value) < count {
+                Ok(())
+            } else {
+                Err(rule)
+            }
+        };
         const REGISTER: &str = "register out of range";
         const COLLECT: &str = "collect register out of range";
         const KEY: &str = "key buffer out of range";
@@ -621,7 +639,9 @@ impl Instr {
             Operand::RegB => within(self.b, REGISTERS, REGISTER),
             Operand::RegC => within(self.c, REGISTERS, REGISTER),
             Operand::CpA => within(self.a, COLLECT_REGISTERS, COLLECT),
-            Operand::CpB | Operand::CpColB | Operand::CpColBHigh => within(self.b, COLLECT_REGISTERS, COLLECT),
+            Operand::CpB | Operand::CpColB | Operand::CpColBHigh => {
+                within(self.b, COLLECT_REGISTERS, COLLECT)
+            }
             Operand::KeyA => within(self.a, KEY_BUFFERS, KEY),
             Operand::KeyB => within(self.b, KEY_BUFFERS, KEY),
             Operand::KeyC => within(self.c, KEY_BUFFERS, KEY),
@@ -634,7 +654,9 @@ impl Instr {
                 Err("not a class that a register can hold")
             }
             Operand::ScanFlags if self.scan_flags() & !SCAN_FLAGS != 0 => Err("unknown scan flags"),
-            Operand::LimitReg if self.limit_register().is_some_and(|r| usize::from(r) >= REGISTERS) => Err(REGISTER),
+            Operand::LimitReg if self.limit_register().is_some_and(|r| usize::from(r) >= REGISTERS) => {
+                Err(REGISTER)
+            }
             Operand::Cond if Cond::from_code(self.imm).is_none() => Err("unknown condition"),
             Operand::State => within(self.a, RaiseState::ALL.len(), "unknown state"),
             _ => Ok(()),
@@ -688,8 +710,16 @@ mod tests {
     fn the_format_page_lists_every_opcode() {
         let page = include_str!("../../../docs/formats/program.md");
         for op in Op::ALL {
-            let operands: Vec<String> = op.operands().iter().map(|operand| format!("{operand:?}")).collect();
-            let operands = if operands.is_empty() { "-".to_owned() } else { operands.join(", ") };
+            let operands: Vec<String> = op
+                .operands()
+                .iter()
+                .map(|operand| format!("{operand:?}"))
+                .collect();
+            let operands = if operands.is_empty() {
+                "-".to_owned()
+            } else {
+                operands.join(", ")
+            };
             let row = format!("| 0x{:02X} | {} | {operands} |", *op as u8, op.mnemonic());
             assert!(page.contains(&row), "{row}");
         }

@@ -4,31 +4,33 @@
 //!   SQL compiler --builder--> Program --encode--> log, device     text <--asm--> Program
 //!                               | verify (once, against the catalog)
 //!                               v
-//!   inputs ---> run: interpreter --guard--> DataAccess ---> store (batch member | snapshot | session overlay)
+//!   inputs ---> run: interpreter --guard--> DataAccess ---> store (batch member | snapshot)
 //!                               |
 //!                               v
 //!                            Outcome: rows and counts per statement
 //! ```
 //!
-//! A transaction is a program over one row of inputs. Its *logic* issues DB instructions (SEARCH, SCAN, INSERT, UPDATE,
-//! REMOVE), whose results wait in collect registers; the *commit handler* collects them with RET and commits, or control goes
-//! to the *abort handler*. Where data depends on data the logic collects too. What a program may touch is declared in its
-//! accesses, whose keys are made from inputs and constants: the lock manager admits by them, the guard holds the
-//! program to them. Running changes the database through a [`DataAccess`] only; whoever runs a program rolls back when it fails.
+//! A transaction is a program over one row of inputs. Its *logic* issues DB instructions (SEARCH, SCAN,
+//! INSERT, UPDATE, REMOVE), whose results wait in collect registers; the *commit handler* collects them with
+//! RET and commits, or control goes to the *abort handler*. Where data depends on data the logic collects
+//! too. What a program may touch is declared in its accesses, whose keys are made from inputs and constants:
+//! the lock manager admits by them, the guard holds the program to them. Running changes the database
+//! through a [`DataAccess`] only; whoever runs a program rolls back when it fails.
 //!
 //! Invariants:
-//! 1. Outcome and writes are a function of program, inputs and the state read: no clock, no randomness, no addresses; running out
-//!    of budget happens at a definite instruction.
-//! 2. No program, verified or not, makes the interpreter panic or read outside its buffers. A verified one moreover meets none of
-//!    the interpreter's internal errors.
-//! 3. The error reported is the first in program order, wherever it is collected, so that executors which overlap DB instructions
-//!    report the same.
+//! 1. Outcome and writes are a function of program, inputs and the state read: no clock, no randomness, no
+//!    addresses; running out of budget happens at a definite instruction.
+//! 2. No program, verified or not, makes the interpreter panic or read outside its buffers. A verified one
+//!    moreover meets none of the interpreter's internal errors.
+//! 3. The error reported is the first in program order, wherever it is collected, so that executors which
+//!    overlap DB instructions report the same.
 //!
 //! - [`instr`]: opcodes and their eight-byte form. [`program`]: the parts. [`codec`]: bytes. [`asm`]: text.
 //! - [`builder`]: for compilers. [`verify`]: the rules. [`guard`]: declared accesses enforced.
 //! - [`interpreter`]: the CPU executor. [`data_access`]: what it runs on.
 //!
-//! Source: BionicDB 4.3 (softcore, Table 2), 4.5 (two-phase execution); Hobbes 3.3 (read and write sets ahead of time).
+//! Source: BionicDB 4.3 (softcore, Table 2), 4.5 (two-phase execution); Hobbes 3.3 (read and write sets
+//! ahead of time).
 
 pub mod access_keys;
 pub mod asm;

@@ -1,4 +1,5 @@
-//! What a program gives back: rows and counts, one entry per statement. Buffers keep their memory between runs.
+//! What a program gives back: rows and counts, one entry per statement. Buffers keep their memory between
+//! runs.
 
 /// Encoded rows one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,7 @@ impl Outcome {
             statement.rows.clear();
             statement.affected = 0;
         }
-        self.statements.resize_with(statement_count, StatementOutcome::default);
+        self.statements
+            .resize_with(statement_count, StatementOutcome::default);
     }
 }

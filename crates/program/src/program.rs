@@ -8,8 +8,9 @@
 //!   accesses what it may touch, keys made from inputs and constants: the lock manager's view
 //! ```
 //!
-//! A program is self-contained: tables and indexes are described as far as the instructions need them, so that running one
-//! needs no catalog and its hash pins the shape it was compiled for. Verification compares the description with a catalog.
+//! A program is self-contained: tables and indexes are described as far as the instructions need them, so
+//! that running one needs no catalog and its hash pins the shape it was compiled for. Verification compares
+//! the description with a catalog.
 //!
 //! Source: BionicDB 4.3, Figure 3 (logic, commit handler, abort handler; transaction block).
 
@@ -86,7 +87,9 @@ impl TableShape {
             id: def.id,
             columns: def.types(),
             indexes: def.indexes.iter().map(shape).collect(),
-            primary: def.primary_key.and_then(|id| def.indexes.iter().position(|index| index.id == id)),
+            primary: def
+                .primary_key
+                .and_then(|id| def.indexes.iter().position(|index| index.id == id)),
         }
     }
 
@@ -96,7 +99,8 @@ impl TableShape {
     }
 }
 
-/// What kind of touch an access declares. Keys are primary keys, those of [`AccessKind::WriteValue`] excepted.
+/// What kind of touch an access declares. Keys are primary keys, those of [`AccessKind::WriteValue`]
+/// excepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessKind {
     /// Reads the row with the key, or sees that there is none.
@@ -105,8 +109,8 @@ pub enum AccessKind {
     WriteRow,
     /// Inserts a row with the key. A table without primary key: an empty key.
     InsertRow,
-    /// Reads rows whose keys lie from the prefix `key` to the prefix `hi`, both with all keys they begin; an empty
-    /// or absent prefix is no bound.
+    /// Reads rows whose keys lie from the prefix `key` to the prefix `hi`, both with all keys they begin; an
+    /// empty or absent prefix is no bound.
     ReadRange,
     /// Reads anything of the table.
     ReadTable,
@@ -119,7 +123,10 @@ pub enum AccessKind {
 impl AccessKind {
     /// The access changes the database.
     pub fn is_write(self) -> bool {
-        !matches!(self, AccessKind::ReadRow | AccessKind::ReadRange | AccessKind::ReadTable)
+        !matches!(
+            self,
+            AccessKind::ReadRow | AccessKind::ReadRange | AccessKind::ReadTable
+        )
     }
 }
 
@@ -139,17 +146,32 @@ pub struct Access {
 impl Access {
     /// An access to one row or value.
     pub fn new(kind: AccessKind, table: TableId, key: Vec<KeyPart>) -> Access {
-        Access { kind, table, key, hi: None }
+        Access {
+            kind,
+            table,
+            key,
+            hi: None,
+        }
     }
 
     /// An access to a range.
     pub fn range(table: TableId, lo: Vec<KeyPart>, hi: Option<Vec<KeyPart>>) -> Access {
-        Access { kind: AccessKind::ReadRange, table, key: lo, hi }
+        Access {
+            kind: AccessKind::ReadRange,
+            table,
+            key: lo,
+            hi,
+        }
     }
 
     /// An access to a whole table.
     pub fn table(kind: AccessKind, table: TableId) -> Access {
-        Access { kind, table, key: Vec::new(), hi: None }
+        Access {
+            kind,
+            table,
+            key: Vec::new(),
+            hi: None,
+        }
     }
 }
 
@@ -164,8 +186,8 @@ pub enum Section {
     Abort,
 }
 
-/// A compiled transaction. Made by [`crate::builder::ProgramBuilder`], [`crate::asm::parse`] or [`Program::decode`]; fields
-/// are to be read, not changed, because layouts are derived from them once.
+/// A compiled transaction. Made by [`crate::builder::ProgramBuilder`], [`crate::asm::parse`] or
+/// [`Program::decode`]; fields are to be read, not changed, because layouts are derived from them once.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Logic, commit handler, abort handler.
@@ -233,7 +255,8 @@ pub struct ProgramParts {
 }
 
 impl Program {
-    /// Puts a program together: checks the bounds that other code relies on and derives the layouts. Does not verify.
+    /// Puts a program together: checks the bounds that other code relies on and derives the layouts. Does
+    /// not verify.
     pub fn from_parts(parts: ProgramParts) -> Result<Program, ProgramError> {
         parts.check_bounds()?;
         let layouts = Layouts::of(&parts)?;
@@ -284,7 +307,11 @@ impl Program {
 impl ProgramParts {
     fn check_bounds(&self) -> Result<(), ProgramError> {
         let bounded = |count: usize, max: usize, what: &'static str| {
-            if count <= max { Ok(()) } else { Err(ProgramError::TooLarge { what, count, max }) }
+            if count <= max {
+                Ok(())
+            } else {
+                Err(ProgramError::TooLarge { what, count, max })
+            }
         };
         bounded(self.instrs.len(), INSTRS_MAX, "instructions")?;
         bounded(self.consts.len(), VALUES_MAX, "constants")?;
@@ -301,10 +328,17 @@ impl ProgramParts {
             let columns_exist =
                 |index: &IndexShape| index.columns.iter().all(|column| *column < table.columns.len());
             if !table.indexes.iter().all(columns_exist) {
-                return Err(ProgramError::Malformed("an index names a column that its table lacks"));
+                return Err(ProgramError::Malformed(
+                    "an index names a column that its table lacks",
+                ));
             }
-            if table.primary.is_some_and(|ordinal| ordinal >= table.indexes.len()) {
-                return Err(ProgramError::Malformed("the primary key is not among the table's indexes"));
+            if table
+                .primary
+                .is_some_and(|ordinal| ordinal >= table.indexes.len())
+            {
+                return Err(ProgramError::Malformed(
+                    "the primary key is not among the table's indexes",
+                ));
             }
         }
         if self.commit_pc > self.abort_pc || self.abort_pc as usize > self.instrs.len() {
@@ -317,7 +351,9 @@ impl ProgramParts {
                     KeyPart::Const(number) => usize::from(number) < self.consts.len(),
                 };
                 if !exists {
-                    return Err(ProgramError::Malformed("an access names an input or constant that is not there"));
+                    return Err(ProgramError::Malformed(
+                        "an access names an input or constant that is not there",
+                    ));
                 }
             }
         }
@@ -328,16 +364,29 @@ impl ProgramParts {
 impl Layouts {
     fn of(parts: &ProgramParts) -> Result<Layouts, ProgramError> {
         let const_types: Vec<SqlType> = parts.consts.iter().map(|constant| constant.ty).collect();
-        let const_values: Vec<Value> = parts.consts.iter().map(|constant| constant.value.clone()).collect();
+        let const_values: Vec<Value> = parts
+            .consts
+            .iter()
+            .map(|constant| constant.value.clone())
+            .collect();
         let consts = RowLayout::new(&const_types);
-        let const_row =
-            consts.encode(&const_values).map_err(|_| ProgramError::Malformed("a constant is not of its type"))?;
+        let const_row = consts
+            .encode(&const_values)
+            .map_err(|_| ProgramError::Malformed("a constant is not of its type"))?;
         Ok(Layouts {
             inputs: RowLayout::new(&parts.inputs),
             consts,
             const_row,
-            tables: parts.tables.iter().map(|table| RowLayout::new(&table.columns)).collect(),
-            outputs: parts.outputs.iter().map(|output| RowLayout::new(output)).collect(),
+            tables: parts
+                .tables
+                .iter()
+                .map(|table| RowLayout::new(&table.columns))
+                .collect(),
+            outputs: parts
+                .outputs
+                .iter()
+                .map(|output| RowLayout::new(output))
+                .collect(),
         })
     }
 }

@@ -25,12 +25,13 @@
 //! 5. When the sink answers `Break`, nobody reads the result any more: the session stops the statement and
 //!    returns an error of its choice, which is discarded.
 
-use std::borrow::Cow;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_types::{RowLayout, SqlError, SqlType, Value};
+pub use weft::sink::{
+    CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope, TxnStatus,
+};
+use weft_types::{SqlError, SqlType, Value};
 
 /// A database that can be served: opens one session for each connection.
 pub trait Backend: Send + Sync + 'static {
@@ -118,158 +119,6 @@ pub trait PreparedStatement: Send + Sync {
     fn params(&self) -> &[SqlType];
     /// The columns it returns; empty when it returns no rows.
     fn columns(&self) -> &[OutputColumn];
-}
-
-/// One column of a result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OutputColumn {
-    /// Its name, as PostgreSQL would give it.
-    pub name: String,
-    /// Its type.
-    pub ty: SqlType,
-    /// The type to announce in place of `ty`'s own where the two differ on the client's side only: a
-    /// catalog column of type `oid` or `name`. Its values are encoded as `ty`, so the binary forms must
-    /// agree.
-    pub type_oid: Option<u32>,
-    /// The table's oid and the column's number in it, from 1, if it is a plain column of a table.
-    pub table: Option<(u32, i16)>,
-}
-
-impl OutputColumn {
-    /// A column that belongs to no table.
-    pub fn new(name: impl Into<String>, ty: SqlType) -> Self {
-        OutputColumn {
-            name: name.into(),
-            ty,
-            type_oid: None,
-            table: None,
-        }
-    }
-
-    /// The type oid that a client is told.
-    pub fn oid(&self) -> u32 {
-        self.type_oid.unwrap_or_else(|| self.ty.oid())
-    }
-}
-
-/// A row as the store keeps it.
-#[derive(Clone, Copy)]
-pub struct RowRef<'a> {
-    /// How `bytes` are laid out; its types are those of the result's columns.
-    pub layout: &'a RowLayout,
-    /// The encoded row.
-    pub bytes: &'a [u8],
-}
-
-/// Whether an execution is known to be a pipeline's only one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Nothing ran since the last Sync, and the next message is a Sync: outside of an explicit transaction
-    /// the statement is a whole transaction by itself, and may be executed in one shot.
-    Alone,
-    /// Other statements may belong to the same implicit transaction.
-    Pipelined,
-}
-
-/// Where a session stands between messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TxnStatus {
-    /// Outside of an explicit transaction.
-    Idle,
-    /// Inside an explicit transaction.
-    InTransaction,
-    /// Inside an explicit transaction that has failed; only its end is accepted.
-    Failed,
-}
-
-/// What a finished statement says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandTag {
-    /// "SELECT", "INSERT", "CREATE TABLE" ...
-    pub verb: Cow<'static, str>,
-    /// Rows returned or affected; absent for statements that do not count ("BEGIN").
-    pub rows: Option<u64>,
-}
-
-impl CommandTag {
-    /// A tag without a count.
-    pub fn plain(verb: impl Into<Cow<'static, str>>) -> Self {
-        CommandTag {
-            verb: verb.into(),
-            rows: None,
-        }
-    }
-
-    /// A tag with a count.
-    pub fn counted(verb: impl Into<Cow<'static, str>>, rows: u64) -> Self {
-        CommandTag {
-            verb: verb.into(),
-            rows: Some(rows),
-        }
-    }
-}
-
-/// How loud a notice is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoticeLevel {
-    /// WARNING: a client should show it.
-    Warning,
-    /// NOTICE: helpful.
-    Notice,
-    /// INFO: asked for.
-    Info,
-}
-
-impl NoticeLevel {
-    /// PostgreSQL's word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NoticeLevel::Warning => "WARNING",
-            NoticeLevel::Notice => "NOTICE",
-            NoticeLevel::Info => "INFO",
-        }
-    }
-}
-
-/// How the data of a COPY travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyHeader {
-    /// Whether the whole stream is PostgreSQL's binary format.
-    pub binary: bool,
-    /// How many columns a line has.
-    pub column_count: u16,
-}
-
-/// Where the results of statements go, in order: for each statement either `empty`, or `columns` and rows
-/// (if it returns any), or a copy, and then `complete`.
-pub trait ResultSink {
-    /// The shape of the rows that follow; called once by each statement that returns rows, before the first.
-    fn columns(&mut self, columns: &[OutputColumn]);
-    /// One row. `Break`: stop, nobody listens.
-    fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()>;
-    /// The statement is done.
-    fn complete(&mut self, tag: &CommandTag);
-    /// The statement was empty; takes the place of `complete`.
-    fn empty(&mut self);
-    /// Something worth telling that is not an error.
-    fn notice(&mut self, level: NoticeLevel, notice: &SqlError);
-    /// COPY FROM STDIN: asks the client for its data and gives every piece to `take`, in order, cut
-    /// anywhere. Returns when the client is done. An error of `take` ends the copy and is returned; so are
-    /// the client's failure (57014) and a broken connection.
-    fn copy_in(
-        &mut self,
-        header: CopyHeader,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError>;
-    /// COPY TO STDOUT begins.
-    fn copy_out(&mut self, header: CopyHeader);
-    /// A piece of it: in text format one line with its newline. `Break`: stop, nobody listens.
-    fn copy_data(&mut self, data: &[u8]) -> ControlFlow<()>;
-    /// The copy is complete; `complete` follows.
-    fn copy_done(&mut self);
-    /// DEALLOCATE of a statement that was prepared over the protocol, or of all (`None`; DISCARD ALL too).
-    /// True if there was one of that name.
-    fn deallocate(&mut self, name: Option<&str>) -> bool;
 }
 
 /// Interrupts a session from outside.

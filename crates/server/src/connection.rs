@@ -38,6 +38,9 @@ use crate::sink::{Results, WireSink, frame_failure};
 use crate::startup::{self, Opening, REPORTED_PARAMETERS, StartupRequest};
 use crate::transport::{Failure, Replies, Socket};
 
+/// What a connection keeps of its query buffer between messages.
+const QUERY_BYTES_KEPT: usize = 64 << 10;
+
 /// A session and its socket.
 pub struct Connection<S: BackendSession> {
     pub(crate) shared: Arc<Shared>,
@@ -351,6 +354,9 @@ impl<S: BackendSession> Connection<S> {
 
     /// ReadyForQuery, with the parameters that changed before it.
     fn ready(&mut self) -> Result<(), Failure> {
+        self.scratch.shrink();
+        self.query_text.clear();
+        self.query_text.shrink_to(QUERY_BYTES_KEPT);
         let status = self.session.status();
         if status == TxnStatus::Idle {
             self.names.clear_portals();

@@ -47,28 +47,42 @@ pub fn bind<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> 
     Ok(())
 }
 
-/// Describe: of a statement its parameters and columns, of a portal its columns in their formats.
+/// Describe: of a statement its parameters and columns, of a portal its columns in their formats. In a failed
+/// transaction only what returns no rows is described: the end of the transaction is among it.
 pub fn describe<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
     let target = frontend::target(connection.reader.body(frame))?;
     let out = &mut connection.replies.out;
-    let describe_columns =
-        |columns: &[_], format: &dyn Fn(usize) -> Format, out: &mut BytesMut| match columns.is_empty() {
-            true => reply::no_data(out),
-            false => reply::row_description(out, columns, format),
-        };
-    match target {
-        Target::Statement(name) => {
-            let statement = connection.names.statement(name)?;
-            reply::parameter_description(out, &statement.param_oids);
-            describe_columns(statement.prepared.columns(), &|_| Format::Text, out);
-        }
+    let failed = connection.session.status() == TxnStatus::Failed;
+    let (statement, formats) = match target {
+        Target::Statement(name) => (connection.names.statement(name)?, None),
         Target::Portal(name) => {
             let portal = connection.names.portal(name)?;
-            let format = |column: usize| portal.formats.get(column).copied().unwrap_or(Format::Text);
-            describe_columns(portal.statement.prepared.columns(), &format, out);
+            (&portal.statement, Some(&portal.formats))
         }
+    };
+    let columns = statement.prepared.columns();
+    if failed && !columns.is_empty() {
+        return Err(aborted().into());
+    }
+    if formats.is_none() {
+        reply::parameter_description(out, &statement.param_oids);
+    }
+    match columns.is_empty() {
+        true => reply::no_data(out),
+        false => reply::row_description(out, columns, |column| {
+            formats
+                .and_then(|formats| formats.get(column))
+                .copied()
+                .unwrap_or(Format::Text)
+        }),
     }
     Ok(())
+}
+
+/// 25P02: only the end of the transaction is accepted.
+fn aborted() -> SqlError {
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message)
 }
 
 /// Close: forgets a statement or a portal; none of that name is no error.
@@ -91,8 +105,7 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
     let was_open = connection.session.status() != TxnStatus::Idle;
     let result = match &mut portal.state {
         PortalState::Suspended(_) | PortalState::Done if connection.session.status() == TxnStatus::Failed => {
-            let message = "current transaction is aborted, commands ignored until end of transaction block";
-            Err(SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message).into())
+            Err(aborted().into())
         }
         PortalState::Ready => {
             let scope = if alone { Scope::Alone } else { Scope::Pipelined };

@@ -201,10 +201,17 @@ pub(crate) fn violation(message: impl Into<String>) -> SqlError {
 /// UTF-8 without zero bytes, or 22021.
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     let invalid = |at: usize| {
+        // As many bytes as the first one announces are shown.
+        let length = match bytes.get(at) {
+            Some(0xc0..=0xdf) => 2,
+            Some(0xe0..=0xef) => 3,
+            Some(0xf0..=0xf7) => 4,
+            _ => 1,
+        };
         let shown: Vec<String> = bytes
             .iter()
             .skip(at)
-            .take(4)
+            .take(length)
             .map(|byte| format!("0x{byte:02x}"))
             .collect();
         SqlError::new(
@@ -215,10 +222,7 @@ pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(error.valid_up_to()))?;
     match text.bytes().position(|byte| byte == 0) {
         None => Ok(text),
-        Some(_) => Err(SqlError::new(
-            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-            "invalid byte sequence for encoding \"UTF8\": 0x00",
-        )),
+        Some(at) => Err(invalid(at)),
     }
 }
 

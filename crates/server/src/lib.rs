@@ -9,7 +9,7 @@
 //!   sink       results -> messages   reply     messages -> bytes    row     rows -> DataRow
 //!   portal     statements and portals by name
 //!   transport  the socket; nothing leaves before it is durable
-//!   backend    the door to the database: what a session must offer
+//!   backend    the door to the database: what a session must offer       embedded  the real one
 //! ```
 //!
 //! The protocol is version 3.0 as PostgreSQL 15 speaks it. Connections are served by blocking threads,
@@ -33,6 +33,7 @@
 pub mod backend;
 pub mod config;
 mod connection;
+mod embedded;
 mod extended;
 mod frame;
 mod frontend;

@@ -1,8 +1,8 @@
 //! Parameters of a prepared statement: from what a client declares to types, from what it sends to values.
 //!
 //! A client may declare a type for each parameter, leave it open (oid 0, `unknown`) or declare a type that
-//! Weft keeps as another (`name`, `bpchar` without length, `oid`). [`DeclaredParam`] remembers what was
-//! declared, because ParameterDescription repeats it and binary values have its form.
+//! Weft keeps as another (`name`, `bpchar` without length, `oid`). What it declared is kept beside the type,
+//! because ParameterDescription repeats it and binary values have its form.
 
 use weft_types::{SqlError, SqlState, SqlType, Value, decode_binary, parse_text};
 

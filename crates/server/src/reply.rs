@@ -1,8 +1,8 @@
 //! Writing the server's messages.
 //!
-//! What a session sends for every statement is written here directly into the reply buffer, without a
-//! message value in between; what it sends once in its life (authentication, parameters, keys, copy
-//! headers) goes through `pgwire`. The tests of this file read everything back with `pgwire`'s decoders.
+//! What a session sends for every statement is written here directly into the reply buffer, without a message
+//! value in between; what it sends once in its life (authentication, parameters, keys, copy headers) goes
+//! through `pgwire`. The conversations in `tests/` read everything back with `pgwire`'s decoders.
 //!
 //! Invariant: the buffer holds whole messages between calls. A row that cannot be finished is cut off again.
 

@@ -19,6 +19,9 @@ use crate::backend::{OutputColumn, RowRef};
 use crate::frontend::Format;
 use crate::reply;
 
+/// What [`Scratch`] keeps of each buffer between statements.
+const SCRATCH_BYTES_KEPT: usize = 64 << 10;
+
 /// How one column is written.
 #[derive(Clone, Debug)]
 enum CellCodec {
@@ -131,6 +134,16 @@ impl RowEncoder {
 pub struct Scratch {
     text: String,
     bytes: Vec<u8>,
+}
+
+impl Scratch {
+    /// Gives back what one large value has taken.
+    pub fn shrink(&mut self) {
+        self.text.clear();
+        self.bytes.clear();
+        self.text.shrink_to(SCRATCH_BYTES_KEPT);
+        self.bytes.shrink_to(SCRATCH_BYTES_KEPT);
+    }
 }
 
 fn encode_cell(

@@ -1,10 +1,12 @@
 //! Garbage collection in two stages.
 //!
-//! 1. **Unlink.** A row written by batch N keeps older versions for readers below N. Once no reader below N is registered
-//!    they are cut off the chain; index entries that only they carried go; a tombstone at the head frees the whole slot.
-//! 2. **Free.** Whatever was unlinked while the boundary was b, by stage 1, by a rollback, or by publishing another schema,
-//!    may still be held by a reader that found it just before. It waits in a queue stamped b and is freed when every
-//!    registered reader's boundary, and the boundary itself, is above b: by then all those readers have left.
+//! 1. **Unlink.** A row written by batch N keeps older versions for readers below N. Once no reader below N
+//!    is registered they are cut off the chain; index entries that only they carried go; a tombstone at the
+//!    head frees the whole slot.
+//! 2. **Free.** Whatever was unlinked while the boundary was b, by stage 1, by a rollback, or by publishing
+//!    another schema, may still be held by a reader that found it just before. It waits in a queue stamped
+//!    b and is freed when every registered reader's boundary, and the boundary itself, is above b: by then
+//!    all those readers have left.
 //!
 //! Batch N's rollbacks happen while the boundary is N-1 and are stamped so.
 
@@ -70,8 +72,8 @@ impl Garbage {
         self.unlinked.push_back((boundary, Unlinked::Schema(schema)));
     }
 
-    /// Does up to `budget` steps of both stages; returns the steps done. `oldest` is the lowest registered boundary, at
-    /// most the published one, read before the call. No batch is open.
+    /// Does up to `budget` steps of both stages; returns the steps done. `oldest` is the lowest registered
+    /// boundary, at most the published one, read before the call. No batch is open.
     pub(crate) fn collect(
         &mut self,
         schema: &Schema,
@@ -84,7 +86,8 @@ impl Garbage {
         while steps < budget && self.unlinked.front().is_some_and(|(stamp, _)| *stamp < oldest) {
             match self.unlinked.pop_front() {
                 Some((_, Unlinked::Version(version))) => {
-                    // SAFETY: unlinked while the boundary was below `oldest`; every reader registered then has left.
+                    // SAFETY: unlinked while the boundary was below `oldest`; every reader registered then
+                    // has left.
                     memory.subtract(unsafe { version.free() } as u64);
                 }
                 Some((_, Unlinked::Schema(schema))) => drop(schema),
@@ -108,7 +111,9 @@ impl Garbage {
             if let Some(table) = schema.tables.get(&chain.table)
                 && std::ptr::eq(Arc::as_ptr(&table.core), chain.core)
             {
-                shorten(table, chain.slot, oldest, |version| self.unlinked.push_back((boundary, Unlinked::Version(version))));
+                shorten(table, chain.slot, oldest, |version| {
+                    self.unlinked.push_back((boundary, Unlinked::Version(version)))
+                });
             }
         }
         if self.superseded.is_empty() && self.unlinked.is_empty() {

@@ -1,8 +1,9 @@
-//! Rows in memory: catalog, tables, versions at batch boundaries, hash and ordered indexes, snapshots, checkpoints.
+//! Rows in memory: catalog, tables, versions at batch boundaries, hash and ordered indexes, snapshots,
+//! checkpoints.
 //!
-//! The store keeps the whole state of a database in memory, at every batch boundary that somebody still reads. It knows
-//! nothing of programs, transactions or locks: it trusts that whoever writes has made sure that the members of a batch that
-//! run at the same time do not conflict.
+//! The store keeps the whole state of a database in memory, at every batch boundary that somebody still
+//! reads. It knows nothing of programs, transactions or locks: it trusts that whoever writes has made sure
+//! that the members of a batch that run at the same time do not conflict.
 //!
 //! ```text
 //!   Catalog ---- Schema (catalog + data, published as one with boundary and digest)
@@ -24,14 +25,15 @@
 //! - [`checkpoint`]: a snapshot as a file, and back.
 //!
 //! Invariants of the whole:
-//! 1. The state after batch N depends only on the state before it and on the calls made in it, member by member; not on
-//!    threads, slot numbers or index shapes. The state digest says whether two states are equal.
+//! 1. The state after batch N depends only on the state before it and on the calls made in it, member by
+//!    member; not on threads, slot numbers or index shapes. The state digest says whether two states are
+//!    equal.
 //! 2. A snapshot never changes. A reader never waits for a batch, a batch never for a reader.
 //! 3. Nothing is freed that a registered reader or the open batch could reach.
 
 mod catalog;
-mod constraint;
 pub mod checkpoint;
+mod constraint;
 mod garbage;
 mod index;
 mod memory;
@@ -42,8 +44,8 @@ mod table;
 mod writer;
 
 pub use catalog::{
-    COLUMNS_MAX, Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity, IndexDef,
-    IndexMethod, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
+    COLUMNS_MAX, Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity,
+    IndexDef, IndexMethod, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
 pub use memory::SlotId;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};

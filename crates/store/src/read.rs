@@ -1,8 +1,8 @@
-//! Reads, shared by snapshots and by the members of the open batch. What differs is only the pin: a snapshot sees versions
-//! up to its boundary, a member sees the newest.
+//! Reads, shared by snapshots and by the members of the open batch. What differs is only the pin: a
+//! snapshot sees versions up to its boundary, a member sees the newest.
 //!
-//! An index leads to candidate slots; each candidate's visible version is checked against the key before it is shown
-//! (`index/mod.rs` says why).
+//! An index leads to candidate slots; each candidate's visible version is checked against the key before it
+//! is shown (`index/mod.rs` says why).
 
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
@@ -83,7 +83,12 @@ impl<'s> ReadView<'s> {
     }
 
     /// The row with this key in a unique index; the first one found in another.
-    pub fn lookup_one(&self, table: TableId, index: IndexId, key: &[u8]) -> Result<Option<RowVersion<'s>>, SqlError> {
+    pub fn lookup_one(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+    ) -> Result<Option<RowVersion<'s>>, SqlError> {
         let mut found = None;
         self.lookup(table, index, key, |row| {
             found = Some(row);
@@ -97,9 +102,10 @@ impl<'s> ReadView<'s> {
         row_at(self.schema.tables.get(&table)?, slot, self.pin)
     }
 
-    /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`. A prefix of a
-    /// key is a valid bound: as lower bound it precedes, as upper bound it excludes, all keys that it begins; to include
-    /// them, exclude the prefix's [`prefix_successor`]. The latch is held for 128 entries at a time.
+    /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`.
+    /// A prefix of a key is a valid bound: as lower bound it precedes, as upper bound it excludes, all keys
+    /// that it begins; to include them, exclude the prefix's [`prefix_successor`]. The latch is held for
+    /// 128 entries at a time.
     /// Errors: the table or index does not exist, or the index is not ordered.
     pub fn range(
         &self,
@@ -114,7 +120,11 @@ impl<'s> ReadView<'s> {
         if limit > 0 {
             self.range_each(table, index, lo, hi, reverse, |row| {
                 rows.push(row);
-                if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if rows.len() == limit {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             })?;
         }
         Ok(rows)
@@ -134,8 +144,11 @@ impl<'s> ReadView<'s> {
         let index = table.index(index)?;
         let Some(ordered) = &index.data.ordered else {
             return Err(SqlError::new(
-                SqlState("0A000"),
-                format!("access method \"hash\" of index \"{}\" does not support ranges", index.def.name),
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!(
+                    "access method \"hash\" of index \"{}\" does not support ranges",
+                    index.def.name
+                ),
             ));
         };
         let mut range = EntryRange::new(lo, hi);
@@ -164,8 +177,8 @@ impl<'s> ReadView<'s> {
         }
     }
 
-    /// The slot of a row that a write set names; `None` when there is no such row. A row id finds rows only in tables
-    /// without primary key.
+    /// The slot of a row that a write set names; `None` when there is no such row. A row id finds rows only
+    /// in tables without primary key.
     pub fn locate(&self, table: TableId, locator: &Locator) -> Result<Option<SlotId>, SqlError> {
         let table = self.schema.table(table)?;
         match (locator, &table.row_ids, table.def.primary_key) {
@@ -180,16 +193,21 @@ impl<'s> ReadView<'s> {
             (Locator::RowId(id), Some(row_ids), _) => {
                 let mut candidates = Candidates::new();
                 row_ids.candidates(row_id_hash(*id), &mut candidates);
-                let carries = |slot: &SlotId| row_at(table, *slot, self.pin).is_some_and(|row| row.row_id == *id);
+                let carries =
+                    |slot: &SlotId| row_at(table, *slot, self.pin).is_some_and(|row| row.row_id == *id);
                 Ok(candidates.into_iter().find(carries))
             }
             _ => Ok(None),
         }
     }
 
-    /// Morsels of the table: chunks of [`SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold nothing for this view.
+    /// Morsels of the table: chunks of [`SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold nothing for
+    /// this view.
     pub fn scan_chunks(&self, table: TableId) -> u64 {
-        self.schema.tables.get(&table).map_or(0, |table| table.core.slots.len().div_ceil(SCAN_CHUNK_SLOTS))
+        self.schema
+            .tables
+            .get(&table)
+            .map_or(0, |table| table.core.slots.len().div_ceil(SCAN_CHUNK_SLOTS))
     }
 
     /// Shows every row of one morsel, in slot order.
@@ -215,7 +233,11 @@ impl<'s> ReadView<'s> {
 
     /// Live rows as of the last committed member, whatever the boundary.
     pub fn row_count_estimate(&self, table: TableId) -> u64 {
-        let count = self.schema.tables.get(&table).map_or(0, |table| table.core.row_count.load(Ordering::Relaxed));
+        let count = self
+            .schema
+            .tables
+            .get(&table)
+            .map_or(0, |table| table.core.row_count.load(Ordering::Relaxed));
         u64::try_from(count).unwrap_or(0)
     }
 
@@ -224,22 +246,47 @@ impl<'s> ReadView<'s> {
         let (mut bytes, mut entries) = (0, 0);
         for table in self.schema.tables.values() {
             let hashes = table.indexes.iter().filter_map(|index| index.data.hash.as_ref());
-            bytes += hashes.chain(table.row_ids.as_deref()).map(|hash| hash.size_bytes() as u64).sum::<u64>();
-            let ordered = table.indexes.iter().filter_map(|index| index.data.ordered.as_ref());
+            bytes += hashes
+                .chain(table.row_ids.as_deref())
+                .map(|hash| hash.size_bytes() as u64)
+                .sum::<u64>();
+            let ordered = table
+                .indexes
+                .iter()
+                .filter_map(|index| index.data.ordered.as_ref());
             entries += ordered.map(|ordered| ordered.len() as u64).sum::<u64>();
         }
         (bytes, entries)
     }
 
+    #[cfg(any(test, feature = "faults"))]
+    pub(crate) fn flip_bit(&self, table: TableId, nth: usize, bit: usize) -> bool {
+        let Some(table) = self.schema.tables.get(&table) else {
+            return false;
+        };
+        let mut at = 0;
+        let mut is_done = false;
+        table.core.each_live(self.pin, |_, _, version| {
+            if at == nth {
+                version.flip_bit(bit);
+                is_done = true;
+            }
+            at += 1;
+        });
+        is_done
+    }
+
     /// The state digest, computed anew from every stored byte.
     pub(crate) fn recompute_digest(&self) -> u64 {
         let tables = self.schema.tables.values();
-        tables.fold(self.schema.catalog.digest(), |sum, table| sum.wrapping_add(table.core.digest(self.pin)))
+        tables.fold(self.schema.catalog.digest(), |sum, table| {
+            sum.wrapping_add(table.core.digest(self.pin))
+        })
     }
 }
 
-/// The smallest byte string above all that begin with `prefix`; `None` if there is none. As an excluded upper bound it
-/// makes a range of everything that begins with the prefix.
+/// The smallest byte string above all that begin with `prefix`; `None` if there is none. As an excluded
+/// upper bound it makes a range of everything that begins with the prefix.
 pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut successor = prefix.get(..=last)?.to_vec();
@@ -252,7 +299,12 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 #[inline]
 pub(crate) fn row_at<'s>(table: &'s TableData, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
     let (place, version) = table.core.live(slot, pin)?;
-    Some(RowVersion { slot, row_id: place.row_id(), batch: version.batch(), bytes: version.bytes() })
+    Some(RowVersion {
+        slot,
+        row_id: place.row_id(),
+        batch: version.batch(),
+        bytes: version.bytes(),
+    })
 }
 
 /// Shows the rows with this key. `see` runs outside any latch.

@@ -1,13 +1,14 @@
-//! The store: all tables of one database, at the newest batch boundary and at every older one that somebody still reads.
+//! The store: all tables of one database, at the newest batch boundary and at every older one that somebody
+//! still reads.
 //!
 //! ```text
 //!   begin_batch(N) -> members write versions of batch N -> finish() -> digest
 //!                                                              |
-//!   snapshot() <- boundary, catalog, digest as one <------- publish(N)        collect_garbage() between batches
+//!   snapshot() <- boundary, catalog, digest as one <------- publish(N), then collect_garbage()
 //! ```
 //!
-//! One batch is open at a time. Readers never wait for it: they see versions up to their boundary. What batch N wrote
-//! becomes visible as a whole when it is published.
+//! One batch is open at a time. Readers never wait for it: they see versions up to their boundary. What
+//! batch N wrote becomes visible as a whole when it is published.
 
 use std::sync::Arc;
 
@@ -61,11 +62,19 @@ pub struct Store {
 impl Store {
     /// An empty store at boundary 0.
     pub fn new() -> Arc<Self> {
-        let schema = Schema { catalog: Arc::new(Catalog::new()), tables: Arc::default() };
+        let schema = Schema {
+            catalog: Arc::new(Catalog::new()),
+            tables: Arc::default(),
+        };
         Arc::new(Self::with_state(BatchId(0), 0, schema, Arc::default()))
     }
 
-    pub(crate) fn with_state(boundary: BatchId, digest: u64, schema: Schema, memory: Arc<MemoryCounter>) -> Self {
+    pub(crate) fn with_state(
+        boundary: BatchId,
+        digest: u64,
+        schema: Schema,
+        memory: Arc<MemoryCounter>,
+    ) -> Self {
         Store {
             published: Published::new(boundary.0, digest, Arc::new(schema)),
             readers: ReaderRegistry::new(),
@@ -99,7 +108,10 @@ impl Store {
     pub fn begin_batch(&self, batch: BatchId) -> BatchWriter<'_> {
         self.close_gate();
         assert_eq!(batch.0, self.published.boundary() + 1, "batches are consecutive");
-        assert!(self.finished.lock().is_none(), "the previous batch is not published");
+        assert!(
+            self.finished.lock().is_none(),
+            "the previous batch is not published"
+        );
         // SAFETY: the gate is closed, so nobody else publishes.
         let schema = unsafe { self.published.schema_for_writer() };
         BatchWriter::new(self, batch, schema)
@@ -112,7 +124,13 @@ impl Store {
         self.close_gate();
         let finished = self.finished.lock().take_if(|finished| finished.batch == batch);
         assert!(finished.is_some(), "only a finished batch is published");
-        if let Some(Finished { batch, digest, schema, superseded }) = finished {
+        if let Some(Finished {
+            batch,
+            digest,
+            schema,
+            superseded,
+        }) = finished
+        {
             let boundary = self.boundary();
             let replaced = self.published.publish(batch.0, digest, schema);
             let mut garbage = self.garbage.lock();
@@ -124,8 +142,8 @@ impl Store {
         self.open_gate();
     }
 
-    /// Does up to `budget` steps of garbage collection (a step looks at one chain or frees one version) and returns the
-    /// steps done. Returns 0 at once when a batch is open. Call it between batches.
+    /// Does up to `budget` steps of garbage collection (a step looks at one chain or frees one version) and
+    /// returns the steps done. Returns 0 at once when a batch is open. Call it between batches.
     pub fn collect_garbage(&self, budget: usize) -> usize {
         if self.garbage.lock().is_empty() || !self.try_close_gate() {
             return 0;
@@ -134,12 +152,16 @@ impl Store {
         let oldest = BatchId(self.readers.oldest(boundary.0));
         // SAFETY: the gate is closed, so nobody publishes.
         let schema = unsafe { self.published.schema_for_writer() };
-        let steps = self.garbage.lock().collect(&schema, boundary, oldest, budget, &self.memory);
+        let steps = self
+            .garbage
+            .lock()
+            .collect(&schema, boundary, oldest, budget, &self.memory);
         self.open_gate();
         steps
     }
 
-    /// Recomputes the state digest over all rows of a snapshot; equals [`Snapshot::digest`] unless memory is damaged.
+    /// Recomputes the state digest over all rows of a snapshot; equals [`Snapshot::digest`] unless memory
+    /// is damaged.
     pub fn verify_digest(&self, snapshot: &Snapshot) -> u64 {
         snapshot.verify_digest()
     }
@@ -157,6 +179,14 @@ impl Store {
             hash_index_bytes,
             ordered_entries,
         }
+    }
+
+    /// Flips one bit of the nth row of a table, as a memory fault does; returns false when there is no such
+    /// row. No reader or batch may be about.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn corrupt_row_for_test(self: &Arc<Self>, table: weft_base::TableId, nth: usize, bit: usize) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.view().flip_bit(table, nth, bit)
     }
 
     pub(crate) fn published(&self) -> &Published {

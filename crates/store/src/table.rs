@@ -2,7 +2,8 @@
 //!
 //! Three layers, so that a change of definitions copies no rows:
 //! - [`TableCore`]: the slots. Lives as long as the rows have the same layout.
-//! - [`TableData`]: a core with one definition and its indexes. CREATE INDEX makes a new one over the same core.
+//! - [`TableData`]: a core with one definition and its indexes. CREATE INDEX makes a new one over the same
+//!   core.
 //! - [`Schema`]: a catalog with the data of each of its tables; what a snapshot pins.
 
 use std::sync::Arc;
@@ -91,12 +92,18 @@ impl TableCore {
     /// An index over the row ids of all live rows.
     pub(crate) fn row_id_index(&self, pin: Pin<'_>) -> HashIndex {
         let row_ids = HashIndex::new();
-        self.each_live(pin, |slot, place, _| row_ids.add(row_id_hash(place.row_id()), slot));
+        self.each_live(pin, |slot, place, _| {
+            row_ids.add(row_id_hash(place.row_id()), slot)
+        });
         row_ids
     }
 
     /// Shows every live row that the pin sees, in slot order.
-    pub(crate) fn each_live<'s>(&'s self, pin: Pin<'s>, mut see: impl FnMut(SlotId, &'s Slot, VersionRef<'s>)) {
+    pub(crate) fn each_live<'s>(
+        &'s self,
+        pin: Pin<'s>,
+        mut see: impl FnMut(SlotId, &'s Slot, VersionRef<'s>),
+    ) {
         for slot in (0..self.slots.len()).map(SlotId) {
             if let Some((place, version)) = self.live(slot, pin) {
                 see(slot, place, version);
@@ -107,7 +114,9 @@ impl TableCore {
     /// The terms of all rows that the pin sees.
     pub(crate) fn digest(&self, pin: Pin<'_>) -> u64 {
         let mut sum = 0u64;
-        self.each_live(pin, |_, slot, version| sum = sum.wrapping_add(self.term(slot, version)));
+        self.each_live(pin, |_, slot, version| {
+            sum = sum.wrapping_add(self.term(slot, version))
+        });
         sum
     }
 }
@@ -155,14 +164,28 @@ impl TableData {
     }
 
     pub(crate) fn index(&self, id: IndexId) -> Result<&TableIndex, SqlError> {
-        self.indexes.iter().find(|index| index.def.id == id).ok_or_else(|| {
-            SqlError::new(SqlState("42704"), format!("index with OID {} does not exist on table \"{}\"", id.0, self.def.name))
-        })
+        self.indexes
+            .iter()
+            .find(|index| index.def.id == id)
+            .ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!(
+                        "index with OID {} does not exist on table \"{}\"",
+                        id.0, self.def.name
+                    ),
+                )
+            })
     }
 
-    /// Removes the entries that lead to a slot only because of `removed`: those whose key no remaining version carries.
-    /// `remaining` is the head of the chain after the unlinking.
-    pub(crate) fn remove_entries(&self, slot: SlotId, removed: VersionRef<'_>, remaining: Option<VersionRef<'_>>) {
+    /// Removes the entries that lead to a slot only because of `removed`: those whose key no remaining
+    /// version carries. `remaining` is the head of the chain after the unlinking.
+    pub(crate) fn remove_entries(
+        &self,
+        slot: SlotId,
+        removed: VersionRef<'_>,
+        remaining: Option<VersionRef<'_>>,
+    ) {
         if !removed.is_live() {
             return;
         }
@@ -190,7 +213,11 @@ pub(crate) struct TableLoader {
 
 impl TableLoader {
     pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<MemoryCounter>) -> Self {
-        TableLoader { data: TableData::new(def, memory), linked_bytes: 0, row_count: 0 }
+        TableLoader {
+            data: TableData::new(def, memory),
+            linked_bytes: 0,
+            row_count: 0,
+        }
     }
 
     pub(crate) fn layout(&self) -> &RowLayout {
@@ -210,8 +237,8 @@ impl TableLoader {
         Ok(())
     }
 
-    /// Builds the indexes and returns the table with the digest of its stored rows. Errors: a duplicate in a unique index,
-    /// NULL in a NOT NULL column.
+    /// Builds the indexes and returns the table with the digest of its stored rows. Errors: a duplicate in
+    /// a unique index, NULL in a NOT NULL column.
     pub(crate) fn finish(mut self) -> Result<(TableData, u64), String> {
         let core = Arc::clone(&self.data.core);
         // SAFETY: nobody else knows this table, so no version of it is unlinked or freed.
@@ -223,12 +250,21 @@ impl TableLoader {
                 .map_err(|_| format!("duplicate key in unique index \"{}\"", index.def.name))?;
             index.data = Arc::new(built);
         }
-        self.data.row_ids = self.data.row_ids.is_some().then(|| Arc::new(core.row_id_index(pin)));
+        self.data.row_ids = self
+            .data
+            .row_ids
+            .is_some()
+            .then(|| Arc::new(core.row_id_index(pin)));
         let columns = self.data.def.columns.iter().enumerate();
-        let not_null: Vec<usize> = columns.filter(|(_, column)| column.not_null).map(|(at, _)| at).collect();
+        let not_null: Vec<usize> = columns
+            .filter(|(_, column)| column.not_null)
+            .map(|(at, _)| at)
+            .collect();
         let mut has_null = false;
         core.each_live(pin, |_, _, version| {
-            has_null |= not_null.iter().any(|column| core.layout.is_null(version.bytes(), *column));
+            has_null |= not_null
+                .iter()
+                .any(|column| core.layout.is_null(version.bytes(), *column));
         });
         if has_null {
             return Err("NULL in a NOT NULL column".to_owned());
@@ -254,7 +290,10 @@ pub(crate) struct Schema {
 impl Schema {
     pub(crate) fn table(&self, id: TableId) -> Result<&Arc<TableData>, SqlError> {
         self.tables.get(&id).ok_or_else(|| {
-            SqlError::new(SqlState("42P01"), format!("relation with OID {} does not exist", id.0))
+            SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("relation with OID {} does not exist", id.0),
+            )
         })
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weft_base::{BatchId, IndexId, TableId};
 use weft_store::{
-    BatchWriter, Catalog, CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, MemberWriter, RowVersion, Store,
-    TableDef,
+    BatchWriter, Catalog, CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, MemberWriter,
+    RowVersion, Store, TableDef,
 };
 use weft_types::{SqlType, Value, encode_key_value};
 
@@ -18,7 +18,15 @@ pub const ITEMS_KIND_HASH: IndexId = IndexId(FIRST_OBJECT_ID + 4);
 pub const NOTES: TableId = TableId(FIRST_OBJECT_ID + 5);
 
 pub fn index(id: IndexId, name: &str, table: TableId, columns: &[usize], method: IndexMethod) -> IndexDef {
-    IndexDef { id, name: name.into(), table, columns: columns.to_vec(), unique: false, primary: false, method }
+    IndexDef {
+        id,
+        name: name.into(),
+        table,
+        columns: columns.to_vec(),
+        unique: false,
+        primary: false,
+        method,
+    }
 }
 
 /// items (id bigint primary key, kind integer, name text unique), with an ordered and a hash index on kind.
@@ -31,10 +39,26 @@ pub fn items() -> TableDef {
     let primary = index(ITEMS_PKEY, "items_pkey", ITEMS, &[0], IndexMethod::Both);
     let name = index(ITEMS_NAME, "items_name_key", ITEMS, &[2], IndexMethod::Both);
     TableDef::new(ITEMS, "items", columns)
-        .with_index(IndexDef { primary: true, unique: true, ..primary })
+        .with_index(IndexDef {
+            primary: true,
+            unique: true,
+            ..primary
+        })
         .with_index(IndexDef { unique: true, ..name })
-        .with_index(index(ITEMS_KIND, "items_kind_idx", ITEMS, &[1], IndexMethod::Ordered))
-        .with_index(index(ITEMS_KIND_HASH, "items_kind_hash", ITEMS, &[1], IndexMethod::Hash))
+        .with_index(index(
+            ITEMS_KIND,
+            "items_kind_idx",
+            ITEMS,
+            &[1],
+            IndexMethod::Ordered,
+        ))
+        .with_index(index(
+            ITEMS_KIND_HASH,
+            "items_kind_hash",
+            ITEMS,
+            &[1],
+            IndexMethod::Hash,
+        ))
 }
 
 /// notes (body text, weight float8), no primary key.
@@ -42,7 +66,10 @@ pub fn notes() -> TableDef {
     TableDef::new(
         NOTES,
         "notes",
-        vec![ColumnDef::new("body", SqlType::Text), ColumnDef::new("weight", SqlType::Float8)],
+        vec![
+            ColumnDef::new("body", SqlType::Text),
+            ColumnDef::new("weight", SqlType::Float8),
+        ],
     )
 }
 
@@ -93,7 +120,10 @@ pub fn item(id: i64, kind: Option<i32>, name: Option<&str>) -> Vec<u8> {
 }
 
 pub fn note(body: &str, weight: f64) -> Vec<u8> {
-    notes().layout.encode(&[Value::Text(body.to_owned()), Value::Float8(weight)]).unwrap()
+    notes()
+        .layout
+        .encode(&[Value::Text(body.to_owned()), Value::Float8(weight)])
+        .unwrap()
 }
 
 pub fn key(values: &[Value]) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! The store from outside: against a model, under threads, and through checkpoints.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod catalog;
 mod checkpoint;
 mod concurrency;

@@ -1,6 +1,7 @@
-//! The store against an ordered map: random batches, members that commit or roll back, batches that abort, snapshots held and
-//! dropped, collection at random moments. Every snapshot must go on showing exactly the state it was taken at, through every
-//! index; and when all readers are gone, nothing may be left but the live rows.
+//! The store against an ordered map: random batches, members that commit or roll back, batches that abort,
+//! snapshots held and dropped, collection at random moments. Every snapshot must go on showing exactly the
+//! state it was taken at, through every index; and when all readers are gone, nothing may be left but the
+//! live rows.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -58,7 +59,10 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let member = (proptest::collection::vec(action(), 0..8), proptest::bool::weighted(0.75))
+    let member = (
+        proptest::collection::vec(action(), 0..8),
+        proptest::bool::weighted(0.75),
+    )
         .prop_map(|(actions, commits)| Member { actions, commits });
     prop_oneof![
         6 => (proptest::collection::vec(member, 0..4), proptest::bool::weighted(0.9))
@@ -100,11 +104,12 @@ fn apply_to_model(model: &mut Model, action: &Action) -> Result<(), &'static str
 }
 
 fn apply(member: &mut MemberWriter<'_>, action: &Action) -> Result<(), SqlError> {
-    let locate = |member: &MemberWriter<'_>, id: i64| member.locate(ITEMS, &Locator::Key(fixture::id_key(id)));
+    let locate =
+        |member: &MemberWriter<'_>, id: i64| member.locate(ITEMS, &Locator::Key(fixture::id_key(id)));
     match action {
-        Action::Insert(id, kind, name) => {
-            member.insert(ITEMS, &fixture::item(*id, *kind, name.as_deref())).map(|_| ())
-        }
+        Action::Insert(id, kind, name) => member
+            .insert(ITEMS, &fixture::item(*id, *kind, name.as_deref()))
+            .map(|_| ()),
         Action::Update(id, new, kind, name) => match locate(member, *id)? {
             Some(slot) => member.update(ITEMS, slot, &fixture::item(*new, *kind, name.as_deref())),
             None => Ok(()),
@@ -143,7 +148,10 @@ fn run_batch(store: &Arc<Store>, model: &mut Model, members: &[Member], publishe
     }
     if publishes {
         let digest = batch.finish();
-        assert_eq!((store.boundary(), store.state_digest()), (BatchId(id.0 - 1), before.0));
+        assert_eq!(
+            (store.boundary(), store.state_digest()),
+            (BatchId(id.0 - 1), before.0)
+        );
         store.publish(id);
         assert_eq!((store.boundary(), store.state_digest()), (id, digest));
     } else {
@@ -154,7 +162,10 @@ fn run_batch(store: &Arc<Store>, model: &mut Model, members: &[Member], publishe
 }
 
 fn check(snapshot: &Snapshot, model: &Model) {
-    let expected: Vec<Item> = model.iter().map(|(id, (kind, name))| (*id, *kind, name.clone())).collect();
+    let expected: Vec<Item> = model
+        .iter()
+        .map(|(id, (kind, name))| (*id, *kind, name.clone()))
+        .collect();
     let mut scanned = Vec::new();
     for chunk in 0..snapshot.scan_chunks(ITEMS) {
         snapshot.scan_chunk(ITEMS, chunk, |row| scanned.push(fixture::decode(&row)));
@@ -164,19 +175,36 @@ fn check(snapshot: &Snapshot, model: &Model) {
     assert_eq!(snapshot.verify_digest(), snapshot.digest());
 
     let range = |index, reverse| -> Vec<Item> {
-        let rows = snapshot.range(ITEMS, index, Bound::Unbounded, Bound::Unbounded, reverse, usize::MAX).unwrap();
+        let rows = snapshot
+            .range(
+                ITEMS,
+                index,
+                Bound::Unbounded,
+                Bound::Unbounded,
+                reverse,
+                usize::MAX,
+            )
+            .unwrap();
         rows.iter().map(fixture::decode).collect()
     };
     assert_eq!(range(ITEMS_PKEY, false), expected);
-    assert_eq!(range(ITEMS_PKEY, true), expected.iter().rev().cloned().collect::<Vec<_>>());
+    assert_eq!(
+        range(ITEMS_PKEY, true),
+        expected.iter().rev().cloned().collect::<Vec<_>>()
+    );
     let mut by_name = range(ITEMS_NAME, false);
     assert!(by_name.is_sorted_by_key(|item| (item.2.is_none(), item.2.clone())));
     by_name.sort();
     assert_eq!(by_name, expected);
 
     for id in 0..24 {
-        let found = snapshot.lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(id)).unwrap();
-        assert_eq!(found.map(|row| fixture::decode(&row)), expected.iter().find(|item| item.0 == id).cloned());
+        let found = snapshot
+            .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(id))
+            .unwrap();
+        assert_eq!(
+            found.map(|row| fixture::decode(&row)),
+            expected.iter().find(|item| item.0 == id).cloned()
+        );
         if let Some(row) = found {
             assert_eq!(snapshot.get(ITEMS, row.slot), Some(row));
             assert!(row.batch <= snapshot.batch() && row.row_id.batch <= row.batch);
@@ -192,7 +220,9 @@ fn check(snapshot: &Snapshot, model: &Model) {
         snapshot.lookup(ITEMS, ITEMS_KIND_HASH, &key, see).unwrap();
         hashed.sort();
         let bound = Bound::Included(key.as_slice());
-        let rows = snapshot.range(ITEMS, ITEMS_KIND, bound, bound, false, usize::MAX).unwrap();
+        let rows = snapshot
+            .range(ITEMS, ITEMS_KIND, bound, bound, false, usize::MAX)
+            .unwrap();
         let mut ordered: Vec<Item> = rows.iter().map(fixture::decode).collect();
         ordered.sort();
         let expected: Vec<Item> = expected.iter().filter(|item| item.1 == kind).cloned().collect();
@@ -204,7 +234,9 @@ fn check(snapshot: &Snapshot, model: &Model) {
 fn check_nothing_left(store: &Arc<Store>, model: &Model) {
     fixture::settle(store);
     let stats = store.memory_stats();
-    let rows = model.iter().map(|(id, (kind, name))| fixture::item(*id, *kind, name.as_deref()).len() as u64 + 24);
+    let rows = model
+        .iter()
+        .map(|(id, (kind, name))| fixture::item(*id, *kind, name.as_deref()).len() as u64 + 24);
     assert_eq!(stats.version_bytes, rows.sum::<u64>());
     assert_eq!((stats.superseded_rows, stats.unlinked_versions), (0, 0));
     assert_eq!(stats.ordered_entries, 3 * model.len() as u64);
@@ -212,7 +244,7 @@ fn check_nothing_left(store: &Arc<Store>, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 384, ..ProptestConfig::default() })]
 
     #[test]
     fn store_equals_model(steps in proptest::collection::vec(step(), 1..60)) {

@@ -1,8 +1,9 @@
-//! What runs beside the callers: the flusher and the checkpointer.
+//! What runs beside the callers: the flusher, the checkpointer and the sequencer's relief.
 //!
 //! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. The checkpointer
 //! writes a snapshot at a batch boundary once enough log has been written, while batches go on, and then drops the
-//! log before it. Both end when the engine is dropped; the directory's lock is released after them.
+//! log before it. The relief takes the sequencer's role over from a caller that has served others for long. All end
+//! when the engine is dropped.
 
 use crate::engine::Shared;
 use crate::error::EngineError;
@@ -11,39 +12,33 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use weft_base::{BatchId, DirLock};
+use weft_base::BatchId;
 use weft_store::checkpoint as checkpoint_file;
 
-/// Starts the background threads. `dir_lock` is held until both have ended.
-pub(crate) fn start(
-    shared: &Arc<Shared>,
-    dir_lock: Box<dyn DirLock>,
-) -> Result<Vec<JoinHandle<()>>, EngineError> {
-    let io = |source| EngineError::Io { doing: "starting a background thread".to_string(), source };
-    let flusher = Arc::clone(shared);
-    let interval = shared.config.flush_interval.max(Duration::from_millis(1));
-    let flusher = std::thread::Builder::new()
-        .name("weft-flush".to_string())
-        .spawn(move || {
-            let _held = dir_lock;
-            while !stopping(&flusher, interval) {
-                if let Err(error) = flusher.log.write_out() {
-                    flusher.fail(&error);
-                    return;
-                }
-            }
-        })
-        .map_err(io)?;
-    let mut threads = vec![flusher];
+/// Starts the background threads.
+pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), EngineError> {
+    let mut start = |name: &str, run: fn(&Shared)| {
+        let shared = Arc::clone(shared);
+        let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || run(&shared));
+        let io = |source| EngineError::Io { doing: "starting a background thread".to_string(), source };
+        thread.map(|thread| threads.push(thread)).map_err(io)
+    };
+    start("weft-flush", flush)?;
+    start("weft-sequence", Shared::relieve)?;
     if shared.config.checkpoint_every_bytes > 0 {
-        let checkpointer = Arc::clone(shared);
-        let thread = std::thread::Builder::new()
-            .name("weft-checkpoint".to_string())
-            .spawn(move || checkpoint_as_needed(&checkpointer))
-            .map_err(io)?;
-        threads.push(thread);
+        start("weft-checkpoint", checkpoint_as_needed)?;
     }
-    Ok(threads)
+    Ok(())
+}
+
+fn flush(shared: &Shared) {
+    let interval = shared.config.flush_interval.max(Duration::from_millis(1));
+    while !stopping(shared, interval) {
+        if let Err(error) = shared.log.write_out() {
+            shared.fail(&error);
+            return;
+        }
+    }
 }
 
 /// Sleeps for `interval`; true when the engine is closing.

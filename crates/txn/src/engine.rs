@@ -21,11 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use weft_base::{BatchId, Clock, Disk, TxnId};
+use weft_base::{BatchId, Clock, DirLock, Disk, TxnId};
 use weft_program::{AccessScratch, DataAccess, Outcome, Program, ReadAccess, Scratch};
 use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState};
 use weft_wal::{Log, WalError};
+
+/// Turns that a caller serves others for before a thread without business of its own takes over.
+const CALLER_TURNS_MAX: usize = 64;
 
 /// What all handles and threads of one engine share.
 pub(crate) struct Shared {
@@ -44,6 +47,9 @@ pub(crate) struct Shared {
     /// True when the background threads must end.
     pub stopping: Mutex<bool>,
     pub stop_signal: Condvar,
+    /// True when the sequencer's role waits for a thread that takes it over.
+    relief_wanted: Mutex<bool>,
+    relief_signal: Condvar,
     /// Log bytes when the newest checkpoint began.
     pub checkpointed_at_bytes: AtomicU64,
     /// One checkpoint at a time.
@@ -58,15 +64,51 @@ impl Shared {
     }
 
     /// Becomes the sequencer if nobody is, until the queue is empty. Whoever leaves the role looks at the queue once
-    /// more, so a request that came while the role was taken is never left lying.
+    /// more, so a request that came while the role was taken is never left lying. A caller with business of its own does
+    /// not serve the others for ever: after some turns a thread that has none takes the role over.
     pub(crate) fn serve(&self) {
+        let mut turns_left = CALLER_TURNS_MAX;
         while let Some(mut sequencer) = self.sequencer.try_lock() {
-            sequencer.run(self);
+            let is_done = sequencer.run(self, turns_left);
             drop(sequencer);
+            turns_left = turns_left.saturating_sub(1);
+            if !is_done || turns_left == 0 {
+                return self.call_relief();
+            }
             if self.queue.lock().is_empty() {
                 return;
             }
         }
+    }
+
+    fn call_relief(&self) {
+        *self.relief_wanted.lock() = true;
+        self.relief_signal.notify_one();
+    }
+
+    /// The thread that takes the role over when it is called, until the engine closes.
+    pub(crate) fn relieve(&self) {
+        loop {
+            let mut wanted = self.relief_wanted.lock();
+            while !*wanted {
+                if *self.stopping.lock() {
+                    return;
+                }
+                self.relief_signal.wait(&mut wanted);
+            }
+            *wanted = false;
+            drop(wanted);
+            self.serve();
+        }
+    }
+
+    /// Asks the background threads to end.
+    pub(crate) fn stop(&self) {
+        *self.stopping.lock() = true;
+        self.stop_signal.notify_all();
+        // Under the latch, or the relief could look just before and sleep just after.
+        let _wanted = self.relief_wanted.lock();
+        self.relief_signal.notify_one();
     }
 
     /// Runs `f` at a batch boundary, with no batch in execution.
@@ -92,7 +134,13 @@ impl Shared {
         if batch <= self.log.durable_batch() {
             return Ok(());
         }
-        self.log.sync_batch(batch).map_err(|error| self.fail(&error))
+        self.log.sync_batch(batch).map_err(|error| match error {
+            // The caller's mistake; the log is well.
+            WalError::NotAppended => {
+                SqlError::new(SqlState::INTERNAL_ERROR, format!("batch {} is not in the log", batch.0))
+            }
+            error => self.fail(&error),
+        })
     }
 }
 
@@ -104,12 +152,13 @@ fn write_ended(reason: &str) -> SqlError {
 struct Handle {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Released last: the log writes to the directory until it is closed.
+    _dir_lock: Box<dyn DirLock>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        *self.shared.stopping.lock() = true;
-        self.shared.stop_signal.notify_all();
+        self.shared.stop();
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
@@ -176,10 +225,14 @@ impl Engine {
             sequencer: Mutex::new(sequencer),
             stopping: Mutex::new(false),
             stop_signal: Condvar::new(),
+            relief_wanted: Mutex::new(false),
+            relief_signal: Condvar::new(),
             checkpointing: Mutex::new(()),
         });
-        let threads = background::start(&shared, recovered.dir_lock)?;
-        Ok(Engine { handle: Arc::new(Handle { shared, threads: Mutex::new(threads) }) })
+        // Dropped on an error, the handle ends the threads that did start.
+        let handle = Handle { shared, threads: Mutex::default(), _dir_lock: recovered.dir_lock };
+        background::start(&handle.shared, &mut handle.threads.lock())?;
+        Ok(Engine { handle: Arc::new(handle) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -198,6 +251,31 @@ impl Engine {
 
     /// Hands a one-shot program to the sequencer and returns at once; many may be under way.
     pub fn submit(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<Ticket, Box<Refused>> {
+        let (request, ticket) = self.request(program, inputs)?;
+        self.shared().submit(request);
+        Ok(ticket)
+    }
+
+    /// Hands many one-shot programs to the sequencer at once, in this order: they meet in as few batches as their
+    /// conflicts allow. One ticket or refusal for each.
+    pub fn submit_many<'p>(
+        &self,
+        programs: impl IntoIterator<Item = (&'p Arc<Program>, Vec<u8>)>,
+    ) -> Vec<Result<Ticket, Box<Refused>>> {
+        let mut requests = Vec::new();
+        let mut tickets = Vec::new();
+        for (program, inputs) in programs {
+            tickets.push(self.request(program, inputs).map(|(request, ticket)| {
+                requests.push(request);
+                ticket
+            }));
+        }
+        self.shared().queue.lock().append(&mut requests);
+        self.shared().serve();
+        tickets
+    }
+
+    fn request(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<(Request, Ticket), Box<Refused>> {
         let shared = self.shared();
         if let Some(error) = shared.failure() {
             return Err(Refused::early(error));
@@ -209,14 +287,14 @@ impl Engine {
             })
             .map_err(Refused::early)?;
         let cell = TicketCell::new();
-        shared.submit(Request::Program(ProgramRequest {
+        let request = Request::Program(ProgramRequest {
             program: Arc::clone(program),
             inputs,
             locks,
             ticket: Arc::clone(&cell),
-            deferrals: 0,
-        }));
-        Ok(Ticket { cell })
+            lock_deferrals: 0,
+        });
+        Ok((request, Ticket { cell }))
     }
 
     /// Runs a program that only reads against a snapshot, on this thread.
@@ -296,6 +374,7 @@ impl Engine {
             session_commits: stats.session_commits.load(Relaxed),
             read_only_programs: stats.read_only_programs.load(Relaxed),
             deferrals: stats.deferrals.load(Relaxed),
+            deadlocks: stats.deadlocks.load(Relaxed),
             checkpoints: stats.checkpoints.load(Relaxed),
             checkpoint_batch: stats.checkpoint_batch.load(Relaxed),
             log_syncs: log.syncs,

@@ -2,9 +2,11 @@
 //!
 //! This crate decides in which order transactions happen, and makes that order the log.
 //!
-//!     one-shot program ──> request ──┐                         ┌─> executor ──> store (rows, digest)
-//!                                    ├──> sequencer ──> batch ─┤
-//!     transaction ──> overlay ───────┘   (stamps, lock table)  └─> record ──> wal ──> durable
+//! ```text
+//! one-shot program ──> request ──┐                         ┌─> executor ──> store (rows, digest)
+//!                                ├──> sequencer ──> batch ─┤
+//! transaction ──> overlay ───────┘   (stamps, lock table)  └─> record ──> wal ──> durable
+//! ```
 //!
 //! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks` (what a program
 //! must lock), `stamps` (Hobbes' Algorithm 1 on stamps), `sequencer` (a turn), `executor` (a wave), `record` and

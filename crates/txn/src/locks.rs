@@ -37,11 +37,15 @@ fn push(out: &mut LockRequests, resource: ResourceId, mode: LockMode) {
     }
 }
 
-/// The partition of a table's primary key order that a key belongs to; `None` without an ordered primary key.
-fn partition_prefix<'k>(def: &TableDef, key: &'k [u8]) -> Option<&'k [u8]> {
+/// How many bytes of an encoded primary key name its partition; `None` without a primary key.
+fn partition_prefix_len(def: &TableDef) -> Option<usize> {
     let first = def.primary_index().and_then(|index| index.columns.first().copied())?;
-    let prefix_len = range_prefix_len(&def.columns.get(first)?.ty);
-    Some(&key[..key.len().min(prefix_len)])
+    Some(range_prefix_len(&def.columns.get(first)?.ty))
+}
+
+/// The partition of a table's primary key order that a key belongs to; `None` without a primary key.
+fn partition_prefix<'k>(def: &TableDef, key: &'k [u8]) -> Option<&'k [u8]> {
+    Some(&key[..key.len().min(partition_prefix_len(def)?)])
 }
 
 /// Locks for one row by its primary key (empty key: a row of a table without one).
@@ -63,7 +67,9 @@ fn range_locks(out: &mut LockRequests, def: &TableDef, lo: &[u8], hi: &[u8]) {
         push(out, ResourceId::table(def.id), LockMode::S);
         return;
     };
-    if first.is_empty() || first.len() != last.len() || first.len() > 16 {
+    let prefix_len = partition_prefix_len(def).unwrap_or(usize::MAX);
+    // A bound shorter than a partition's name begins several partitions, those of longer keys among them.
+    if first.len() < prefix_len || last.len() < prefix_len || prefix_len > 16 {
         push(out, ResourceId::table(def.id), LockMode::S);
         return;
     }

@@ -78,6 +78,7 @@ pub struct OverlayMark {
     undo_len: usize,
     op_len: usize,
     own_inserts: u32,
+    byte_count: usize,
 }
 
 /// All private writes of one transaction.
@@ -259,7 +260,12 @@ impl Overlay {
 
     /// A point to come back to.
     pub(crate) fn mark(&self) -> OverlayMark {
-        OverlayMark { undo_len: self.undo.len(), op_len: self.ops.len(), own_inserts: self.own_inserts }
+        OverlayMark {
+            undo_len: self.undo.len(),
+            op_len: self.ops.len(),
+            own_inserts: self.own_inserts,
+            byte_count: self.byte_count,
+        }
     }
 
     /// Takes back everything since the mark.
@@ -292,6 +298,7 @@ impl Overlay {
         }
         self.ops.truncate(mark.op_len);
         self.own_inserts = mark.own_inserts;
+        self.byte_count = mark.byte_count;
     }
 
     /// The operations as a write set, less those that a later TRUNCATE or DROP made void.

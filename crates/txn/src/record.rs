@@ -3,15 +3,17 @@
 //! The record is the input of replay (DESIGN.md, invariant 1): the state after batch N is a function of the state
 //! before it and of this record. It holds final placements, so replay never plans again.
 //!
-//!     byte 0       format version (1)
-//!     varint       catalog version the programs were compiled for
-//!     i64 LE       clock, microseconds since 1970, taken when the batch closed
-//!     u64 LE       digest of the whole state after the batch, from the stored bytes
-//!     varint       number of program definitions, then each: varint length, program bytes
-//!     varint       number of members, then each, in (wave, index) order:
-//!                    tag 0: one-shot program: 16 bytes program hash, varint length, encoded inputs
-//!                    tag 1: session commit: varint number of catalog operations, each length-prefixed,
-//!                           then varint length, write set (see `write_set`)
+//! ```text
+//! byte 0       format version (1)
+//! varint       catalog version the programs were compiled for
+//! i64 LE       clock, microseconds since 1970, taken when the batch closed
+//! u64 LE       digest of the whole state after the batch, from the stored bytes
+//! varint       number of program definitions, then each: varint length, program bytes
+//! varint       number of members, then each, in (wave, index) order:
+//!                tag 0: one-shot program: 16 bytes program hash, varint length, encoded inputs
+//!                tag 1: session commit: varint number of catalog operations, each length-prefixed,
+//!                       then varint length, write set (see `write_set`)
+//! ```
 //!
 //! A program is defined in the first record that uses it after a checkpoint began, so the log that a checkpoint
 //! leaves behind explains itself. Checksums and lengths of the whole record are the log's business (crate `wal`).

@@ -1,7 +1,9 @@
 //! Recovery and replay: from what is on disk to the state after the last durable batch.
 //!
-//!     lock the directory -> marker file -> newest checkpoint -> log records after it, in order
-//!                        -> each applied as it was placed -> digest compared -> boundary published
+//! ```text
+//! lock the directory -> marker file -> newest checkpoint -> log records after it, in order
+//!                    -> each applied as it was placed -> digest compared -> boundary published
+//! ```
 //!
 //! Replay never plans: the record says who stood where (DESIGN.md, invariant 1). A digest that differs ends recovery
 //! with an error that names the batch, rather than a database that is wrong.
@@ -17,12 +19,15 @@ use hashbrown::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use weft_base::codec::ByteReader;
-use weft_base::{BatchId, DirLock, Disk, OpenMode, SyncSite};
+use weft_base::disk::read_file;
+use weft_base::{BatchId, DirLock, Disk, OpenMode, RealDisk, SyncSite};
 use weft_program::{Program, ProgramHash};
 use weft_store::{CatalogOp, Store, checkpoint as checkpoint_file};
 use weft_wal::{Log, LogConfig};
 
 const MARKER_NAME: &str = "WEFT";
+/// What the marker is called until it is whole.
+const UNFINISHED_MARKER_NAME: &str = ".WEFT.partial";
 const MARKER_TEXT: &[u8] = b"weft database 1\n";
 
 /// What recovery hands to the engine.
@@ -50,36 +55,45 @@ fn io_error(doing: String) -> impl FnOnce(std::io::Error) -> EngineError {
 /// Checks that `dir` is ours, or empty and thus becomes ours.
 fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineError> {
     disk.create_dir_all(dir).map_err(io_error(format!("creating {}", dir.display())))?;
+    // Looked at before it is locked, since a lock may leave a file in a directory that is not ours.
+    has_marker(disk, dir)?;
     let lock = disk.lock_dir(dir).map_err(io_error(format!(
         "locking {} (is another server running on it?)",
         dir.display()
     )))?;
-    let names = disk.list(dir).map_err(io_error(format!("listing {}", dir.display())))?;
-    let marker = dir.join(MARKER_NAME);
-    if names.iter().any(|name| name == MARKER_NAME) {
-        let file = disk.open(&marker, OpenMode::Read).map_err(io_error(format!("opening {}", marker.display())))?;
-        let mut text = vec![0u8; MARKER_TEXT.len()];
-        let read = file.read_at(&mut text, 0).map_err(io_error(format!("reading {}", marker.display())))?;
-        if read == MARKER_TEXT.len() && text == MARKER_TEXT {
-            return Ok(lock);
-        }
-        // A power cut may have torn the marker of a database that never came to hold anything.
-        if read > 0 && text[..read] != MARKER_TEXT[..read] && text[..read].iter().any(|b| *b != 0) {
-            let found = "a marker file of another version".to_string();
-            return Err(EngineError::Foreign { dir: dir.to_path_buf(), found });
-        }
-    } else if let Some(other) = names.iter().find(|name| !name.starts_with('.') && *name != "lock") {
-        return Err(EngineError::Foreign { dir: dir.to_path_buf(), found: format!("file \"{other}\"") });
+    if !has_marker(disk, dir)? {
+        write_marker(disk, dir).map_err(io_error(format!("writing the marker of {}", dir.display())))?;
     }
-    write_marker(disk, dir, &marker).map_err(io_error(format!("writing {}", marker.display())))?;
     Ok(lock)
 }
 
-fn write_marker(disk: &dyn Disk, dir: &Path, marker: &Path) -> std::io::Result<()> {
-    let mode = if disk.exists(marker)? { OpenMode::ReadWrite } else { OpenMode::CreateNew };
-    let file = disk.open(marker, mode)?;
+/// True when `dir` carries our marker, false when it is empty; an error when it is somebody else's.
+fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
+    let foreign = |found: String| Err(EngineError::Foreign { dir: dir.to_path_buf(), found });
+    let names = disk.list(dir).map_err(io_error(format!("listing {}", dir.display())))?;
+    if names.iter().any(|name| name == MARKER_NAME) {
+        let marker = dir.join(MARKER_NAME);
+        let text = read_file(disk, &marker).map_err(io_error(format!("reading {}", marker.display())))?;
+        // The marker is renamed into place when it is whole, so a power cut does not make another one of it.
+        return if text == MARKER_TEXT {
+            Ok(true)
+        } else {
+            foreign(format!("a file {MARKER_NAME} of another version, or damaged"))
+        };
+    }
+    let other = names.iter().find(|name| !name.starts_with('.') && *name != RealDisk::LOCK_FILE);
+    other.map_or(Ok(false), |other| foreign(format!("file \"{other}\"")))
+}
+
+fn write_marker(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
+    let unfinished = dir.join(UNFINISHED_MARKER_NAME);
+    if disk.exists(&unfinished)? {
+        disk.remove(&unfinished)?;
+    }
+    let file = disk.open(&unfinished, OpenMode::CreateNew)?;
     file.write_at(MARKER_TEXT, 0)?;
     file.sync(SyncSite("database.marker"))?;
+    disk.rename(&unfinished, &dir.join(MARKER_NAME))?;
     disk.sync_dir(dir, SyncSite("database.dir"))
 }
 
@@ -139,6 +153,12 @@ impl Replay {
                 continue;
             }
             return self.apply(record.batch, &record.payload).map(Some);
+        }
+        // A checkpoint is made of durable batches only, so the log reaches at least as far.
+        let (reached, logged) = (self.store.boundary(), self.log.appended_batch());
+        if logged < reached {
+            let reason = format!("the log ends with batch {}; the checkpoint needs it: files are missing", logged.0);
+            return Err(EngineError::Record { batch: reached, reason });
         }
         Ok(None)
     }

@@ -7,10 +7,12 @@
 //!
 //! One turn:
 //!
-//!     take the queue -> locks: release, cancel, acquire (grants happen at the boundary)
-//!                    -> form: session commits, then deferred programs, then new ones (Hobbes, Algorithm 1)
-//!                    -> run the wave -> digest -> append the record to the log -> publish the boundary
-//!                    -> release the commits' locks -> fill the tickets -> collect some garbage
+//! ```text
+//! take the queue -> locks: release, cancel, acquire (grants happen at the boundary)
+//!                -> form: session commits, then deferred programs, then new ones (Hobbes, Algorithm 1)
+//!                -> run the wave -> digest -> append the record to the log -> publish the boundary
+//!                -> release the commits' locks -> fill the tickets -> collect some garbage
+//! ```
 //!
 //! Invariants: 1. Deferred programs go first into the next batch, in their order. 2. A member is admitted only if
 //! neither a member before it nor a held lock conflicts. 3. A catalog change is alone in its batch. 4. A batch is
@@ -28,16 +30,24 @@ use crate::stamps::BatchLocks;
 use crate::ticket::TicketCell;
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weft_base::{BatchId, TxnId};
-use weft_lock::{Acquire, ConflictPolicy, DeadlockDetection, LockTable, NoWait, compatible};
+use weft_lock::{AbortReason, Acquire, ConflictPolicy, DeadlockDetection, LockTable, NoWait, compatible};
 use weft_program::ProgramHash;
 use weft_store::{BatchWriter, CatalogOp};
 use weft_types::{SqlError, SqlState};
+use weft_wal::PAYLOAD_BYTES_MAX;
 
-/// Batches a program may be put off by locks before new transactions are held back for it.
+/// Turns that locks may put a program off before new transactions are held back for it.
 const DEFERRALS_BEFORE_RESERVATION: u32 = 8;
+
+/// Bytes of inputs and write sets from which a batch takes no further member.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// The longest write set of one transaction; its record needs some bytes of its own.
+pub(crate) const WRITE_SET_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - 4 * BATCH_BYTES;
 
 /// Everything that only the thread in the sequencer's role may touch.
 pub(crate) struct Sequencer {
@@ -45,6 +55,9 @@ pub(crate) struct Sequencer {
     locks: LockTable,
     waiting: HashMap<TxnId, Arc<TicketCell<Answer<()>>>>,
     held_back: VecDeque<LockWish>,
+    /// Transactions that have ended and whose locks pass to the programs that wait, before other transactions.
+    leaving: Vec<TxnId>,
+    deadlocks: u64,
     commits: VecDeque<CommitRequest>,
     deferred: VecDeque<ProgramRequest>,
     arrived: VecDeque<ProgramRequest>,
@@ -75,6 +88,8 @@ impl Sequencer {
             locks: LockTable::new(),
             waiting: HashMap::new(),
             held_back: VecDeque::new(),
+            leaving: Vec::new(),
+            deadlocks: 0,
             commits: VecDeque::new(),
             deferred: VecDeque::new(),
             arrived: VecDeque::new(),
@@ -89,33 +104,46 @@ impl Sequencer {
         self.defined.clear();
     }
 
-    /// Serves the queue until nothing in it can make progress.
-    pub(crate) fn run(&mut self, shared: &Shared) {
-        loop {
+    /// Serves the queue until nothing in it can make progress, or for `turns_max` turns. True when nothing is left
+    /// that could.
+    pub(crate) fn run(&mut self, shared: &Shared, turns_max: usize) -> bool {
+        for _ in 0..turns_max {
             let incoming = std::mem::take(&mut *shared.queue.lock());
             let any = !incoming.is_empty();
             for request in incoming {
                 self.accept(request);
             }
-            let batch = self.form(shared);
+            let any = any || !self.leaving.is_empty();
             if let Some(error) = shared.failure() {
-                let idle = batch.len() == 0 && !any;
-                self.refuse(batch, &error);
-                if idle {
-                    return;
-                }
-            } else if batch.len() > 0 {
+                self.refuse_all(&error);
+            }
+            let batch = self.form(shared);
+            let ran = batch.len() > 0;
+            let leaving = std::mem::take(&mut self.leaving);
+            if ran {
                 self.execute(shared, batch);
-                self.retry_held_back();
-            } else if !any {
-                return;
+            }
+            for txn in leaving {
+                self.release(txn);
+            }
+            self.retry_held_back();
+            shared.stats.deadlocks.store(self.deadlocks, Relaxed);
+            if !ran && !any {
+                return true;
             }
         }
+        false
     }
 
     fn accept(&mut self, request: Request) {
         match request {
             Request::Program(program) => self.arrived.push_back(program),
+            Request::Commit(commit) if commit.write_set.len() > WRITE_SET_BYTES_MAX => {
+                let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much")
+                    .detail(format!("At most {WRITE_SET_BYTES_MAX} bytes fit into one record of the log."));
+                self.leave(commit.txn);
+                commit.ticket.fill(Err(Refused::early(error)));
+            }
             Request::Commit(commit) => self.commits.push_back(commit),
             Request::Lock(wish) => self.acquire(wish),
             Request::CancelWait(txn) => {
@@ -124,7 +152,7 @@ impl Sequencer {
                 let granted = self.locks.cancel_wait(txn);
                 self.grant(granted);
             }
-            Request::Release(txn) => self.release(txn),
+            Request::Release(txn) => self.leave(txn),
         }
     }
 
@@ -133,27 +161,30 @@ impl Sequencer {
             return wish.ticket.fill(Ok(()));
         }
         if wish.first && self.starves_a_program(&wish) {
-            self.held_back.push_back(wish);
+            match wish.no_wait {
+                true => wish.ticket.fill(Err(lock_not_available())),
+                false => self.held_back.push_back(wish),
+            }
             return;
         }
-        let policy: &dyn ConflictPolicy = if wish.no_wait { &NoWait } else { &DeadlockDetection };
+        let policy: &'static dyn ConflictPolicy = if wish.no_wait { &NoWait } else { &DeadlockDetection };
         match self.locks.acquire(wish.txn, &wish.requests, policy) {
             Acquire::Granted => wish.ticket.fill(Ok(())),
             Acquire::Waiting => {
                 self.waiting.insert(wish.txn, wish.ticket);
             }
-            Acquire::Deadlock { cycle } => wish.ticket.fill(Err(Refused::early(deadlock(wish.txn, &cycle)))),
-            Acquire::Refused => wish.ticket.fill(Err(Refused::early(SqlError::new(
-                SqlState::LOCK_NOT_AVAILABLE,
-                "could not obtain lock on row",
-            )))),
+            Acquire::Deadlock { cycle } => {
+                self.deadlocks += 1;
+                wish.ticket.fill(Err(deadlock(wish.txn, &cycle)));
+            }
+            Acquire::Refused => wish.ticket.fill(Err(lock_not_available())),
         }
     }
 
     /// A transaction without locks waits when it would step in front of a program that locks have put off often.
     /// One that holds locks never waits for a program, so this cannot close a cycle.
     fn starves_a_program(&self, wish: &LockWish) -> bool {
-        self.deferred.iter().take_while(|p| p.deferrals >= DEFERRALS_BEFORE_RESERVATION).any(|program| {
+        self.deferred.iter().filter(|p| p.lock_deferrals >= DEFERRALS_BEFORE_RESERVATION).any(|program| {
             program.locks.iter().any(|wanted| {
                 wish.requests.iter().any(|r| r.resource == wanted.resource && !compatible(r.mode, wanted.mode))
             })
@@ -161,6 +192,9 @@ impl Sequencer {
     }
 
     fn retry_held_back(&mut self) {
+        if self.held_back.is_empty() {
+            return;
+        }
         for wish in std::mem::take(&mut self.held_back) {
             self.acquire(wish);
         }
@@ -171,6 +205,28 @@ impl Sequencer {
             if let Some(ticket) = self.waiting.remove(&txn) {
                 ticket.fill(Ok(()));
             }
+        }
+        // One that went on after a wait may have met a circle with its next request: nobody else tells it.
+        for victim in self.locks.take_victims() {
+            if let Some(ticket) = self.waiting.remove(&victim.txn) {
+                ticket.fill(Err(match victim.reason {
+                    AbortReason::Deadlock { cycle } => {
+                        self.deadlocks += 1;
+                        deadlock(victim.txn, &cycle)
+                    }
+                    AbortReason::Refused | AbortReason::Wounded { .. } => lock_not_available(),
+                }));
+            }
+        }
+    }
+
+    /// Ends a transaction's locking. Where programs wait, its locks are kept over the next batch and count for
+    /// nothing there, so that the programs come before the transactions that wait for the same locks.
+    fn leave(&mut self, txn: TxnId) {
+        if self.deferred.is_empty() {
+            self.release(txn);
+        } else {
+            self.leaving.push(txn);
         }
     }
 
@@ -188,22 +244,32 @@ impl Sequencer {
             batch.commits.extend(self.commits.remove(place));
             return batch;
         }
-        batch.commits.extend(self.commits.drain(..));
+        let mut byte_count = 0;
+        while byte_count < BATCH_BYTES
+            && let Some(commit) = self.commits.pop_front()
+        {
+            byte_count += commit.write_set.len();
+            batch.commits.push(commit);
+        }
         self.batch_locks.begin();
         let version = shared.store.catalog().version();
         let mut put_off = VecDeque::new();
         while let Some(mut program) = self.deferred.pop_front().or_else(|| self.arrived.pop_front()) {
-            if batch.len() >= shared.config.max_batch_members {
+            if batch.len() >= shared.config.max_batch_members || byte_count >= BATCH_BYTES {
                 put_off.push_back(program);
                 put_off.append(&mut self.deferred);
                 break;
             }
             if program.program.catalog_version != version {
                 program.ticket.fill(Err(Refused::early(crate::locks::stale_program())));
-            } else if self.admits(&program) {
+            } else if self.is_locked(&program) {
+                program.lock_deferrals = program.lock_deferrals.saturating_add(1);
+                shared.stats.deferrals.fetch_add(1, Relaxed);
+                put_off.push_back(program);
+            } else if self.without_locks || self.batch_locks.admit(&program.locks) {
+                byte_count += program.inputs.len();
                 batch.programs.push(program);
             } else {
-                program.deferrals += 1;
                 shared.stats.deferrals.fetch_add(1, Relaxed);
                 put_off.push_back(program);
             }
@@ -212,14 +278,16 @@ impl Sequencer {
         batch
     }
 
-    fn admits(&mut self, program: &ProgramRequest) -> bool {
-        if self.without_locks {
-            return true;
-        }
-        if !self.locks.is_empty() && program.locks.iter().any(|r| self.locks.blocked_by(r.resource, r.mode)) {
+    /// True when a transaction that goes on holds a lock in conflict with the program.
+    fn is_locked(&self, program: &ProgramRequest) -> bool {
+        if self.without_locks || self.locks.is_empty() {
             return false;
         }
-        self.batch_locks.admit(&program.locks)
+        program.locks.iter().any(|r| {
+            self.locks.blocked_by(r.resource, r.mode)
+                && (self.leaving.is_empty()
+                    || self.locks.conflicting_holders(r.resource, r.mode).any(|txn| !self.leaving.contains(&txn)))
+        })
     }
 
     fn execute(&mut self, shared: &Shared, batch: Batch) {
@@ -230,17 +298,19 @@ impl Sequencer {
         let answers = match run_members(shared, &mut writer, batch_id, &batch) {
             Ok(answers) => answers,
             Err(error) => {
-                // A catalog change that was refused changed nothing; the batch was its alone and never existed.
+                // The batch never existed. Either it was a catalog change alone, which was refused because of what is
+                // there, or the executor failed.
                 writer.abort();
-                return self.refuse(batch, &error);
+                let observed = shared.store.boundary();
+                return self.refuse(batch, &Refused { error, observed });
             }
         };
         let digest = writer.finish();
         self.put_record(&batch, catalog_version, clock_micros, digest);
         if let Err(error) = shared.log.append(batch_id, &self.record) {
             // The batch stays unpublished: no reader sees it, and nothing is told to anybody.
-            let error = shared.fail(&error);
-            return self.refuse(batch, &error);
+            let refused = Refused::early(shared.fail(&error));
+            return self.refuse(batch, &refused);
         }
         shared.store.publish(batch_id);
         shared.stats.count_batch(&batch.commits, &batch.programs);
@@ -274,7 +344,7 @@ impl Sequencer {
     fn answer(&mut self, batch: Batch, answers: Vec<Answer<Committed>>) {
         let mut answers = answers.into_iter();
         for (commit, answer) in batch.commits.into_iter().zip(answers.by_ref()) {
-            self.release(commit.txn);
+            self.leave(commit.txn);
             commit.ticket.fill(answer);
         }
         for (program, answer) in batch.programs.into_iter().zip(answers) {
@@ -282,18 +352,39 @@ impl Sequencer {
         }
     }
 
-    fn refuse(&mut self, batch: Batch, error: &SqlError) {
+    fn refuse(&mut self, batch: Batch, refused: &Refused) {
         for commit in batch.commits {
-            self.release(commit.txn);
-            commit.ticket.fill(Err(Refused::early(error.clone())));
+            self.leave(commit.txn);
+            commit.ticket.fill(Err(Box::new(refused.clone())));
         }
         for program in batch.programs {
-            program.ticket.fill(Err(Refused::early(error.clone())));
+            program.ticket.fill(Err(Box::new(refused.clone())));
         }
+    }
+
+    /// Refuses every writer, those that wait for locks included: writing has ended.
+    fn refuse_all(&mut self, error: &SqlError) {
+        let commits = self.commits.drain(..).collect();
+        let programs = self.deferred.drain(..).chain(self.arrived.drain(..)).collect();
+        self.refuse(Batch { commits, programs }, &Refused::early(error.clone()));
     }
 }
 
+/// Runs the batch's members. A panic of the executor is caught here, at the boundary of the batch, which can be undone
+/// as a whole: the callers of its members get an error, and nobody waits for ever.
 fn run_members(
+    shared: &Shared,
+    writer: &mut BatchWriter<'_>,
+    batch_id: BatchId,
+    batch: &Batch,
+) -> Result<Vec<Answer<Committed>>, SqlError> {
+    let run = AssertUnwindSafe(|| run_members_or_panic(shared, writer, batch_id, batch));
+    std::panic::catch_unwind(run).unwrap_or_else(|_| {
+        Err(SqlError::new(SqlState::INTERNAL_ERROR, "the executor failed on this batch; it was undone"))
+    })
+}
+
+fn run_members_or_panic(
     shared: &Shared,
     writer: &mut BatchWriter<'_>,
     batch_id: BatchId,
@@ -318,7 +409,11 @@ fn run_members(
     Ok(answers)
 }
 
-fn deadlock(txn: TxnId, cycle: &[TxnId]) -> SqlError {
+fn lock_not_available() -> Box<Refused> {
+    Refused::early(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "could not obtain lock on row"))
+}
+
+fn deadlock(txn: TxnId, cycle: &[TxnId]) -> Box<Refused> {
     let mut detail = String::new();
     for (n, waiter) in cycle.iter().enumerate() {
         let holder = cycle.get(n + 1).or(cycle.first()).unwrap_or(waiter);
@@ -327,7 +422,8 @@ fn deadlock(txn: TxnId, cycle: &[TxnId]) -> SqlError {
     if detail.is_empty() {
         detail = format!("Transaction {} would wait for itself.", txn.0);
     }
-    SqlError::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
+    let error = SqlError::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
         .detail(detail.trim_end().to_string())
-        .hint("Run the transaction again.")
+        .hint("Run the transaction again.");
+    Refused::early(error)
 }

@@ -150,6 +150,9 @@ impl DataAccess for SessionAccess<'_> {
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
         let def = Arc::clone(locks::table_def(self.catalog, table)?);
         def.check_not_null(row)?;
+        if def.indexes.iter().any(|index| index.unique) {
+            self.observed = self.observed.max(self.newest.batch());
+        }
         check_unique(&def, self.newest, self.overlay, self.catalog, row, None)?;
         let place = self.overlay.insert(&def, Arc::from(row));
         Ok(self.hold(&def, place, row))
@@ -163,6 +166,7 @@ impl DataAccess for SessionAccess<'_> {
             OverlayRow::Own(n) => own_row_id(n),
         };
         if def.unique_key_changes(&image, bytes) {
+            self.observed = self.observed.max(self.newest.batch());
             check_unique(&def, self.newest, self.overlay, self.catalog, bytes, Some(row_id))?;
         }
         self.overlay.update(&def, place, &image, Arc::from(bytes));

@@ -6,8 +6,10 @@
 //! "release all" costs nothing. The modes are those of the lock table (Barthels 2.3.5), so that one program may
 //! hold a table in IX while another holds a row of it in X, and a reader of a range conflicts with a writer into it.
 //!
-//!     slot (u64)   | 63 ............ 8 | 7 ..... 0          |
-//!                  | stamp: batch      | set of LockModes   |
+//! ```text
+//! slot (u64)   | 63 ............ 8 | 7 ..... 0          |
+//!              | stamp: batch      | set of LockModes   |
+//! ```
 //!
 //! Invariants: 1. `admit` either stamps every request of a program or none. 2. A collision of two resources on one
 //! slot can only refuse what could have been admitted, never the reverse. 3. The outcome depends on nothing but

@@ -37,6 +37,8 @@ pub struct EngineStats {
     pub read_only_programs: u64,
     /// Times a program was put off to a later batch.
     pub deferrals: u64,
+    /// Transactions refused a lock because waiting for it would have closed a circle.
+    pub deadlocks: u64,
     /// Checkpoints finished.
     pub checkpoints: u64,
     /// The batch of the newest finished checkpoint.

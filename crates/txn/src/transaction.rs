@@ -4,11 +4,13 @@
 //! conflict with them are deferred. What it writes stays in its overlay and enters the sequence at commit as a
 //! write set, so both kinds of transaction stand in one order and one log.
 //!
-//!     isolation        reads                          locks
-//!     READ COMMITTED   newest boundary per statement  rows written; read again after the lock is granted
-//!     REPEATABLE READ  one snapshot                   rows written; first updater wins (40001)
-//!     SERIALIZABLE     newest boundary per statement  rows, ranges and tables read too, before they are read
-//!     read only        one snapshot                   none
+//! ```text
+//! isolation        reads                          locks
+//! READ COMMITTED   newest boundary per statement  rows written; read again after the lock is granted
+//! REPEATABLE READ  one snapshot                   rows written; first updater wins (40001)
+//! SERIALIZABLE     newest boundary per statement  rows, ranges and tables read too, before they are read
+//! read only        one snapshot                   none
+//! ```
 //!
 //! Strict two-phase locking: locks go when the commit's batch has run or at rollback, never before. Under
 //! SERIALIZABLE a newer boundary cannot change what was locked, so reading the newest is reading one state.
@@ -19,6 +21,7 @@ use crate::cancel::CancelToken;
 use crate::engine::{Engine, lost_answer};
 use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark};
+use crate::sequencer::WRITE_SET_BYTES_MAX;
 use crate::request::{Answer, Committed, CommitRequest, LockWish, Refused, Request};
 use crate::session_access::SessionAccess;
 use crate::ticket::TicketCell;
@@ -197,7 +200,7 @@ impl Transaction {
     /// own writes are taken back.
     pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
         if !program.read_only {
-            self.refuse_if_read_only()?;
+            self.refuse_writes_in_excess()?;
         }
         let catalog = self.catalog();
         let scope = self.lock_scope();
@@ -244,7 +247,11 @@ impl Transaction {
         Arc::make_mut(&mut self.overlay)
     }
 
-    fn refuse_if_read_only(&self) -> Result<(), SqlError> {
+    fn refuse_writes_in_excess(&self) -> Result<(), SqlError> {
+        if self.overlay.byte_count() > WRITE_SET_BYTES_MAX {
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much")
+                .detail(format!("One transaction writes at most {WRITE_SET_BYTES_MAX} bytes.")));
+        }
         if self.options.read_only {
             return Err(SqlError::new(
                 SqlState("25006"),
@@ -393,13 +400,16 @@ impl Transaction {
 
     /// Adds rows, after checking NOT NULL and unique indexes against the newest state and this transaction's own.
     pub fn insert(&mut self, def: &Arc<TableDef>, rows: &[Vec<u8>]) -> Result<Vec<RowId>, SqlError> {
-        self.refuse_if_read_only()?;
+        self.refuse_writes_in_excess()?;
         self.lock_new_rows(def, rows.iter().map(Vec::as_slice))?;
         let snapshot = self.engine.snapshot();
         let catalog = self.catalog();
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
             def.check_not_null(row)?;
+            if def.indexes.iter().any(|index| index.unique) {
+                self.observe(snapshot.batch());
+            }
             check_unique(def, &snapshot, &self.overlay, &catalog, row, None)?;
             let row = self.overlay_mut().insert(def, Arc::from(row.as_slice()));
             if let crate::overlay::OverlayRow::Own(n) = row {
@@ -417,11 +427,12 @@ impl Transaction {
         current: &[u8],
         row: &[u8],
     ) -> Result<(), SqlError> {
-        self.refuse_if_read_only()?;
+        self.refuse_writes_in_excess()?;
         def.check_not_null(row)?;
         if def.unique_key_changes(current, row) {
             self.lock_new_rows(def, [current, row])?;
             let snapshot = self.engine.snapshot();
+            self.observe(snapshot.batch());
             check_unique(def, &snapshot, &self.overlay, &self.catalog(), row, Some(row_id))?;
         }
         self.overlay_mut().update(def, view::overlay_row(row_id), current, Arc::from(row));
@@ -430,7 +441,7 @@ impl Transaction {
 
     /// Deletes a row that `lock_rows` locked; `current` is its image now.
     pub fn delete(&mut self, def: &Arc<TableDef>, row_id: RowId, current: &[u8]) -> Result<(), SqlError> {
-        self.refuse_if_read_only()?;
+        self.refuse_writes_in_excess()?;
         if def.indexes.iter().any(|index| index.unique && !index.primary) {
             self.lock_new_rows(def, [current])?;
         }
@@ -446,10 +457,16 @@ impl Transaction {
         row_id: RowId,
         image: &[u8],
     ) -> Result<Option<Vec<u8>>, SqlError> {
+        let overlaid = self.overlay.table(def.id).and_then(|table| table.base_image(row_id));
+        if overlaid.is_some_and(Option::is_none) {
+            // Deleted by this transaction itself.
+            return Ok(None);
+        }
         let snapshot = Arc::new(self.engine.snapshot());
         let view = TxnView { catalog: self.catalog(), overlay: Arc::clone(&self.overlay), snapshot };
         let found = view.current(def, row_id, image)?;
         let batch = found.as_ref().map_or(view.batch(), |row| row.batch);
+        self.observed = self.observed.max(batch);
         if let Some(pinned) = &self.pinned
             && batch > pinned.batch()
         {
@@ -458,16 +475,16 @@ impl Transaction {
                 "could not serialize access due to concurrent update",
             ));
         }
-        let current = found.map(|row| row.bytes.into_owned());
-        self.observe(batch);
-        Ok(current)
+        Ok(found.map(|row| row.bytes.into_owned()))
     }
 
     /// A change of definitions, seen by this transaction at once and by others after its commit. The caller locks
     /// the table it concerns in X first.
     pub fn catalog_op(&mut self, op: CatalogOp) -> Result<(), SqlError> {
-        self.refuse_if_read_only()?;
-        let next = self.catalog().apply(&op)?;
+        self.refuse_writes_in_excess()?;
+        // Upon the newest definitions, as at commit, whatever snapshot the transaction reads.
+        let before = self.private_catalog.clone().unwrap_or_else(|| self.engine.catalog());
+        let next = before.apply(&op)?;
         match &op {
             CatalogOp::Truncate(table) | CatalogOp::DropTable(table) => {
                 let indexes = next.table_by_id(*table).map_or(&[][..], |def| &def.indexes);

@@ -5,11 +5,13 @@
 //! before the operation (primary key; row id in a table without one; or the transaction's own n-th insert), never
 //! by address, so that the same write set applies to any replica of the state. Format: a sequence of
 //!
-//!     tag 0 insert: varint table, length-prefixed row
-//!     tag 1 update: varint table, place, length-prefixed row
-//!     tag 2 delete: varint table, place
-//!     place: tag 0 and a length-prefixed encoded primary key | tag 1 and 16 bytes of row id | tag 2 and a varint,
-//!            the place among this write set's own inserts
+//! ```text
+//! tag 0 insert: varint table, length-prefixed row
+//! tag 1 update: varint table, place, length-prefixed row
+//! tag 2 delete: varint table, place
+//! place: tag 0 and a length-prefixed encoded primary key | tag 1 and 16 bytes of row id | tag 2 and a varint,
+//!        the place among this write set's own inserts
+//! ```
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_base::{RowId, TableId};

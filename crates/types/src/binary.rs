@@ -1,7 +1,7 @@
 //! The binary wire form of values: what PostgreSQL's send and receive functions exchange.
 //!
-//! Integers and floats are big endian, dates and timestamps the integers of [`Value`], text its bytes, `numeric` digits in
-//! base 10000, `uuid` its 16 bytes, `boolean` one byte.
+//! Integers and floats are big endian, dates and timestamps the integers of [`Value`], text its bytes,
+//! `numeric` digits in base 10000, `uuid` its 16 bytes, `boolean` one byte.
 
 use std::borrow::Cow;
 
@@ -40,8 +40,8 @@ pub fn encode_binary_ref(value: &ValueRef<'_>, ty: &SqlType, out: &mut Vec<u8>) 
 /// Reads the binary form of a value of the type.
 ///
 /// # Errors
-/// 22P03 for a wrong length or malformed bytes, 22021 for text that is not UTF-8 or has a NUL, 22001 for text that is
-/// too long, 22003 and 22008 for numbers and times beyond their range.
+/// 22P03 for a wrong length or malformed bytes, 22021 for text that is not UTF-8 or has a NUL, 22001 for text
+/// that is too long, 22003 and 22008 for numbers and times beyond their range.
 pub fn decode_binary(bytes: &[u8], ty: &SqlType) -> Result<Value, SqlError> {
     Ok(match ty {
         SqlType::Bool => Value::Bool(u8::from_be_bytes(exact(bytes)?) != 0),
@@ -58,7 +58,8 @@ pub fn decode_binary(bytes: &[u8], ty: &SqlType) -> Result<Value, SqlError> {
             })
         }
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
-            let decoded = std::str::from_utf8(bytes).map_err(|error| invalid_utf8(bytes, error.valid_up_to()))?;
+            let decoded =
+                std::str::from_utf8(bytes).map_err(|error| invalid_utf8(bytes, error.valid_up_to()))?;
             text::check_no_nul(decoded)?;
             Value::Text(text::fit_text(Cow::Borrowed(decoded), ty)?.into_owned())
         }
@@ -66,7 +67,10 @@ pub fn decode_binary(bytes: &[u8], ty: &SqlType) -> Result<Value, SqlError> {
         SqlType::Date => {
             let days = i32::from_be_bytes(exact(bytes)?);
             if !datetime::is_date(days) {
-                return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range"));
+                return Err(SqlError::new(
+                    SqlState::DATETIME_FIELD_OVERFLOW,
+                    "date out of range",
+                ));
             }
             Value::Date(days)
         }
@@ -81,16 +85,26 @@ fn timestamp(bytes: &[u8]) -> Result<i64, SqlError> {
     if datetime::is_timestamp(micros) {
         Ok(micros)
     } else {
-        Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
+        Err(SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            "timestamp out of range",
+        ))
     }
 }
 
 fn exact<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
     <[u8; N]>::try_from(bytes).map_err(|_| {
-        let message = if bytes.len() < N { "insufficient data left in message" } else { "incorrect binary data format" };
+        let message = if bytes.len() < N {
+            "insufficient data left in message"
+        } else {
+            "incorrect binary data format"
+        };
         // PostgreSQL's code for a message that is too short is that of the protocol.
-        let state =
-            if bytes.len() < N { SqlState::PROTOCOL_VIOLATION } else { SqlState::INVALID_BINARY_REPRESENTATION };
+        let state = if bytes.len() < N {
+            SqlState::PROTOCOL_VIOLATION
+        } else {
+            SqlState::INVALID_BINARY_REPRESENTATION
+        };
         SqlError::new(state, message)
     })
 }
@@ -104,7 +118,12 @@ fn invalid_utf8(bytes: &[u8], at: usize) -> SqlError {
         0xf0..=0xf7 => 4,
         _ => 1,
     };
-    let shown: Vec<String> = bytes.iter().skip(at).take(len).map(|byte| format!("0x{byte:02x}")).collect();
+    let shown: Vec<String> = bytes
+        .iter()
+        .skip(at)
+        .take(len)
+        .map(|byte| format!("0x{byte:02x}"))
+        .collect();
     SqlError::new(
         SqlState::CHARACTER_NOT_IN_REPERTOIRE,
         format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),

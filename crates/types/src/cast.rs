@@ -1,8 +1,9 @@
 //! Conversions between types: implicit, on assignment, explicit.
 //!
-//! [`cast_context`] is PostgreSQL's `pg_cast` for the types there are: which conversions exist and where they happen
-//! unasked. [`assign`] does what INSERT and UPDATE do with a value, [`cast`] what `CAST` and `::` do. The two differ in
-//! what is allowed and in text that is too long: an assignment refuses it, an explicit cast cuts it.
+//! [`cast_context`] is PostgreSQL's `pg_cast` for the types there are: which conversions exist and where they
+//! happen unasked. [`assign`] does what INSERT and UPDATE do with a value, [`cast`] what `CAST` and `::` do.
+//! The two differ in what is allowed and in text that is too long: an assignment refuses it, an explicit cast
+//! cuts it.
 //!
 //! Conversions between `timestamptz` and the other times take a zone; the plain functions take UTC.
 
@@ -35,8 +36,8 @@ fn number_rank(ty: &SqlType) -> Option<u8> {
     })
 }
 
-/// From where on `from` converts to `to`; `None` when it never does. Types that differ in modifier alone convert
-/// implicitly.
+/// From where on `from` converts to `to`; `None` when it never does. Types that differ in modifier alone
+/// convert implicitly.
 #[must_use]
 pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
@@ -77,10 +78,16 @@ pub fn assign_from(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, 
         return Ok(value);
     }
     match cast_context(from, to) {
-        Some(context) if context <= CastContext::Assignment => convert(value, from, to, false, &TimeZone::UTC),
+        Some(context) if context <= CastContext::Assignment => {
+            convert(value, from, to, false, &TimeZone::UTC)
+        }
         _ => Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,
-            format!("column is of type {} but expression is of type {}", to.base_name(), from.base_name()),
+            format!(
+                "column is of type {} but expression is of type {}",
+                to.base_name(),
+                from.base_name()
+            ),
         )
         .hint("You will need to rewrite or cast the expression.")),
     }
@@ -128,10 +135,28 @@ fn cannot_cast(from: &SqlType, to: &SqlType) -> SqlError {
 
 /// 22003 "integer out of range" and its like.
 pub(crate) fn out_of_range(ty: &SqlType) -> SqlError {
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.base_name()))
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("{} out of range", ty.base_name()),
+    )
 }
 
-fn convert(value: Value, from: &SqlType, to: &SqlType, explicit: bool, zone: &TimeZone) -> Result<Value, SqlError> {
+fn convert(
+    value: Value,
+    from: &SqlType,
+    to: &SqlType,
+    explicit: bool,
+    zone: &TimeZone,
+) -> Result<Value, SqlError> {
+    let value = match value {
+        // What is read as another type is the text that a client would see.
+        Value::Text(mut text) if matches!(from, SqlType::Char(_)) && !to.is_text() => {
+            let padding = crate::text::padding(&text, from);
+            text.extend(std::iter::repeat_n(' ', padding));
+            Value::Text(text)
+        }
+        other => other,
+    };
     match to {
         SqlType::Bool => to_bool(value, from),
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => to_integer(value, from, to),
@@ -190,10 +215,26 @@ fn float_to_integer(value: f64, to: &SqlType) -> Result<i64, SqlError> {
 fn to_float(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlError> {
     let single = *to == SqlType::Float4;
     match value {
-        Value::Int2(v) => Ok(if single { Value::Float4(f32::from(v)) } else { Value::Float8(f64::from(v)) }),
-        Value::Int4(v) => Ok(if single { Value::Float4(v as f32) } else { Value::Float8(f64::from(v)) }),
-        Value::Int8(v) => Ok(if single { Value::Float4(v as f32) } else { Value::Float8(v as f64) }),
-        Value::Float4(v) => Ok(if single { Value::Float4(v) } else { Value::Float8(f64::from(v)) }),
+        Value::Int2(v) => Ok(if single {
+            Value::Float4(f32::from(v))
+        } else {
+            Value::Float8(f64::from(v))
+        }),
+        Value::Int4(v) => Ok(if single {
+            Value::Float4(v as f32)
+        } else {
+            Value::Float8(f64::from(v))
+        }),
+        Value::Int8(v) => Ok(if single {
+            Value::Float4(v as f32)
+        } else {
+            Value::Float8(v as f64)
+        }),
+        Value::Float4(v) => Ok(if single {
+            Value::Float4(v)
+        } else {
+            Value::Float8(f64::from(v))
+        }),
         Value::Float8(v) if single => narrow_float(v).map(Value::Float4),
         Value::Float8(v) => Ok(Value::Float8(v)),
         Value::Numeric(v) => numeric_to_float(&v, to),
@@ -209,11 +250,18 @@ fn narrow_float(value: f64) -> Result<f32, SqlError> {
         () if narrow == 0.0 && value != 0.0 => "underflow",
         () => return Ok(narrow),
     };
-    Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {what}")))
+    Err(SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("value out of range: {what}"),
+    ))
 }
 
 fn numeric_to_float(value: &Numeric, to: &SqlType) -> Result<Value, SqlError> {
-    let float = if *to == SqlType::Float4 { Value::Float4(value.to_f32()) } else { Value::Float8(value.to_f64()) };
+    let float = if *to == SqlType::Float4 {
+        Value::Float4(value.to_f32())
+    } else {
+        Value::Float8(value.to_f64())
+    };
     let beyond = match float {
         Value::Float4(v) => v.is_infinite() || (v == 0.0 && !value.is_zero()),
         Value::Float8(v) => v.is_infinite() || (v == 0.0 && !value.is_zero()),
@@ -246,7 +294,13 @@ fn to_numeric(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlEr
     }
 }
 
-fn to_text(value: Value, from: &SqlType, to: &SqlType, explicit: bool, zone: &TimeZone) -> Result<Value, SqlError> {
+fn to_text(
+    value: Value,
+    from: &SqlType,
+    to: &SqlType,
+    explicit: bool,
+    zone: &TimeZone,
+) -> Result<Value, SqlError> {
     let text = match value {
         Value::Text(text) => text,
         // Unlike its text form, a boolean's cast to text spells it out.
@@ -258,9 +312,11 @@ fn to_text(value: Value, from: &SqlType, to: &SqlType, explicit: bool, zone: &Ti
         }
     };
     let text = Cow::Owned(text);
-    // Only text is cut without complaint; a number that does not fit is refused even by an explicit cast... of a
-    // column, but PostgreSQL's explicit cast cuts that as well.
-    let text = if explicit { truncate_text(text, to) } else { fit_text(text, to)? };
+    let text = if explicit {
+        truncate_text(text, to)
+    } else {
+        fit_text(text, to)?
+    };
     Ok(Value::Text(text.into_owned()))
 }
 

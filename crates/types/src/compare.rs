@@ -1,9 +1,9 @@
 //! SQL's order of values.
 //!
-//! Integers compare with each other whatever their width, floats likewise with NaN greatest and equal to itself,
-//! and integers, decimals and floats among each other as PostgreSQL promotes them (a float makes it a float
-//! comparison). Text is ordered by bytes (collation "C"). Dates and timestamps compare as points in time, with
-//! UTC as the time zone.
+//! Integers compare with each other whatever their width, floats likewise with NaN greatest and equal to
+//! itself, and integers, decimals and floats among each other as PostgreSQL promotes them (a float makes it a
+//! float comparison). Text is ordered by bytes (collation "C"). Dates and timestamps compare as points in
+//! time, with UTC as the time zone.
 
 use std::cmp::Ordering;
 

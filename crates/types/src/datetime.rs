@@ -1,12 +1,12 @@
 //! Text of dates and timestamps, as PostgreSQL 15 reads and writes it with `DateStyle = ISO, MDY`.
 //!
-//! Values count from 2000-01-01 in the proleptic Gregorian calendar: days (`i32`) or microseconds (`i64`). The
-//! extremes of the integers are -infinity and infinity. Finite dates run from 4714-11-24 BC to 5874897-12-31, finite
-//! timestamps to 294276-12-31.
+//! Values count from 2000-01-01 in the proleptic Gregorian calendar: days (`i32`) or microseconds (`i64`).
+//! The extremes of the integers are -infinity and infinity. Finite dates run from 4714-11-24 BC to
+//! 5874897-12-31, finite timestamps to 294276-12-31.
 //!
-//! Reading is in two steps as in PostgreSQL's `datetime.c`: cut the text into fields, then give each field its meaning
-//! by its shape and by what is known already. What depends on the clock (`now`, `today`) is refused: a value is a
-//! function of its text.
+//! Reading is in two steps as in PostgreSQL's `datetime.c`: cut the text into fields, then give each field
+//! its meaning by its shape and by what is known already. What depends on the clock (`now`, `today`) is
+//! refused: a value is a function of its text.
 
 mod fields;
 
@@ -36,7 +36,11 @@ const DAYS_FROM_MARCH_0: i64 = 730_425;
 /// Days since 2000-01-01 of a date; year 0 is 1 BC.
 pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     // Years begin in March here, so that the leap day is their last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
     let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = i64::from((153 * month + 2) / 5 + day - 1);
     era * 146_097 + year * 365 + year / 4 - year / 100 + day_of_year - DAYS_FROM_MARCH_0
@@ -51,20 +55,34 @@ pub(crate) fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let month = (5 * day_of_year + 2) / 153;
     let day = (day_of_year - (153 * month + 2) / 5 + 1) as u32;
     let (year, month) = (era * 400 + year, month as u32);
-    if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
+    if month < 10 {
+        (year, month + 3, day)
+    } else {
+        (year + 1, month - 9, day)
+    }
 }
 
 pub(crate) fn date_out_of_range(text: &str) -> SqlError {
-    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\""))
+    SqlError::new(
+        SqlState::DATETIME_FIELD_OVERFLOW,
+        format!("date out of range: \"{text}\""),
+    )
 }
 
 fn timestamp_out_of_range(text: &str) -> SqlError {
-    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("timestamp out of range: \"{text}\""))
+    SqlError::new(
+        SqlState::DATETIME_FIELD_OVERFLOW,
+        format!("timestamp out of range: \"{text}\""),
+    )
 }
 
 /// PostgreSQL's wording for a fault found while reading `text` as a value of `ty`.
 fn error_of(fault: Fault, text: &str, ty: &SqlType) -> SqlError {
-    let type_name = if *ty == SqlType::Timestamp { "timestamp" } else { ty.base_name() };
+    let type_name = if *ty == SqlType::Timestamp {
+        "timestamp"
+    } else {
+        ty.base_name()
+    };
     match fault {
         Fault::Syntax => SqlError::new(
             SqlState::INVALID_DATETIME_FORMAT,
@@ -128,14 +146,18 @@ fn parse_instant(text: &str, ty: &SqlType, session: Option<&TimeZone>) -> Result
             zone,
         } => (days, time_micros, zone),
     };
-    let local = days.checked_mul(MICROS_PER_DAY).and_then(|micros| micros.checked_add(time_micros));
+    let local = days
+        .checked_mul(MICROS_PER_DAY)
+        .and_then(|micros| micros.checked_add(time_micros));
     let local = local.ok_or_else(|| timestamp_out_of_range(text))?;
     let offset = match session {
         Some(session) => own.as_ref().unwrap_or(session).offset_at_local(local),
         None => 0,
     };
     let micros = local.checked_sub(i64::from(offset) * MICROS_PER_SECOND);
-    micros.filter(|micros| is_finite_timestamp(*micros)).ok_or_else(|| timestamp_out_of_range(text))
+    micros
+        .filter(|micros| is_finite_timestamp(*micros))
+        .ok_or_else(|| timestamp_out_of_range(text))
 }
 
 /// Whether a number is a finite timestamp.
@@ -164,7 +186,12 @@ pub(crate) fn timestamp_of_date(days: i32) -> Result<i64, SqlError> {
         days => i64::from(days)
             .checked_mul(MICROS_PER_DAY)
             .filter(|micros| is_finite_timestamp(*micros))
-            .ok_or_else(|| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp")),
+            .ok_or_else(|| {
+                SqlError::new(
+                    SqlState::DATETIME_FIELD_OVERFLOW,
+                    "date out of range for timestamp",
+                )
+            }),
     }
 }
 

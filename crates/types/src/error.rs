@@ -343,7 +343,9 @@ mod tests {
     #[test]
     fn an_error_is_small_and_carries_its_fields() {
         assert!(size_of::<SqlError>() <= 48);
-        let error = SqlError::new(SqlState::UNIQUE_VIOLATION, "duplicate key").detail("Key (id)=(1).").position(7);
+        let error = SqlError::new(SqlState::UNIQUE_VIOLATION, "duplicate key")
+            .detail("Key (id)=(1).")
+            .position(7);
         assert_eq!(error.fields().detail.as_deref(), Some("Key (id)=(1)."));
         assert_eq!(error.fields().position, Some(7));
         assert_eq!(error.to_string(), "duplicate key (23505); Key (id)=(1).");

@@ -1,9 +1,9 @@
 //! Text of binary floats, as PostgreSQL 15 reads and writes it.
 //!
-//! Output is the shortest decimal that reads back as the same float (`extra_float_digits = 1`), as Ryu finds it
-//! when, like PostgreSQL's, it does not accept decimals that lie exactly on the border to a neighbouring float: so
-//! 1e23 prints as 9.999999999999999e+22. Notation is fixed for exponents from -4 up to 14 (5 for `real`),
-//! else scientific with at least two exponent digits.
+//! Output is the shortest decimal that reads back as the same float (`extra_float_digits = 1`), as Ryu finds
+//! it when, like PostgreSQL's, it does not accept decimals that lie exactly on the border to a neighbouring
+//! float: so 1e23 prints as 9.999999999999999e+22. Notation is fixed for exponents from -4 up to 14 (5 for
+//! `real`), else scientific with at least two exponent digits.
 
 use std::fmt::{LowerExp, Write as _};
 use std::str::FromStr;
@@ -20,17 +20,10 @@ pub(crate) fn format_f64(value: f64, out: &mut String) {
     if push_special(value, out) {
         return;
     }
-    let mut text = Digits::of(&value, None);
-    let magnitude = value.abs();
-    let bits = magnitude.to_bits();
-    let (fraction, exponent) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);
-    let significand = if exponent == 0 { fraction } else { fraction | 1 << 52 };
-    if significand & 1 == 0 && on_border(&text, significand, exponent.max(1) - 1075, fraction == 0 && exponent > 1) {
-        text = inner(&value, &text, 17, |candidate| {
-            f64::from_str(candidate) == Ok(value)
-                && !on_border(&Digits::parse(candidate), significand, exponent.max(1) - 1075, fraction == 0)
-        });
-    }
+    let borders = Borders::new(value.abs().to_bits(), 52, 1075);
+    let text = shortest(&value, &borders, 17, |text| {
+        f64::from_str(text).is_ok_and(|read| read == value.abs())
+    });
     text.push(value.is_sign_negative(), FIXED_BELOW_F64, out);
 }
 
@@ -39,17 +32,10 @@ pub(crate) fn format_f32(value: f32, out: &mut String) {
     if push_special(f64::from(value), out) {
         return;
     }
-    let mut text = Digits::of(&value, None);
-    let magnitude = value.abs();
-    let bits = magnitude.to_bits();
-    let (fraction, exponent) = (u64::from(bits & ((1 << 23) - 1)), (bits >> 23) as i32);
-    let significand = if exponent == 0 { fraction } else { fraction | 1 << 23 };
-    if significand & 1 == 0 && on_border(&text, significand, exponent.max(1) - 150, fraction == 0 && exponent > 1) {
-        text = inner(&value, &text, 9, |candidate| {
-            f32::from_str(candidate) == Ok(value)
-                && !on_border(&Digits::parse(candidate), significand, exponent.max(1) - 150, fraction == 0)
-        });
-    }
+    let borders = Borders::new(u64::from(value.abs().to_bits()), 23, 150);
+    let text = shortest(&value, &borders, 9, |text| {
+        f32::from_str(text).is_ok_and(|read| read == value.abs())
+    });
     text.push(value.is_sign_negative(), FIXED_BELOW_F32, out);
 }
 
@@ -82,7 +68,10 @@ struct Scientific {
 impl std::fmt::Write for Scientific {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let end = self.len + text.len();
-        self.bytes.get_mut(self.len..end).ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(std::fmt::Error)?
+            .copy_from_slice(text.as_bytes());
         self.len = end;
         Ok(())
     }
@@ -153,14 +142,25 @@ impl Digits {
                 out.push('.');
                 out.push_str(rest);
             }
-            let _ = write!(out, "e{}{:02}", if self.exponent < 0 { '-' } else { '+' }, self.exponent.abs());
+            let _ = write!(
+                out,
+                "e{}{:02}",
+                if self.exponent < 0 { '-' } else { '+' },
+                self.exponent.abs()
+            );
         } else if self.exponent < 0 {
             out.push_str("0.");
-            out.extend(std::iter::repeat_n('0', self.exponent.unsigned_abs() as usize - 1));
+            out.extend(std::iter::repeat_n(
+                '0',
+                self.exponent.unsigned_abs() as usize - 1,
+            ));
             out.push_str(digits);
         } else {
             let integer = self.exponent as usize + 1;
-            match digits.split_at_checked(integer).filter(|(_, fraction)| !fraction.is_empty()) {
+            match digits
+                .split_at_checked(integer)
+                .filter(|(_, fraction)| !fraction.is_empty())
+            {
                 Some((integer, fraction)) => {
                     out.push_str(integer);
                     out.push('.');
@@ -175,17 +175,55 @@ impl Digits {
     }
 }
 
-/// Whether the decimal lies exactly half way between the float `significand * 2^exponent` and a neighbour. Below a
-/// power of two (`at_power`) the neighbour is half as far.
-fn on_border(digits: &Digits, significand: u64, exponent: i32, at_power: bool) -> bool {
-    let upper = (u128::from(significand) * 2 + 1, exponent - 1);
-    let lower = if at_power {
-        (u128::from(significand) * 4 - 1, exponent - 2)
-    } else {
-        (u128::from(significand).saturating_mul(2).saturating_sub(1), exponent - 1)
-    };
-    let (integer, power) = digits.integer();
-    [upper, lower].into_iter().any(|(odd, exponent)| is_equal(u128::from(integer), power, odd, exponent))
+/// The numbers half way between a float and its neighbours: each an odd number and a power of two.
+struct Borders {
+    pairs: [(u128, i32); 2],
+    /// Decimals on a border are read as this float (ties go to even), so the border may come up at all.
+    reachable: bool,
+    /// Exponent of two of the float's lowest bit that is set.
+    lowest_bit: i32,
+}
+
+impl Borders {
+    /// From the bits of a positive float with so many fraction bits and such a bias.
+    fn new(bits: u64, fraction_bits: u32, bias: i32) -> Self {
+        let fraction = bits & ((1 << fraction_bits) - 1);
+        let biased = (bits >> fraction_bits) as i32;
+        let significand = if biased == 0 {
+            fraction
+        } else {
+            fraction | 1 << fraction_bits
+        };
+        let exponent = biased.max(1) - bias;
+        let wide = u128::from(significand);
+        // Below a power of two the neighbour is half as far.
+        let lower = if fraction == 0 && biased > 1 {
+            (wide * 4 - 1, exponent - 2)
+        } else {
+            ((wide * 2).saturating_sub(1), exponent - 1)
+        };
+        Self {
+            pairs: [(wide * 2 + 1, exponent - 1), lower],
+            reachable: significand & 1 == 0,
+            lowest_bit: exponent + significand.trailing_zeros() as i32,
+        }
+    }
+
+    /// Whether the float may lie exactly half way between two decimals of as many digits: it is then an odd
+    /// multiple of `10^power / 2`.
+    fn may_halve(&self, digits: &Digits) -> bool {
+        self.lowest_bit == digits.integer().1 - 1
+    }
+
+    /// Whether a decimal lies exactly on one.
+    fn contain(&self, digits: &Digits) -> bool {
+        let (integer, power) = digits.integer();
+        self.reachable
+            && self
+                .pairs
+                .iter()
+                .any(|(odd, exponent)| is_equal(u128::from(integer), power, *odd, *exponent))
+    }
 }
 
 /// `integer * 10^power == odd * 2^exponent`, for an odd number of at most 55 bits.
@@ -206,13 +244,31 @@ fn is_equal(integer: u128, power: i32, odd: u128, exponent: i32) -> bool {
     left >> twos == right && twos as i32 + power == exponent
 }
 
-/// The shortest decimal inside the borders, given the one on the border.
-fn inner<F: LowerExp>(value: &F, border: &Digits, digits_max: usize, fits: impl Fn(&str) -> bool) -> Digits {
-    for digits in border.len..digits_max {
-        let text = scientific(value, Some(digits));
+/// The shortest decimal inside the borders.
+fn shortest<F: LowerExp>(
+    value: &F,
+    borders: &Borders,
+    digits_max: usize,
+    reads_back: impl Fn(&str) -> bool,
+) -> Digits {
+    let mut digits = Digits::of(value, None);
+    if borders.may_halve(&digits) {
+        // Of two decimals equally near, Ryu takes the even one, as formatting to a given length does.
+        let text = scientific(value, Some(digits.len));
         let text = text.as_str().trim_start_matches('-');
-        if fits(text) {
-            return Digits::parse(text);
+        if reads_back(text) {
+            digits = Digits::parse(text);
+        }
+    }
+    if !borders.contain(&digits) {
+        return digits;
+    }
+    for count in digits.len..digits_max {
+        let text = scientific(value, Some(count));
+        let text = text.as_str().trim_start_matches('-');
+        let candidate = Digits::parse(text);
+        if reads_back(text) && !borders.contain(&candidate) {
+            return candidate;
         }
     }
     Digits::of(value, Some(digits_max))
@@ -230,7 +286,8 @@ pub(crate) fn parse_f64(text: &str) -> Result<f64, SqlError> {
 pub(crate) fn parse_f32(text: &str) -> Result<f32, SqlError> {
     let (number, kind) = classify(text, &SqlType::Float4)?;
     let value = f32::from_str(number).map_err(|_| invalid(text, &SqlType::Float4))?;
-    check_range(number, kind, value.is_infinite(), value == 0.0, &SqlType::Float4)?;
+    // PostgreSQL shows the whole text here, blanks and all, but not for `double precision`.
+    check_range(text, kind, value.is_infinite(), value == 0.0, &SqlType::Float4)?;
     Ok(value)
 }
 
@@ -250,7 +307,11 @@ fn classify<'t>(text: &'t str, ty: &SqlType) -> Result<(&'t str, Kind), SqlError
         None => return Err(invalid(text, ty)),
         Some(b'0'..=b'9' | b'.') => {
             let mut mantissa = unsigned.bytes().take_while(|byte| !matches!(byte, b'e' | b'E'));
-            if mantissa.any(|byte| matches!(byte, b'1'..=b'9')) { Kind::Number } else { Kind::Zero }
+            if mantissa.any(|byte| matches!(byte, b'1'..=b'9')) {
+                Kind::Number
+            } else {
+                Kind::Zero
+            }
         }
         Some(_) => Kind::Word,
     };

@@ -30,7 +30,9 @@ pub(crate) fn parse_bytea(text: &str) -> Result<Vec<u8>, SqlError> {
 fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
     let invalid = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     let digit = |c: char| {
-        c.to_digit(16).map(|d| d as u8).ok_or_else(|| invalid(format!("invalid hexadecimal digit: \"{c}\"")))
+        c.to_digit(16)
+            .map(|d| d as u8)
+            .ok_or_else(|| invalid(format!("invalid hexadecimal digit: \"{c}\"")))
     };
     let mut bytes = Vec::with_capacity(text.len() / 2);
     let mut chars = text.chars();
@@ -39,7 +41,9 @@ fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
             continue;
         }
         let high = digit(c)?;
-        let low = chars.next().ok_or_else(|| invalid("invalid hexadecimal data: odd number of digits".to_owned()))?;
+        let low = chars
+            .next()
+            .ok_or_else(|| invalid("invalid hexadecimal data: odd number of digits".to_owned()))?;
         bytes.push(high << 4 | digit(low)?);
     }
     Ok(bytes)
@@ -55,7 +59,13 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
                 bytes.push(b'\\');
                 tail
             }
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+            [
+                b'\\',
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                tail @ ..,
+            ] => {
                 bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
                 tail
             }

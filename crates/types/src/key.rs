@@ -1,7 +1,7 @@
 //! Values as bytes whose order is the order of the values: what indexes and locks compare.
 //!
-//! A key is the concatenation of its columns. Each column is self-delimiting, so the order of keys is the order
-//! of the tuples, and an encoded prefix of columns is a prefix of the bytes.
+//! A key is the concatenation of its columns. Each column is self-delimiting, so the order of keys is the
+//! order of the tuples, and an encoded prefix of columns is a prefix of the bytes.
 //!
 //! ```text
 //! 0x02                        NULL (after every value: NULLS LAST)
@@ -93,11 +93,19 @@ pub fn decode_key_value(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Val
         SqlType::TimestampTz => Value::TimestampTz(unflip64(reader.array()?)),
         SqlType::Float4 => {
             let bits = u32::from_be_bytes(reader.array()?);
-            Value::Float4(f32::from_bits(if bits >> 31 == 1 { bits ^ 1 << 31 } else { !bits }))
+            Value::Float4(f32::from_bits(if bits >> 31 == 1 {
+                bits ^ 1 << 31
+            } else {
+                !bits
+            }))
         }
         SqlType::Float8 => {
             let bits = u64::from_be_bytes(reader.array()?);
-            Value::Float8(f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits }))
+            Value::Float8(f64::from_bits(if bits >> 63 == 1 {
+                bits ^ 1 << 63
+            } else {
+                !bits
+            }))
         }
         SqlType::Numeric(spec) => {
             let number = take_numeric(reader)?;
@@ -129,7 +137,8 @@ pub fn range_prefix_len(first: &SqlType) -> usize {
     }
 }
 
-/// The least key greater than every key that starts with `prefix`; `None` when there is none (all bytes 0xFF).
+/// The least key greater than every key that starts with `prefix`; `None` when there is none (all bytes
+/// 0xFF).
 #[must_use]
 pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
@@ -201,8 +210,8 @@ const CLASS_POSITIVE: u8 = 3;
 const CLASS_NAN: u8 = 4;
 
 /// Class; then for numbers other than zero, written as `0.d1 d2 d3... * 10^exponent` without zeros at either
-/// end: the exponent (`i32` as above), the digits in pairs (pair + 1, one byte each), 0x00. For negative numbers
-/// everything behind the class is inverted.
+/// end: the exponent (`i32` as above), the digits in pairs (pair + 1, one byte each), 0x00. For negative
+/// numbers everything behind the class is inverted.
 fn put_numeric(out: &mut Vec<u8>, v: &Numeric) {
     if v.is_nan() {
         return out.push(CLASS_NAN);
@@ -244,7 +253,10 @@ fn small_digits(mut rest: u64, buffer: &mut [u8; 20]) -> &[u8] {
 
 fn put_digits(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
     out.extend_from_slice(&flip32(exponent));
-    let significant = digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
+    let significant = digits
+        .iter()
+        .rposition(|digit| *digit != 0)
+        .map_or(0, |last| last + 1);
     for pair in digits.get(..significant).unwrap_or(&[]).chunks(2) {
         let pair = match pair {
             [tens, ones] => tens * 10 + ones,

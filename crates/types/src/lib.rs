@@ -4,7 +4,7 @@
 //!
 //! - [`SqlType`]: the type of a column, with PostgreSQL's oid, modifier and name.
 //! - [`Value`], [`ValueRef`]: one value, owned or borrowed from a row. [`Numeric`]: decimal numbers.
-//! - [`compare()`]: SQL order. [`cast`]: conversions, [`arithmetic`](Numeric) of decimals.
+//! - [`compare()`]: SQL order. [`cast()`], [`assign`]: conversions. Arithmetic of decimals is in [`numeric`].
 //! - [`text`], [`binary`]: the forms that clients send and receive, as PostgreSQL 15 writes them.
 //! - [`RowLayout`], [`RowBuilder`]: a row in memory, in the log and in files.
 //! - [`key`]: values as bytes whose order is the order of the values.
@@ -33,8 +33,8 @@ pub use cast::{CastContext, assign, assign_from, cast, cast_context, cast_from, 
 pub use compare::{compare, compare_ref};
 pub use error::{ErrorFields, SqlError, SqlState};
 pub use key::{
-    decode_key_value, encode_key_from_row, encode_key_null, encode_key_value, encode_key_value_ref, prefix_successor,
-    range_prefix_len,
+    decode_key_value, encode_key_from_row, encode_key_null, encode_key_value, encode_key_value_ref,
+    prefix_successor, range_prefix_len,
 };
 pub use numeric::Numeric;
 pub use row::{RowBuilder, RowLayout};

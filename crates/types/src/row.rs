@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Equal rows have equal bytes: cells of NULL columns are zero, the heap has no gap and no slack, a zero-length
+//! 1. Equal rows have equal bytes: cells of NULL columns are zero, the heap has no gap and no slack, a
+//!    zero-length
 //!    value still has the offset at which it stands.
 //! 2. Accessors never panic and never read outside the slice, whatever the bytes are. What `validate` has
 //!    accepted they read exactly; from anything else they give NULL, nothing or some value.
@@ -141,7 +142,9 @@ impl RowLayout {
 
     fn put_cell(&self, row: &mut [u8], col: usize, value: &Value, bytes: &[u8]) -> Result<(), SqlError> {
         let ty = self.types.get(col);
-        let place = self.cell_offset(col).and_then(|at| row.get_mut(at..at + bytes.len()));
+        let place = self
+            .cell_offset(col)
+            .and_then(|at| row.get_mut(at..at + bytes.len()));
         match (ty, place) {
             (Some(ty), Some(place)) if value.fits(ty) => {
                 place.copy_from_slice(bytes);
@@ -160,8 +163,8 @@ impl RowLayout {
         Ok((0..self.types.len()).map(|col| self.value(row, col)).collect())
     }
 
-    /// Checks untrusted bytes: length, null bitmap, every cell, the heap, text and numbers in it. What it accepts
-    /// is exactly what [`RowLayout::encode`] writes.
+    /// Checks untrusted bytes: length, null bitmap, every cell, the heap, text and numbers in it. What it
+    /// accepts is exactly what [`RowLayout::encode`] writes.
     ///
     /// # Errors
     /// The first thing that is wrong, with its offset.
@@ -170,10 +173,13 @@ impl RowLayout {
             return Err(CodecError::new(row.len(), "row is too short"));
         }
         let columns = self.types.len();
-        if columns % 8 != 0 {
+        if !columns.is_multiple_of(8) {
             let last = row.get(columns / 8).copied().unwrap_or(0);
             if last >> (columns % 8) != 0 {
-                return Err(CodecError::new(columns / 8, "null bitmap names columns that do not exist"));
+                return Err(CodecError::new(
+                    columns / 8,
+                    "null bitmap names columns that do not exist",
+                ));
             }
         }
         let mut heap_end = self.fixed_bytes;
@@ -190,7 +196,9 @@ impl RowLayout {
         let Some(at) = self.cell_offset(col) else {
             return Ok(());
         };
-        let cell = self.cell_bytes(row, col).ok_or(CodecError::new(at, "row is too short"))?;
+        let cell = self
+            .cell_bytes(row, col)
+            .ok_or(CodecError::new(at, "row is too short"))?;
         if self.is_null(row, col) {
             return if cell.iter().all(|byte| *byte == 0) {
                 Ok(())
@@ -227,8 +235,8 @@ impl RowLayout {
         col >= self.cells.len() || row.get(col / 8).is_none_or(|byte| byte >> (col % 8) & 1 == 1)
     }
 
-    /// The raw bits of a fixed column of at most 8 bytes, zero-extended: an `integer` -1 is 0xFFFF_FFFF. `None` for
-    /// NULL, for wider and for variable columns.
+    /// The raw bits of a fixed column of at most 8 bytes, zero-extended: an `integer` -1 is 0xFFFF_FFFF.
+    /// `None` for NULL, for wider and for variable columns.
     #[must_use]
     #[inline]
     pub fn fixed_u64(&self, row: &[u8], col: usize) -> Option<u64> {
@@ -246,7 +254,8 @@ impl RowLayout {
         })
     }
 
-    /// The bytes of a variable column: text, `bytea`, or a stored `numeric`. `None` for NULL and for fixed columns.
+    /// The bytes of a variable column: text, `bytea`, or a stored `numeric`. `None` for NULL and for fixed
+    /// columns.
     #[must_use]
     #[inline]
     pub fn var_bytes<'r>(&self, row: &'r [u8], col: usize) -> Option<&'r [u8]> {
@@ -261,7 +270,8 @@ impl RowLayout {
         row.get(offset..offset.checked_add(len)?)
     }
 
-    /// The bytes that [`RowBuilder::set_raw`] takes: the cell of a fixed column, the heap bytes of a variable one.
+    /// The bytes that [`RowBuilder::set_raw`] takes: the cell of a fixed column, the heap bytes of a variable
+    /// one.
     /// `None` for NULL.
     #[must_use]
     #[inline]
@@ -327,12 +337,11 @@ impl RowLayout {
             ColumnKind::Fixed(len @ 1..=8) => usize::from(len),
             _ => return false,
         };
-        let at = cell.offset as usize;
-        let (Some(place), Some(source)) = (row.get_mut(at..at + len), bits.to_le_bytes().get(..len).map(<[u8]>::to_owned))
-        else {
+        let (at, source) = (cell.offset as usize, bits.to_le_bytes());
+        let (Some(place), Some(source)) = (row.get_mut(at..at + len), source.get(..len)) else {
             return false;
         };
-        place.copy_from_slice(&source);
+        place.copy_from_slice(source);
         if let Some(byte) = row.get_mut(col / 8) {
             *byte &= !(1 << (col % 8));
         }
@@ -350,7 +359,10 @@ fn split_place(cell: &[u8]) -> Option<(usize, usize)> {
 fn variable_cell(offset: usize, len: usize) -> Result<[u8; VARIABLE_CELL_BYTES], SqlError> {
     match (u32::try_from(offset), u32::try_from(len)) {
         (Ok(offset), Ok(len)) => Ok((u64::from(offset) | u64::from(len) << 32).to_le_bytes()),
-        _ => Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "row is too big: more than 4 GiB")),
+        _ => Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            "row is too big: more than 4 GiB",
+        )),
     }
 }
 
@@ -420,7 +432,11 @@ impl<'a> RowBuilder<'a> {
         self.fixed.resize(self.layout.fixed_bytes, 0);
         let columns = self.layout.column_count();
         for (i, byte) in self.fixed.iter_mut().take(columns.div_ceil(8)).enumerate() {
-            *byte = if columns - i * 8 >= 8 { 0xff } else { (1 << (columns - i * 8)) - 1 };
+            *byte = if columns - i * 8 >= 8 {
+                0xff
+            } else {
+                (1 << (columns - i * 8)) - 1
+            };
         }
     }
 
@@ -449,7 +465,8 @@ impl<'a> RowBuilder<'a> {
         Ok(())
     }
 
-    /// Sets a column to bytes taken by [`RowLayout::raw`] from a column of the same type. They are not looked into.
+    /// Sets a column to bytes taken by [`RowLayout::raw`] from a column of the same type. They are not looked
+    /// into.
     ///
     /// # Errors
     /// XX000 when the length does not fit the column or there is no such column.
@@ -464,7 +481,10 @@ impl<'a> RowBuilder<'a> {
                 self.pending.extend_from_slice(bytes);
                 self.put_pending(col, start)
             }
-            _ => Err(SqlError::internal(format!("{} raw bytes do not fit column {col}", bytes.len()))),
+            _ => Err(SqlError::internal(format!(
+                "{} raw bytes do not fit column {col}",
+                bytes.len()
+            ))),
         }
     }
 
@@ -476,7 +496,9 @@ impl<'a> RowBuilder<'a> {
         if self.layout.set_fixed_u64(&mut self.fixed, col, bits) {
             Ok(())
         } else {
-            Err(SqlError::internal(format!("column {col} is not of a fixed type of at most 8 bytes")))
+            Err(SqlError::internal(format!(
+                "column {col} is not of a fixed type of at most 8 bytes"
+            )))
         }
     }
 
@@ -542,7 +564,9 @@ impl<'a> RowBuilder<'a> {
             }
             let at = cell.offset as usize;
             let place = self.fixed.get(at..).and_then(split_place);
-            let bytes = place.and_then(|(offset, len)| self.pending.get(offset..offset + len)).unwrap_or(&[]);
+            let bytes = place
+                .and_then(|(offset, len)| self.pending.get(offset..offset + len))
+                .unwrap_or(&[]);
             match variable_cell(out.len() - start, bytes.len()) {
                 Ok(place) => {
                     if let Some(cell) = out.get_mut(start + at..start + at + VARIABLE_CELL_BYTES) {

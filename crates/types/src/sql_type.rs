@@ -170,7 +170,9 @@ impl SqlType {
     pub fn from_typmod(oid: u32, typmod: i32) -> Option<Self> {
         let plain = Self::from_oid(oid)?;
         let bits = typmod.checked_sub(TYPMOD_HEADER).filter(|bits| *bits >= 0);
-        let length = bits.and_then(|bits| u32::try_from(bits).ok()).filter(|n| (1..=CHARACTERS_MAX).contains(n));
+        let length = bits
+            .and_then(|bits| u32::try_from(bits).ok())
+            .filter(|n| (1..=CHARACTERS_MAX).contains(n));
         Some(match plain {
             Self::Varchar(_) => Self::Varchar(length),
             Self::Char(_) => Self::Char(length.unwrap_or(1)),
@@ -323,10 +325,12 @@ mod tests {
     use super::*;
 
     fn some_types() -> Vec<SqlType> {
-        let mut types: Vec<SqlType> = [16, 17, 20, 21, 23, 25, 700, 701, 1042, 1043, 1082, 1114, 1184, 1700, 2950]
-            .into_iter()
-            .filter_map(SqlType::from_oid)
-            .collect();
+        let mut types: Vec<SqlType> = [
+            16, 17, 20, 21, 23, 25, 700, 701, 1042, 1043, 1082, 1114, 1184, 1700, 2950,
+        ]
+        .into_iter()
+        .filter_map(SqlType::from_oid)
+        .collect();
         assert_eq!(types.len(), 15);
         types.push(SqlType::Varchar(Some(10)));
         types.push(SqlType::Char(CHARACTERS_MAX));

@@ -1,8 +1,9 @@
 //! The text form of values, exactly as PostgreSQL 15 reads and writes it.
 //!
-//! Settings are PostgreSQL's defaults: `DateStyle = ISO, MDY`, `bytea_output = hex`, `extra_float_digits = 1`. Formatting
-//! appends to the caller's buffer and allocates nothing of its own (a `numeric` beyond 64 bits excepted). The time
-//! zone matters for `timestamptz` alone: the plain functions take UTC, the `_in` functions a session's zone.
+//! Settings are PostgreSQL's defaults: `DateStyle = ISO, MDY`, `bytea_output = hex`, `extra_float_digits =
+//! 1`. Formatting appends to the caller's buffer and allocates nothing of its own (a `numeric` beyond 64 bits
+//! excepted). The time zone matters for `timestamptz` alone: the plain functions take UTC, the `_in`
+//! functions a session's zone.
 
 use std::borrow::Cow;
 
@@ -24,8 +25,12 @@ pub fn parse_text(text: &str, ty: &SqlType) -> Result<Value, SqlError> {
 pub fn parse_text_in(text: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
     Ok(match ty {
         SqlType::Bool => Value::Bool(parse_bool(text)?),
-        SqlType::Int2 => Value::Int2(parse_integer(text, ty, i64::from(i16::MIN), i64::from(i16::MAX))? as i16),
-        SqlType::Int4 => Value::Int4(parse_integer(text, ty, i64::from(i32::MIN), i64::from(i32::MAX))? as i32),
+        SqlType::Int2 => {
+            Value::Int2(parse_integer(text, ty, i64::from(i16::MIN), i64::from(i16::MAX))? as i16)
+        }
+        SqlType::Int4 => {
+            Value::Int4(parse_integer(text, ty, i64::from(i32::MIN), i64::from(i32::MAX))? as i32)
+        }
         SqlType::Int8 => Value::Int8(parse_integer(text, ty, i64::MIN, i64::MAX)?),
         SqlType::Float4 => Value::Float4(float::parse_f32(text)?),
         SqlType::Float8 => Value::Float8(float::parse_f64(text)?),
@@ -125,7 +130,11 @@ pub(crate) fn fit_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Result<Cow<'t, s
         _ => return Ok(text),
     };
     // Bytes bound characters: short text needs no counting.
-    let cut = if text.len() <= limit { None } else { text.char_indices().nth(limit).map(|(at, _)| at) };
+    let cut = if text.len() <= limit {
+        None
+    } else {
+        text.char_indices().nth(limit).map(|(at, _)| at)
+    };
     let keep = match cut {
         Some(at) if text.bytes().skip(at).any(|byte| byte != b' ') => {
             return Err(SqlError::new(
@@ -145,14 +154,22 @@ pub(crate) fn truncate_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Cow<'t, str
         SqlType::Varchar(Some(n)) | SqlType::Char(n) => *n as usize,
         _ => return text,
     };
-    let keep = if text.len() <= limit { None } else { text.char_indices().nth(limit).map(|(at, _)| at) };
+    let keep = if text.len() <= limit {
+        None
+    } else {
+        text.char_indices().nth(limit).map(|(at, _)| at)
+    };
     let keep = keep.unwrap_or(text.len());
     cut_text(text, keep, ty)
 }
 
 fn cut_text<'t>(text: Cow<'t, str>, keep: usize, ty: &SqlType) -> Cow<'t, str> {
     let kept = text.get(..keep).unwrap_or(&text);
-    let kept = if matches!(ty, SqlType::Char(_)) { kept.trim_end_matches(' ') } else { kept };
+    let kept = if matches!(ty, SqlType::Char(_)) {
+        kept.trim_end_matches(' ')
+    } else {
+        kept
+    };
     let len = kept.len();
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.get(..len).unwrap_or(text)),
@@ -168,7 +185,10 @@ fn parse_bool(text: &str) -> Result<bool, SqlError> {
     let word = text.trim_matches(is_space).as_bytes();
     let is = |whole: &str, shortest: usize| {
         word.len() >= shortest
-            && whole.as_bytes().get(..word.len()).is_some_and(|prefix| word.eq_ignore_ascii_case(prefix))
+            && whole
+                .as_bytes()
+                .get(..word.len())
+                .is_some_and(|prefix| word.eq_ignore_ascii_case(prefix))
     };
     if is("true", 1) || is("yes", 1) || is("on", 2) || is("1", 1) {
         Ok(true)
@@ -193,13 +213,25 @@ fn parse_integer(text: &str, ty: &SqlType, min: i64, max: i64) -> Result<i64, Sq
     // Downwards, since the negative side is the larger one.
     let mut value = 0_i64;
     while let [digit @ b'0'..=b'9', tail @ ..] = rest {
-        let next = value.checked_mul(10).and_then(|value| value.checked_sub(i64::from(digit - b'0')));
-        value = next.filter(|value| *value >= min).ok_or_else(|| value_out_of_range(text, ty))?;
+        let next = value
+            .checked_mul(10)
+            .and_then(|value| value.checked_sub(i64::from(digit - b'0')));
+        value = next
+            .filter(|value| *value >= min)
+            .ok_or_else(|| value_out_of_range(text, ty))?;
         rest = tail;
     }
-    let value = if negative { Some(value) } else { value.checked_neg().filter(|value| *value <= max) };
+    let value = if negative {
+        Some(value)
+    } else {
+        value.checked_neg().filter(|value| *value <= max)
+    };
     let value = value.ok_or_else(|| value_out_of_range(text, ty))?;
-    if rest.iter().all(|byte| is_space(char::from(*byte))) { Ok(value) } else { Err(invalid_syntax(text, ty)) }
+    if rest.iter().all(|byte| is_space(char::from(*byte))) {
+        Ok(value)
+    } else {
+        Err(invalid_syntax(text, ty))
+    }
 }
 
 fn value_out_of_range(text: &str, ty: &SqlType) -> SqlError {

@@ -50,7 +50,8 @@ pub enum Value {
     Uuid([u8; 16]),
 }
 
-/// A value borrowed from where it lies. Making one allocates nothing, unless it is a `numeric` beyond 64 bits.
+/// A value borrowed from where it lies. Making one allocates nothing, unless it is a `numeric` beyond 64
+/// bits.
 #[derive(Clone, Debug)]
 pub enum ValueRef<'a> {
     /// NULL of any type.
@@ -132,7 +133,8 @@ impl Value {
         })
     }
 
-    /// Whether a column of the type may hold it, as far as its form goes; lengths and scales are not looked at.
+    /// Whether a column of the type may hold it, as far as its form goes; lengths and scales are not looked
+    /// at.
     #[must_use]
     pub fn fits(&self, ty: &SqlType) -> bool {
         self.sql_type().is_none_or(|own| own.same_storage(ty))

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_base::{BatchId, Clock, Disk, RealDisk, SystemClock};
-use weft_sql::query::{QueryConfig, QueryEngine};
+use weft_base::{BatchId, Clock, Disk, Entropy, RealDisk, SystemClock, SystemEntropy};
+use weft_sql::query::{EngineOptions, QueryEngine};
 use weft_txn::{Engine, EngineConfig, EngineStats};
 
 use crate::error::Error;
@@ -117,11 +117,13 @@ impl Database {
         if options.engine.workers == 0 || options.query_threads == 0 {
             return Err(Error::Options("at least one worker and one query thread are needed".into()));
         }
-        let engine = Engine::open(disk, dir, Arc::clone(&clock), options.engine.clone())?;
-        let queries = QueryEngine::new(QueryConfig {
+        let entropy = SystemEntropy::new();
+        let engine_config = EngineConfig { log_salt: entropy.next_u64(), ..options.engine.clone() };
+        let engine = Engine::open(disk, dir, Arc::clone(&clock), engine_config)?;
+        let queries = QueryEngine::with_options(EngineOptions {
             threads: options.query_threads,
             memory_bytes: options.query_memory_bytes,
-            ..QueryConfig::default()
+            ..EngineOptions::default()
         })
         .map_err(|error| Error::Query(error.to_string()))?;
         let shared = Shared {
@@ -133,7 +135,7 @@ impl Database {
             options,
             program_statements: AtomicU64::new(0),
             query_statements: AtomicU64::new(0),
-            random_seed: weft_base::Entropy::next_u64(&weft_base::SystemEntropy),
+            random_seed: entropy.next_u64(),
             next_session: AtomicU64::new(1),
         };
         Ok(Database { shared: Arc::new(shared) })

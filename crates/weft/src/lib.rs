@@ -1,1 +1,46 @@
-//! The embedded database: open, session, prepare, execute, snapshot queries.
+//! Weft, embedded: open a database, open sessions, run statements.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! use weft::{Database, Options, Value};
+//!
+//! let db = Database::open(dir.path(), Options::default())?;
+//! let mut session = db.session();
+//! session.run("create table account (id int primary key, balance bigint not null)")?;
+//!
+//! // A prepared point statement is compiled to a program once and runs in a batch.
+//! let deposit = session.prepare("update account set balance = balance + $2 where id = $1", &[])?;
+//! session.run("insert into account values (1, 100)")?;
+//! assert_eq!(session.execute_values(&deposit, &[Value::Int4(1), Value::Int8(20)])?, 1);
+//!
+//! // Any other SELECT runs in the query engine over a snapshot, here as Arrow record batches.
+//! let batches = session.query_arrow("select count(*) as accounts, sum(balance) as total from account")?;
+//! assert_eq!(batches[0].num_rows(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Chapters: `database` (open, statistics), `session` (statements and transactions), `sink` and `rows` (results),
+//! `gate` (durability of replies), `plan_cache`, `sequences`, `source` (the query engine's window).
+//!
+//! What this crate knows that those below do not: SQL sessions. What it does not know: the wire.
+
+mod database;
+mod error;
+mod gate;
+mod plan_cache;
+mod rows;
+mod sequences;
+mod session;
+pub mod sink;
+mod source;
+
+pub use database::{Database, DatabaseStats, Options};
+pub use error::Error;
+pub use gate::DurabilityGate;
+pub use rows::{Collected, Rows};
+pub use session::{CancelHandle, Prepared, Session};
+pub use sink::{OutputColumn, ResultSink};
+pub use weft_txn::{EngineConfig, EngineStats, Isolation};
+pub use weft_types::{SqlError, SqlType, Value};

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use weft_types::{RowLayout, SqlError, SqlType, Value};
+use weft_types::{RowLayout, SqlError, SqlType};
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]

@@ -43,7 +43,7 @@ impl ReadSource for ViewSource {
         if !index.method.is_ordered() {
             return Ok(false);
         }
-        let rows = self.0.range(index, low, high, false, INDEX_RANGE_ROWS_MAX + 1);
+        let rows = self.0.range(index, low, high, false, INDEX_RANGE_ROWS_MAX + 1)?;
         if rows.len() > INDEX_RANGE_ROWS_MAX {
             return Ok(false);
         }

@@ -1,7 +1,8 @@
 //! A bank whose books can be checked: transfers between accounts, each with an id and a ledger row.
 //!
-//! The demo and the crash tests run it. The client remembers every transfer that it sent: acknowledged, refused,
-//! or in doubt (the connection died before the answer came). After a crash the books must agree with that memory:
+//! The demo and the crash tests run it. The client remembers every transfer that it sent: acknowledged,
+//! refused, or in doubt (the connection died before the answer came). After a crash the books must agree with
+//! that memory:
 //!
 //! 1. every acknowledged transfer is in the ledger as it was sent (nothing lost);
 //! 2. every row of the ledger was sent and not refused, and has its content (nothing invented);
@@ -135,18 +136,22 @@ impl Memory {
         self.sent.extend(other.sent);
     }
 
-    /// Decides every transfer in doubt by what the ledger holds now: what is there must stay, what is not must never
-    /// appear. To be called after [`Memory::check`] has passed.
+    /// Decides every transfer in doubt by what the ledger holds now: what is there must stay, what is not
+    /// must never appear. To be called after [`Memory::check`] has passed.
     pub fn settle(&mut self, ledger: &[Transfer]) {
         let there: HashSet<i64> = ledger.iter().map(|row| row.id).collect();
         for (transfer, fate) in self.sent.values_mut().filter(|(_, fate)| *fate == Fate::InDoubt) {
-            *fate = if there.contains(&transfer.id) { Fate::Acknowledged } else { Fate::Refused };
+            *fate = if there.contains(&transfer.id) {
+                Fate::Acknowledged
+            } else {
+                Fate::Refused
+            };
         }
     }
 
-    /// For clients that did not wait for the disk: a crash may take acknowledged transfers back, but only the last ones.
-    /// Puts every acknowledged transfer in doubt; an error names a client of whom a later transfer survived an
-    /// earlier one.
+    /// For clients that did not wait for the disk: a crash may take acknowledged transfers back, but only the
+    /// last ones. Puts every acknowledged transfer in doubt; an error names a client of whom a later transfer
+    /// survived an earlier one.
     pub fn allow_lost_tail(&mut self, ledger: &[Transfer]) -> Result<(), String> {
         let there: HashSet<i64> = ledger.iter().map(|row| row.id).collect();
         let mut first_lost: HashMap<i64, i64> = HashMap::new();
@@ -161,7 +166,9 @@ impl Memory {
         }
         for id in there {
             if let Some(lost) = first_lost.get(&(id >> 32)).filter(|lost| **lost < id) {
-                return Err(format!("transfer {lost} is lost although the same client's later {id} is there"));
+                return Err(format!(
+                    "transfer {lost} is lost although the same client's later {id} is there"
+                ));
             }
         }
         Ok(())
@@ -172,8 +179,8 @@ impl Memory {
         self.sent.values().filter(|(_, f)| *f == fate).count()
     }
 
-    /// Compares the books with the memory: the ledger's rows and every account's balance by id. Returns how many
-    /// transfers in doubt turned out to be there, or every disagreement (at most ten).
+    /// Compares the books with the memory: the ledger's rows and every account's balance by id. Returns how
+    /// many transfers in doubt turned out to be there, or every disagreement (at most ten).
     pub fn check(&self, ledger: &[Transfer], balances: &BTreeMap<i32, i64>) -> Result<usize, Vec<String>> {
         let mut wrong = Vec::new();
         let mut expected: BTreeMap<i32, i64> = balances.keys().map(|id| (*id, FIRST_BALANCE)).collect();
@@ -292,7 +299,12 @@ mod tests {
     fn only_a_tail_may_be_lost_without_waiting_for_the_disk() {
         assert_eq!(memory(Fate::Acknowledged).allow_lost_tail(&[ONE]), Ok(()));
         assert_eq!(memory(Fate::Acknowledged).allow_lost_tail(&[]), Ok(()));
-        assert!(memory(Fate::Acknowledged).allow_lost_tail(&[TWO]).unwrap_err().contains("transfer 1 is lost"));
+        assert!(
+            memory(Fate::Acknowledged)
+                .allow_lost_tail(&[TWO])
+                .unwrap_err()
+                .contains("transfer 1 is lost")
+        );
     }
 
     #[test]

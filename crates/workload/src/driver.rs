@@ -5,9 +5,10 @@
 //! source --> client 1: ...                                       latency = start to finish
 //! ```
 //!
-//! A contender is anything that can run the requests of a workload: the engine with one-shot programs, sessions
-//! under two-phase locking, a server on the network. Contenders of one comparison alternate round by round in one
-//! run, and the median round counts, so that a slow minute of the machine strikes all of them alike.
+//! A contender is anything that can run the requests of a workload: the engine with one-shot programs,
+//! sessions under two-phase locking, a server on the network. Contenders of one comparison alternate round by
+//! round in one run, and the median round counts, so that a slow minute of the machine strikes all of them
+//! alike.
 
 use std::collections::VecDeque;
 use std::fmt;

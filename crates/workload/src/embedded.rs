@@ -1,11 +1,11 @@
 //! Contenders over the embedded database, and how their tables are loaded.
 //!
-//! | contender           | a transaction is                                                          | type                 |
-//! |---------------------|---------------------------------------------------------------------------|----------------------|
-//! | batch               | one program handed to the sequencer, many may be outstanding               | [`OneShot`]          |
-//! | two-phase locking   | an interactive SERIALIZABLE transaction, one program a statement           | [`Interactive`]      |
-//! | one message         | one text of several statements through a session, parsed and cached there | [`sessions::Message`] |
-//! | seven statements    | BEGIN, five prepared statements, COMMIT through a session                  | [`sessions::Steps`]   |
+//! ```text
+//! batch              OneShot            one program handed to the sequencer, many may be outstanding
+//! two-phase locking  Interactive        an interactive SERIALIZABLE transaction, statement by statement
+//! one message        sessions::Message  one text of several statements through a session
+//! seven statements   sessions::Steps    BEGIN, five prepared statements, COMMIT through a session
+//! ```
 //!
 //! The first two run the same compiled statements on the same engine, so the difference between them is
 //! concurrency control and nothing else. None of them has a network in between.
@@ -179,7 +179,10 @@ impl<R, P: Programs<R>> Contender<R> for Interactive<'_, P> {
 impl<P> InteractiveClient<'_, P> {
     /// One attempt.
     fn attempt(&self, calls: &[Call]) -> Result<Committed, SqlError> {
-        let options = TxnOptions { isolation: Isolation::Serializable, ..TxnOptions::default() };
+        let options = TxnOptions {
+            isolation: Isolation::Serializable,
+            ..TxnOptions::default()
+        };
         let mut transaction = self.engine.begin(options);
         for (program, inputs) in calls {
             transaction.run(program, inputs)?;
@@ -209,7 +212,10 @@ impl<R, P: Programs<R>> Client<R> for InteractiveClient<'_, P> {
     }
 
     fn finish(&mut self) -> Result<Finished, RunError> {
-        let retries = self.ran.pop_front().ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
+        let retries = self
+            .ran
+            .pop_front()
+            .ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
         Ok(Finished { retries })
     }
 }

@@ -10,7 +10,8 @@
 //! contenders                 embedded  the embedded database: batches, sessions, prepared statements
 //! ```
 //!
-//! A workload is a stream of requests that depends on a seed alone; a contender runs requests; the driver knows neither.
+//! A workload is a stream of requests that depends on a seed alone; a contender runs requests; the driver
+//! knows neither.
 
 pub mod bank;
 pub mod driver;

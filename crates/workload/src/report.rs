@@ -5,8 +5,8 @@
 //!  "baseline":"two-phase locking","ratio":2.1}
 //! ```
 //!
-//! `ratio` is the value over the same metric of `baseline`, measured in the same run; both are null where there
-//! is nothing to compare with.
+//! `ratio` is the value over the same metric of `baseline`, measured in the same run; both are null where
+//! there is nothing to compare with.
 
 use std::fmt::Write;
 
@@ -86,7 +86,8 @@ fn json_text(text: &str) -> String {
 /// Metric, unit, and how it is taken from a contender's rounds.
 type Figure = (&'static str, &'static str, fn(&Measured) -> f64);
 
-/// What every contender's rounds are reported as; the others are compared with the contender named `baseline`.
+/// What every contender's rounds are reported as; the others are compared with the contender named
+/// `baseline`.
 pub fn records(bench: &str, case: &str, config: &str, all: &[Measured], baseline: &str) -> Vec<Record> {
     let base = all.iter().find(|measured| measured.name == baseline);
     let mut records = Vec::new();

@@ -1,9 +1,10 @@
-//! TPC-B as pgbench has it: one account, its teller and its branch change by one amount, and a history row says so.
+//! TPC-B as pgbench has it: one account, its teller and its branch change by one amount, and a history row
+//! says so.
 //!
-//! Source: TPC Benchmark B, revision 2.0, with the simplifications of PostgreSQL's pgbench ("tpcb-like": the account
-//! need not belong to the branch). The invariant that makes it a test as well as a benchmark: the balances of all accounts,
-//! all tellers and all branches and the amounts in the history have the same sum, and there is one history row
-//! for each commit.
+//! Source: TPC Benchmark B, revision 2.0, with the simplifications of PostgreSQL's pgbench ("tpcb-like": the
+//! account need not belong to the branch). The invariant that makes it a test as well as a benchmark: the
+//! balances of all accounts, all tellers and all branches and the amounts in the history have the same sum,
+//! and there is one history row for each commit.
 
 use weft_base::Prng;
 
@@ -107,7 +108,8 @@ pub const STATEMENTS: [(&str, &[Input]); 5] = [
         &[Input::Delta, Input::Bid],
     ),
     (
-        "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES ($1, $2, $3, $4, CURRENT_TIMESTAMP)",
+        "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) \
+         VALUES ($1, $2, $3, $4, CURRENT_TIMESTAMP)",
         &[Input::Tid, Input::Bid, Input::Aid, Input::Delta],
     ),
 ];

@@ -1,16 +1,17 @@
 //! YCSB: point reads and updates of one table with skewed keys.
 //!
-//! Source: B. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, workloads A, B and C; the
-//! transactions of several accesses are Hobbes' (3.1) and BionicDB's (5.1).
+//! Source: B. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, workloads A, B and C;
+//! the transactions of several accesses are Hobbes' (3.1) and BionicDB's (5.1).
 //!
 //! ```text
 //! table usertable(ycsb_key bigint primary key, field0 text, field1 text, ...)
-//! a transaction makes `accesses` accesses to different keys; each is an update with the workload's probability,
-//! else a read; an update writes one field, the same of every row it writes; a read returns the whole row
+//! a transaction makes `accesses` accesses to different keys
+//! each is an update with the workload's probability, else a read
+//! an update writes one field, the same of every row it writes; a read returns the whole row
 //! ```
 //!
-//! Updates come before reads in a transaction, so that a transaction's shape is only (updates, reads, field), and
-//! one program per shape is enough.
+//! Updates come before reads in a transaction, so that a transaction's shape is only (updates, reads, field),
+//! and one program per shape is enough.
 
 use weft_base::Prng;
 
@@ -160,14 +161,14 @@ pub fn create_table(fields: usize) -> String {
     format!("CREATE TABLE {TABLE} (ycsb_key bigint PRIMARY KEY{columns})")
 }
 
-/// Reads the whole row of key $1.
-pub fn read_statement() -> String {
-    format!("SELECT * FROM {TABLE} WHERE ycsb_key = $1")
+/// Reads the whole row whose key is parameter number `key`.
+pub fn read_statement(key: usize) -> String {
+    format!("SELECT * FROM {TABLE} WHERE ycsb_key = ${key}")
 }
 
-/// Writes $2 into one field of the row of key $1.
-pub fn update_statement(field: usize) -> String {
-    format!("UPDATE {TABLE} SET field{field} = $2 WHERE ycsb_key = $1")
+/// Writes parameter number `value` into one field of the row whose key is parameter number `key`.
+pub fn update_statement(field: usize, key: usize, value: usize) -> String {
+    format!("UPDATE {TABLE} SET field{field} = ${value} WHERE ycsb_key = ${key}")
 }
 
 /// The row of `key` in COPY's text form, with its newline.

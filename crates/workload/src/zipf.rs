@@ -1,15 +1,16 @@
 //! Keys whose popularity follows Zipf's law, spread over the key space.
 //!
-//! The rank r of n is drawn with weight 1 / r^theta (Gray et al., "Quickly generating billion-record synthetic
-//! databases", SIGMOD 1994, whose skew parameter YCSB uses; Hobbes 3.1 prints the weight garbled). Gray's own closed
-//! form is exact for the first two ranks only, needs the sum of all weights, and ends at theta = 1. Drawn here is the
-//! exact distribution, in constant time and for any theta, by rejection-inversion:
-//! W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
-//! ACM TOMACS 6(3), 1996. The idea: the weights lie under the curve x^-theta, whose integral H inverts in closed
-//! form; a point drawn below the curve is rejected when it falls into the sliver between curve and step.
+//! The rank r of n is drawn with weight 1 / r^theta (Gray et al., "Quickly generating billion-record
+//! synthetic databases", SIGMOD 1994, whose skew parameter YCSB uses; Hobbes 3.1 prints the weight garbled).
+//! Gray's own closed form is exact for the first two ranks only, needs the sum of all weights, and ends at
+//! theta = 1. Drawn here is the exact distribution, in constant time and for any theta, by
+//! rejection-inversion: W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone
+//! discrete distributions", ACM TOMACS 6(3), 1996. The idea: the weights lie under the curve x^-theta, whose
+//! integral H inverts in closed form; a point drawn below the curve is rejected when it falls into the sliver
+//! between curve and step.
 //!
-//! Popular keys must not be neighbours (they would share cache lines and range locks), so ranks are scrambled by
-//! a bijection of the key space: unlike hashing modulo n, every key keeps exactly the weight of one rank.
+//! Popular keys must not be neighbours (they would share cache lines and range locks), so ranks are scrambled
+//! by a bijection of the key space: unlike hashing modulo n, every key keeps exactly the weight of one rank.
 
 use weft_base::Prng;
 
@@ -25,7 +26,8 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// A distribution over `count` ranks (at least 1); `theta` 0 is uniform. Negative or non-finite skew counts as 0.
+    /// A distribution over `count` ranks (at least 1); `theta` 0 is uniform. Negative or non-finite skew
+    /// counts as 0.
     pub fn new(count: u64, theta: f64) -> Self {
         let count = count.max(1);
         let theta = if theta.is_finite() { theta.max(0.0) } else { 0.0 };

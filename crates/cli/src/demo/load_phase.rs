@@ -77,7 +77,11 @@ impl LoadPhase<'_> {
             let shared = Arc::clone(&shared);
             thread::spawn(move || analyse(address, i64::from(accounts) * FIRST_BALANCE, &shared))
         };
-        PhaseThreads { shared, clients, analyst }
+        PhaseThreads {
+            shared,
+            clients,
+            analyst,
+        }
     }
 }
 
@@ -105,7 +109,10 @@ impl PhaseThreads {
             thread::sleep(TICK.min(length.saturating_sub(began.elapsed())));
             let (elapsed, done) = (began.elapsed(), self.shared.acknowledged.load(Ordering::Relaxed));
             bar.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
-            bar.set_message(format!("{done} transfers, {:.0}/s", done as f64 / elapsed.as_secs_f64()));
+            bar.set_message(format!(
+                "{done} transfers, {:.0}/s",
+                done as f64 / elapsed.as_secs_f64()
+            ));
         }
         bar.finish_and_clear();
         began.elapsed()
@@ -115,7 +122,12 @@ impl PhaseThreads {
         if expect == Expect::Alive {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
-        let mut result = PhaseResult { memory: Memory::default(), latency_ns: Vec::new(), retries: 0, elapsed };
+        let mut result = PhaseResult {
+            memory: Memory::default(),
+            latency_ns: Vec::new(),
+            retries: 0,
+            elapsed,
+        };
         let mut first_failure = None;
         for client in self.clients {
             match joined(client) {
@@ -150,14 +162,16 @@ impl PhaseThreads {
 }
 
 fn joined<T>(thread: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
-    thread.join().unwrap_or_else(|_| Err(Failure::Check("a client thread panicked".to_owned())))
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(Failure::Check("a client thread panicked".to_owned())))
 }
 
 /// Repeats the analytical query; the branches of every snapshot must add up to the same total.
 fn analyse(address: SocketAddr, wanted: i64, shared: &Shared) -> Result<Histogram<u64>, Failure> {
     let failed = |e: postgres::Error| Failure::doing("analysing", bank_client::describe(&e));
-    let mut latency_ns =
-        Histogram::new_with_bounds(1, 100_000_000_000, 3).map_err(|e| Failure::doing("making a histogram", e))?;
+    let mut latency_ns = Histogram::new_with_bounds(1, 100_000_000_000, 3)
+        .map_err(|e| Failure::doing("making a histogram", e))?;
     let mut client = bank_client::connect(address).map_err(failed)?;
     while !shared.stop.load(Ordering::Relaxed) {
         let began = Instant::now();

@@ -1,9 +1,10 @@
 //! Wait unless that closes a circle. The default.
 //!
 //! A transaction waits for at most one resource, so the waits-for graph has the waiting transactions as inner
-//! nodes; a search from the requester's blockers that comes back to the requester has found the circle. A circle
-//! can only close by somebody beginning to wait, and this runs each time somebody does; so circles of standing
-//! waiters never exist, and the requester is always a sensible victim: it alone closes the circle.
+//! nodes; a search from the requester's blockers that comes back to the requester has found the circle. A
+//! circle can only close by somebody beginning to wait, and this runs each time somebody does; so circles of
+//! standing waiters never exist (a conversion that is to stand before others counts as what those wait for),
+//! and the requester is always a sensible victim: it alone closes the circle.
 
 use hashbrown::HashMap;
 use weft_base::TxnId;
@@ -28,33 +29,29 @@ impl ConflictPolicy for DeadlockDetection {
     }
 }
 
-/// Depth-first search over an explicit stack; each transaction is visited once. Remembers from where it came, to
-/// tell the circle.
+/// Depth-first search over an explicit stack; each transaction is visited once. Remembers from where it came,
+/// to tell the circle.
 fn circle(conflict: &Conflict<'_>, table: &LockTable) -> Option<Vec<TxnId>> {
     let mut came_from: HashMap<TxnId, TxnId> = HashMap::new();
     let mut stack: Vec<TxnId> = Vec::new();
-    let mut visit = |from: TxnId, to: &[TxnId], stack: &mut Vec<TxnId>| -> Option<Vec<TxnId>> {
-        for txn in to.iter().rev() {
+    let mut from = conflict.txn;
+    let mut next = conflict.blockers.to_vec();
+    loop {
+        for txn in next.iter().rev() {
             if *txn == conflict.txn {
                 return Some(path(conflict.txn, from, &came_from));
             }
-            if !came_from.contains_key(txn) {
-                came_from.insert(*txn, from);
+            came_from.entry(*txn).or_insert_with(|| {
                 stack.push(*txn);
-            }
+                from
+            });
         }
-        None
-    };
-    visit(conflict.txn, conflict.blockers, &mut stack);
-    while let Some(txn) = stack.pop() {
-        if !table.is_waiting(txn) {
-            continue;
+        from = stack.pop()?;
+        if conflict.overtaken.contains(&from) {
+            return Some(path(conflict.txn, from, &came_from));
         }
-        if let Some(cycle) = visit(txn, &table.blockers_of(txn), &mut stack) {
-            return Some(cycle);
-        }
+        next = table.blockers_of(from);
     }
-    None
 }
 
 /// The way from `start` to `end`, in order.

@@ -1,11 +1,11 @@
 //! Conflict policies: what happens to a request that cannot be granted at once.
 //!
-//! A policy sees the conflict and the table and decides; it changes nothing. The table carries the decision out.
-//! Policies are stateless values that live as long as the program (`&NoWait` is such a value), since a request
-//! that has waited goes on later under the policy it came with.
+//! A policy sees the conflict and the table and decides; it changes nothing. The table carries the decision
+//! out. Policies are stateless values that live as long as the program (`&NoWait` is such a value), since a
+//! request that has waited goes on later under the policy it came with.
 //!
-//! Age is the order of transaction ids: the smaller id is the older transaction. A transaction that is run again
-//! after a [`WaitDie`] or [`WoundWait`] abort should keep its id, or it may starve.
+//! Age is the order of transaction ids: the smaller id is the older transaction. A transaction that is run
+//! again after a [`WaitDie`] or [`WoundWait`] abort should keep its id, or it may starve.
 
 mod bounded_wait;
 mod deadlock_detection;
@@ -32,9 +32,11 @@ pub struct Conflict<'a> {
     pub resource: ResourceId,
     /// What it would hold.
     pub mode: LockMode,
-    /// Everybody it would have to wait for: holders of conflicting modes and the waiters before it. Not empty;
-    /// may name one transaction twice.
+    /// Everybody it would have to wait for: holders of conflicting modes and the waiters before it. Not
+    /// empty; may name one transaction twice.
     pub blockers: &'a [TxnId],
+    /// Waiters that will have to wait for the requester if it waits, since a conversion stands before them.
+    pub overtaken: &'a [TxnId],
 }
 
 /// What is to happen to the request.
@@ -59,8 +61,8 @@ pub trait ConflictPolicy: Sync {
     /// Decides about one conflict.
     fn decide(&self, conflict: &Conflict<'_>, table: &LockTable) -> Decision;
 
-    /// Whether waiting is decided by age alone, so that a waiter must be judged again when a conversion overtakes
-    /// it (it then waits for somebody it was not compared with).
+    /// Whether waiting is decided by age alone, so that a waiter must be judged again when a conversion
+    /// overtakes it (it then waits for somebody it was not compared with).
     fn is_by_age(&self) -> bool {
         false
     }

@@ -1,5 +1,6 @@
-//! The older may wait for the younger; the younger dies rather than wait for the older (Rosenkrantz, Stearns and
-//! Lewis 1978). Waiting goes from old to young only, so there is no circle. Nobody who holds locks is disturbed.
+//! The older may wait for the younger; the younger dies rather than wait for the older (Rosenkrantz, Stearns
+//! and Lewis 1978). Waiting goes from old to young only, so there is no circle. Nobody who holds locks is
+//! disturbed.
 
 use super::{Conflict, ConflictPolicy, Decision};
 use crate::LockTable;

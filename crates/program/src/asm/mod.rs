@@ -1,5 +1,5 @@
-//! The text form of programs: what tests, `EXPLAIN` and people read and write. Lossless in both directions: any program that decodes,
-//! verified or not, prints to text that parses to the same bytes.
+//! The text form of programs: what tests, `EXPLAIN` and people read and write. Lossless in both directions:
+//! any program that decodes, verified or not, prints to text that parses to the same bytes.
 //!
 //! ```text
 //! ; a comment runs to the end of the line
@@ -7,7 +7,9 @@
 //! .inputs
 //!   i0 int4
 //! .consts
-//!   c0 text 'not \'found\''     ; escapes: \' \\ \n \r \t \u{..}; also null, and raw x'0a' for what has no exact text
+//!   c0 text 'not \'found\''     ; escapes: \' \\ \n \r \t \u{..}
+//!   c1 float8 null
+//!   c2 bytea raw x'00ff'        ; the stored bytes, where the text would not be exact
 //! .tables
 //!   t0 16384 (int4, varchar(10)) x0 16385 unique ordered primary (0)
 //! .outputs
@@ -31,8 +33,9 @@
 //!   abort
 //! ```
 //!
-//! `rN` registers, `cpN` collect registers, `kN` keys, `bN` rows, `iN` inputs, `cN` constants, `tN` tables, `xN` indexes, `sN`
-//! statements, `b0.2` and `cp0.2` columns, `@N` an instruction by number where a label could stand.
+//! `rN` registers, `cpN` collect registers, `kN` keys, `bN` rows, `iN` inputs, `cN` constants, `tN` tables,
+//! `xN` indexes, `sN` statements, `b0.2` and `cp0.2` columns, `@N` an instruction by number where a label
+//! could stand.
 
 mod parse;
 mod print;
@@ -55,8 +58,13 @@ fn type_name(ty: &SqlType) -> String {
 
 /// Reverse of [`type_name`].
 fn type_from(name: &str, modifiers: &[i32]) -> Option<SqlType> {
-    const OIDS: [u32; 15] = [16, 17, 20, 21, 23, 25, 700, 701, 1042, 1043, 1082, 1114, 1184, 1700, 2950];
-    let plain = OIDS.into_iter().filter_map(SqlType::from_oid).find(|ty| ty.catalog_name() == name)?;
+    const OIDS: [u32; 15] = [
+        16, 17, 20, 21, 23, 25, 700, 701, 1042, 1043, 1082, 1114, 1184, 1700, 2950,
+    ];
+    let plain = OIDS
+        .into_iter()
+        .filter_map(SqlType::from_oid)
+        .find(|ty| ty.catalog_name() == name)?;
     let typmod = match *modifiers {
         [] => -1,
         [n] => n.checked_add(4)?,
@@ -69,5 +77,8 @@ fn type_from(name: &str, modifiers: &[i32]) -> Option<SqlType> {
 
 /// The constant that a type's text form gives, if it is readable.
 fn constant_from_text(ty: SqlType, text: &str) -> Option<Constant> {
-    Some(Constant { ty, value: parse_text(text, &ty).ok()? })
+    Some(Constant {
+        ty,
+        value: parse_text(text, &ty).ok()?,
+    })
 }

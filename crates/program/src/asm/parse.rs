@@ -20,9 +20,14 @@ type Parsed<T> = Result<T, String>;
 pub fn parse(text: &str) -> Result<Program, ProgramError> {
     let mut assembler = Assembler::default();
     for (number, line) in text.lines().enumerate() {
-        let at = |reason| ProgramError::Assembly { line: number as u32 + 1, reason };
+        let at = |reason| ProgramError::Assembly {
+            line: number as u32 + 1,
+            reason,
+        };
         let tokens = tokenize(line).map_err(at)?;
-        assembler.line(number as u32 + 1, Tokens::new(tokens)).map_err(at)?;
+        assembler
+            .line(number as u32 + 1, Tokens::new(tokens))
+            .map_err(at)?;
     }
     assembler.finish()
 }
@@ -88,7 +93,9 @@ struct Tokens {
 
 impl Tokens {
     fn new(tokens: Vec<Token>) -> Tokens {
-        Tokens { tokens: tokens.into_iter().peekable() }
+        Tokens {
+            tokens: tokens.into_iter().peekable(),
+        }
     }
 
     fn word(&mut self) -> Parsed<String> {
@@ -121,7 +128,12 @@ impl Tokens {
     }
 
     /// `open item, item close`
-    fn list<T>(&mut self, open: char, close: char, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    fn list<T>(
+        &mut self,
+        open: char,
+        close: char,
+        mut item: impl FnMut(&mut Self) -> Parsed<T>,
+    ) -> Parsed<Vec<T>> {
         self.mark(open)?;
         let mut items = Vec::new();
         if self.next_is(close) {
@@ -148,17 +160,22 @@ impl Tokens {
     fn key_parts(&mut self) -> Parsed<Vec<KeyPart>> {
         self.list('[', ']', |tokens| {
             let word = tokens.word()?;
-            prefixed(&word, "i").map(KeyPart::Input).or_else(|_| prefixed(&word, "c").map(KeyPart::Const))
+            prefixed(&word, "i")
+                .map(KeyPart::Input)
+                .or_else(|_| prefixed(&word, "c").map(KeyPart::Const))
         })
     }
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> Parsed<T> {
-    word.parse().map_err(|_| format!("{word:?} is not a number in range"))
+    word.parse()
+        .map_err(|_| format!("{word:?} is not a number in range"))
 }
 
 fn prefixed<T: std::str::FromStr>(word: &str, prefix: &str) -> Parsed<T> {
-    let digits = word.strip_prefix(prefix).ok_or_else(|| format!("{word:?} is not {prefix}<number>"))?;
+    let digits = word
+        .strip_prefix(prefix)
+        .ok_or_else(|| format!("{word:?} is not {prefix}<number>"))?;
     if digits.starts_with('+') {
         return Err(format!("{word:?} is not {prefix}<number>"));
     }
@@ -166,7 +183,8 @@ fn prefixed<T: std::str::FromStr>(word: &str, prefix: &str) -> Parsed<T> {
 }
 
 fn dotted(word: &str) -> Parsed<(&str, &str)> {
-    word.split_once('.').ok_or_else(|| format!("{word:?} has no column or index"))
+    word.split_once('.')
+        .ok_or_else(|| format!("{word:?} has no column or index"))
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
@@ -257,7 +275,10 @@ impl Assembler {
         expect_ordinal(&tokens.word()?, "c", self.parts.consts.len())?;
         let ty = tokens.sql_type()?;
         let constant = match tokens.tokens.next() {
-            Some(Token::Word(word)) if word == "null" => Constant { ty, value: Value::Null },
+            Some(Token::Word(word)) if word == "null" => Constant {
+                ty,
+                value: Value::Null,
+            },
             Some(Token::Quoted(text)) => {
                 constant_from_text(ty, &text).ok_or_else(|| format!("{text:?} is not of type {ty}"))?
             }
@@ -280,12 +301,22 @@ impl Assembler {
         expect_ordinal(&tokens.word()?, "t", self.parts.tables.len())?;
         let id = TableId(number(&tokens.word()?)?);
         let columns = tokens.list('(', ')', Tokens::sql_type)?;
-        let mut table = TableShape { id, columns, indexes: Vec::new(), primary: None };
+        let mut table = TableShape {
+            id,
+            columns,
+            indexes: Vec::new(),
+            primary: None,
+        };
         while !tokens.is_empty() {
             let ordinal = table.indexes.len();
             expect_ordinal(&tokens.word()?, "x", ordinal)?;
             let id = IndexId(number(&tokens.word()?)?);
-            let mut index = IndexShape { id, columns: Vec::new(), unique: false, ordered: false };
+            let mut index = IndexShape {
+                id,
+                columns: Vec::new(),
+                unique: false,
+                ordered: false,
+            };
             while let Some(Token::Word(_)) = tokens.tokens.peek() {
                 match tokens.word()?.as_str() {
                     "unique" => index.unique = true,
@@ -294,7 +325,8 @@ impl Assembler {
                     other => return Err(format!("unknown index property {other}")),
                 }
             }
-            index.columns = tokens.list('(', ')', |tokens| number::<u16>(&tokens.word()?).map(usize::from))?;
+            index.columns =
+                tokens.list('(', ')', |tokens| number::<u16>(&tokens.word()?).map(usize::from))?;
             table.indexes.push(index);
         }
         self.parts.tables.push(table);
@@ -308,7 +340,11 @@ impl Assembler {
             Some(id) => TableId(number(id)?),
             None => {
                 let ordinal: usize = prefixed(&table, "t")?;
-                self.parts.tables.get(ordinal).map(|table| table.id).ok_or("no such table")?
+                self.parts
+                    .tables
+                    .get(ordinal)
+                    .map(|table| table.id)
+                    .ok_or("no such table")?
             }
         };
         let kind = match kind.as_str() {
@@ -321,8 +357,16 @@ impl Assembler {
             "write_value" => AccessKind::WriteValue(IndexId(number(&tokens.word()?)?)),
             _ => return Err(format!("unknown access {kind}")),
         };
-        let key = if tokens.is_empty() { Vec::new() } else { tokens.key_parts()? };
-        let hi = if tokens.is_empty() { None } else { Some(tokens.key_parts()?) };
+        let key = if tokens.is_empty() {
+            Vec::new()
+        } else {
+            tokens.key_parts()?
+        };
+        let hi = if tokens.is_empty() {
+            None
+        } else {
+            Some(tokens.key_parts()?)
+        };
         self.parts.accesses.push(Access { kind, table, key, hi });
         Ok(())
     }
@@ -370,11 +414,16 @@ impl Assembler {
 
     fn finish(mut self) -> Result<Program, ProgramError> {
         if self.part != Part::Abort {
-            return Err(ProgramError::Malformed("the text has no .logic, .commit and .abort"));
+            return Err(ProgramError::Malformed(
+                "the text has no .logic, .commit and .abort",
+            ));
         }
         for (at, label, line) in &self.fixups {
             let target = self.labels.get(label).copied();
-            let missing = || ProgramError::Assembly { line: *line, reason: format!("no label {label}") };
+            let missing = || ProgramError::Assembly {
+                line: *line,
+                reason: format!("no label {label}"),
+            };
             if let Some(instr) = self.parts.instrs.get_mut(*at) {
                 instr.imm = target.ok_or_else(missing)?;
             }
@@ -384,13 +433,23 @@ impl Assembler {
 }
 
 fn expect_ordinal(word: &str, prefix: &str, ordinal: usize) -> Parsed<()> {
-    if word == format!("{prefix}{ordinal}") { Ok(()) } else { Err(format!("{prefix}{ordinal} is missing")) }
+    if word == format!("{prefix}{ordinal}") {
+        Ok(())
+    } else {
+        Err(format!("{prefix}{ordinal} is missing"))
+    }
 }
 
 fn raw_constant(ty: SqlType, digits: &str) -> Parsed<Constant> {
-    let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let byte = |pair: &[u8]| {
+        std::str::from_utf8(pair)
+            .ok()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+    };
     let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
-    let bytes = bytes.filter(|_| digits.len() % 2 == 0).ok_or("raw bytes are not hexadecimal")?;
+    let bytes = bytes
+        .filter(|_| digits.len().is_multiple_of(2))
+        .ok_or("raw bytes are not hexadecimal")?;
     let layout = RowLayout::new(&[ty]);
     let mut builder = RowBuilder::new(&layout);
     builder.set_raw(0, &bytes).map_err(|error| error.message)?;
@@ -432,7 +491,11 @@ fn operand_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
         Operand::CpColB | Operand::CpColBHigh => {
             let (cp, column) = dotted(word)?;
             instr.b = prefixed(cp, "cp")?;
-            instr.imm |= if operand == Operand::CpColB { low(number(column)?) } else { high(number(column)?) };
+            instr.imm |= if operand == Operand::CpColB {
+                low(number(column)?)
+            } else {
+                high(number(column)?)
+            };
         }
         Operand::InputHigh => instr.imm |= high(prefixed(word, "i")?),
         Operand::ConstHigh => instr.imm |= high(prefixed(word, "c")?),
@@ -470,7 +533,11 @@ fn keyword_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
             instr.imm |= u32::from(flags) << 16;
         }
         Operand::LimitReg => {
-            let register = if word == "all" { NO_LIMIT } else { prefixed(word, "r")? };
+            let register = if word == "all" {
+                NO_LIMIT
+            } else {
+                prefixed(word, "r")?
+            };
             instr.imm |= u32::from(register) << 24;
         }
         Operand::State => {
@@ -484,7 +551,12 @@ fn keyword_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
 
 fn datum_from(word: &str) -> Parsed<Datum> {
     if let Some((cp, column)) = word.split_once('.') {
-        return Ok(Datum::Column { cp: prefixed(cp, "cp")?, column: number(column)? });
+        return Ok(Datum::Column {
+            cp: prefixed(cp, "cp")?,
+            column: number(column)?,
+        });
     }
-    prefixed(word, "i").map(Datum::Input).or_else(|_| prefixed(word, "c").map(Datum::Const))
+    prefixed(word, "i")
+        .map(Datum::Input)
+        .or_else(|_| prefixed(word, "c").map(Datum::Const))
 }

@@ -64,7 +64,9 @@ fn print_constant(constant: &Constant, out: &mut String) -> fmt::Result {
         return out.write_str("null");
     }
     let layout = RowLayout::new(&[constant.ty]);
-    let row = layout.encode(std::slice::from_ref(&constant.value)).unwrap_or_default();
+    let row = layout
+        .encode(std::slice::from_ref(&constant.value))
+        .unwrap_or_default();
     let mut text = String::new();
     format_text(&constant.value, &constant.ty, &mut text);
     let exact = constant_from_text(constant.ty, &text)
@@ -72,7 +74,11 @@ fn print_constant(constant: &Constant, out: &mut String) -> fmt::Result {
         .is_some_and(|again| again == row);
     if !exact {
         out.write_str("raw x'")?;
-        layout.raw(&row, 0).unwrap_or_default().iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+        layout
+            .raw(&row, 0)
+            .unwrap_or_default()
+            .iter()
+            .try_for_each(|byte| write!(out, "{byte:02x}"))?;
         return out.write_str("'");
     }
     out.write_char('\'')?;
@@ -149,7 +155,11 @@ fn print_access(program: &Program, access: &Access, out: &mut String) -> fmt::Re
 
 fn print_code(program: &Program, out: &mut String) -> fmt::Result {
     let mut labels = BTreeMap::new();
-    for instr in program.instrs.iter().filter(|instr| instr.op.is_branch() || instr.op.operands() == [Operand::Target]) {
+    for instr in program
+        .instrs
+        .iter()
+        .filter(|instr| instr.op.is_branch() || instr.op.operands() == [Operand::Target])
+    {
         if (instr.imm as usize) < program.instrs.len() {
             labels.insert(instr.imm, 0);
         }
@@ -157,7 +167,11 @@ fn print_code(program: &Program, out: &mut String) -> fmt::Result {
     for (number, label) in labels.values_mut().enumerate() {
         *label = number + 1;
     }
-    let sections = [(0, ".logic"), (program.commit_pc, ".commit"), (program.abort_pc, ".abort")];
+    let sections = [
+        (0, ".logic"),
+        (program.commit_pc, ".commit"),
+        (program.abort_pc, ".abort"),
+    ];
     for pc in 0..=program.instrs.len() as u32 {
         for (_, name) in sections.iter().filter(|(start, _)| *start == pc) {
             writeln!(out, "{name}")?;
@@ -227,7 +241,11 @@ fn print_operand(
         Operand::ScanFlags => {
             let flags = instr.scan_flags();
             let word = |flag, set: &'static str| if flags & flag != 0 { set } else { "" };
-            out.write_str(if flags & SCAN_REVERSE != 0 { "reverse" } else { "forward" })?;
+            out.write_str(if flags & SCAN_REVERSE != 0 {
+                "reverse"
+            } else {
+                "forward"
+            })?;
             out.write_str(word(SCAN_LO_EXCLUSIVE, "/lo_exclusive"))?;
             out.write_str(word(SCAN_HI_EXCLUSIVE, "/hi_exclusive"))
         }
@@ -236,7 +254,11 @@ fn print_operand(
             None => out.write_str("all"),
         },
         Operand::Cond => Ok(()),
-        Operand::State => out.write_str(RaiseState::ALL.get(usize::from(a)).map_or("?", |state| state.sqlstate())),
+        Operand::State => out.write_str(
+            RaiseState::ALL
+                .get(usize::from(a))
+                .map_or("?", |state| state.sqlstate()),
+        ),
     }
 }
 

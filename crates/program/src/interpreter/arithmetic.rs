@@ -1,8 +1,9 @@
 //! Checked arithmetic as PostgreSQL does it: its errors, its words, its order of checks.
 //!
-//! Integers are computed in 64 bits; a narrower result is checked by NARROW afterwards, which is exact because no operation on
-//! narrower operands leaves 64 bits. Floats are IEEE basics; an infinite result of finite operands is an overflow, a
-//! zero product of operands that are not zero an underflow (`float.h` of PostgreSQL).
+//! Integers are computed in 64 bits; a narrower result is checked by NARROW afterwards, which is exact
+//! because no operation on narrower operands leaves 64 bits. Floats are IEEE basics; an infinite result of
+//! finite operands is an overflow, a zero product of operands that are not zero an underflow (`float.h` of
+//! PostgreSQL).
 //!
 //! Source: PostgreSQL int8.c, int.c, float.c, float.h.
 
@@ -26,17 +27,26 @@ pub(crate) fn integer_out_of_range(width_bytes: u8) -> SqlError {
         4 => "integer",
         _ => "bigint",
     };
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{name} out of range"))
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("{name} out of range"),
+    )
 }
 
 #[cold]
 fn float_overflow() -> SqlError {
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        "value out of range: overflow",
+    )
 }
 
 #[cold]
 fn float_underflow() -> SqlError {
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        "value out of range: underflow",
+    )
 }
 
 /// ADD SUB MUL DIV MOD.
@@ -68,7 +78,11 @@ pub(crate) fn fits(value: i64, width_bytes: u8) -> bool {
 /// NARROW.
 #[inline]
 pub(crate) fn narrow(value: i64, width_bytes: u8) -> Result<i64, SqlError> {
-    if fits(value, width_bytes) { Ok(value) } else { Err(integer_out_of_range(width_bytes)) }
+    if fits(value, width_bytes) {
+        Ok(value)
+    } else {
+        Err(integer_out_of_range(width_bytes))
+    }
 }
 
 macro_rules! float_operations {
@@ -136,7 +150,11 @@ pub(crate) fn double_to_integer(value: f64, width_bytes: u8) -> Result<i64, SqlE
         _ => 9_223_372_036_854_775_808.0,
     };
     // NaN fails both comparisons.
-    if rounded >= -limit && rounded < limit { Ok(rounded as i64) } else { Err(integer_out_of_range(width_bytes)) }
+    if rounded >= -limit && rounded < limit {
+        Ok(rounded as i64)
+    } else {
+        Err(integer_out_of_range(width_bytes))
+    }
 }
 
 /// SQL order of floats: NaN equals NaN and is above everything.
@@ -177,17 +195,41 @@ mod tests {
 
     #[test]
     fn integer_edges() {
-        assert_eq!(message(integer(Op::Add, i64::MAX, 1)), ("22003", "bigint out of range".into()));
-        assert_eq!(message(integer(Op::Sub, i64::MIN, 1)), ("22003", "bigint out of range".into()));
-        assert_eq!(message(integer(Op::Mul, i64::MIN, -1)), ("22003", "bigint out of range".into()));
-        assert_eq!(message(integer(Op::Div, i64::MIN, -1)), ("22003", "bigint out of range".into()));
-        assert_eq!(message(integer(Op::Div, 1, 0)), ("22012", "division by zero".into()));
-        assert_eq!(message(integer(Op::Mod, 1, 0)), ("22012", "division by zero".into()));
+        assert_eq!(
+            message(integer(Op::Add, i64::MAX, 1)),
+            ("22003", "bigint out of range".into())
+        );
+        assert_eq!(
+            message(integer(Op::Sub, i64::MIN, 1)),
+            ("22003", "bigint out of range".into())
+        );
+        assert_eq!(
+            message(integer(Op::Mul, i64::MIN, -1)),
+            ("22003", "bigint out of range".into())
+        );
+        assert_eq!(
+            message(integer(Op::Div, i64::MIN, -1)),
+            ("22003", "bigint out of range".into())
+        );
+        assert_eq!(
+            message(integer(Op::Div, 1, 0)),
+            ("22012", "division by zero".into())
+        );
+        assert_eq!(
+            message(integer(Op::Mod, 1, 0)),
+            ("22012", "division by zero".into())
+        );
         assert_eq!(integer(Op::Mod, i64::MIN, -1).unwrap(), 0);
         assert_eq!(integer(Op::Div, -7, 2).unwrap(), -3);
         assert_eq!(integer(Op::Mod, -7, 2).unwrap(), -1);
-        assert_eq!(message(narrow(1 << 31, 4)), ("22003", "integer out of range".into()));
-        assert_eq!(message(narrow(-32_769, 2)), ("22003", "smallint out of range".into()));
+        assert_eq!(
+            message(narrow(1 << 31, 4)),
+            ("22003", "integer out of range".into())
+        );
+        assert_eq!(
+            message(narrow(-32_769, 2)),
+            ("22003", "smallint out of range".into())
+        );
         assert_eq!(narrow(-(1 << 31), 4).unwrap(), -(1 << 31));
     }
 
@@ -201,8 +243,14 @@ mod tests {
         assert_eq!(message(double(Op::Fmul, 1e-300, 1e-300)), underflow);
         assert_eq!(message(double(Op::Fdiv, 1e-300, 1e300)), underflow);
         assert_eq!(message(double(Op::Fdiv, 1e300, 1e-300)), overflow);
-        assert_eq!(message(double(Op::Fdiv, 1.0, 0.0)), ("22012", "division by zero".into()));
-        assert_eq!(message(double(Op::Fdiv, f64::INFINITY, 0.0)), ("22012", "division by zero".into()));
+        assert_eq!(
+            message(double(Op::Fdiv, 1.0, 0.0)),
+            ("22012", "division by zero".into())
+        );
+        assert_eq!(
+            message(double(Op::Fdiv, f64::INFINITY, 0.0)),
+            ("22012", "division by zero".into())
+        );
         assert!(double(Op::Fdiv, f64::NAN, 0.0).unwrap().is_nan());
         assert_eq!(double(Op::Fdiv, 1.0, f64::INFINITY).unwrap(), 0.0);
         assert!(double(Op::Fsub, f64::INFINITY, f64::INFINITY).unwrap().is_nan());
@@ -211,9 +259,18 @@ mod tests {
         assert_eq!(message(double_to_real(1e-60)), underflow);
         assert_eq!(double_to_integer(2.5, 4).unwrap(), 2);
         assert_eq!(double_to_integer(-32_768.4, 2).unwrap(), -32_768);
-        assert_eq!(message(double_to_integer(32_767.5, 2)), ("22003", "smallint out of range".into()));
-        assert_eq!(message(double_to_integer(f64::NAN, 4)), ("22003", "integer out of range".into()));
-        assert_eq!(message(double_to_integer(9.3e18, 8)), ("22003", "bigint out of range".into()));
+        assert_eq!(
+            message(double_to_integer(32_767.5, 2)),
+            ("22003", "smallint out of range".into())
+        );
+        assert_eq!(
+            message(double_to_integer(f64::NAN, 4)),
+            ("22003", "integer out of range".into())
+        );
+        assert_eq!(
+            message(double_to_integer(9.3e18, 8)),
+            ("22003", "bigint out of range".into())
+        );
         assert_eq!(compare_floats(f64::NAN, f64::INFINITY), Ordering::Greater);
         assert_eq!(compare_floats(f64::NAN, -f64::NAN), Ordering::Equal);
         assert_eq!(compare_floats(-0.0, 0.0), Ordering::Equal);
@@ -222,7 +279,14 @@ mod tests {
     #[test]
     fn three_values() {
         let (t, f, n) = (Some(1), Some(0), None);
-        let table = [(t, t, t, t), (t, f, f, t), (t, n, n, t), (f, f, f, f), (f, n, f, n), (n, n, n, n)];
+        let table = [
+            (t, t, t, t),
+            (t, f, f, t),
+            (t, n, n, t),
+            (f, f, f, f),
+            (f, n, f, n),
+            (n, n, n, n),
+        ];
         for (a, b, conjunction, disjunction) in table {
             for (a, b) in [(a, b), (b, a)] {
                 assert_eq!(and(a, b), conjunction, "{a:?} and {b:?}");

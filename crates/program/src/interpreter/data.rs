@@ -3,16 +3,17 @@
 use std::cmp::Ordering;
 
 use weft_types::{
-    RowLayout, SqlError, SqlState, ValueRef, compare_ref, encode_key_from_row, encode_key_null, encode_key_value_ref,
+    RowLayout, SqlError, SqlState, ValueRef, compare_ref, encode_key_from_row, encode_key_null,
+    encode_key_value_ref,
 };
 
 use super::arithmetic::{self, compare_floats, integer_out_of_range};
 use super::row_image::{RowImage, RowTarget};
-use super::scratch::Collected;
+use super::scratch::{Collected, Scratch};
 use super::{Flow, Machine, RESULT_BYTES_MAX, broken};
 use crate::class::Class;
 use crate::data_access::DataAccess;
-use crate::instr::{Cond, Datum, Instr, Op};
+use crate::instr::{COLLECT_REGISTERS, Cond, Datum, Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
 use crate::program::Program;
 
 /// A stored fixed value as register bits: integers sign-extended, booleans 0 or 1, floats as they are.
@@ -35,14 +36,23 @@ fn store_bits(class: Class, bits: u64) -> Result<u64, SqlError> {
         Class::Bool => return Ok(u64::from(bits != 0)),
         Class::Int2 => 2,
         Class::Int4 | Class::Date => 4,
-        Class::Float4 | Class::Float8 | Class::Int8 | Class::Timestamp | Class::TimestampTz => return Ok(bits),
+        Class::Float4 | Class::Float8 | Class::Int8 | Class::Timestamp | Class::TimestampTz => {
+            return Ok(bits);
+        }
         _ => return Err(broken("a register goes where none fits")),
     };
-    if arithmetic::fits(bits as i64, width) { Ok(bits) } else { Err(integer_out_of_range(width)) }
+    if arithmetic::fits(bits as i64, width) {
+        Ok(bits)
+    } else {
+        Err(integer_out_of_range(width))
+    }
 }
 
 fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64> {
-    widen(Class::of(layout.types().get(column)?), layout.fixed_u64(row, column)?)
+    widen(
+        Class::of(layout.types().get(column)?),
+        layout.fixed_u64(row, column)?,
+    )
 }
 
 /// The layout that a row buffer's content has.
@@ -55,18 +65,26 @@ pub(super) fn image_layout<'p>(program: &'p Program, image: &RowImage) -> Result
     layout.ok_or_else(|| broken("a row buffer is used before ROW"))
 }
 
+/// Layout and bytes of a collected row; `None` if there is none.
+#[inline]
+fn row_of<'x, A: DataAccess>(
+    program: &'x Program,
+    access: &'x A,
+    collected: &Collected,
+) -> Option<(&'x RowLayout, &'x [u8])> {
+    let layout = program.layouts.tables.get(usize::from(collected.table))?;
+    Some((layout, access.row(&collected.row?)?))
+}
+
 impl<A: DataAccess> Machine<'_, A> {
     #[inline]
     pub(super) fn collected(&self, cp: u8) -> &Collected {
         &self.scratch.collect[usize::from(cp) % self.scratch.collect.len()]
     }
 
-    /// Layout and bytes of a collected row; `None` if there is none.
     #[inline]
-    pub(super) fn collected_row(&self, cp: u8) -> Option<(&RowLayout, &[u8])> {
-        let collected = self.collected(cp);
-        let layout = self.program.layouts.tables.get(usize::from(collected.table))?;
-        Some((layout, self.access.row(&collected.row?)?))
+    fn collected_row(&self, cp: u8) -> Option<(&RowLayout, &[u8])> {
+        row_of(self.program, self.access, self.collected(cp))
     }
 
     /// Loads, arithmetic, logic and comparisons.
@@ -84,7 +102,9 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Ldnull => None,
             Op::Ldk => load(&program.layouts.consts, &program.layouts.const_row, imm as usize),
             Op::Ldin => load(&program.layouts.inputs, self.inputs, imm as usize),
-            Op::Ldcol => self.collected_row(b).and_then(|(layout, row)| load(layout, row, usize::from(instr.low()))),
+            Op::Ldcol => self
+                .collected_row(b)
+                .and_then(|(layout, row)| load(layout, row, usize::from(instr.low()))),
             Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Mod => match (as_int(left), as_int(right)) {
                 (Some(left), Some(right)) => Some(arithmetic::integer(op, left, right)? as u64),
                 _ => None,
@@ -103,8 +123,12 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Or => arithmetic::or(as_int(left), as_int(right)).map(|value| value as u64),
             Op::Isnull => truth(left.is_none()),
             Op::Cmp => compare(imm, left, right, |left, right| (left as i64).cmp(&(right as i64))),
-            Op::Fcmp => compare(imm, left, right, |l, r| compare_floats(f64::from_bits(l), f64::from_bits(r))),
-            Op::F4cmp => compare(imm, left, right, |l, r| compare_floats(real(l).into(), real(r).into())),
+            Op::Fcmp => compare(imm, left, right, |l, r| {
+                compare_floats(f64::from_bits(l), f64::from_bits(r))
+            }),
+            Op::F4cmp => compare(imm, left, right, |l, r| {
+                compare_floats(real(l).into(), real(r).into())
+            }),
             Op::Cmpv => self.compare_values(instr),
             Op::Test => compare(imm, left, Some(0), |left, _| (left as i64).cmp(&0)),
             _ => match left {
@@ -130,99 +154,106 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     fn compare_values(&self, instr: Instr) -> Option<u64> {
-        let (left, right) = (self.datum(instr.b, instr.low()), self.datum(instr.c, instr.high()));
+        let (left, right) = (
+            self.datum(instr.b, instr.low()),
+            self.datum(instr.c, instr.high()),
+        );
         compare_ref(&left, &right).map(|order| order as i64 as u64)
     }
 
     /// KEY...
     pub(super) fn key(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let Instr { op, a, b, imm, .. } = instr;
-        let number = usize::from(a) % self.scratch.keys.len();
-        // Taken out, so that rows and registers can be looked at meanwhile.
-        let mut key = std::mem::take(&mut self.scratch.keys[number]);
         let layouts = &self.program.layouts;
+        let Scratch {
+            keys,
+            collect,
+            registers,
+            ..
+        } = &mut *self.scratch;
+        let key = &mut keys[usize::from(a) % KEY_BUFFERS];
         let column = imm as usize;
         let mut append = |layout: &RowLayout, row: &[u8], column: usize| {
             key.unmatchable |= layout.is_null(row, column);
             encode_key_from_row(&mut key.bytes, layout, row, &[column]);
         };
-        let mut result = Ok(Flow::Next);
         match op {
             Op::Keyin => append(&layouts.inputs, self.inputs, column),
             Op::Keyk => append(&layouts.consts, &layouts.const_row, column),
-            Op::Keycol => match self.collected_row(b) {
+            Op::Keycol => match row_of(
+                self.program,
+                self.access,
+                &collect[usize::from(b) % COLLECT_REGISTERS],
+            ) {
                 Some((layout, row)) => append(layout, row, column),
                 None => {
                     key.unmatchable = true;
                     encode_key_null(&mut key.bytes);
                 }
             },
-            Op::Keyr => match register_value(self.scratch.registers.bits(b), imm) {
-                Ok(value) => {
-                    key.unmatchable |= matches!(value, ValueRef::Null);
-                    encode_key_value_ref(&mut key.bytes, &value);
-                }
-                Err(error) => result = Err(error),
-            },
+            Op::Keyr => {
+                let value = register_value(registers.bits(b), imm)?;
+                key.unmatchable |= matches!(value, ValueRef::Null);
+                encode_key_value_ref(&mut key.bytes, &value);
+            }
             Op::Keynull => encode_key_null(&mut key.bytes),
             _ => {
                 key.bytes.clear();
                 key.unmatchable = false;
             }
         }
-        self.scratch.keys[number] = key;
-        result
+        Ok(Flow::Next)
     }
 
     /// ROW, SET... and COPYROW.
     pub(super) fn row(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let Instr { op, a, b, .. } = instr;
-        let number = usize::from(a) % self.scratch.rows.len();
-        let mut image = std::mem::take(&mut self.scratch.rows[number]);
-        let result = match op {
-            Op::Setr => self.set_register(&mut image, instr),
+        let program = self.program;
+        let Scratch {
+            rows,
+            collect,
+            registers,
+            ..
+        } = &mut *self.scratch;
+        let image = &mut rows[usize::from(a) % ROW_BUFFERS];
+        let collected = &collect[usize::from(b) % COLLECT_REGISTERS];
+        let column = usize::from(instr.low());
+        match op {
+            Op::Row => start(program, image, RowTarget::Table(instr.table() as u8))?,
+            Op::Outrow => start(program, image, RowTarget::Output(instr.imm))?,
             Op::Copyrow => {
-                let target = RowTarget::Table(self.collected(b).table);
-                match self.collected_row(b) {
-                    Some((layout, row)) => {
-                        image.copy(target, layout, row);
-                        Ok(())
-                    }
-                    None => start(self.program, &mut image, target),
+                let target = RowTarget::Table(collected.table);
+                match row_of(program, self.access, collected) {
+                    Some((layout, row)) => image.copy(target, layout, row),
+                    None => start(program, image, target)?,
                 }
             }
-            Op::Row => start(self.program, &mut image, RowTarget::Table(instr.table() as u8)),
-            Op::Outrow => start(self.program, &mut image, RowTarget::Output(instr.imm)),
-            _ => self.set_column(&mut image, instr),
-        };
-        self.scratch.rows[number] = image;
-        result.map(|()| Flow::Next)
-    }
-
-    fn set_register(&self, image: &mut RowImage, instr: Instr) -> Result<(), SqlError> {
-        let layout = image_layout(self.program, image)?;
-        let column = usize::from(instr.low());
-        let class = layout.types().get(column).map(Class::of).ok_or_else(super::row_image::misfit)?;
-        match self.scratch.registers.bits(instr.b) {
-            Some(bits) => image.set_bits(layout, column, store_bits(class, bits)?),
-            None => image.set_null(layout, column),
+            Op::Setr => {
+                let layout = image_layout(program, image)?;
+                let class = layout
+                    .types()
+                    .get(column)
+                    .map(Class::of)
+                    .ok_or_else(super::row_image::misfit)?;
+                match registers.bits(b) {
+                    Some(bits) => image.set_bits(layout, column, store_bits(class, bits)?)?,
+                    None => image.set_null(layout, column)?,
+                }
+            }
+            _ => {
+                let layout = image_layout(program, image)?;
+                let layouts = &program.layouts;
+                let source = match op {
+                    Op::Setin => Some((&layouts.inputs, self.inputs)),
+                    Op::Setk => Some((&layouts.consts, layouts.const_row.as_slice())),
+                    Op::Setcol => row_of(program, self.access, collected),
+                    _ => None,
+                };
+                let raw = source.and_then(|(from, row)| from.raw(row, usize::from(instr.high())));
+                image.set_raw(layout, column, raw)?;
+            }
         }
-    }
-
-    fn set_column(&self, image: &mut RowImage, instr: Instr) -> Result<(), SqlError> {
-        let layout = image_layout(self.program, image)?;
-        let layouts = &self.program.layouts;
-        let source = usize::from(instr.high());
-        let (from, row): (&RowLayout, &[u8]) = match instr.op {
-            Op::Setin => (&layouts.inputs, self.inputs),
-            Op::Setk => (&layouts.consts, &layouts.const_row),
-            Op::Setcol => match self.collected_row(instr.b) {
-                Some(found) => found,
-                None => return image.set_null(layout, usize::from(instr.low())),
-            },
-            _ => return image.set_null(layout, usize::from(instr.low())),
-        };
-        image.set_raw(layout, usize::from(instr.low()), from.raw(row, source))
+        Ok(Flow::Next)
     }
 
     /// EMIT and COUNT.
@@ -236,7 +267,7 @@ impl<A: DataAccess> Machine<'_, A> {
             statement.affected = statement.affected.saturating_add_signed(add);
             return Ok(Flow::Next);
         }
-        let image = &mut self.scratch.rows[usize::from(instr.a) % crate::instr::ROW_BUFFERS];
+        let image = &mut self.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
         }
@@ -244,7 +275,10 @@ impl<A: DataAccess> Machine<'_, A> {
         let row = image.finish(layout);
         let rows = &mut statement.rows;
         if rows.data.len() + row.len() > RESULT_BYTES_MAX {
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the result exceeds 1 GiB"));
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "the result exceeds 1 GiB",
+            ));
         }
         rows.data.extend_from_slice(row);
         rows.ends.push(rows.data.len() as u32);
@@ -281,7 +315,11 @@ fn float(op: Op, left: u64, right: Option<u64>, width: u8) -> Result<Option<u64>
     let real_bits = |value: f32| Some(u64::from(value.to_bits()));
     Ok(match op {
         Op::Fadd | Op::Fsub | Op::Fmul | Op::Fdiv => match right {
-            Some(right) => double_bits(arithmetic::double(op, f64::from_bits(left), f64::from_bits(right))?),
+            Some(right) => double_bits(arithmetic::double(
+                op,
+                f64::from_bits(left),
+                f64::from_bits(right),
+            )?),
             None => None,
         },
         Op::F4add | Op::F4sub | Op::F4mul | Op::F4div => match right {

@@ -11,7 +11,8 @@ use super::{Flow, Machine, broken};
 use crate::access_keys::to_prefix_successor;
 use crate::data_access::DataAccess;
 use crate::instr::{
-    COLLECT_REGISTERS, Instr, KEY_BUFFERS, Op, ROW_BUFFERS, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
+    COLLECT_REGISTERS, Instr, KEY_BUFFERS, Op, ROW_BUFFERS, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE,
+    SCAN_REVERSE,
 };
 use crate::program::TableShape;
 
@@ -35,7 +36,10 @@ impl<A: DataAccess> Machine<'_, A> {
 
     fn search(&mut self, instr: Instr) -> Result<(), SqlError> {
         let table = self.shape(instr.table())?;
-        let index = table.indexes.get(instr.index()).ok_or_else(|| broken("no such index"))?;
+        let index = table
+            .indexes
+            .get(instr.index())
+            .ok_or_else(|| broken("no such index"))?;
         let key = &self.scratch.keys[usize::from(instr.b) % KEY_BUFFERS];
         // `= NULL` is never true.
         let row = if key.unmatchable {
@@ -53,7 +57,10 @@ impl<A: DataAccess> Machine<'_, A> {
 
     fn scan(&mut self, instr: Instr) -> Result<(), SqlError> {
         let table = self.shape(instr.table())?;
-        let index = table.indexes.get(instr.index()).ok_or_else(|| broken("no such index"))?;
+        let index = table
+            .indexes
+            .get(instr.index())
+            .ok_or_else(|| broken("no such index"))?;
         let limit = self.scan_limit(instr)?;
         let flags = instr.scan_flags();
         let scratch = &mut *self.scratch;
@@ -61,7 +68,9 @@ impl<A: DataAccess> Machine<'_, A> {
         let mut nothing = lo.unmatchable || hi.unmatchable || limit == 0;
         if !nothing {
             let hi_exclusive = flags & SCAN_HI_EXCLUSIVE != 0;
-            scratch.guard.scan(table, instr.index(), &lo.bytes, &hi.bytes, hi_exclusive)?;
+            scratch
+                .guard
+                .scan(table, instr.index(), &lo.bytes, &hi.bytes, hi_exclusive)?;
         }
         scratch.lo.clear();
         scratch.lo.extend_from_slice(&lo.bytes);
@@ -71,7 +80,11 @@ impl<A: DataAccess> Machine<'_, A> {
             nothing |= !to_prefix_successor(&mut scratch.lo);
         }
         let bounded = flags & SCAN_HI_EXCLUSIVE != 0 || to_prefix_successor(&mut scratch.hi);
-        let upper = if bounded { Bound::Excluded(scratch.hi.as_slice()) } else { Bound::Unbounded };
+        let upper = if bounded {
+            Bound::Excluded(scratch.hi.as_slice())
+        } else {
+            Bound::Unbounded
+        };
         nothing |= bounded && scratch.lo >= scratch.hi;
         let collected = &mut scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS];
         collected.clear(instr.table() as u8);
@@ -100,10 +113,14 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     fn scan_limit(&self, instr: Instr) -> Result<usize, SqlError> {
-        match instr.limit_register().and_then(|register| self.scratch.registers.get(register)) {
-            Some(limit) if limit < 0 => {
-                Err(SqlError::new(SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT must not be negative"))
-            }
+        match instr
+            .limit_register()
+            .and_then(|register| self.scratch.registers.get(register))
+        {
+            Some(limit) if limit < 0 => Err(SqlError::new(
+                SqlState::INVALID_ROW_COUNT_IN_LIMIT,
+                "LIMIT must not be negative",
+            )),
             Some(limit) => Ok(usize::try_from(limit).unwrap_or(usize::MAX)),
             None => Ok(usize::MAX),
         }
@@ -166,7 +183,11 @@ impl<A: DataAccess> Machine<'_, A> {
         let collected = self.collected(instr.a);
         let (ordinal, handle) = (usize::from(collected.table), collected.row);
         let table = self.shape(ordinal)?;
-        let layout = program.layouts.tables.get(ordinal).ok_or_else(|| broken("no such table"))?;
+        let layout = program
+            .layouts
+            .tables
+            .get(ordinal)
+            .ok_or_else(|| broken("no such table"))?;
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
@@ -187,6 +208,9 @@ impl<A: DataAccess> Machine<'_, A> {
 
 impl<'r, A> Machine<'r, A> {
     fn shape(&self, ordinal: usize) -> Result<&'r TableShape, SqlError> {
-        self.program.tables.get(ordinal).ok_or_else(|| broken("no such table"))
+        self.program
+            .tables
+            .get(ordinal)
+            .ok_or_else(|| broken("no such table"))
     }
 }

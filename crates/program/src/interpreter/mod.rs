@@ -9,13 +9,14 @@
 //!           abort handler -----> Err(first error)
 //! ```
 //!
-//! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may look at their result before RET. This executor completes them
-//! as they are issued, and one that fails goes to the abort handler at once: the error reported is the first in program order either
-//! way. Every instruction costs one of the budget, a SCAN one more per row, so that work is bounded by the budget and running out is
-//! a property of program, inputs and state.
+//! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may look at their result before RET.
+//! This executor completes them as they are issued, and one that fails goes to the abort handler at once:
+//! the error reported is the first in program order either way. Every instruction costs one of the budget, a
+//! SCAN one more per row, so that work is bounded by the budget and running out is a property of program,
+//! inputs and state.
 //!
-//! Nothing is trusted: registers are masked, ordinals looked up, rows read through checked accessors. What the verifier excludes
-//! ends in an internal error, not a panic.
+//! Nothing is trusted: registers are masked, ordinals looked up, rows read through checked accessors. What
+//! the verifier excludes ends in an internal error, not a panic.
 //!
 //! Source: BionicDB 4.3 (execution), 4.5 (logic, then commit or abort handler).
 
@@ -39,8 +40,9 @@ pub const RESULT_BYTES_MAX: usize = 1 << 30;
 
 /// Runs a program over a row of inputs ([`Program::encode_inputs`]).
 ///
-/// On success `out` holds each statement's rows and count. On an error everything that the program wrote through `access` must be
-/// rolled back by the caller. Errors are deterministic; 54001 when `budget` instructions were not enough.
+/// On success `out` holds each statement's rows and count. On an error everything that the program wrote
+/// through `access` must be rolled back by the caller. Errors are deterministic; 54001 when `budget`
+/// instructions were not enough.
 pub fn run<A: DataAccess>(
     program: &Program,
     inputs: &[u8],
@@ -49,11 +51,23 @@ pub fn run<A: DataAccess>(
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
-    program.layouts.inputs.validate(inputs).map_err(|_| crate::access_keys::bad_inputs())?;
+    program
+        .layouts
+        .inputs
+        .validate(inputs)
+        .map_err(|_| crate::access_keys::bad_inputs())?;
     out.reset(program.layouts.outputs.len());
     scratch.reset();
     scratch.guard.prepare(program, inputs);
-    Machine { program, inputs, access, scratch, out, left: budget }.execute(budget)
+    Machine {
+        program,
+        inputs,
+        access,
+        scratch,
+        out,
+        left: budget,
+    }
+    .execute(budget)
 }
 
 /// A run in progress.
@@ -101,7 +115,11 @@ impl<A: DataAccess> Machine<'_, A> {
         let mut aborting = false;
         loop {
             let Some(instr) = program.instrs.get(pc).copied() else {
-                return Err(self.scratch.error.take().unwrap_or_else(|| broken("control left it")));
+                return Err(self
+                    .scratch
+                    .error
+                    .take()
+                    .unwrap_or_else(|| broken("control left it")));
             };
             if self.left == 0 {
                 return Err(out_of_budget(budget));
@@ -169,18 +187,28 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => self.database(instr),
             Op::Emit | Op::Count => self.output(instr),
             Op::Key | Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => self.key(instr),
-            Op::Row | Op::Outrow | Op::Copyrow | Op::Setin | Op::Setk | Op::Setr | Op::Setcol | Op::Setnull => {
-                self.row(instr)
-            }
+            Op::Row
+            | Op::Outrow
+            | Op::Copyrow
+            | Op::Setin
+            | Op::Setk
+            | Op::Setr
+            | Op::Setcol
+            | Op::Setnull => self.row(instr),
             _ => self.compute(instr),
         }
     }
 
     #[cold]
     fn raise(&self, instr: Instr) -> SqlError {
-        let state = RaiseState::ALL.get(usize::from(instr.a)).map_or("P0001", |state| state.sqlstate());
+        let state = RaiseState::ALL
+            .get(usize::from(instr.a))
+            .map_or("P0001", |state| state.sqlstate());
         let layouts = &self.program.layouts;
-        let message = layouts.consts.var_bytes(&layouts.const_row, instr.imm as usize).unwrap_or_default();
+        let message = layouts
+            .consts
+            .var_bytes(&layouts.const_row, instr.imm as usize)
+            .unwrap_or_default();
         SqlError::new(SqlState(state), String::from_utf8_lossy(message))
     }
 }

@@ -1,7 +1,8 @@
 //! A row under construction: columns are set in any order, then laid out once.
 //!
 //! ```text
-//! fixed    null bitmap and cells, as in the finished row; the cell of a variable column holds its place in `pending`
+//! fixed    null bitmap and cells, as in the finished row; the cell of a variable column holds its place
+//!          in `pending`
 //! pending  bytes of variable columns in the order in which they were set
 //! done     the finished row: fixed part, then variable bytes in column order
 //! ```
@@ -41,7 +42,10 @@ pub(crate) fn misfit() -> SqlError {
 
 #[cold]
 fn too_big() -> SqlError {
-    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "row is too big: more than 1 GiB")
+    SqlError::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        "row is too big: more than 1 GiB",
+    )
 }
 
 impl RowImage {
@@ -55,7 +59,7 @@ impl RowImage {
         let bitmap = columns.div_ceil(8);
         if let Some(bytes) = self.fixed.get_mut(..bitmap) {
             bytes.fill(0xFF);
-            if columns % 8 != 0
+            if !columns.is_multiple_of(8)
                 && let Some(last) = bytes.last_mut()
             {
                 *last = (1 << (columns % 8)) - 1;
@@ -137,22 +141,31 @@ impl RowImage {
 
     /// The finished row. The buffer may be changed and finished again.
     pub fn finish(&mut self, layout: &RowLayout) -> &[u8] {
-        self.done.clear();
-        self.done.extend_from_slice(&self.fixed);
+        let mut done = std::mem::take(&mut self.done);
+        done.clear();
+        self.finish_into(layout, &mut done);
+        self.done = done;
+        &self.done
+    }
+
+    /// Appends the finished row.
+    pub fn finish_into(&self, layout: &RowLayout, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.fixed);
         for column in 0..layout.column_count() {
             if layout.column_kind(column) != ColumnKind::Variable || layout.is_null(&self.fixed, column) {
                 continue;
             }
             let (offset, len) = self.place(layout, column);
-            let at = self.done.len();
+            let at = out.len() - start;
             let bytes = self.pending.get(offset..offset + len).unwrap_or_default();
-            self.done.extend_from_slice(bytes);
+            out.extend_from_slice(bytes);
             let place = at as u64 | (bytes.len() as u64) << 32;
-            if let Some(cell) = layout.cell_offset(column).and_then(|start| self.done.get_mut(start..start + 8)) {
+            let cell = layout.cell_offset(column).map(|offset| start + offset);
+            if let Some(cell) = cell.and_then(|cell| out.get_mut(cell..cell + 8)) {
                 cell.copy_from_slice(&place.to_le_bytes());
             }
         }
-        &self.done
     }
 
     fn cell(&mut self, layout: &RowLayout, column: usize) -> Result<&mut [u8], SqlError> {
@@ -172,7 +185,9 @@ impl RowImage {
 
     /// Offset and length in a variable column's cell.
     fn place(&self, layout: &RowLayout, column: usize) -> (usize, usize) {
-        let cell = layout.cell_offset(column).and_then(|start| self.fixed.get(start..)?.first_chunk::<8>());
+        let cell = layout
+            .cell_offset(column)
+            .and_then(|start| self.fixed.get(start..)?.first_chunk::<8>());
         let bits = cell.map_or(0, |bytes| u64::from_le_bytes(*bytes));
         (bits as u32 as usize, (bits >> 32) as usize)
     }
@@ -191,7 +206,13 @@ mod tests {
 
     #[test]
     fn any_order_gives_the_row_that_encode_gives() {
-        let layout = RowLayout::new(&[SqlType::Text, SqlType::Int4, SqlType::Bytea, SqlType::Uuid, SqlType::Text]);
+        let layout = RowLayout::new(&[
+            SqlType::Text,
+            SqlType::Int4,
+            SqlType::Bytea,
+            SqlType::Uuid,
+            SqlType::Text,
+        ]);
         let values = vec![
             Value::Text("first".into()),
             Value::Int4(-7),

@@ -1,4 +1,5 @@
-//! What a run needs besides program and inputs. Kept by the caller between runs, so that steady state allocates nothing.
+//! What a run needs besides program and inputs. Kept by the caller between runs, so that steady state
+//! allocates nothing.
 
 use weft_types::SqlError;
 
@@ -17,7 +18,10 @@ pub(crate) struct Registers {
 
 impl Default for Registers {
     fn default() -> Self {
-        Registers { values: [0; REGISTERS], nulls: u64::MAX }
+        Registers {
+            values: [0; REGISTERS],
+            nulls: u64::MAX,
+        }
     }
 }
 
@@ -27,7 +31,11 @@ impl Registers {
     #[inline]
     pub fn bits(&self, register: u8) -> Option<u64> {
         let register = register & REGISTER_MASK;
-        if self.nulls >> register & 1 == 1 { None } else { Some(self.values[usize::from(register)]) }
+        if self.nulls >> register & 1 == 1 {
+            None
+        } else {
+            Some(self.values[usize::from(register)])
+        }
     }
 
     #[inline]

@@ -1,4 +1,5 @@
-//! What holds at each instruction on every path to it: forward data flow over collect registers, keys and row buffers.
+//! What holds at each instruction on every path to it: forward data flow over collect registers, keys and
+//! row buffers.
 //!
 //! ```text
 //!              issue (SEARCH, SCAN, INSERT; UPDATE, REMOVE)         two paths meet:
@@ -6,9 +7,9 @@
 //!              <------- use of the row ----- collected <--- RET      table    = the same on both, or mixed
 //! ```
 //!
-//! The state at an instruction is the join over all paths; joins only lose knowledge, each part at most twice, so the worklist ends
-//! after a few rounds. The commit handler starts with the join over all END; the abort handler may be entered from anywhere and
-//! is only walked for reachability.
+//! The state at an instruction is the join over all paths; joins only lose knowledge, each part at most
+//! twice, so the worklist ends after a few rounds. The commit handler starts with the join over all END; the
+//! abort handler may be entered from anywhere and is only walked for reachability.
 
 use std::collections::HashMap;
 
@@ -59,7 +60,10 @@ struct State {
 impl State {
     fn new() -> State {
         State {
-            collect: [Collect { row: Known::Unset, pending: false }; COLLECT_REGISTERS],
+            collect: [Collect {
+                row: Known::Unset,
+                pending: false,
+            }; COLLECT_REGISTERS],
             keys: [Known::Unset; KEY_BUFFERS],
             rows: [Known::Unset; ROW_BUFFERS],
         }
@@ -67,7 +71,10 @@ impl State {
 
     fn join(&mut self, other: &State) {
         for (mine, other) in self.collect.iter_mut().zip(&other.collect) {
-            *mine = Collect { row: mine.row.join(other.row), pending: mine.pending || other.pending };
+            *mine = Collect {
+                row: mine.row.join(other.row),
+                pending: mine.pending || other.pending,
+            };
         }
         for (mine, other) in self.keys.iter_mut().zip(&other.keys) {
             *mine = mine.join(*other);
@@ -101,7 +108,8 @@ pub(super) fn check(program: &Program) -> Result<(), ProgramError> {
     flow.reach(0, &State::new());
     flow.reach(program.abort_pc as usize, &State::new());
     while let Some(pc) = flow.work.pop() {
-        flow.visit(pc).map_err(|rule| ProgramError::Instruction { pc: pc as u32, rule })?;
+        flow.visit(pc)
+            .map_err(|rule| ProgramError::Instruction { pc: pc as u32, rule })?;
     }
     let reached = |section: Section, op: Op| {
         let ops = program.instrs.iter().zip(&flow.states).enumerate();
@@ -141,7 +149,8 @@ impl Flow<'_> {
     }
 
     fn visit(&mut self, pc: usize) -> Rule {
-        let (Some(instr), Some(Some(state))) = (self.program.instrs.get(pc).copied(), self.states.get(pc)) else {
+        let (Some(instr), Some(Some(state))) = (self.program.instrs.get(pc).copied(), self.states.get(pc))
+        else {
             return Ok(());
         };
         let mut state = state.clone();
@@ -180,17 +189,28 @@ impl Flow<'_> {
             Op::Cmpv => {
                 let left = self.datum(state, instr.b, instr.low())?;
                 let right = self.datum(state, instr.c, instr.high())?;
-                if comparable(left, right) { Ok(()) } else { Err("values of these types do not compare") }
+                if comparable(left, right) {
+                    Ok(())
+                } else {
+                    Err("values of these types do not compare")
+                }
             }
             Op::Key => {
                 state.keys[a] = Known::Is(self.intern(Vec::new()));
                 Ok(())
             }
             Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => self.append_key(instr, state),
-            Op::Row | Op::Outrow | Op::Copyrow | Op::Setin | Op::Setk | Op::Setr | Op::Setcol | Op::Setnull => {
-                self.row(instr, state)
+            Op::Row
+            | Op::Outrow
+            | Op::Copyrow
+            | Op::Setin
+            | Op::Setk
+            | Op::Setr
+            | Op::Setcol
+            | Op::Setnull => self.row(instr, state),
+            Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => {
+                self.database(instr, state)
             }
-            Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => self.database(instr, state),
             Op::Emit if state.rows[a] != Known::Is(Target::Output(instr.imm)) => {
                 Err("EMIT of a row that is not of the statement's shape on every path")
             }
@@ -211,22 +231,36 @@ impl Flow<'_> {
     fn collected(&self, state: &State, cp: usize) -> Result<u8, &'static str> {
         match state.collect[cp] {
             Collect { pending: true, .. } => Err("a row is used before RET of its collect register"),
-            Collect { row: Known::Is((table, _)), .. } => Ok(table),
+            Collect {
+                row: Known::Is((table, _)),
+                ..
+            } => Ok(table),
             _ => Err("a collect register does not hold a row of one table on every path"),
         }
     }
 
     fn row_column(&self, state: &State, cp: usize, column: u16) -> Result<&SqlType, &'static str> {
-        let table = self.program.tables.get(usize::from(self.collected(state, cp)?)).ok_or("no such table")?;
+        let table = self
+            .program
+            .tables
+            .get(usize::from(self.collected(state, cp)?))
+            .ok_or("no such table")?;
         table.columns.get(usize::from(column)).ok_or("no such column")
     }
 
     fn datum(&self, state: &State, source: u8, number: u16) -> Result<Class, &'static str> {
         let ty = match Datum::decode(source, number) {
-            Some(Datum::Input(number)) => self.program.inputs.get(usize::from(number)).ok_or("no such input")?,
-            Some(Datum::Const(number)) => {
-                self.program.consts.get(usize::from(number)).map(|constant| &constant.ty).ok_or("no such constant")?
-            }
+            Some(Datum::Input(number)) => self
+                .program
+                .inputs
+                .get(usize::from(number))
+                .ok_or("no such input")?,
+            Some(Datum::Const(number)) => self
+                .program
+                .consts
+                .get(usize::from(number))
+                .map(|constant| &constant.ty)
+                .ok_or("no such constant")?,
             Some(Datum::Column { cp, column }) => self.row_column(state, usize::from(cp), column)?,
             None => return Err("unknown value source"),
         };
@@ -238,7 +272,11 @@ impl Flow<'_> {
         let part = match instr.op {
             Op::Keyin => Some(self.datum(state, Datum::Input(0).encode().0, number as u16)?),
             Op::Keyk => Some(self.datum(state, Datum::Const(0).encode().0, number as u16)?),
-            Op::Keycol => Some(Class::of(self.row_column(state, usize::from(instr.b), instr.low())?)),
+            Op::Keycol => Some(Class::of(self.row_column(
+                state,
+                usize::from(instr.b),
+                instr.low(),
+            )?)),
             Op::Keyr => Some(Class::from_code(instr.imm).ok_or("unknown class")?),
             _ => None,
         };
@@ -258,7 +296,14 @@ impl Flow<'_> {
         }
     }
 
-    fn key_fits(&self, state: &State, key: u8, table: &[SqlType], index: &IndexShape, complete: bool) -> Rule {
+    fn key_fits(
+        &self,
+        state: &State,
+        key: u8,
+        table: &[SqlType],
+        index: &IndexShape,
+        complete: bool,
+    ) -> Rule {
         let Known::Is(list) = state.keys[usize::from(key)] else {
             return Err("a key is not the same kind of key on every path");
         };
@@ -290,37 +335,57 @@ impl Flow<'_> {
 
     fn set(&self, instr: Instr, state: &State) -> Rule {
         let columns = match state.rows[usize::from(instr.a)] {
-            Known::Is(Target::Table(table)) => {
-                self.program.tables.get(usize::from(table)).map(|table| table.columns.as_slice())
-            }
+            Known::Is(Target::Table(table)) => self
+                .program
+                .tables
+                .get(usize::from(table))
+                .map(|table| table.columns.as_slice()),
             Known::Is(Target::Output(statement)) => {
                 self.program.outputs.get(statement as usize).map(Vec::as_slice)
             }
             _ => return Err("a row buffer is not the same kind of row on every path"),
         };
-        let to = columns.and_then(|columns| columns.get(usize::from(instr.low()))).ok_or("no such column")?;
+        let to = columns
+            .and_then(|columns| columns.get(usize::from(instr.low())))
+            .ok_or("no such column")?;
         let source = usize::from(instr.high());
         let fits = match instr.op {
-            Op::Setin => self.program.inputs.get(source).is_some_and(|from| fits_without_check(from, to)),
-            Op::Setk => self.program.consts.get(source).is_some_and(|constant| constant_fits(constant, to)),
-            Op::Setcol => {
-                fits_without_check(self.row_column(state, usize::from(instr.b), instr.high())?, to)
-            }
+            Op::Setin => self
+                .program
+                .inputs
+                .get(source)
+                .is_some_and(|from| fits_without_check(from, to)),
+            Op::Setk => self
+                .program
+                .consts
+                .get(source)
+                .is_some_and(|constant| constant_fits(constant, to)),
+            Op::Setcol => fits_without_check(self.row_column(state, usize::from(instr.b), instr.high())?, to),
             Op::Setr => Class::of(to).is_register(),
             _ => true,
         };
-        if fits { Ok(()) } else { Err("the value does not fit the column") }
+        if fits {
+            Ok(())
+        } else {
+            Err("the value does not fit the column")
+        }
     }
 
     fn database(&mut self, instr: Instr, state: &mut State) -> Rule {
         let (a, b) = (usize::from(instr.a), usize::from(instr.b));
         if instr.op == Op::Next {
             return match state.collect[b] {
-                Collect { row: Known::Is((_, true)), pending: false } => Ok(()),
+                Collect {
+                    row: Known::Is((_, true)),
+                    pending: false,
+                } => Ok(()),
                 _ => Err("NEXT of a collect register that holds no collected SCAN"),
             };
         }
-        let issue = |table: u8, scan: bool| Collect { row: Known::Is((table, scan)), pending: true };
+        let issue = |table: u8, scan: bool| Collect {
+            row: Known::Is((table, scan)),
+            pending: true,
+        };
         if matches!(instr.op, Op::Update | Op::Remove) {
             let table = self.collected(state, a)?;
             if instr.op == Op::Update && state.rows[b] != Known::Is(Target::Table(table)) {

@@ -4,8 +4,8 @@
 //!
 //! 1. Catalog: version and shapes of all tables are those of the catalog.
 //! 2. Accesses: keys have as many parts as their index has columns (ranges: at most), of the same classes.
-//! 3. Instructions one by one: operands exist, classes fit, targets lie in the own section, every section ends in a
-//!    terminal instruction, and
+//! 3. Instructions one by one: operands exist, classes fit, targets lie in the own section, every section
+//!    ends in a terminal instruction, and
 //!
 //!    | section | may contain                                        | is left by            |
 //!    |---------|----------------------------------------------------|-----------------------|
@@ -13,13 +13,15 @@
 //!    | commit  | everything but END and issuing DB instructions     | COMMIT, ABORT, RAISE  |
 //!    | abort   | branches, registers, RET                           | ABORT                 |
 //!
-//! 4. Flow ([`flow`]): on every path a collect register is collected (RET) before its row is used, before it is issued again and
-//!    before COMMIT; keys fit their index and rows their table; END, COMMIT and ABORT are reachable.
+//! 4. Flow ([`flow`]): on every path a collect register is collected (RET) before its row is used, before it
+//!    is issued again and before COMMIT; keys fit their index and rows their table; END, COMMIT and ABORT
+//!    are reachable.
 //!
-//! Registers start NULL, so using one before setting it is no error. Whether DB instructions stay inside the declared
-//! accesses depends on values: that is the guard's work at run time.
+//! Registers start NULL, so using one before setting it is no error. Whether DB instructions stay inside the
+//! declared accesses depends on values: that is the guard's work at run time.
 //!
-//! Source: DESIGN.md, "Programs" ("a verifier rejects what could leave its block"); BionicDB 4.3 (DB instruction and RET pair up).
+//! Source: DESIGN.md, "Programs" ("a verifier rejects what could leave its block"); BionicDB 4.3 (DB
+//! instruction and RET pair up).
 
 mod flow;
 
@@ -56,9 +58,17 @@ fn check_catalog(program: &Program, catalog: &Catalog) -> Result<(), ProgramErro
     for (ordinal, table) in program.tables.iter().enumerate() {
         let def = catalog.table_by_id(table.id);
         if def.is_none_or(|def| TableShape::from_def(def) != *table) {
-            return Err(ProgramError::Catalog(format!("table {} is not as the program describes it", table.id.0)));
+            return Err(ProgramError::Catalog(format!(
+                "table {} is not as the program describes it",
+                table.id.0
+            )));
         }
-        if program.tables.iter().take(ordinal).any(|other| other.id == table.id) {
+        if program
+            .tables
+            .iter()
+            .take(ordinal)
+            .any(|other| other.id == table.id)
+        {
             return Err(ProgramError::Malformed("a table is described twice"));
         }
     }
@@ -67,17 +77,27 @@ fn check_catalog(program: &Program, catalog: &Catalog) -> Result<(), ProgramErro
 
 fn check_access(program: &Program, access: &Access) -> Result<(), ProgramError> {
     let table = program.tables.iter().find(|table| table.id == access.table);
-    let table = table.ok_or(ProgramError::Malformed("an access names a table that the program does not describe"))?;
+    let table = table.ok_or(ProgramError::Malformed(
+        "an access names a table that the program does not describe",
+    ))?;
     let fits = |parts: &[KeyPart], index: &IndexShape, complete: bool| {
-        let count_fits = if complete { parts.len() == index.columns.len() } else { parts.len() <= index.columns.len() };
+        let count_fits = if complete {
+            parts.len() == index.columns.len()
+        } else {
+            parts.len() <= index.columns.len()
+        };
         count_fits
             && parts.iter().zip(&index.columns).all(|(part, column)| {
                 let from = match *part {
                     KeyPart::Input(number) => program.inputs.get(usize::from(number)),
-                    KeyPart::Const(number) => program.consts.get(usize::from(number)).map(|constant| &constant.ty),
+                    KeyPart::Const(number) => program
+                        .consts
+                        .get(usize::from(number))
+                        .map(|constant| &constant.ty),
                 };
                 let to = table.columns.get(*column);
-                from.zip(to).is_some_and(|(from, to)| Class::of(from) == Class::of(to))
+                from.zip(to)
+                    .is_some_and(|(from, to)| Class::of(from) == Class::of(to))
             })
     };
     let hi = access.hi.as_deref();
@@ -96,18 +116,29 @@ fn check_access(program: &Program, access: &Access) -> Result<(), ProgramError> 
         (AccessKind::InsertRow, None) => hi.is_none() && access.key.is_empty(),
         (_, None) => false,
     };
-    if right { Ok(()) } else { Err(ProgramError::Malformed("an access key does not fit its index")) }
+    if right {
+        Ok(())
+    } else {
+        Err(ProgramError::Malformed("an access key does not fit its index"))
+    }
 }
 
 fn check_sections(program: &Program) -> Result<(), ProgramError> {
-    let (commit, abort, end) = (program.commit_pc as usize, program.abort_pc as usize, program.instrs.len());
+    let (commit, abort, end) = (
+        program.commit_pc as usize,
+        program.abort_pc as usize,
+        program.instrs.len(),
+    );
     for (start, end) in [(0, commit), (commit, abort), (abort, end)] {
         let last = program.instrs.get(start..end).and_then(<[Instr]>::last);
         match last {
             Some(instr) if instr.op.is_terminal() => {}
             Some(_) => {
                 let rule = "control falls out of its section";
-                return Err(ProgramError::Instruction { pc: end as u32 - 1, rule });
+                return Err(ProgramError::Instruction {
+                    pc: end as u32 - 1,
+                    rule,
+                });
             }
             None => return Err(ProgramError::Malformed("a section is empty")),
         }
@@ -126,15 +157,27 @@ fn check_instr(program: &Program, pc: usize, instr: Instr) -> Result<(), &'stati
         Some(ty) if Class::of(ty).is_register() => Ok(()),
         _ => Err("the value does not fit a register"),
     };
-    let index = || program.tables.get(instr.table()).and_then(|table| table.indexes.get(instr.index()));
+    let index = || {
+        program
+            .tables
+            .get(instr.table())
+            .and_then(|table| table.indexes.get(instr.index()))
+    };
     match instr.op {
-        Op::Ldk => register_type(program.consts.get(instr.imm as usize).map(|constant| &constant.ty)),
+        Op::Ldk => register_type(
+            program
+                .consts
+                .get(instr.imm as usize)
+                .map(|constant| &constant.ty),
+        ),
         Op::Ldin => register_type(program.inputs.get(instr.imm as usize)),
         Op::Raise => match program.consts.get(instr.imm as usize) {
             Some(constant) if Class::of(&constant.ty) == Class::Text => Ok(()),
             _ => Err("the message is not text"),
         },
-        Op::Search if index().is_none_or(|index| !index.unique) => Err("SEARCH in an index that is not unique"),
+        Op::Search if index().is_none_or(|index| !index.unique) => {
+            Err("SEARCH in an index that is not unique")
+        }
         Op::Scan if index().is_none_or(|index| !index.ordered) => Err("SCAN in an index without order"),
         _ => Ok(()),
     }
@@ -152,11 +195,16 @@ fn check_place(section: Section, op: Op) -> Result<(), &'static str> {
                 || op == Op::Test
         }
     };
-    if allowed { Ok(()) } else { Err("not allowed in this section") }
+    if allowed {
+        Ok(())
+    } else {
+        Err("not allowed in this section")
+    }
 }
 
 fn check_operand(program: &Program, pc: usize, instr: Instr, operand: Operand) -> Result<(), &'static str> {
-    let exists = |number: usize, count: usize, rule: &'static str| if number < count { Ok(()) } else { Err(rule) };
+    let exists =
+        |number: usize, count: usize, rule: &'static str| if number < count { Ok(()) } else { Err(rule) };
     const INPUT: &str = "no such input";
     const CONST: &str = "no such constant";
     let table = program.tables.get(instr.table());
@@ -184,7 +232,8 @@ fn check_operand(program: &Program, pc: usize, instr: Instr, operand: Operand) -
     }
 }
 
-/// Whether a constant may be stored in a column: its type promises it, or its value keeps within the modifier.
+/// Whether a constant may be stored in a column: its type promises it, or its value keeps within the
+/// modifier.
 fn constant_fits(constant: &Constant, to: &SqlType) -> bool {
     fits_without_check(&constant.ty, to)
         || (Class::of(&constant.ty) == Class::of(to)
@@ -194,7 +243,9 @@ fn constant_fits(constant: &Constant, to: &SqlType) -> bool {
 /// Whether CMPV orders values of two classes.
 fn comparable(left: Class, right: Class) -> bool {
     let group = |class: Class| match class {
-        Class::Int2 | Class::Int4 | Class::Int8 | Class::Float4 | Class::Float8 | Class::Numeric => Class::Numeric,
+        Class::Int2 | Class::Int4 | Class::Int8 | Class::Float4 | Class::Float8 | Class::Numeric => {
+            Class::Numeric
+        }
         Class::Text | Class::Char => Class::Text,
         Class::Date | Class::Timestamp => Class::Timestamp,
         other => other,

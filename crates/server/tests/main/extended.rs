@@ -123,7 +123,15 @@ fn bind_checks_counts_formats_and_values() {
         "E ERROR 22023 unsupported format code: 2"
     );
     assert!(refused(bind("", "s", &["x", "y"])).starts_with("E ERROR 22P02 "));
-    assert!(refused(bind_formats("", "s", &[1, 0], &two, &[])).starts_with("E ERROR 22P03 "));
+    assert_eq!(
+        refused(bind_formats("", "s", &[1, 0], &two, &[])),
+        "E ERROR 08P01 insufficient data left in message"
+    );
+    let long: [Option<&[u8]>; 2] = [Some(b"12345"), Some(b"x")];
+    assert_eq!(
+        refused(bind_formats("", "s", &[1, 0], &long, &[])),
+        "E ERROR 22P03 incorrect binary data format in bind parameter 1"
+    );
     assert!(
         refused(bind_formats("", "s", &[], &[Some(b"1"), Some(b"\xff")], &[])).starts_with("E ERROR 22021 ")
     );

@@ -148,7 +148,7 @@ fn rows_columns() -> Vec<OutputColumn> {
 fn parse_echo(types: &str, given: &[Option<SqlType>]) -> Result<Vec<SqlType>, SqlError> {
     let one = |(index, text): (usize, &str)| match text.trim() {
         "?" => Ok(given.get(index).copied().flatten().unwrap_or(SqlType::Text)),
-        "numeric(8,2)" => Ok(SqlType::from_typmod(1700, (8 << 16 | 2) + 4).unwrap_or(SqlType::Text)),
+        "numeric8_2" => Ok(SqlType::from_typmod(1700, (8 << 16 | 2) + 4).unwrap_or(SqlType::Text)),
         "char(5)" => Ok(SqlType::Char(5)),
         number => number
             .parse()

@@ -87,7 +87,10 @@ proptest! {
 
     #[test]
     fn random_conversations_never_panic_or_hang(
-        picks in prop::collection::vec((0..20usize, any::<prop::sample::Index>(), any::<u8>(), 0..4u8), 1..30),
+        picks in prop::collection::vec(
+            (0..20usize, any::<prop::sample::Index>(), any::<u8>(), 0..4u8),
+            1..30,
+        ),
     ) {
         let bench = bench();
         let messages = messages();

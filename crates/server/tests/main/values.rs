@@ -16,7 +16,7 @@ const SAMPLES: &[(&str, &[&str])] = &[
         "1700",
         &["0", "-1.50", "123456789012345678901234567890.123", "NaN"],
     ),
-    ("numeric(8,2)", &["0.00", "-1.50", "123456.78"]),
+    ("numeric8_2", &["0.00", "-1.50", "123456.78"]),
     ("25", &["", "a", "grüße 🦀"]),
     ("1043", &["", "varchar"]),
     ("char(5)", &["ab   ", "abcde", "     "]),
@@ -35,7 +35,7 @@ const SAMPLES: &[(&str, &[&str])] = &[
 
 fn sql_type(name: &str) -> SqlType {
     match name {
-        "numeric(8,2)" => SqlType::from_typmod(1700, (8 << 16 | 2) + 4).unwrap(),
+        "numeric8_2" => SqlType::from_typmod(1700, (8 << 16 | 2) + 4).unwrap(),
         "char(5)" => SqlType::Char(5),
         oid => SqlType::from_oid(oid.parse().unwrap()).unwrap(),
     }
@@ -50,7 +50,7 @@ fn echo(client: &mut crate::wire::Client, name: &str, formats: [u16; 2], param: 
         sync(),
     ];
     let replies = client.ask(&bytes.concat());
-    assert_eq!(replies[3..], ["C SELECT 1", "Z I"], "{name} {replies:?}");
+    assert_eq!(replies.len(), 5, "{name} {param:?} {replies:?}");
     replies[2].strip_prefix("D ").unwrap().to_owned()
 }
 
@@ -100,13 +100,16 @@ fn every_type_goes_both_ways_in_both_formats() {
 }
 
 #[test]
-fn samples_are_what_they_are_meant_to_be() {
-    // The fast ways of the encoder are held against `weft_types`; this holds the samples against
-    // PostgreSQL's forms.
+fn integers_keep_their_sign_in_the_raw_cell() {
     let layout = RowLayout::new(&[SqlType::Int4]);
     let row = layout.encode(&[Value::Int4(-1)]).unwrap();
     assert_eq!(layout.fixed_u64(&row, 0), Some(0xffff_ffff));
-    let mut bytes = Vec::new();
-    encode_binary(&Value::Int4(-2), &SqlType::Int4, &mut bytes);
-    assert_eq!(bytes, (-2i32).to_be_bytes());
+    let bench = Bench::new();
+    let mut client = bench.client();
+    assert_eq!(echo(&mut client, "23", [0, 0], Some(b"-1")), "-1");
+    assert_eq!(echo(&mut client, "23", [0, 1], Some(b"-1")), "ffffffff");
+    assert_eq!(
+        echo(&mut client, "20", [0, 0], Some(b"-9223372036854775808")),
+        "-9223372036854775808"
+    );
 }

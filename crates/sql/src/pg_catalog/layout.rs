@@ -127,12 +127,17 @@ pub fn columns(schema: &str, table: &str) -> Option<SchemaRef> {
         read("information_schema", INFORMATION_SCHEMA, &mut layouts);
         layouts
     });
-    layouts.iter().find(|((s, t), _)| *s == schema && *t == table).map(|(_, layout)| Arc::clone(layout))
+    layouts
+        .iter()
+        .find(|((s, t), _)| *s == schema && *t == table)
+        .map(|(_, layout)| Arc::clone(layout))
 }
 
 /// Whether a table of `pg_catalog` never has rows.
 pub fn is_always_empty(table: &str) -> bool {
-    ALWAYS_EMPTY.lines().any(|line| line.split(' ').next() == Some(table))
+    ALWAYS_EMPTY
+        .lines()
+        .any(|line| line.split(' ').next() == Some(table))
 }
 
 fn read(schema: &'static str, text: &'static str, layouts: &mut Layouts) {

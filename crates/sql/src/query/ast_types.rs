@@ -63,9 +63,10 @@ fn custom(name: &str, arguments: &[String]) -> Option<SqlType> {
 fn numeric(info: &ExactNumberInfo) -> Option<SqlType> {
     let spec = match info {
         ExactNumberInfo::None => None,
-        ExactNumberInfo::Precision(precision) => {
-            Some(NumericSpec { precision: u16::try_from(*precision).ok()?, scale: 0 })
-        }
+        ExactNumberInfo::Precision(precision) => Some(NumericSpec {
+            precision: u16::try_from(*precision).ok()?,
+            scale: 0,
+        }),
         ExactNumberInfo::PrecisionAndScale(precision, scale) => Some(NumericSpec {
             precision: u16::try_from(*precision).ok()?,
             scale: i16::try_from(*scale).ok()?,

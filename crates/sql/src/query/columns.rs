@@ -10,7 +10,7 @@ use datafusion::arrow::array::{
     FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
     RecordBatch, RecordBatchOptions, StringBuilder, TimestampMicrosecondBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, SchemaRef, i256};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::error::DataFusionError;
 use weft_types::{Numeric, RowLayout, SqlError, SqlState, SqlType};
 
@@ -60,7 +60,13 @@ impl BatchBuilder {
             };
             cells.push((column, cell));
         }
-        Ok(BatchBuilder { schema, layout, cells, row_count: 0, failure: None })
+        Ok(BatchBuilder {
+            schema,
+            layout,
+            cells,
+            row_count: 0,
+            failure: None,
+        })
     }
 
     /// Adds one row. The first failure (a numeric too wide for Arrow) is kept and reported by
@@ -72,11 +78,6 @@ impl BatchBuilder {
             }
         }
         self.row_count += 1;
-    }
-
-    /// Rows added so far.
-    pub fn row_count(&self) -> usize {
-        self.row_count
     }
 
     /// The batch, or the first failure of a row in it.
@@ -93,7 +94,10 @@ impl BatchBuilder {
 impl Cell {
     fn new(ty: Option<&SqlType>, column: usize) -> Result<Cell, SqlError> {
         let ty = ty.ok_or_else(|| {
-            SqlError::new(SqlState::INTERNAL_ERROR, format!("column {column} is not in the row layout"))
+            SqlError::new(
+                SqlState::INTERNAL_ERROR,
+                format!("column {column} is not in the row layout"),
+            )
         })?;
         Ok(match ty {
             SqlType::Bool => Cell::Bool(BooleanBuilder::new()),
@@ -108,7 +112,11 @@ impl Cell {
                     scale,
                 ),
                 other => {
-                    let scale = if let DataType::Decimal256(_, scale) = other { scale } else { 0 };
+                    let scale = if let DataType::Decimal256(_, scale) = other {
+                        scale
+                    } else {
+                        0
+                    };
                     Cell::Decimal256(Decimal256Builder::new().with_data_type(other), scale)
                 }
             },
@@ -117,9 +125,7 @@ impl Cell {
             SqlType::Bytea => Cell::Bytea(BinaryBuilder::new()),
             SqlType::Date => Cell::Date(Date32Builder::new()),
             SqlType::Timestamp => Cell::Timestamp(TimestampMicrosecondBuilder::new()),
-            SqlType::TimestampTz => {
-                Cell::Timestamp(TimestampMicrosecondBuilder::new().with_timezone("UTC"))
-            }
+            SqlType::TimestampTz => Cell::Timestamp(TimestampMicrosecondBuilder::new().with_timezone("UTC")),
             SqlType::Uuid => Cell::Uuid(FixedSizeBinaryBuilder::new(16)),
         })
     }
@@ -216,19 +222,27 @@ fn append_fixed(builder: &mut FixedSizeBinaryBuilder, bytes: &[u8; 16]) -> Resul
 
 fn text<'r>(layout: &RowLayout, row: &'r [u8], column: usize) -> Result<&'r str, SqlError> {
     std::str::from_utf8(layout.var_bytes(row, column).unwrap_or_default()).map_err(|_| {
-        SqlError::new(SqlState::DATA_CORRUPTED, format!("text in column {} is not valid UTF-8", column + 1))
+        SqlError::new(
+            SqlState::DATA_CORRUPTED,
+            format!("text in column {} is not valid UTF-8", column + 1),
+        )
     })
 }
 
 fn numeric_cell(layout: &RowLayout, row: &[u8], column: usize) -> Result<Numeric, SqlError> {
     Numeric::decode(layout.var_bytes(row, column).unwrap_or_default()).map_err(|error| {
-        SqlError::new(SqlState::DATA_CORRUPTED, format!("numeric in column {}: {error}", column + 1))
+        SqlError::new(
+            SqlState::DATA_CORRUPTED,
+            format!("numeric in column {}: {error}", column + 1),
+        )
     })
 }
 
 /// 22003 for a numeric that Arrow's decimals cannot hold.
 pub fn numeric_overflow() -> SqlError {
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
-        .detail("Queries compute with at most 76 digits, 16 of them after the point.")
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        "value overflows numeric format",
+    )
+    .detail("Queries compute with at most 76 digits, 16 of them after the point.")
 }
-

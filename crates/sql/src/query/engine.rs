@@ -17,6 +17,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
@@ -30,11 +31,12 @@ use super::functions::registry;
 use super::functions::session::SessionContext;
 use super::modify::Evaluation;
 use super::naming::visible_name;
+use super::operators::AdoptLiterals;
 use super::planner::{FunctionRegistry, StatementContext};
 use super::results::scalar_of_value;
 use super::rewrite::rewrite;
 use super::scan::{RelationProvider, SourceExtension};
-use super::schema::{arrow_type, sql_type_of, sql_type_of_arrow, type_metadata};
+use super::schema::{arrow_type, sql_type_of, sql_type_of_arrow};
 use super::stream::{ResultColumn, RowStream, canceled_by_user};
 use super::{QuerySettings, ReadSource};
 
@@ -53,7 +55,12 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: 2, memory_bytes: 1 << 30, batch_rows: 8192, cached_plans: 256 }
+        EngineOptions {
+            threads: 2,
+            memory_bytes: 1 << 30,
+            batch_rows: 8192,
+            cached_plans: 256,
+        }
     }
 }
 
@@ -69,6 +76,7 @@ pub struct Described {
 /// Plans and runs queries. Cheap to share by reference or `Arc`.
 pub struct QueryEngine {
     runtime: Option<tokio::runtime::Runtime>,
+    handle: tokio::runtime::Handle,
     environment: Arc<RuntimeEnv>,
     state: SessionState,
     registry: FunctionRegistry,
@@ -81,6 +89,8 @@ pub(super) struct Planned {
     pub(super) plan: LogicalPlan,
     pub(super) columns: Arc<[ResultColumn]>,
     pub(super) params: Vec<SqlType>,
+    /// Not when a parameter is used in another Arrow type than its values have: then only the bound plan is optimised.
+    optimized: bool,
 }
 
 type PlanKey = (String, CatalogVersion, Vec<Option<SqlType>>);
@@ -111,7 +121,10 @@ impl PlanCache {
 impl QueryEngine {
     /// An engine with `threads` threads and default bounds.
     pub fn new(threads: usize) -> Result<QueryEngine, SqlError> {
-        QueryEngine::with_options(EngineOptions { threads, ..EngineOptions::default() })
+        QueryEngine::with_options(EngineOptions {
+            threads,
+            ..EngineOptions::default()
+        })
     }
 
     /// Starts the engine's threads.
@@ -124,14 +137,20 @@ impl QueryEngine {
             .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no query threads: {error}")))?;
         let shown_consumers = std::num::NonZeroUsize::MIN.saturating_add(4);
         let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), shown_consumers);
-        let environment =
-            RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc().map_err(sql_error)?;
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .build_arc()
+            .map_err(sql_error)?;
+        let mut analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(AdoptLiterals)];
+        analyzer.extend(Analyzer::new().rules);
         let state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(configuration(&options))
             .with_runtime_env(Arc::clone(&environment))
+            .with_analyzer_rules(analyzer)
             .build();
         Ok(QueryEngine {
+            handle: runtime.handle().clone(),
             runtime: Some(runtime),
             environment,
             state,
@@ -187,7 +206,10 @@ impl QueryEngine {
         settings: &QuerySettings,
     ) -> Result<Described, SqlError> {
         let planned = self.planned(sql, ast, &source, param_types, settings)?;
-        Ok(Described { params: planned.params, columns: planned.columns })
+        Ok(Described {
+            params: planned.params,
+            columns: planned.columns,
+        })
     }
 
     /// The optimised plan as text, one line per operator: EXPLAIN.
@@ -200,7 +222,9 @@ impl QueryEngine {
     ) -> Result<Vec<String>, SqlError> {
         let planned = self.planned("", ast, &source, &[], settings)?;
         let plan = self.physical(planned, params)?;
-        let text = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+        let text = datafusion::physical_plan::displayable(plan.as_ref())
+            .indent(false)
+            .to_string();
         Ok(text.lines().map(str::to_string).collect())
     }
 
@@ -241,10 +265,18 @@ impl QueryEngine {
             }
             declared[position].get_or_insert(ty);
         }
-        let session = Arc::new(SessionContext { settings: settings.clone(), catalog: source.catalog() });
+        let session = Arc::new(SessionContext {
+            settings: settings.clone(),
+            catalog: source.catalog(),
+        });
         let context = StatementContext::new(&self.state, &self.registry, Arc::clone(source), session);
-        let fields: Vec<Option<FieldRef>> =
-            declared.iter().map(|ty| ty.as_ref().map(|ty| Arc::new(parameter_field(ty)))).collect();
+        let fields: Vec<Option<FieldRef>> = declared
+            .iter()
+            .map(|ty| {
+                ty.as_ref()
+                    .map(|ty| Arc::new(Field::new("", arrow_type(ty), true)))
+            })
+            .collect();
         let mut planner_context = PlannerContext::new().with_prepare_param_data_types(fields);
         let planner = SqlToRel::new_with_options(&context, parser_options());
         let plan = planner
@@ -252,12 +284,21 @@ impl QueryEngine {
             .map_err(sql_error)?;
         let params = parameter_types(&plan, declared)?;
         let columns = result_columns(plan.schema(), source.as_ref(), &plan);
-        let plan = if params.is_empty() { self.optimized(&plan)? } else { plan };
-        Ok((Planned { plan, columns, params }, !context.is_session_bound()))
-    }
-
-    fn optimized(&self, plan: &LogicalPlan) -> Result<LogicalPlan, SqlError> {
-        self.state.optimize(plan).map_err(sql_error)
+        let optimized = binds_directly(&plan, &params)?;
+        let plan = if optimized {
+            self.state.optimize(&plan).map_err(sql_error)?
+        } else {
+            plan
+        };
+        Ok((
+            Planned {
+                plan,
+                columns,
+                params,
+                optimized,
+            },
+            !context.is_session_bound(),
+        ))
     }
 
     fn physical(&self, planned: Planned, params: &[Value]) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
@@ -265,11 +306,20 @@ impl QueryEngine {
             planned.plan
         } else {
             let values = bound_values(&planned.params, params)?;
-            let bound = planned.plan.replace_params_with_values(&values).map_err(sql_error)?;
-            self.optimized(&bound)?
+            let bound = planned
+                .plan
+                .replace_params_with_values(&values)
+                .map_err(sql_error)?;
+            if planned.optimized {
+                bound
+            } else {
+                self.state.optimize(&bound).map_err(sql_error)?
+            }
         };
         let planner = self.state.query_planner();
-        self.handle().block_on(planner.create_physical_plan(&plan, &self.state)).map_err(sql_error)
+        self.handle
+            .block_on(planner.create_physical_plan(&plan, &self.state))
+            .map_err(sql_error)
     }
 
     pub(super) fn execute(
@@ -294,20 +344,19 @@ impl QueryEngine {
             HashMap::new(),
             Arc::clone(&self.environment),
         );
-        let handle = self.handle().clone();
+        let handle = self.handle.clone();
         let stream = {
             let _entered = handle.enter();
             execute_stream(plan, Arc::new(context)).map_err(sql_error)?
         };
         let deadline = settings.statement_timeout.map(|timeout| Instant::now() + timeout);
-        Ok(RowStream::new(columns, stream, handle, settings.cancel.clone(), deadline))
-    }
-
-    fn handle(&self) -> &tokio::runtime::Handle {
-        match &self.runtime {
-            Some(runtime) => runtime.handle(),
-            None => unreachable!("the runtime leaves the engine only when the engine is dropped"),
-        }
+        Ok(RowStream::new(
+            columns,
+            stream,
+            handle,
+            settings.cancel.clone(),
+            deadline,
+        ))
     }
 }
 
@@ -335,17 +384,19 @@ fn configuration(options: &EngineOptions) -> SessionConfig {
 }
 
 fn parser_options() -> ParserOptions {
-    ParserOptions::new().with_parse_float_as_decimal(true).with_map_string_types_to_utf8view(false)
-}
-
-fn parameter_field(ty: &SqlType) -> Field {
-    Field::new("", arrow_type(ty), true).with_metadata(type_metadata(ty))
+    ParserOptions::new()
+        .with_parse_float_as_decimal(true)
+        .with_map_string_types_to_utf8view(false)
 }
 
 /// The types of all parameters: declared, or found by the planner, or text as PostgreSQL assumes in the end.
 fn parameter_types(plan: &LogicalPlan, declared: Vec<Option<SqlType>>) -> Result<Vec<SqlType>, SqlError> {
     let found: HashMap<String, Option<DataType>> = plan.get_parameter_types().map_err(sql_error)?;
-    let highest = found.keys().filter_map(|id| id.strip_prefix('$')?.parse::<usize>().ok()).max().unwrap_or(0);
+    let highest = found
+        .keys()
+        .filter_map(|id| id.strip_prefix('$')?.parse::<usize>().ok())
+        .max()
+        .unwrap_or(0);
     let count = declared.len().max(highest);
     Ok((0..count)
         .map(|position| match declared.get(position).cloned().flatten() {
@@ -356,6 +407,19 @@ fn parameter_types(plan: &LogicalPlan, declared: Vec<Option<SqlType>>) -> Result
             },
         })
         .collect())
+}
+
+/// Whether every parameter appears in the plan with the Arrow type of its values.
+fn binds_directly(plan: &LogicalPlan, params: &[SqlType]) -> Result<bool, SqlError> {
+    let found = plan.get_parameter_types().map_err(sql_error)?;
+    Ok(params
+        .iter()
+        .enumerate()
+        .all(|(position, ty)| match found.get(&format!("${}", position + 1)) {
+            Some(Some(planned)) => *planned == arrow_type(ty),
+            Some(None) => false,
+            None => true,
+        }))
 }
 
 fn bound_values(types: &[SqlType], params: &[Value]) -> Result<ParamValues, SqlError> {
@@ -383,11 +447,13 @@ fn result_columns(schema: &DFSchema, source: &dyn ReadSource, plan: &LogicalPlan
     schema
         .iter()
         .map(|(qualifier, field)| {
-            let table = qualifier.and_then(|qualifier| origins.get(qualifier.table())).and_then(|id| {
-                let catalog = source.catalog();
-                let position = catalog.table_by_id(*id)?.column_index(field.name())?;
-                Some((*id, i16::try_from(position + 1).ok()?))
-            });
+            let table = qualifier
+                .and_then(|qualifier| origins.get(qualifier.table()))
+                .and_then(|id| {
+                    let catalog = source.catalog();
+                    let position = catalog.table_by_id(*id)?.column_index(field.name())?;
+                    Some((*id, i16::try_from(position + 1).ok()?))
+                });
             ResultColumn {
                 name: visible_name(field.name()).to_string(),
                 ty: sql_type_of(field),
@@ -411,17 +477,21 @@ fn origins(plan: &LogicalPlan) -> HashMap<String, TableId> {
                     found.insert(name.to_string(), relation.table().id);
                 }
             }
-            LogicalPlan::SubqueryAlias(inner) => match inner.input.as_ref() {
-                LogicalPlan::TableScan(_) => walk(&inner.input, Some(inner.alias.table()), found),
-                _ => {}
-            },
+            LogicalPlan::SubqueryAlias(inner)
+                if matches!(inner.input.as_ref(), LogicalPlan::TableScan(_)) =>
+            {
+                walk(&inner.input, Some(inner.alias.table()), found);
+            }
             LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)
             | LogicalPlan::Sort(_)
             | LogicalPlan::Limit(_)
             | LogicalPlan::Join(_)
             | LogicalPlan::Distinct(_)
-            | LogicalPlan::Aggregate(_) => plan.inputs().into_iter().for_each(|input| walk(input, None, found)),
+            | LogicalPlan::Aggregate(_) => plan
+                .inputs()
+                .into_iter()
+                .for_each(|input| walk(input, None, found)),
             _ => {}
         }
     }
@@ -429,4 +499,3 @@ fn origins(plan: &LogicalPlan) -> HashMap<String, TableId> {
     walk(plan, None, &mut found);
     found
 }
-

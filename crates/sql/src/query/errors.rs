@@ -36,7 +36,8 @@ pub fn sql_error(error: DataFusionError) -> SqlError {
             SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, first_line(&message))
         }
         DataFusionError::ResourcesExhausted(message) => {
-            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for this query").detail(first_line(&message))
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for this query")
+                .detail(first_line(&message))
         }
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
@@ -109,12 +110,14 @@ fn schema_error(error: SchemaError) -> SqlError {
             SqlState::AMBIGUOUS_COLUMN,
             format!("column reference \"{}\" is ambiguous", field.name),
         ),
-        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
-            SqlError::new(
-                SqlState::AMBIGUOUS_COLUMN,
-                format!("column reference \"{}\" is ambiguous", super::naming::visible_name(&name)),
-            )
-        }
+        SchemaError::DuplicateQualifiedField { name, .. }
+        | SchemaError::DuplicateUnqualifiedField { name } => SqlError::new(
+            SqlState::AMBIGUOUS_COLUMN,
+            format!(
+                "column reference \"{}\" is ambiguous",
+                super::naming::visible_name(&name)
+            ),
+        ),
     }
 }
 
@@ -152,9 +155,12 @@ fn from_message(message: &str) -> SqlError {
         );
     }
     if has("Cannot coerce") || has("Cannot infer common argument type") || has("cannot be converted") {
-        return SqlError::new(SqlState::UNDEFINED_FUNCTION, "operator does not exist for these types")
-            .detail(line)
-            .hint("You might need to add explicit type casts.");
+        return SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            "operator does not exist for these types",
+        )
+        .detail(line)
+        .hint("You might need to add explicit type casts.");
     }
     if has("Unsupported") || has("not supported") || has("not implemented") {
         return SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, line);
@@ -170,13 +176,22 @@ fn from_message(message: &str) -> SqlError {
 
 /// 42883.
 pub fn undefined_function(name: &str) -> SqlError {
-    let call = if name.contains('(') { name.to_string() } else { format!("{name}()") };
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {} does not exist", call.to_lowercase()))
-        .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+    let call = if name.contains('(') {
+        name.to_string()
+    } else {
+        format!("{name}()")
+    };
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!("function {} does not exist", call.to_lowercase()),
+    )
+    .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
 }
 
 fn grouping_message(message: &str) -> String {
-    let column = between(message, "column \"", "\"").or_else(|| between(message, "'", "'")).unwrap_or("?");
+    let column = between(message, "column \"", "\"")
+        .or_else(|| between(message, "'", "'"))
+        .unwrap_or("?");
     format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function")
 }
 

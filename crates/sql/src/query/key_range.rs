@@ -9,10 +9,11 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, InListExpr, Literal};
 use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value, encode_key_value};
 
@@ -60,7 +61,10 @@ pub fn choose(
         }
     }
     let (_, index) = best?;
-    Some(KeyRanges { index: Arc::clone(index), ranges: ranges(table, index, &columns) })
+    Some(KeyRanges {
+        index: Arc::clone(index),
+        ranges: ranges(table, index, &columns),
+    })
 }
 
 /// Two for each leading column bound to values, one for a range on the next, one more for a whole unique key.
@@ -94,7 +98,10 @@ fn ranges(table: &TableDef, index: &IndexDef, columns: &[ColumnBounds]) -> Vec<K
             None => break,
         }
     }
-    prefixes.iter().map(|prefix| (Bound::Included(prefix.clone()), successor(prefix))).collect()
+    prefixes
+        .iter()
+        .map(|prefix| (Bound::Included(prefix.clone()), successor(prefix)))
+        .collect()
 }
 
 fn extend(prefixes: &[Vec<u8>], points: &[Value]) -> Vec<Vec<u8>> {
@@ -120,7 +127,11 @@ fn hull(_ty: &SqlType, points: &[Value]) -> ColumnBounds {
     };
     let low = points.iter().min_by_key(|value| key(value)).cloned();
     let high = points.iter().max_by_key(|value| key(value)).cloned();
-    ColumnBounds { points: None, low: low.map(|v| (v, true)), high: high.map(|v| (v, true)) }
+    ColumnBounds {
+        points: None,
+        low: low.map(|v| (v, true)),
+        high: high.map(|v| (v, true)),
+    }
 }
 
 fn range_in(prefix: &[u8], bounds: &ColumnBounds) -> KeyBounds {
@@ -182,8 +193,11 @@ fn collect(
         && !list.negated()
         && let Some(column) = table_column(table, projection, list.expr())
     {
-        let values: Option<Vec<Value>> =
-            list.list().iter().map(|item| literal(item, &table.columns[column].ty)).collect();
+        let values: Option<Vec<Value>> = list
+            .list()
+            .iter()
+            .map(|item| literal(item, &table.columns[column].ty))
+            .collect();
         if let Some(values) = values
             && columns[column].points.is_none()
         {
@@ -202,9 +216,15 @@ fn comparison(
     Some((column, literal(right, &table.columns[column].ty)?))
 }
 
+/// The table's column that an expression is, also under a cast that widens an integer.
 fn table_column(table: &TableDef, projection: &[usize], expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
-    let column = *projection.get(expr.downcast_ref::<Column>()?.index())?;
-    (column < table.columns.len()).then_some(column)
+    let inner = match expr.downcast_ref::<CastExpr>() {
+        Some(cast) if matches!(cast.cast_type(), DataType::Int32 | DataType::Int64) => cast.expr(),
+        _ => expr,
+    };
+    let column = *projection.get(inner.downcast_ref::<Column>()?.index())?;
+    let definition = table.columns.get(column)?;
+    (Arc::ptr_eq(inner, expr) || definition.ty.is_integer()).then_some(column)
 }
 
 fn literal(expr: &Arc<dyn PhysicalExpr>, ty: &SqlType) -> Option<Value> {
@@ -235,9 +255,9 @@ fn key_value(scalar: &ScalarValue, ty: &SqlType) -> Option<Value> {
     };
     match (ty, scalar) {
         (SqlType::Bool, ScalarValue::Boolean(Some(value))) => Some(Value::Bool(*value)),
-        (SqlType::Int2, ScalarValue::Int16(Some(value))) => Some(Value::Int2(*value)),
-        (SqlType::Int4, ScalarValue::Int32(Some(value))) => Some(Value::Int4(*value)),
-        (SqlType::Int8, ScalarValue::Int64(Some(value))) => Some(Value::Int8(*value)),
+        (SqlType::Int2, _) => i16::try_from(integer(scalar)?).ok().map(Value::Int2),
+        (SqlType::Int4, _) => i32::try_from(integer(scalar)?).ok().map(Value::Int4),
+        (SqlType::Int8, _) => integer(scalar).map(Value::Int8),
         (SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_), _) => text().map(Value::Text),
         (SqlType::Date, ScalarValue::Date32(Some(days))) => Some(Value::Date(days.checked_sub(EPOCH_DAYS)?)),
         (SqlType::Timestamp, ScalarValue::TimestampMicrosecond(Some(micros), None)) => {
@@ -249,6 +269,15 @@ fn key_value(scalar: &ScalarValue, ty: &SqlType) -> Option<Value> {
         (SqlType::Uuid, ScalarValue::FixedSizeBinary(16, Some(bytes))) => {
             Some(Value::Uuid(bytes.as_slice().try_into().ok()?))
         }
+        _ => None,
+    }
+}
+
+fn integer(scalar: &ScalarValue) -> Option<i64> {
+    match scalar {
+        ScalarValue::Int16(value) => value.map(i64::from),
+        ScalarValue::Int32(value) => value.map(i64::from),
+        ScalarValue::Int64(value) => *value,
         _ => None,
     }
 }

@@ -38,4 +38,4 @@ pub use results::{RowEncoder, ValueColumn, array_of_values, scalar_of_value};
 pub use schema::{arrow_field, arrow_type, sql_type_of, table_schema, timestamptz as timestamptz_type};
 pub use settings::{CancelSignal, QuerySettings};
 pub use source::{GivenRows, ReadSource, RowHandle, RowVisitor};
-pub use stream::{ResultColumn, RowStream};
+pub use stream::{ResultColumn, RowStream, canceled_by_user, timed_out};

@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, DataType, Delete, Expr, FromTable, Ident, Insert, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableFactor, TableObject,
-    TableWithJoins, Update, UpdateTableFromKind, Value as SqlValue,
+    Assignment, AssignmentTarget, DataType, Delete, Expr, FromTable, Ident, Insert, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
+    TableAlias, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind, Value as SqlValue,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -175,7 +175,7 @@ impl QueryEngine {
         each: &mut dyn FnMut(RowChange) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let mut stream = self.run_over(&query.select, source, target, with)?;
-        let types: Vec<SqlType> = stream.columns().iter().map(|column| column.ty.clone()).collect();
+        let types: Vec<SqlType> = stream.columns().iter().map(|column| column.ty).collect();
         let mut seen: HashSet<RowId> = HashSet::new();
         while let Some(batch) = stream.next_batch()? {
             let assigned = value_columns(&batch, &types, 2)?;
@@ -191,7 +191,11 @@ impl QueryEngine {
                         Some(query.changed_row(old, &values)?)
                     }
                 };
-                each(RowChange { handle, old: old.to_vec(), new })?;
+                each(RowChange {
+                    handle,
+                    old: old.to_vec(),
+                    new,
+                })?;
             }
         }
         Ok(())
@@ -207,7 +211,7 @@ impl QueryEngine {
         mut each: impl FnMut(Vec<u8>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let mut stream = self.run_over(&query.select, source, None, with)?;
-        let types: Vec<SqlType> = stream.columns().iter().map(|column| column.ty.clone()).collect();
+        let types: Vec<SqlType> = stream.columns().iter().map(|column| column.ty).collect();
         if types.len() > query.columns.len() {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
@@ -291,7 +295,13 @@ impl QueryEngine {
 }
 
 fn value_columns(batch: &RecordBatch, types: &[SqlType], skip: usize) -> Result<Vec<ValueColumn>, SqlError> {
-    batch.columns().iter().zip(types).skip(skip).map(|(array, ty)| ValueColumn::new(array, ty)).collect()
+    batch
+        .columns()
+        .iter()
+        .zip(types)
+        .skip(skip)
+        .map(|(array, ty)| ValueColumn::new(array, ty))
+        .collect()
 }
 
 fn hidden_columns(batch: &RecordBatch, first: usize, row: usize) -> Result<(RowId, &[u8]), SqlError> {
@@ -302,7 +312,9 @@ fn hidden_columns(batch: &RecordBatch, first: usize, row: usize) -> Result<(RowI
             let handle = handles.value(row).try_into().unwrap_or_default();
             Ok((RowId::decode(handle), rows.value(row)))
         }
-        _ => Err(SqlError::internal("a query for rows to change lost its hidden columns")),
+        _ => Err(SqlError::internal(
+            "a query for rows to change lost its hidden columns",
+        )),
     }
 }
 
@@ -344,7 +356,9 @@ fn converted(table: &TableDef, column: usize, value: Value, from: &SqlType) -> R
 
 fn from_insert(insert: &Insert, catalog: &Catalog) -> Result<ModifyQuery, SqlError> {
     if insert.on.is_some() {
-        return Err(SqlError::unsupported("INSERT ... ON CONFLICT is not supported with a query"));
+        return Err(SqlError::unsupported(
+            "INSERT ... ON CONFLICT is not supported with a query",
+        ));
     }
     let TableObject::TableName(name) = &insert.table else {
         return Err(SqlError::unsupported("INSERT into a function is not supported"));
@@ -379,7 +393,10 @@ fn target_columns(names: &[ObjectName], table: &TableDef) -> Result<Vec<usize>, 
         if columns.contains(&column) {
             return Err(SqlError::new(
                 SqlState::DUPLICATE_COLUMN,
-                format!("column \"{}\" specified more than once", table.columns[column].name),
+                format!(
+                    "column \"{}\" specified more than once",
+                    table.columns[column].name
+                ),
             ));
         }
         columns.push(column);
@@ -394,8 +411,12 @@ fn type_source(
     columns: &[usize],
     defaulted: &mut HashSet<(usize, usize)>,
 ) -> Result<(), SqlError> {
-    let too_many =
-        || SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns");
+    let too_many = || {
+        SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "INSERT has more expressions than target columns",
+        )
+    };
     match source.body.as_mut() {
         SetExpr::Values(values) => {
             for (row_number, row) in values.rows.iter_mut().enumerate() {
@@ -434,7 +455,10 @@ fn type_untyped(expr: &mut Expr, ty: &SqlType) {
     let Expr::Value(value) = expr else { return };
     if matches!(
         value.value,
-        SqlValue::SingleQuotedString(_) | SqlValue::EscapedStringLiteral(_) | SqlValue::Placeholder(_) | SqlValue::Null
+        SqlValue::SingleQuotedString(_)
+            | SqlValue::EscapedStringLiteral(_)
+            | SqlValue::Placeholder(_)
+            | SqlValue::Null
     ) {
         let data_type = DataType::Custom(object_name(ty.catalog_name()), Vec::new());
         let inner = std::mem::replace(expr, null());
@@ -454,7 +478,10 @@ fn from_update(update: &Update, catalog: &Catalog) -> Result<ModifyQuery, SqlErr
     }
     let (table, alias, target) = target_factor(&update.table.relation, catalog)?;
     let (columns, values) = assignments(&update.assignments, &table)?;
-    let mut from = vec![TableWithJoins { relation: target, joins: Vec::new() }];
+    let mut from = vec![TableWithJoins {
+        relation: target,
+        joins: Vec::new(),
+    }];
     if let Some(UpdateTableFromKind::AfterSet(more) | UpdateTableFromKind::BeforeSet(more)) = &update.from {
         from.extend(more.iter().cloned());
     }
@@ -462,7 +489,14 @@ fn from_update(update: &Update, catalog: &Catalog) -> Result<ModifyQuery, SqlErr
     projection.extend(values.into_iter().map(SelectItem::UnnamedExpr));
     let select = select_statement(projection, from, update.selection.clone())?;
     let returning = returning_query(&update.returning, &table, Some(alias))?;
-    Ok(ModifyQuery { kind: ModifyKind::Update, table, columns, select, defaulted: HashSet::new(), returning })
+    Ok(ModifyQuery {
+        kind: ModifyKind::Update,
+        table,
+        columns,
+        select,
+        defaulted: HashSet::new(),
+        returning,
+    })
 }
 
 fn assignments(assignments: &[Assignment], table: &TableDef) -> Result<(Vec<usize>, Vec<Expr>), SqlError> {
@@ -473,7 +507,10 @@ fn assignments(assignments: &[Assignment], table: &TableDef) -> Result<(Vec<usiz
         if columns.contains(&column) {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
-                format!("multiple assignments to same column \"{}\"", table.columns[column].name),
+                format!(
+                    "multiple assignments to same column \"{}\"",
+                    table.columns[column].name
+                ),
             ));
         }
         columns.push(column);
@@ -493,7 +530,11 @@ fn assignments(assignments: &[Assignment], table: &TableDef) -> Result<(Vec<usiz
                     assign(name, value)?;
                 }
             }
-            _ => return Err(SqlError::unsupported("assignment of a row from a subquery is not supported")),
+            _ => {
+                return Err(SqlError::unsupported(
+                    "assignment of a row from a subquery is not supported",
+                ));
+            }
         }
     }
     Ok((columns, values))
@@ -503,9 +544,9 @@ fn assignments(assignments: &[Assignment], table: &TableDef) -> Result<(Vec<usiz
 fn default_expr(table: &TableDef, column: usize) -> Result<Expr, SqlError> {
     let definition = &table.columns[column];
     match &definition.default {
-        None if definition.identity.is_some() => {
-            Err(SqlError::unsupported("SET of an identity column to DEFAULT is not supported in this statement"))
-        }
+        None if definition.identity.is_some() => Err(SqlError::unsupported(
+            "SET of an identity column to DEFAULT is not supported in this statement",
+        )),
         None => Ok(null()),
         Some(default) => Parser::new(&PostgreSqlDialect {})
             .try_with_sql(&default.sql)
@@ -517,10 +558,15 @@ fn default_expr(table: &TableDef, column: usize) -> Result<Expr, SqlError> {
 fn from_delete(delete: &Delete, catalog: &Catalog) -> Result<ModifyQuery, SqlError> {
     let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
     let [only] = tables.as_slice() else {
-        return Err(SqlError::unsupported("DELETE from several tables is not supported"));
+        return Err(SqlError::unsupported(
+            "DELETE from several tables is not supported",
+        ));
     };
     let (table, alias, target) = target_factor(&only.relation, catalog)?;
-    let mut from = vec![TableWithJoins { relation: target, joins: Vec::new() }];
+    let mut from = vec![TableWithJoins {
+        relation: target,
+        joins: Vec::new(),
+    }];
     from.extend(delete.using.iter().flatten().cloned());
     let select = select_statement(hidden_items(&alias, None), from, delete.selection.clone())?;
     let returning = returning_query(&delete.returning, &table, Some(alias))?;
@@ -542,7 +588,10 @@ fn target_table(name: &ObjectName, catalog: &Catalog) -> Result<Arc<TableDef>, S
         _ => false,
     };
     catalog.table(&table).filter(|_| public).cloned().ok_or_else(|| {
-        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+        SqlError::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation \"{name}\" does not exist"),
+        )
     })
 }
 
@@ -570,7 +619,12 @@ fn with_hidden_columns(factor: &TableFactor, table: &TableDef, called: &Ident) -
             ObjectNamePart::Identifier(Ident::new(ROWS_SCHEMA)),
             ObjectNamePart::Identifier(Ident::with_quote('"', table.name.clone())),
         ]);
-        *alias = Some(TableAlias { explicit: true, name: called.clone(), columns: Vec::new(), at: None });
+        *alias = Some(TableAlias {
+            explicit: true,
+            name: called.clone(),
+            columns: Vec::new(),
+            at: None,
+        });
     }
     factor
 }
@@ -580,7 +634,10 @@ fn column_of(name: &ObjectName, table: &TableDef) -> Result<usize, SqlError> {
     table.column_index(&column).ok_or_else(|| {
         SqlError::new(
             SqlState::UNDEFINED_COLUMN,
-            format!("column \"{column}\" of relation \"{}\" does not exist", table.name),
+            format!(
+                "column \"{column}\" of relation \"{}\" does not exist",
+                table.name
+            ),
         )
     })
 }
@@ -593,9 +650,10 @@ fn hidden_items(alias: &Ident, number: Option<usize>) -> Vec<SelectItem> {
             let expr = Expr::CompoundIdentifier(vec![alias.clone(), Ident::new(column)]);
             match number {
                 None => SelectItem::UnnamedExpr(expr),
-                Some(number) => {
-                    SelectItem::ExprWithAlias { expr, alias: Ident::new(format!("{column}_lock{number}")) }
-                }
+                Some(number) => SelectItem::ExprWithAlias {
+                    expr,
+                    alias: Ident::new(format!("{column}_lock{number}")),
+                },
             }
         })
         .collect()
@@ -618,7 +676,10 @@ fn select_statement(
 fn parsed(sql: &str) -> Result<Statement, SqlError> {
     let statements = Parser::parse_sql(&PostgreSqlDialect {}, sql)
         .map_err(|error| SqlError::internal(format!("unreadable query of our own: {error}")))?;
-    statements.into_iter().next().ok_or_else(|| SqlError::internal("an empty query of our own"))
+    statements
+        .into_iter()
+        .next()
+        .ok_or_else(|| SqlError::internal("an empty query of our own"))
 }
 
 fn select_of(statement: &mut Statement) -> Option<&mut Select> {
@@ -673,24 +734,42 @@ fn locking_query(ast: &Statement, catalog: &Catalog) -> Result<(Statement, Vec<T
     let Statement::Query(query) = &mut statement else {
         return Err(SqlError::internal("only a query locks rows by a clause"));
     };
-    let of: Vec<String> =
-        query.locks.iter().filter_map(|lock| lock.of.as_ref()).filter_map(last_part).collect();
+    let of: Vec<String> = query
+        .locks
+        .iter()
+        .filter_map(|lock| lock.of.as_ref())
+        .filter_map(last_part)
+        .collect();
     query.locks.clear();
     let SetExpr::Select(select) = query.body.as_mut() else {
-        return Err(SqlError::unsupported("FOR UPDATE is not allowed with UNION/INTERSECT/EXCEPT"));
+        return Err(SqlError::unsupported(
+            "FOR UPDATE is not allowed with UNION/INTERSECT/EXCEPT",
+        ));
     };
     let grouped = !matches!(&select.group_by,
         datafusion::sql::sqlparser::ast::GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
     if grouped || select.distinct.is_some() || select.having.is_some() {
-        return Err(SqlError::unsupported("FOR UPDATE is not allowed with DISTINCT, GROUP BY or HAVING clause"));
+        return Err(SqlError::unsupported(
+            "FOR UPDATE is not allowed with DISTINCT, GROUP BY or HAVING clause",
+        ));
     }
     let mut tables = Vec::new();
     let mut items = Vec::new();
     for from in &mut select.from {
         let joined = from.joins.iter_mut().map(|join| &mut join.relation);
         for factor in std::iter::once(&mut from.relation).chain(joined) {
-            let TableFactor::Table { name, alias, args: None, .. } = &*factor else { continue };
-            let Ok(table) = target_table(name, catalog) else { continue };
+            let TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                ..
+            } = &*factor
+            else {
+                continue;
+            };
+            let Ok(table) = target_table(name, catalog) else {
+                continue;
+            };
             let called = match alias {
                 Some(alias) => alias.name.clone(),
                 None => Ident::with_quote('"', table.name.clone()),

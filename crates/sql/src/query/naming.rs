@@ -46,7 +46,10 @@ fn name_items(select: &mut Select) {
                 let unique = make_unique(&mut taken, &name);
                 if !plain || unique != name {
                     let expr = expr.clone();
-                    *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', unique) };
+                    *item = SelectItem::ExprWithAlias {
+                        expr,
+                        alias: Ident::with_quote('"', unique),
+                    };
                 }
             }
             SelectItem::ExprWithAlias { alias, .. } => {
@@ -73,7 +76,11 @@ fn make_unique(taken: &mut HashSet<String>, name: &str) -> String {
 
 /// An identifier as it is looked up: lower case unless quoted.
 pub fn folded(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+    if ident.quote_style.is_some() {
+        ident.value.clone()
+    } else {
+        ident.value.to_lowercase()
+    }
 }
 
 /// The name that PostgreSQL gives an expression without alias.
@@ -121,7 +128,9 @@ fn figure(expr: &Expr) -> Option<(String, bool)> {
 }
 
 fn first_item(query: &Query) -> Option<(String, bool)> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return None;
+    };
     match select.projection.first()? {
         SelectItem::UnnamedExpr(expr) => figure(expr),
         SelectItem::ExprWithAlias { alias, .. } => Some((visible_name(&folded(alias)).to_string(), true)),

@@ -39,11 +39,17 @@ pub fn numeric_to_i256(numeric: &Numeric, scale: i8) -> Result<i256, SqlError> {
     for _ in decimals.unwrap_or(0)..scale {
         value = push_digit(value, 0).ok_or_else(numeric_overflow)?;
     }
-    if negative { value.checked_neg().ok_or_else(numeric_overflow) } else { Ok(value) }
+    if negative {
+        value.checked_neg().ok_or_else(numeric_overflow)
+    } else {
+        Ok(value)
+    }
 }
 
 fn push_digit(value: i256, digit: u32) -> Option<i256> {
-    value.checked_mul(i256::from_i128(10))?.checked_add(i256::from_i128(i128::from(digit)))
+    value
+        .checked_mul(i256::from_i128(10))?
+        .checked_add(i256::from_i128(i128::from(digit)))
 }
 
 /// `value * 10^-scale` as text, with exactly `scale` digits after the point.
@@ -55,7 +61,11 @@ pub fn decimal_text(value: i256, scale: i8) -> String {
     };
     if scale <= 0 {
         let zeros = "0".repeat(usize::from(scale.unsigned_abs()));
-        return if digits == "0" { "0".to_string() } else { format!("{sign}{digits}{zeros}") };
+        return if digits == "0" {
+            "0".to_string()
+        } else {
+            format!("{sign}{digits}{zeros}")
+        };
     }
     let scale = scale as usize;
     let padded = format!("{digits:0>width$}", width = scale + 1);
@@ -65,7 +75,11 @@ pub fn decimal_text(value: i256, scale: i8) -> String {
 
 /// Takes zeros after the point off: an unconstrained numeric is computed with more digits than it was written with.
 pub fn trim_zeros(text: &str) -> &str {
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text
+    }
 }
 
 /// The weight (power of 10000) of a decimal's first base-10000 digit, and that digit.
@@ -93,7 +107,10 @@ pub fn quotient_digits(left: (i256, i8), right: (i256, i8)) -> i32 {
     if left_first <= right_first {
         weight -= 1;
     }
-    (16 - weight * 4).max(i32::from(left.1)).max(i32::from(right.1)).max(0)
+    (16 - weight * 4)
+        .max(i32::from(left.1))
+        .max(i32::from(right.1))
+        .max(0)
 }
 
 /// The digits after the point with which a computed quotient is shown: what [`quotient_digits`] gave for most
@@ -102,7 +119,11 @@ pub fn shown_quotient_digits(quotient: i256, scale: i8) -> i32 {
     let (weight, first) = leading(quotient, scale);
     let text = quotient.to_string();
     let power = first == 1 && text.trim_start_matches('-').trim_end_matches('0') == "1";
-    let weight = if power || quotient == i256::ZERO { weight - 1 } else { weight };
+    let weight = if power || quotient == i256::ZERO {
+        weight - 1
+    } else {
+        weight
+    };
     let weight = if quotient == i256::ZERO { 0 } else { weight };
     (16 - weight * 4).clamp(0, i32::from(scale))
 }

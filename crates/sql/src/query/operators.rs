@@ -9,10 +9,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use weft_types::{SqlType, parse_text};
 
@@ -20,7 +25,7 @@ use super::errors::external;
 use super::functions::arithmetic::{checked_integer, numeric_divide};
 use super::functions::cast::cast_to;
 use super::results::scalar_of_value;
-use super::schema::sql_type_of_arrow;
+use super::schema::{arrow_type, sql_type_of, sql_type_of_arrow};
 
 /// Plans binary operators.
 #[derive(Debug)]
@@ -65,12 +70,18 @@ fn type_placeholders(expr: &mut RawBinaryExpr, schema: &DFSchema) {
     let left = type_of(&expr.left, schema);
     let right = type_of(&expr.right, schema);
     let concat = matches!(expr.op, BinaryOperator::StringConcat);
-    let mut give = |side: &mut Expr, other: &Option<DataType>| {
-        if let Expr::Placeholder(Placeholder { field: field @ None, .. }) = side
+    let give = |side: &mut Expr, other: &Option<DataType>| {
+        if let Expr::Placeholder(Placeholder {
+            field: field @ None, ..
+        }) = side
             && let Some(ty) = other
             && *ty != DataType::Null
         {
-            let ty = if concat { DataType::Utf8 } else { ty.clone() };
+            let ty = if concat {
+                DataType::Utf8
+            } else {
+                arrow_type(&sql_type_of_arrow(ty))
+            };
             *field = Some(Arc::new(Field::new("", ty, true)));
         }
     };
@@ -85,6 +96,8 @@ fn adopt_literals(expr: &mut RawBinaryExpr, schema: &DFSchema) -> Result<()> {
     }
     let left = type_of(&expr.left, schema);
     let right = type_of(&expr.right, schema);
+    trim_beside_char(&mut expr.left, &expr.right, schema);
+    trim_beside_char(&mut expr.right, &expr.left, schema);
     if let Some(ty) = right {
         adopt(&mut expr.left, &ty)?;
     }
@@ -94,9 +107,22 @@ fn adopt_literals(expr: &mut RawBinaryExpr, schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
+/// char(n) is held without its trailing blanks; a literal compared with it loses its own.
+fn trim_beside_char(literal: &mut Expr, other: &Expr, schema: &DFSchema) {
+    if let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = literal
+        && text.ends_with(' ')
+        && let Ok((_, field)) = other.to_field(schema)
+        && matches!(sql_type_of(&field), SqlType::Char(_))
+    {
+        text.truncate(text.trim_end_matches(' ').len());
+    }
+}
+
 /// Parses an untyped literal as a value of `ty`; anything else is left alone.
 pub fn adopt(expr: &mut Expr, ty: &DataType) -> Result<()> {
-    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &*expr else { return Ok(()) };
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &*expr else {
+        return Ok(());
+    };
     let value = match ty {
         DataType::Utf8
         | DataType::LargeUtf8
@@ -153,7 +179,10 @@ fn arithmetic(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option
             _ => DataType::Int64,
         };
         let args = vec![cast(&expr.left, left, &ty), cast(&expr.right, right, &ty)];
-        return Some(Expr::ScalarFunction(ScalarFunction::new_udf(checked_integer(operator), args)));
+        return Some(Expr::ScalarFunction(ScalarFunction::new_udf(
+            checked_integer(operator),
+            args,
+        )));
     }
     let left_scale = decimal_scale(left);
     let right_scale = decimal_scale(right);
@@ -168,12 +197,23 @@ fn arithmetic(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option
                 cast(&expr.left, left, &DataType::Decimal256(76, left_scale.1)),
                 cast(&expr.right, right, &DataType::Decimal256(76, right_scale.1)),
             ];
-            Some(Expr::ScalarFunction(ScalarFunction::new_udf(numeric_divide(), args)))
+            Some(Expr::ScalarFunction(ScalarFunction::new_udf(
+                numeric_divide(),
+                args,
+            )))
         }
         Operator::Multiply if left_scale.0 as u16 + right_scale.0 as u16 + 1 > 38 => {
             let args = [
-                cast(&expr.left, left, &DataType::Decimal256(widened(left_scale.0), left_scale.1)),
-                cast(&expr.right, right, &DataType::Decimal256(widened(right_scale.0), right_scale.1)),
+                cast(
+                    &expr.left,
+                    left,
+                    &DataType::Decimal256(widened(left_scale.0), left_scale.1),
+                ),
+                cast(
+                    &expr.right,
+                    right,
+                    &DataType::Decimal256(widened(right_scale.0), right_scale.1),
+                ),
             ];
             let [wide_left, wide_right] = args;
             Some(binary(wide_left, Operator::Multiply, wide_right))
@@ -218,7 +258,11 @@ fn concatenation(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Opt
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => side.clone(),
         _ => cast_to(side.clone(), &SqlType::Text),
     };
-    Some(binary(text(&expr.left, left), Operator::StringConcat, text(&expr.right, right)))
+    Some(binary(
+        text(&expr.left, left),
+        Operator::StringConcat,
+        text(&expr.right, right),
+    ))
 }
 
 fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
@@ -245,5 +289,66 @@ fn decimal_scale(ty: &DataType) -> Option<(u8, i8)> {
 }
 
 fn cast(expr: &Expr, from: &DataType, to: &DataType) -> Expr {
-    if from == to { expr.clone() } else { Expr::Cast(Cast::new(Box::new(expr.clone()), to.clone())) }
+    if from == to {
+        expr.clone()
+    } else {
+        Expr::Cast(Cast::new(Box::new(expr.clone()), to.clone()))
+    }
+}
+
+/// Does for `IN` and `BETWEEN`, which have no hook in the planner, what [`PgOperators`] does for operators. Runs before
+/// DataFusion's own type coercion.
+#[derive(Debug)]
+pub struct AdoptLiterals;
+
+impl AnalyzerRule for AdoptLiterals {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| {
+            if plan.inputs().is_empty() {
+                return Ok(Transformed::no(plan));
+            }
+            let schema = merge_schema(&plan.inputs());
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let adopted = expr.transform_up(|mut expr| {
+                    let changed = adopt_in(&mut expr, &schema)?;
+                    Ok(if changed {
+                        Transformed::yes(expr)
+                    } else {
+                        Transformed::no(expr)
+                    })
+                })?;
+                Ok(adopted.update_data(|expr| name.restore(expr)))
+            })
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "adopt_literals"
+    }
+}
+
+fn adopt_in(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    match expr {
+        Expr::InList(list) if list.list.iter().any(is_text_literal) => {
+            if let Some(ty) = type_of(&list.expr, schema) {
+                list.list.iter_mut().try_for_each(|item| adopt(item, &ty))?;
+            }
+            Ok(true)
+        }
+        Expr::Between(between) if is_text_literal(&between.low) || is_text_literal(&between.high) => {
+            if let Some(ty) = type_of(&between.expr, schema) {
+                adopt(&mut between.low, &ty)?;
+                adopt(&mut between.high, &ty)?;
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn is_text_literal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
 }

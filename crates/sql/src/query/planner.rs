@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
+use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::TableProvider;
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_err};
-use datafusion::catalog::TableFunctionArgs;
-use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::sql::sqlparser::ast;
 use weft_types::{SqlError, SqlState};
 
@@ -71,7 +71,13 @@ impl<'a> StatementContext<'a> {
         source: Arc<dyn ReadSource>,
         session: Arc<SessionContext>,
     ) -> Self {
-        StatementContext { state, registry, source, session, session_bound: AtomicBool::new(false) }
+        StatementContext {
+            state,
+            registry,
+            source,
+            session,
+            session_bound: AtomicBool::new(false),
+        }
     }
 
     /// Whether the plan contains a function of the session (clock, user, catalog look-up) and is thus good for
@@ -84,7 +90,11 @@ impl<'a> StatementContext<'a> {
         let catalog = self.source.catalog();
         let user_table = |hidden: bool| -> Option<Arc<dyn TableProvider>> {
             let table = catalog.table(name.table())?;
-            Some(Arc::new(RelationProvider::new(Arc::clone(table), hidden, self.source.as_ref())))
+            Some(Arc::new(RelationProvider::new(
+                Arc::clone(table),
+                hidden,
+                self.source.as_ref(),
+            )))
         };
         let system = |schema: &str| -> Option<Arc<dyn TableProvider>> {
             self.session_bound.store(true, Ordering::Relaxed);
@@ -127,12 +137,14 @@ impl ContextProvider for StatementContext<'_> {
         let schema = DFSchema::empty();
         let mut folded = Vec::with_capacity(args.len());
         for arg in args {
-            let arg = simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg))?;
+            let arg = simplifier
+                .coerce(arg, &schema)
+                .and_then(|arg| simplifier.simplify(arg))?;
             folded.push(as_int8(arg));
         }
-        Ok(provider_as_source(
-            function.create_table_provider_with_args(TableFunctionArgs::new(&folded, self.state))?,
-        ))
+        Ok(provider_as_source(function.create_table_provider_with_args(
+            TableFunctionArgs::new(&folded, self.state),
+        )?))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
@@ -224,17 +236,18 @@ impl TypePlanner for PgTypePlanner {
             }
         }
         match super::ast_types::sql_type(sql_type) {
-            Some(ty) => {
-                Ok(Some(Arc::new(Field::new("", arrow_type(&ty), true).with_metadata(type_metadata(&ty)))))
-            }
+            Some(ty) => Ok(Some(Arc::new(
+                Field::new("", arrow_type(&ty), true).with_metadata(type_metadata(&ty)),
+            ))),
             None => match sql_type {
                 ast::DataType::Datetime(_) => Ok(Some(Arc::new(Field::new("", timestamptz(), true)))),
-                ast::DataType::Time(..) => {
-                    Ok(Some(Arc::new(Field::new("", DataType::Time64(TimeUnit::Microsecond), true))))
-                }
+                ast::DataType::Time(..) => Ok(Some(Arc::new(Field::new(
+                    "",
+                    DataType::Time64(TimeUnit::Microsecond),
+                    true,
+                )))),
                 _ => Ok(None),
             },
         }
     }
 }
-

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array,
     FixedSizeBinaryBuilder, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
-    StringArray, TimestampMicrosecondArray, UInt32Array,
+    StringArray, TimestampMicrosecondArray,
 };
 use datafusion::arrow::compute::cast as arrow_cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, TimeUnit, i256};
@@ -38,7 +38,11 @@ impl RowEncoder {
     }
 
     /// Calls `each` with every row of the batch; `Ok(false)` when it asked to stop.
-    pub fn for_each(&self, batch: &RecordBatch, mut each: impl FnMut(&[u8]) -> bool) -> Result<bool, SqlError> {
+    pub fn for_each(
+        &self,
+        batch: &RecordBatch,
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<bool, SqlError> {
         let columns = self.columns(batch)?;
         let mut values = Vec::with_capacity(columns.len());
         for row in 0..batch.num_rows() {
@@ -56,12 +60,23 @@ impl RowEncoder {
     /// The batch's rows as values.
     pub fn values(&self, batch: &RecordBatch) -> Result<Vec<Vec<Value>>, SqlError> {
         let columns = self.columns(batch)?;
-        let row = |row| columns.iter().zip(&self.types).map(|(column, ty)| column.value(row, ty)).collect();
+        let row = |row| {
+            columns
+                .iter()
+                .zip(&self.types)
+                .map(|(column, ty)| column.value(row, ty))
+                .collect()
+        };
         (0..batch.num_rows()).map(row).collect()
     }
 
     fn columns(&self, batch: &RecordBatch) -> Result<Vec<ValueColumn>, SqlError> {
-        batch.columns().iter().zip(&self.types).map(|(array, ty)| ValueColumn::new(array, ty)).collect()
+        batch
+            .columns()
+            .iter()
+            .zip(&self.types)
+            .map(|(array, ty)| ValueColumn::new(array, ty))
+            .collect()
     }
 }
 
@@ -133,10 +148,14 @@ impl ValueColumn {
             SqlType::Bytea => ValueColumn::Bytea(to(&DataType::Binary)?.as_binary::<i32>().clone()),
             SqlType::Date => ValueColumn::Date(to(&DataType::Date32)?.as_primitive().clone()),
             SqlType::Timestamp => ValueColumn::Timestamp(
-                to(&DataType::Timestamp(TimeUnit::Microsecond, None))?.as_primitive().clone(),
+                to(&DataType::Timestamp(TimeUnit::Microsecond, None))?
+                    .as_primitive()
+                    .clone(),
             ),
             SqlType::TimestampTz => ValueColumn::Timestamp(to(&timestamptz())?.as_primitive().clone()),
-            SqlType::Uuid => ValueColumn::Uuid(to(&DataType::FixedSizeBinary(16))?.as_fixed_size_binary().clone()),
+            SqlType::Uuid => {
+                ValueColumn::Uuid(to(&DataType::FixedSizeBinary(16))?.as_fixed_size_binary().clone())
+            }
         })
     }
 
@@ -152,11 +171,10 @@ impl ValueColumn {
             ValueColumn::Int8(array) => Value::Int8(array.value(row)),
             ValueColumn::Float4(array) => Value::Float4(array.value(row)),
             ValueColumn::Float8(array) => Value::Float8(array.value(row)),
-            ValueColumn::Decimal128(array, scale) => {
-                Value::Numeric(
-                    Numeric::from_i128(array.value(row), scale.unsigned_abs().into()).ok_or_else(numeric_overflow)?,
-                )
-            }
+            ValueColumn::Decimal128(array, scale) => Value::Numeric(
+                Numeric::from_i128(array.value(row), scale.unsigned_abs().into())
+                    .ok_or_else(numeric_overflow)?,
+            ),
             ValueColumn::Decimal256(array, scale) => wide_numeric(array.value(row), *scale)?,
             ValueColumn::Text(array) => Value::Text(padded(array.value(row), ty)),
             ValueColumn::Shown(texts) => Value::Text(texts.get(row).cloned().flatten().unwrap_or_default()),
@@ -164,7 +182,11 @@ impl ValueColumn {
             ValueColumn::Date(array) => Value::Date(array.value(row).wrapping_sub(EPOCH_DAYS)),
             ValueColumn::Timestamp(array) => {
                 let micros = array.value(row).wrapping_sub(EPOCH_MICROS);
-                if matches!(ty, SqlType::TimestampTz) { Value::TimestampTz(micros) } else { Value::Timestamp(micros) }
+                if matches!(ty, SqlType::TimestampTz) {
+                    Value::TimestampTz(micros)
+                } else {
+                    Value::Timestamp(micros)
+                }
             }
             ValueColumn::Uuid(array) => Value::Uuid(array.value(row).try_into().unwrap_or_default()),
         })
@@ -200,7 +222,11 @@ fn wide_numeric(value: i256, scale: i8) -> Result<Value, SqlError> {
         return numeric_of_text(text.get(..cut).unwrap_or(&text).trim_end_matches('.'));
     }
     let text = decimal_text(value, scale);
-    numeric_of_text(if scale >= NUMERIC_SCALE { trim_zeros(&text) } else { &text })
+    numeric_of_text(if scale >= NUMERIC_SCALE {
+        trim_zeros(&text)
+    } else {
+        &text
+    })
 }
 
 fn numeric_of_text(text: &str) -> Result<Value, SqlError> {
@@ -224,7 +250,8 @@ fn text_column(array: &ArrayRef) -> Result<ValueColumn, SqlError> {
     match array.data_type() {
         DataType::Utf8 => Ok(ValueColumn::Text(array.as_string::<i32>().clone())),
         DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(_, _) => {
-            let plain = arrow_cast(array, &DataType::Utf8).map_err(|error| SqlError::internal(error.to_string()))?;
+            let plain =
+                arrow_cast(array, &DataType::Utf8).map_err(|error| SqlError::internal(error.to_string()))?;
             Ok(ValueColumn::Text(plain.as_string::<i32>().clone()))
         }
         DataType::Null => Ok(ValueColumn::Shown(vec![None; array.len()])),
@@ -237,7 +264,9 @@ fn shown_texts(array: &ArrayRef) -> Result<Vec<Option<String>>, SqlError> {
     let options = FormatOptions::default();
     let formatter =
         ArrayFormatter::try_new(array, &options).map_err(|error| SqlError::internal(error.to_string()))?;
-    Ok((0..array.len()).map(|row| (!array.is_null(row)).then(|| formatter.value(row).to_string())).collect())
+    Ok((0..array.len())
+        .map(|row| (!array.is_null(row)).then(|| formatter.value(row).to_string()))
+        .collect())
 }
 
 /// Arrays in PostgreSQL's form, `{a,"b c",NULL}`.
@@ -265,7 +294,11 @@ fn quoted_element(item: &str) -> String {
     let plain = !item.is_empty()
         && !item.eq_ignore_ascii_case("null")
         && !item.contains(['{', '}', ',', '"', '\\', ' ', '\t', '\n']);
-    if plain { item.to_string() } else { format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\"")) }
+    if plain {
+        item.to_string()
+    } else {
+        format!("\"{}\"", item.replace('\\', "\\\\").replace('"', "\\\""))
+    }
 }
 
 /// A value of type `ty` as a scalar of its Arrow type.
@@ -326,7 +359,11 @@ pub fn array_of_values(values: &[Value], ty: &SqlType) -> Result<ArrayRef, SqlEr
                 _ => None,
             })?;
             let array = TimestampMicrosecondArray::from(cells);
-            Ok(if matches!(ty, SqlType::TimestampTz) { Arc::new(array.with_timezone("UTC")) } else { Arc::new(array) })
+            Ok(if matches!(ty, SqlType::TimestampTz) {
+                Arc::new(array.with_timezone("UTC"))
+            } else {
+                Arc::new(array)
+            })
         }
         SqlType::Uuid => {
             let mut builder = FixedSizeBinaryBuilder::new(16);
@@ -334,7 +371,9 @@ pub fn array_of_values(values: &[Value], ty: &SqlType) -> Result<ArrayRef, SqlEr
                 match value {
                     Value::Null => builder.append_null(),
                     Value::Uuid(bytes) => {
-                        builder.append_value(bytes).map_err(|error| SqlError::internal(error.to_string()))?;
+                        builder
+                            .append_value(bytes)
+                            .map_err(|error| SqlError::internal(error.to_string()))?;
                     }
                     _ => return Err(mismatch(ty)),
                 }
@@ -374,7 +413,11 @@ fn decimal_array(values: &[Value], ty: &SqlType) -> Result<ArrayRef, SqlError> {
     }
     let failed = |error: datafusion::arrow::error::ArrowError| SqlError::internal(error.to_string());
     if wide {
-        return Ok(Arc::new(Decimal256Array::from(digits).with_precision_and_scale(precision, scale).map_err(failed)?));
+        return Ok(Arc::new(
+            Decimal256Array::from(digits)
+                .with_precision_and_scale(precision, scale)
+                .map_err(failed)?,
+        ));
     }
     let mut narrow: Vec<Option<i128>> = Vec::with_capacity(digits.len());
     for value in digits {
@@ -383,14 +426,16 @@ fn decimal_array(values: &[Value], ty: &SqlType) -> Result<ArrayRef, SqlError> {
             Some(value) => Some(value.to_i128().ok_or_else(numeric_overflow)?),
         });
     }
-    Ok(Arc::new(Decimal128Array::from(narrow).with_precision_and_scale(precision, scale).map_err(failed)?))
+    Ok(Arc::new(
+        Decimal128Array::from(narrow)
+            .with_precision_and_scale(precision, scale)
+            .map_err(failed)?,
+    ))
 }
 
 fn mismatch(ty: &SqlType) -> SqlError {
-    SqlError::new(SqlState::DATATYPE_MISMATCH, format!("a value is not of type {}", ty.name()))
-}
-
-/// Oids as an array: the catalog's own columns.
-pub fn oid_array(oids: Vec<Option<u32>>) -> ArrayRef {
-    Arc::new(UInt32Array::from(oids))
+    SqlError::new(
+        SqlState::DATATYPE_MISMATCH,
+        format!("a value is not of type {}", ty.name()),
+    )
 }

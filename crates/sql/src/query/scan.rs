@@ -19,10 +19,12 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::common::{Constraint, Constraints, DataFusionError, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -42,17 +44,22 @@ use super::schema::table_schema;
 /// The source that scans of one execution read, carried by the session configuration's extensions.
 ///
 /// The partitions of a scan must agree on how they share it, although predicates that come from a running join or
-/// sort change meanwhile: the first one to ask decides for all, once per execution.
+/// sort change meanwhile, and although a source may decline a range that is too long: the first partition to ask
+/// decides for all, once per execution, and where an index helps it has read the rows before the others go on.
 pub struct SourceExtension {
     source: Arc<dyn ReadSource>,
     target: Option<Arc<dyn ReadSource>>,
-    decisions: Mutex<HashMap<u64, Option<Arc<KeyRanges>>>>,
+    decisions: Mutex<HashMap<u64, Arc<Mutex<Option<Access>>>>>,
 }
 
 impl SourceExtension {
     /// For one execution over `source`; scans with hidden columns read `target` where it is given.
     pub fn new(source: Arc<dyn ReadSource>, target: Option<Arc<dyn ReadSource>>) -> Self {
-        SourceExtension { source, target, decisions: Mutex::new(HashMap::new()) }
+        SourceExtension {
+            source,
+            target,
+            decisions: Mutex::new(HashMap::new()),
+        }
     }
 
     fn source(&self, hidden: bool) -> &Arc<dyn ReadSource> {
@@ -62,9 +69,18 @@ impl SourceExtension {
         }
     }
 
-    fn decide(&self, scan: u64, proposal: Option<KeyRanges>) -> Option<Arc<KeyRanges>> {
-        self.decisions.lock().entry(scan).or_insert_with(|| proposal.map(Arc::new)).clone()
+    fn decision(&self, scan: u64) -> Arc<Mutex<Option<Access>>> {
+        Arc::clone(self.decisions.lock().entry(scan).or_default())
     }
+}
+
+/// How a scan reads its table in one execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Each partition its share of the chunks.
+    Chunks,
+    /// The deciding partition has read the index ranges; the others have nothing to do.
+    Index,
 }
 
 /// Names the scans of all plans apart.
@@ -74,6 +90,7 @@ static NEXT_SCAN: AtomicU64 = AtomicU64::new(0);
 pub struct RelationProvider {
     table: Arc<TableDef>,
     hidden: bool,
+    constraints: Constraints,
     schema: SchemaRef,
     chunk_count: usize,
     row_count: usize,
@@ -85,7 +102,18 @@ impl RelationProvider {
         let schema = table_schema(&table, hidden);
         let chunk_count = source.chunk_count(table.id);
         let row_count = source.row_count_estimate(table.id);
-        RelationProvider { table, hidden, schema, chunk_count, row_count }
+        let key = table
+            .primary_index()
+            .map(|index| Constraint::PrimaryKey(index.columns.clone()));
+        let constraints = Constraints::new_unverified(key.into_iter().collect());
+        RelationProvider {
+            table,
+            hidden,
+            constraints,
+            schema,
+            chunk_count,
+            row_count,
+        }
     }
 
     /// The table scanned.
@@ -104,6 +132,11 @@ impl fmt::Debug for RelationProvider {
 impl TableProvider for RelationProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    /// The primary key: other columns may stand beside it under GROUP BY.
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
     }
 
     fn table_type(&self) -> TableType {
@@ -159,8 +192,18 @@ pub struct RelationScan {
 
 impl DisplayAs for RelationScan {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        write!(f, "RelationScan: table={}, columns=[{}]", self.table.name, names.join(", "))?;
+        let names: Vec<&str> = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        write!(
+            f,
+            "RelationScan: table={}, columns=[{}]",
+            self.table.name,
+            names.join(", ")
+        )?;
         if let Some(fetch) = self.fetch {
             write!(f, ", fetch={fetch}")?;
         }
@@ -212,8 +255,14 @@ impl ExecutionPlan for RelationScan {
         Ok(self)
     }
 
+    /// A scan that runs again in one execution (a recursive query) decides anew, and forgets the predicates of joins
+    /// whose build side is about to change.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(RelationScan { id: NEXT_SCAN.fetch_add(1, Ordering::Relaxed), ..self.as_ref().clone() }))
+        let mut scan = self.as_ref().clone();
+        scan.id = NEXT_SCAN.fetch_add(1, Ordering::Relaxed);
+        scan.predicates
+            .retain(|predicate| !DynamicFilterTracking::classify(predicate).contains_dynamic_filter());
+        Ok(Arc::new(scan))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -225,7 +274,6 @@ impl ExecutionPlan for RelationScan {
             scan: self.clone(),
             source: Arc::clone(extension.source(self.hidden)),
             extension,
-            partition,
             batch_rows: context.session_config().batch_size(),
             remaining: self.fetch.unwrap_or(usize::MAX),
             started: false,
@@ -234,7 +282,10 @@ impl ExecutionPlan for RelationScan {
             done: false,
         };
         let stream = futures::stream::iter(reader);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            stream,
+        )))
     }
 
     fn statistics_from_inputs(
@@ -243,8 +294,14 @@ impl ExecutionPlan for RelationScan {
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let partitions = self.properties.partitioning.partition_count();
-        let rows = if args.partition().is_some() { self.row_count / partitions } else { self.row_count };
-        Ok(Arc::new(Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows))))
+        let rows = if args.partition().is_some() {
+            self.row_count / partitions
+        } else {
+            self.row_count
+        };
+        Ok(Arc::new(
+            Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows)),
+        ))
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -252,7 +309,10 @@ impl ExecutionPlan for RelationScan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        Some(Arc::new(RelationScan { fetch: limit, ..self.clone() }))
+        Some(Arc::new(RelationScan {
+            fetch: limit,
+            ..self.clone()
+        }))
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -271,7 +331,8 @@ impl ExecutionPlan for RelationScan {
             return Ok(propagation);
         }
         let mut scan = self.clone();
-        scan.predicates.extend(offered.parent_filters.into_iter().map(|filter| filter.filter));
+        scan.predicates
+            .extend(offered.parent_filters.into_iter().map(|filter| filter.filter));
         Ok(propagation.with_updated_node(Arc::new(scan)))
     }
 }
@@ -281,7 +342,6 @@ struct ScanReader {
     scan: RelationScan,
     source: Arc<dyn ReadSource>,
     extension: Arc<SourceExtension>,
-    partition: usize,
     batch_rows: usize,
     remaining: usize,
     started: bool,
@@ -296,7 +356,11 @@ impl Iterator for ScanReader {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(batch) = self.ready.pop_front() {
-                let batch = if batch.num_rows() > self.remaining { batch.slice(0, self.remaining) } else { batch };
+                let batch = if batch.num_rows() > self.remaining {
+                    batch.slice(0, self.remaining)
+                } else {
+                    batch
+                };
                 self.remaining -= batch.num_rows();
                 return Some(Ok(batch));
             }
@@ -316,15 +380,9 @@ impl ScanReader {
     fn advance(&mut self) -> Result<()> {
         if !self.started {
             self.started = true;
-            if let Some(ranges) = self.index_ranges()? {
-                if self.partition != 0 {
-                    self.done = true;
-                    return Ok(());
-                }
-                if self.read_ranges(&ranges)? {
-                    self.done = true;
-                    return Ok(());
-                }
+            if self.access()? == Access::Index {
+                self.done = true;
+                return Ok(());
             }
         }
         if self.next_chunk >= self.source.chunk_count(self.scan.table.id) {
@@ -332,41 +390,48 @@ impl ScanReader {
             return Ok(());
         }
         let mut builder = self.builder()?;
-        let outcome = self.source.read_chunk(self.scan.table.id, self.next_chunk, &mut |row, handle| {
-            builder.push(row, handle);
-        });
+        let outcome = self
+            .source
+            .read_chunk(self.scan.table.id, self.next_chunk, &mut |row, handle| {
+                builder.push(row, handle);
+            });
         outcome.map_err(external)?;
         self.next_chunk += self.scan.properties.partitioning.partition_count();
         self.offer(builder)
     }
 
-    /// The index ranges that predicates allow, or `None` for a full scan; the same for every partition.
-    fn index_ranges(&self) -> Result<Option<Arc<KeyRanges>>> {
+    /// How the scan reads, the same for every partition. The one that decides for the index reads it here.
+    fn access(&mut self) -> Result<Access> {
         if self.scan.predicates.is_empty() {
-            return Ok(None);
+            return Ok(Access::Chunks);
         }
-        let proposal = self.propose()?;
-        Ok(self.extension.decide(self.scan.id, proposal))
+        let decision = self.extension.decision(self.scan.id);
+        let mut decided = decision.lock();
+        if let Some(access) = *decided {
+            return Ok(access);
+        }
+        let access = match self.propose()? {
+            Some(ranges) if self.read_ranges(&ranges)? => Access::Index,
+            _ => Access::Chunks,
+        };
+        *decided = Some(access);
+        Ok(access)
     }
 
+    /// The index ranges that the predicates allow, if they bind an index.
     fn propose(&self) -> Result<Option<KeyRanges>> {
         let mut predicates = Vec::with_capacity(self.scan.predicates.len());
         for predicate in &self.scan.predicates {
-            predicates.push(datafusion::physical_expr_common::physical_expr::snapshot_physical_expr(
-                Arc::clone(predicate),
-            )?);
+            predicates.push(snapshot_physical_expr(Arc::clone(predicate))?);
         }
-        let Some(ranges) = key_range::choose(&self.scan.table, &self.scan.projection, &predicates) else {
-            return Ok(None);
-        };
-        let probe: &[u8] = &[];
-        let answered = self
-            .source
-            .read_range(&ranges.index, Bound::Included(probe), Bound::Excluded(probe), &mut |_, _| {})
-            .map_err(external)?;
-        Ok(answered.then_some(ranges))
+        Ok(key_range::choose(
+            &self.scan.table,
+            &self.scan.projection,
+            &predicates,
+        ))
     }
 
+    /// Reads all ranges; false when the source declines one, with nothing read.
     fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
         let mut builder = self.builder()?;
         for (low, high) in &ranges.ranges {
@@ -375,12 +440,17 @@ impl ScanReader {
             }
             let answered = self
                 .source
-                .read_range(&ranges.index, as_slice(low), as_slice(high), &mut |row, handle| {
-                    builder.push(row, handle);
-                })
+                .read_range(
+                    &ranges.index,
+                    as_slice(low),
+                    as_slice(high),
+                    &mut |row, handle| {
+                        builder.push(row, handle);
+                    },
+                )
                 .map_err(external)?;
             if !answered {
-                return datafusion::common::internal_err!("a source stopped answering ranges");
+                return Ok(false);
             }
         }
         self.offer(builder)?;

@@ -105,11 +105,10 @@ pub fn sql_type_of_arrow(ty: &DataType) -> SqlType {
         DataType::Boolean => SqlType::Bool,
         DataType::Int8 | DataType::UInt8 | DataType::Int16 => SqlType::Int2,
         DataType::UInt16 | DataType::Int32 => SqlType::Int4,
-        DataType::UInt32 | DataType::Int64 => SqlType::Int8,
+        DataType::UInt32 | DataType::Int64 | DataType::UInt64 => SqlType::Int8,
         DataType::Float16 | DataType::Float32 => SqlType::Float4,
         DataType::Float64 => SqlType::Float8,
-        DataType::UInt64
-        | DataType::Decimal32(_, _)
+        DataType::Decimal32(_, _)
         | DataType::Decimal64(_, _)
         | DataType::Decimal128(_, _)
         | DataType::Decimal256(_, _) => SqlType::Numeric(None),
@@ -132,7 +131,11 @@ pub fn table_schema(table: &TableDef, hidden: bool) -> SchemaRef {
         .map(|column| Arc::new(arrow_field(&column.name, &column.ty, !column.not_null)))
         .collect();
     if hidden {
-        fields.push(Arc::new(Field::new(ROW_ID_COLUMN, DataType::FixedSizeBinary(16), false)));
+        fields.push(Arc::new(Field::new(
+            ROW_ID_COLUMN,
+            DataType::FixedSizeBinary(16),
+            false,
+        )));
         fields.push(Arc::new(Field::new(ROW_BYTES_COLUMN, DataType::Binary, false)));
     }
     Arc::new(Schema::new(fields))

@@ -40,7 +40,7 @@ pub trait ReadSource: Send + Sync + 'static {
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError>;
 
     /// Visits the rows whose encoded key in `index` lies between the bounds, and perhaps others. `Ok(false)`
-    /// means "not answered, nothing visited": the caller scans the table instead.
+    /// declines (no such index here, or too many rows): the caller forgets what was visited and scans the table.
     fn read_range(
         &self,
         index: &IndexDef,
@@ -81,7 +81,11 @@ impl ReadSource for GivenRows {
     }
 
     fn chunk_count(&self, table: TableId) -> usize {
-        if table == self.table { 1 } else { self.inner.chunk_count(table) }
+        if table == self.table {
+            1
+        } else {
+            self.inner.chunk_count(table)
+        }
     }
 
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
@@ -110,9 +114,16 @@ impl ReadSource for GivenRows {
     }
 
     fn row_count_estimate(&self, table: TableId) -> usize {
-        if table == self.table { self.rows.len() } else { self.inner.row_count_estimate(table) }
+        if table == self.table {
+            self.rows.len()
+        } else {
+            self.inner.row_count_estimate(table)
+        }
     }
 }
+
+/// A range of more rows than this is declined: scanning, which several threads share, is then the better way.
+const RANGE_ROWS_MAX: usize = 16_384;
 
 impl ReadSource for weft_store::Snapshot {
     fn catalog(&self) -> Arc<Catalog> {
@@ -128,7 +139,9 @@ impl ReadSource for weft_store::Snapshot {
     }
 
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
-        self.scan_chunk(table, chunk as u64, |version| visit(version.bytes, version.row_id));
+        self.scan_chunk(table, chunk as u64, |version| {
+            visit(version.bytes, version.row_id)
+        });
         Ok(())
     }
 
@@ -139,7 +152,11 @@ impl ReadSource for weft_store::Snapshot {
         high: Bound<&[u8]>,
         visit: RowVisitor<'_>,
     ) -> Result<bool, SqlError> {
-        for version in self.range(index.table, index.id, low, high, false, usize::MAX)? {
+        let versions = self.range(index.table, index.id, low, high, false, RANGE_ROWS_MAX + 1)?;
+        if versions.len() > RANGE_ROWS_MAX {
+            return Ok(false);
+        }
+        for version in versions {
             visit(version.bytes, version.row_id);
         }
         Ok(true)

@@ -49,7 +49,13 @@ impl RowStream {
         cancel: CancelSignal,
         deadline: Option<Instant>,
     ) -> Self {
-        RowStream { columns, stream: Some(stream), runtime, cancel, deadline }
+        RowStream {
+            columns,
+            stream: Some(stream),
+            runtime,
+            cancel,
+            deadline,
+        }
     }
 
     /// The columns, in order.
@@ -64,19 +70,21 @@ impl RowStream {
 
     /// The row layout in which [`RowStream::encoder`] encodes.
     pub fn layout(&self) -> Arc<RowLayout> {
-        let types: Vec<SqlType> = self.columns.iter().map(|column| column.ty.clone()).collect();
+        let types: Vec<SqlType> = self.columns.iter().map(|column| column.ty).collect();
         Arc::new(RowLayout::new(&types))
     }
 
     /// Turns batches of this stream into encoded rows.
     pub fn encoder(&self) -> RowEncoder {
-        RowEncoder::new(self.columns.iter().map(|column| column.ty.clone()).collect())
+        RowEncoder::new(self.columns.iter().map(|column| column.ty).collect())
     }
 
     /// The next batch; `None` after the last. Blocks; must not be called on a thread of an asynchronous runtime.
     /// After an error there is nothing more.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, SqlError> {
-        let Some(stream) = self.stream.as_mut() else { return Ok(None) };
+        let Some(stream) = self.stream.as_mut() else {
+            return Ok(None);
+        };
         if self.cancel.is_canceled() {
             self.stream = None;
             return Err(canceled_by_user());
@@ -131,10 +139,16 @@ async fn until(deadline: Option<Instant>) {
 
 /// 57014, by request.
 pub fn canceled_by_user() -> SqlError {
-    SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+    SqlError::new(
+        SqlState::QUERY_CANCELED,
+        "canceling statement due to user request",
+    )
 }
 
 /// 57014, by deadline.
 pub fn timed_out() -> SqlError {
-    SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
+    SqlError::new(
+        SqlState::QUERY_CANCELED,
+        "canceling statement due to statement timeout",
+    )
 }

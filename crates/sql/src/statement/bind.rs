@@ -526,7 +526,7 @@ impl<'a> Binder<'a> {
             ("gen_random_uuid", []) => Ok(Typed::known(Scalar::RandomUuid, SqlType::Uuid)),
             ("random", []) => Ok(Typed::known(Scalar::Random, SqlType::Float8)),
             ("nextval" | "currval", [argument]) => {
-                let typed = self.bind(argument)?;
+                let typed = self.bind(without_regclass(argument))?;
                 let Scalar::Constant(Value::Text(text)) = typed.scalar else { return Err(Refusal::General) };
                 let sequence = functions::sequence_named(self.catalog, &text)?;
                 let scalar =
@@ -573,6 +573,14 @@ impl<'a> Binder<'a> {
 
 fn not(typed: Typed) -> Typed {
     Typed { scalar: Scalar::Not(Box::new(typed.scalar)), ty: typed.ty }
+}
+
+/// `'name'::regclass` as `'name'`.
+fn without_regclass(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast { expr, data_type: ast::DataType::Regclass, .. } => expr,
+        other => other,
+    }
 }
 
 /// A number as PostgreSQL types it: integer, bigint, or numeric.

@@ -1,1 +1,277 @@
-//! Statements.
+//! Statements: from SQL text to a [`Plan`].
+//!
+//! ```text
+//!   message --parse::split_and_parse--> statements --plan--> Plan
+//!      |                                               |
+//!      +--normalize: literals lifted, so that a        +-- compile: point statements -> program
+//!         simple-protocol text finds a cached plan     +-- ddl: catalog operations
+//!                                                      +-- copy, control, explain
+//!                                                      +-- general: handed to crate::query
+//! ```
+//!
+//! Planning is a pure function of syntax tree, catalog and the parameter types that the client gave. It reads no rows and no
+//! clock; whatever varies becomes a hidden input of the plan, computed at bind ([`inputs`]).
+
+mod bind;
+mod compile;
+pub mod control;
+pub mod copy;
+pub mod copy_text;
+pub mod ddl;
+pub mod defaults;
+pub mod explain;
+mod functions;
+mod general;
+pub mod inputs;
+mod names;
+pub mod normalize;
+mod params;
+pub mod parse;
+pub mod plan;
+pub mod scalar;
+mod scanner;
+mod token_reader;
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use weft_store::Catalog;
+use weft_types::{SqlError, SqlType};
+
+use self::bind::{Binder, Refusal};
+use self::compile::analyse::{Analyser, plain_select};
+use self::control::{ControlStatement, CursorPlan, PrepareControl};
+use self::params::ParamTypes;
+use crate::error;
+use crate::query::output_name;
+
+pub use self::control::{
+    DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TransactionModes, TransactionPlan,
+};
+pub use self::copy::{CopyFormat, CopyOptions, CopyPlan};
+pub use self::defaults::PlannedDefaults;
+pub use self::inputs::bind_inputs;
+pub use self::normalize::{Literal, LiteralKind, Normalized, normalize};
+pub use self::parse::{ParsedAst, ParsedStatement, parse_one, parse_sql, split, split_and_parse};
+pub use self::plan::{
+    ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn, Plan, ProgramPlan,
+    QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
+};
+pub use self::scalar::{InputSource, NoSource, Scalar, SessionValue};
+/// The name that PostgreSQL gives an expression's output column (`?column?`, `count`, `case` ...).
+pub use crate::query::output_name as column_name;
+
+/// What planning looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanContext<'a> {
+    /// The catalog, shared or a session's private one.
+    pub catalog: &'a Catalog,
+    /// Types of `$1..$n` as far as the client gave them.
+    pub param_types: &'a [Option<SqlType>],
+    /// The statement's text, for positions in errors; may be empty.
+    pub text: &'a str,
+}
+
+impl<'a> PlanContext<'a> {
+    /// A context without given parameter types.
+    pub fn new(catalog: &'a Catalog, text: &'a str) -> Self {
+        PlanContext { catalog, param_types: &[], text }
+    }
+}
+
+/// Plans one statement.
+pub fn plan(ast: &ParsedAst, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    match ast {
+        ParsedAst::Empty => Ok(Plan::Empty),
+        ParsedAst::Control(control) => plan_control(control, ctx),
+        ParsedAst::Sql(statement) => plan_sql(statement, ctx),
+    }
+}
+
+/// Plans a text of one statement.
+pub fn plan_text(text: &str, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    plan(&parse_one(text)?, &PlanContext { text, ..*ctx })
+}
+
+/// Compiles the point statements of one message, e.g. between its BEGIN and COMMIT, into one program. `None` when one of
+/// them is no point statement: run them in a session instead. They share the parameters `$1..$n`, which have these types;
+/// no others may occur.
+pub fn compile_many(
+    asts: &[&ParsedAst],
+    catalog: &Catalog,
+    param_types: &[Option<SqlType>],
+) -> Result<Option<ProgramPlan>, SqlError> {
+    let mut params = ParamTypes::new(param_types);
+    let mut statements = Vec::with_capacity(asts.len());
+    for ast in asts {
+        let ParsedAst::Sql(statement) = ast else { return Ok(None) };
+        let mut analyser = Analyser { catalog, params: &mut params, text: "" };
+        match analyser.statement(statement) {
+            Ok(point) => statements.push(point),
+            // An error in one statement must not hide the effects that PostgreSQL would report before it.
+            Err(_) => return Ok(None),
+        }
+    }
+    if params.len() > param_types.len() || statements.is_empty() {
+        return Ok(None);
+    }
+    match params.finish().map_err(Refusal::from).and_then(|types| compile::compile(catalog, &statements, types)) {
+        Ok(plan) => Ok(Some(plan)),
+        Err(Refusal::General) => Ok(None),
+        Err(Refusal::Error(error)) => Err(error),
+    }
+}
+
+fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    match statement {
+        ast::Statement::Query(query) => plan_query(statement, query, ctx),
+        ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => {
+            match point_program(statement, ctx)? {
+                Some(plan) => Ok(Plan::Program(Arc::new(plan))),
+                None => general::modify(statement, ctx).map(|plan| Plan::Modify(Arc::new(plan))),
+            }
+        }
+        _ => ddl::plan_ddl(statement, ctx),
+    }
+}
+
+/// The program of a point statement; `None` if it is none.
+fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Option<ProgramPlan>, SqlError> {
+    let mut params = ParamTypes::new(ctx.param_types);
+    let mut analyser = Analyser { catalog: ctx.catalog, params: &mut params, text: ctx.text };
+    let compiled = analyser.statement(statement).and_then(|point| {
+        let types = params.finish()?;
+        compile::compile(ctx.catalog, std::slice::from_ref(&point), types)
+    });
+    match compiled {
+        Ok(plan) => Ok(Some(plan)),
+        Err(Refusal::General) => Ok(None),
+        Err(Refusal::Error(error)) => Err(error),
+    }
+}
+
+fn plan_query(statement: &ast::Statement, query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    if let Some(constant) = constant_plan(query, ctx)? {
+        return Ok(Plan::Constant(Arc::new(constant)));
+    }
+    match point_program(statement, ctx)? {
+        Some(mut plan) => {
+            if plan.program.instrs.iter().any(|instr| instr.op == weft_program::Op::Scan) {
+                plan.fallback = Some(Arc::new(general::query(statement, query, ctx)?));
+            }
+            Ok(Plan::Program(Arc::new(plan)))
+        }
+        None => Ok(Plan::Query(Arc::new(general::query(statement, query, ctx)?))),
+    }
+}
+
+/// SELECT without FROM whose items the session computes by itself.
+fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<ConstantPlan>, SqlError> {
+    let Some(select) = plain_select(query) else { return Ok(None) };
+    let plain = select.from.is_empty()
+        && select.selection.is_none()
+        && !select.projection.is_empty()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty();
+    if !plain {
+        return Ok(None);
+    }
+    let mut params = ParamTypes::new(ctx.param_types);
+    let mut binder = Binder::new(ctx.catalog, None, &mut params, ctx.text);
+    let mut row = Vec::with_capacity(select.projection.len());
+    let mut columns = Vec::with_capacity(select.projection.len());
+    for item in &select.projection {
+        let (expr, name) = match item {
+            ast::SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, names::ident(alias)),
+            _ => return Ok(None),
+        };
+        match binder.bind(expr).and_then(|typed| binder.settle(typed)) {
+            Ok((scalar, ty)) => {
+                row.push(compile::path::folded(scalar));
+                columns.push(OutputColumn::computed(name, ty));
+            }
+            Err(Refusal::General) => return Ok(None),
+            Err(Refusal::Error(error)) => return Err(error),
+        }
+    }
+    Ok(Some(ConstantPlan { params: params.finish()?, row, columns }))
+}
+
+fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    let tables = |names: &[Vec<String>]| {
+        names.iter().map(|name| names::table(ctx.catalog, name).map(|table| table.id)).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(match control {
+        ControlStatement::Transaction(plan) => Plan::Transaction(plan.clone()),
+        ControlStatement::Setting(plan) => Plan::Setting(plan.clone()),
+        ControlStatement::Explain { inner, analyze, verbose } => {
+            let inner = plan(inner, ctx)?;
+            if matches!(inner, Plan::Empty | Plan::Transaction(_) | Plan::Setting(_) | Plan::Explain(_)) {
+                return Err(error::syntax("EXPLAIN"));
+            }
+            let columns = vec![OutputColumn::computed("QUERY PLAN", SqlType::Text)];
+            Plan::Explain(Arc::new(ExplainPlan { inner, analyze: *analyze, verbose: *verbose, columns }))
+        }
+        ControlStatement::Copy(statement) => Plan::Copy(Arc::new(copy::plan_copy(statement, ctx)?)),
+        ControlStatement::Prepare { name, types, sql } => {
+            let types = types.iter().map(|text| named_type(text)).collect::<Result<Vec<_>, _>>()?;
+            Plan::Prepared(Arc::new(PrepareControl::Prepare { name: name.clone(), types, sql: sql.clone() }))
+        }
+        ControlStatement::Execute { name, arguments } => {
+            let arguments = arguments.iter().map(|text| argument(text, ctx)).collect::<Result<Vec<_>, _>>()?;
+            Plan::Prepared(Arc::new(PrepareControl::Execute { name: name.clone(), arguments }))
+        }
+        ControlStatement::Deallocate(name) => {
+            Plan::Prepared(Arc::new(PrepareControl::Deallocate(name.clone())))
+        }
+        ControlStatement::DeclareCursor { name, hold, query } => {
+            let plan = plan(query, ctx)?;
+            if !matches!(plan, Plan::Query(_) | Plan::Constant(_) | Plan::Program(_)) || !plan.is_read_only() {
+                return Err(error::unsupported("a cursor needs a query that changes nothing"));
+            }
+            Plan::Cursor(Arc::new(CursorPlan::Declare { name: name.clone(), hold: *hold, plan }))
+        }
+        ControlStatement::Fetch { name, direction, moves } => Plan::Cursor(Arc::new(CursorPlan::Fetch {
+            name: name.clone(),
+            direction: *direction,
+            moves: *moves,
+        })),
+        ControlStatement::CloseCursor(name) => Plan::Cursor(Arc::new(CursorPlan::Close(name.clone()))),
+        ControlStatement::Maintain { vacuum: true, tables: names } => {
+            Plan::Maintenance(MaintenancePlan::Vacuum(tables(names)?))
+        }
+        ControlStatement::Maintain { vacuum: false, tables: names } => {
+            Plan::Maintenance(MaintenancePlan::Analyze(tables(names)?))
+        }
+        ControlStatement::Checkpoint => Plan::Maintenance(MaintenancePlan::Checkpoint),
+        ControlStatement::LockTable { tables: names, exclusive } => {
+            Plan::Maintenance(MaintenancePlan::LockTable { tables: tables(names)?, exclusive: *exclusive })
+        }
+        ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
+    })
+}
+
+/// A type by its SQL text.
+pub fn named_type(text: &str) -> Result<SqlType, SqlError> {
+    let cast = parse::parse_expression(&format!("NULL::{text}"))?;
+    match &cast {
+        ast::Expr::Cast { data_type, .. } => ddl::types::known_type(data_type),
+        _ => Err(error::syntax(text)),
+    }
+}
+
+/// An argument of EXECUTE.
+fn argument(text: &str, ctx: &PlanContext<'_>) -> Result<(Scalar, SqlType), SqlError> {
+    let expr = parse::parse_expression(text)?;
+    let mut params = ParamTypes::default();
+    let mut binder = Binder::new(ctx.catalog, None, &mut params, "");
+    match binder.bind(&expr).and_then(|typed| binder.settle(typed)) {
+        Ok(found) if params.len() == 0 => Ok(found),
+        Ok(_) => Err(error::undefined_parameter(1)),
+        Err(Refusal::Error(error)) => Err(error),
+        Err(Refusal::General) => Err(error::unsupported("this argument of EXECUTE is not supported")),
+    }
+}

@@ -188,7 +188,7 @@ pub struct ProgramPlan {
     /// One per statement of the program, in order; usually one.
     pub statements: Vec<StatementShape>,
     /// For a range read: the same statement for the query engine, to be run instead when
-    /// [`ProgramPlan::prefers_fallback`] says so or the program ran out of its instruction budget (54000).
+    /// [`ProgramPlan::prefers_fallback`] says so or the program ran out of its instruction budget (54001).
     pub fallback: Option<Arc<QueryPlan>>,
     /// The inputs that bound an integer range from below and above.
     pub range_inputs: Option<(u16, u16)>,
@@ -243,6 +243,8 @@ pub struct RowLocks {
 pub struct QueryPlan {
     /// The statement as parsed.
     pub statement: Box<ast::Statement>,
+    /// Its text: the query engine's cache key. May be empty.
+    pub text: String,
     /// Parameter types as the client gave them.
     pub param_types: Vec<Option<SqlType>>,
     /// FOR UPDATE or FOR SHARE.

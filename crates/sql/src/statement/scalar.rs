@@ -230,38 +230,6 @@ impl Scalar {
         }
     }
 
-    /// Gives every input a new number.
-    pub(crate) fn renumber_inputs(&mut self, renumber: &dyn Fn(u16) -> u16) {
-        match self {
-            Scalar::Input(number) => *number = renumber(*number),
-            Scalar::Setting(inner)
-            | Scalar::Cast(inner, ..)
-            | Scalar::Assign(inner, ..)
-            | Scalar::ExactKey(inner, _)
-            | Scalar::ClampKey(inner, _)
-            | Scalar::Negate(inner)
-            | Scalar::Not(inner)
-            | Scalar::IsNull(inner)
-            | Scalar::ChangeCase { of: inner, .. } => inner.renumber_inputs(renumber),
-            Scalar::Arithmetic(_, left, right)
-            | Scalar::Compare(_, left, right)
-            | Scalar::Concat(left, right)
-            | Scalar::And(left, right)
-            | Scalar::Or(left, right) => {
-                left.renumber_inputs(renumber);
-                right.renumber_inputs(renumber);
-            }
-            Scalar::Coalesce(items) => items.iter_mut().for_each(|item| item.renumber_inputs(renumber)),
-            Scalar::Constant(_)
-            | Scalar::Column(_)
-            | Scalar::Session(_)
-            | Scalar::NextValue(_)
-            | Scalar::CurrentValue(_)
-            | Scalar::RandomUuid
-            | Scalar::Random => {}
-        }
-    }
-
     fn any(&self, mut test: impl FnMut(&Scalar) -> bool) -> bool {
         let mut found = false;
         self.visit(&mut |node| found |= test(node));

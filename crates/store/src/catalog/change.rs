@@ -1,7 +1,7 @@
 //! Changes of the catalog, and the pure function that applies one.
 //!
-//! The checks here are those that need definitions only; what depends on rows (a duplicate key, a NULL) is checked by the
-//! batch that applies the change to the store. Errors carry PostgreSQL's codes and words.
+//! The checks here are those that need definitions only; what depends on rows (a duplicate key, a NULL) is
+//! checked by the batch that applies the change to the store. Errors carry PostgreSQL's codes and words.
 
 use std::sync::Arc;
 
@@ -13,17 +13,6 @@ use super::definition::{
     TableDef,
 };
 use super::{Catalog, Definitions, Relation, codec};
-
-const DUPLICATE_TABLE: SqlState = SqlState("42P07");
-const UNDEFINED_TABLE: SqlState = SqlState("42P01");
-const DUPLICATE_COLUMN: SqlState = SqlState("42701");
-const UNDEFINED_COLUMN: SqlState = SqlState("42703");
-const INVALID_TABLE_DEFINITION: SqlState = SqlState("42P16");
-const UNDEFINED_OBJECT: SqlState = SqlState("42704");
-const DEPENDENT_OBJECTS: SqlState = SqlState("2BP01");
-const TOO_MANY_COLUMNS: SqlState = SqlState("54011");
-const INVALID_PARAMETER: SqlState = SqlState("22023");
-const SERIALIZATION_FAILURE: SqlState = SqlState("40001");
 
 /// One change of the catalog. Encodes to bytes for the log ([`CatalogOp::encode`], [`CatalogOp::decode`]).
 #[derive(Clone, Debug, PartialEq)]
@@ -118,9 +107,13 @@ pub enum CatalogOp {
 }
 
 impl CatalogOp {
-    /// Only a sequence's position changes, so no program must be compiled again and the batch may hold other members.
+    /// Only a sequence's position changes, so no program must be compiled again and the batch may hold
+    /// other members.
     pub fn keeps_version(&self) -> bool {
-        matches!(self, CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. })
+        matches!(
+            self,
+            CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. }
+        )
     }
 }
 
@@ -128,7 +121,13 @@ impl Catalog {
     /// The catalog after one change; `self` stays as it is. Deterministic; errors are the user's.
     pub fn apply(&self, op: &CatalogOp) -> Result<Catalog, SqlError> {
         if let CatalogOp::AdvanceSequence { id, to } = op {
-            return self.with_sequence(*id, SequenceState { last_value: *to, is_called: true });
+            return self.with_sequence(
+                *id,
+                SequenceState {
+                    last_value: *to,
+                    is_called: true,
+                },
+            );
         }
         if let CatalogOp::SetSequence { id, state } = op {
             return self.with_sequence(*id, *state);
@@ -144,7 +143,7 @@ impl Catalog {
         let def = self.sequence_by_id(id).ok_or_else(|| missing("sequence", id.0))?;
         if state.last_value < def.min_value || state.last_value > def.max_value {
             return Err(SqlError::new(
-                SqlState("22003"),
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
                 format!(
                     "setval: value {} is out of bounds for sequence \"{}\" ({}..{})",
                     state.last_value, def.name, def.min_value, def.max_value
@@ -156,14 +155,17 @@ impl Catalog {
         if let Some(old) = old {
             next.sequences_digest = next.sequences_digest.wrapping_sub(codec::sequence_term(id, old));
         }
-        next.sequences_digest = next.sequences_digest.wrapping_add(codec::sequence_term(id, state));
+        next.sequences_digest = next
+            .sequences_digest
+            .wrapping_add(codec::sequence_term(id, state));
         Ok(next)
     }
 
     pub(super) fn renew_digests(&mut self) {
         self.definitions_digest = codec::definitions_digest(self);
-        self.sequences_digest =
-            self.sequence_states.iter().fold(0, |sum, (id, state)| sum.wrapping_add(codec::sequence_term(*id, *state)));
+        self.sequences_digest = self.sequence_states.iter().fold(0, |sum, (id, state)| {
+            sum.wrapping_add(codec::sequence_term(*id, *state))
+        });
     }
 
     fn definitions_mut(&mut self) -> &mut Definitions {
@@ -175,14 +177,22 @@ impl Catalog {
             CatalogOp::CreateTable(table) => self.create_table(table),
             CatalogOp::DropTable(table) => self.drop_table(*table),
             CatalogOp::CreateIndex(index) => self.create_index(index),
-            CatalogOp::AddPrimaryKey(index) => {
-                self.create_index(&IndexDef { primary: true, unique: true, ..index.clone() })
-            }
+            CatalogOp::AddPrimaryKey(index) => self.create_index(&IndexDef {
+                primary: true,
+                unique: true,
+                ..index.clone()
+            }),
             CatalogOp::DropIndex(index) => self.drop_index(*index),
-            CatalogOp::SetNotNull { table, column, not_null } => self.set_not_null(*table, *column, *not_null),
-            CatalogOp::SetDefault { table, column, default } => {
-                self.edit_column(*table, *column, |column| column.default = default.clone())
-            }
+            CatalogOp::SetNotNull {
+                table,
+                column,
+                not_null,
+            } => self.set_not_null(*table, *column, *not_null),
+            CatalogOp::SetDefault {
+                table,
+                column,
+                default,
+            } => self.edit_column(*table, *column, |column| column.default = default.clone()),
             CatalogOp::AddColumn { table, column, fill } => self.add_column(*table, column, fill),
             CatalogOp::DropColumn { table, column } => self.drop_column(*table, *column),
             CatalogOp::RenameTable { table, name } => self.rename_table(*table, name),
@@ -196,18 +206,21 @@ impl Catalog {
     }
 
     fn table_def(&self, id: TableId) -> Result<Arc<TableDef>, SqlError> {
-        self.table_by_id(id).cloned().ok_or_else(|| missing("table", id.0))
+        self.table_by_id(id)
+            .cloned()
+            .ok_or_else(|| missing("table", id.0))
     }
 
     fn put_table(&mut self, table: TableDef) {
         self.definitions_mut().tables.insert(table.id, Arc::new(table));
     }
 
-    /// Ids go up and are never used again; one taken by somebody else in the meantime is a lost race, to be retried.
+    /// Ids go up and are never used again; one taken by somebody else in the meantime is a lost race, to be
+    /// retried.
     fn take_id(&mut self, id: u32) -> Result<(), SqlError> {
         if id < self.next_object_id || id == u32::MAX {
             return Err(SqlError::new(
-                SERIALIZATION_FAILURE,
+                SqlState::SERIALIZATION_FAILURE,
                 format!("could not use object id {id}: the catalog was changed by another transaction"),
             ));
         }
@@ -217,10 +230,13 @@ impl Catalog {
 
     fn take_name(&mut self, name: &str, relation: Relation) -> Result<(), SqlError> {
         if name.is_empty() {
-            return Err(SqlError::new(SqlState("42602"), "zero-length relation name"));
+            return Err(SqlError::new(SqlState::INVALID_NAME, "zero-length relation name"));
         }
         if self.definitions.names.contains_key(name) {
-            return Err(SqlError::new(DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_TABLE,
+                format!("relation \"{name}\" already exists"),
+            ));
         }
         self.definitions_mut().names.insert(name.to_owned(), relation);
         Ok(())
@@ -233,7 +249,10 @@ impl Catalog {
         let bare = TableDef::new(table.id, table.name.clone(), table.columns.clone());
         self.put_table(bare);
         for index in &table.indexes {
-            self.create_index(&IndexDef { table: table.id, ..IndexDef::clone(index) })?;
+            self.create_index(&IndexDef {
+                table: table.id,
+                ..IndexDef::clone(index)
+            })?;
         }
         Ok(())
     }
@@ -262,42 +281,61 @@ impl Catalog {
         let mut table = TableDef::clone(self.table_def(index.table)?.as_ref());
         if index.columns.is_empty() || index.columns.len() > INDEX_COLUMNS_MAX {
             return Err(SqlError::new(
-                TOO_MANY_COLUMNS,
+                SqlState::TOO_MANY_COLUMNS,
                 format!("an index must have between 1 and {INDEX_COLUMNS_MAX} columns"),
             ));
         }
         for (position, column) in index.columns.iter().enumerate() {
             let Some(def) = table.columns.get(*column) else {
                 return Err(SqlError::new(
-                    UNDEFINED_COLUMN,
-                    format!("column number {} of relation \"{}\" does not exist", column + 1, table.name),
+                    SqlState::UNDEFINED_COLUMN,
+                    format!(
+                        "column number {} of relation \"{}\" does not exist",
+                        column + 1,
+                        table.name
+                    ),
                 ));
             };
-            if index.unique && index.columns.iter().take(position).any(|earlier| earlier == column) {
+            if index.unique
+                && index
+                    .columns
+                    .iter()
+                    .take(position)
+                    .any(|earlier| earlier == column)
+            {
                 let kind = if index.primary { "primary key" } else { "unique" };
                 return Err(SqlError::new(
-                    DUPLICATE_COLUMN,
+                    SqlState::DUPLICATE_COLUMN,
                     format!("column \"{}\" appears twice in {kind} constraint", def.name),
                 ));
             }
         }
         if index.primary && table.primary_key.is_some() {
             return Err(SqlError::new(
-                INVALID_TABLE_DEFINITION,
-                format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!(
+                    "multiple primary keys for table \"{}\" are not allowed",
+                    table.name
+                ),
             ));
         }
         self.take_id(index.id.0)?;
         self.take_name(&index.name, Relation::Index(index.id, index.table))?;
         self.definitions_mut().index_tables.insert(index.id, index.table);
         let unique = index.unique || index.primary;
-        table.push_index(Arc::new(IndexDef { unique, ..index.clone() }));
+        table.push_index(Arc::new(IndexDef {
+            unique,
+            ..index.clone()
+        }));
         self.put_table(table);
         Ok(())
     }
 
     fn drop_index(&mut self, id: IndexId) -> Result<(), SqlError> {
-        let index = self.index_by_id(id).cloned().ok_or_else(|| missing("index", id.0))?;
+        let index = self
+            .index_by_id(id)
+            .cloned()
+            .ok_or_else(|| missing("index", id.0))?;
         let mut table = TableDef::clone(self.table_def(index.table)?.as_ref());
         table.indexes.retain(|other| other.id != id);
         if table.primary_key == Some(id) {
@@ -318,7 +356,10 @@ impl Catalog {
     ) -> Result<(), SqlError> {
         let mut table = TableDef::clone(self.table_def(table)?.as_ref());
         let name = table.name.clone();
-        let column = table.columns.get_mut(column as usize).ok_or_else(|| missing_column(&name, column))?;
+        let column = table
+            .columns
+            .get_mut(column as usize)
+            .ok_or_else(|| missing_column(&name, column))?;
         edit(column);
         self.put_table(table);
         Ok(())
@@ -326,11 +367,16 @@ impl Catalog {
 
     fn set_not_null(&mut self, table: TableId, column: u32, not_null: bool) -> Result<(), SqlError> {
         let def = self.table_def(table)?;
-        let in_key = def.primary_index().is_some_and(|index| index.columns.contains(&(column as usize)));
+        let in_key = def
+            .primary_index()
+            .is_some_and(|index| index.columns.contains(&(column as usize)));
         if !not_null && in_key {
-            let name = def.columns.get(column as usize).map_or("", |column| column.name.as_str());
+            let name = def
+                .columns
+                .get(column as usize)
+                .map_or("", |column| column.name.as_str());
             return Err(SqlError::new(
-                INVALID_TABLE_DEFINITION,
+                SqlState::INVALID_TABLE_DEFINITION,
                 format!("column \"{name}\" is in a primary key"),
             ));
         }
@@ -356,8 +402,12 @@ impl Catalog {
         if def.columns.get(position).is_none() {
             return Err(missing_column(&def.name, column));
         }
-        let over: Vec<IndexId> =
-            def.indexes.iter().filter(|index| index.columns.contains(&position)).map(|index| index.id).collect();
+        let over: Vec<IndexId> = def
+            .indexes
+            .iter()
+            .filter(|index| index.columns.contains(&position))
+            .map(|index| index.id)
+            .collect();
         for index in over {
             self.drop_index(index)?;
         }
@@ -387,9 +437,13 @@ impl Catalog {
             match sequence.owned_by {
                 Some((_, column)) if column == dropped => self.forget_sequence(sequence.id),
                 Some((owner, column)) if column > dropped => {
-                    let moved =
-                        SequenceDef { owned_by: Some((owner, column - 1)), ..SequenceDef::clone(&sequence) };
-                    self.definitions_mut().sequences.insert(sequence.id, Arc::new(moved));
+                    let moved = SequenceDef {
+                        owned_by: Some((owner, column - 1)),
+                        ..SequenceDef::clone(&sequence)
+                    };
+                    self.definitions_mut()
+                        .sequences
+                        .insert(sequence.id, Arc::new(moved));
                 }
                 _ => {}
             }
@@ -414,11 +468,17 @@ impl Catalog {
     }
 
     fn rename_index(&mut self, id: IndexId, name: &str) -> Result<(), SqlError> {
-        let index = self.index_by_id(id).cloned().ok_or_else(|| missing("index", id.0))?;
+        let index = self
+            .index_by_id(id)
+            .cloned()
+            .ok_or_else(|| missing("index", id.0))?;
         self.take_name(name, Relation::Index(id, index.table))?;
         let mut table = TableDef::clone(self.table_def(index.table)?.as_ref());
         for other in table.indexes.iter_mut().filter(|other| other.id == id) {
-            *other = Arc::new(IndexDef { name: name.to_owned(), ..IndexDef::clone(other) });
+            *other = Arc::new(IndexDef {
+                name: name.to_owned(),
+                ..IndexDef::clone(other)
+            });
         }
         self.definitions_mut().names.remove(&index.name);
         self.put_table(table);
@@ -429,15 +489,23 @@ impl Catalog {
         check_sequence(sequence)?;
         self.take_id(sequence.id.0)?;
         self.take_name(&sequence.name, Relation::Sequence(sequence.id))?;
-        self.definitions_mut().sequences.insert(sequence.id, Arc::new(sequence.clone()));
+        self.definitions_mut()
+            .sequences
+            .insert(sequence.id, Arc::new(sequence.clone()));
         Arc::make_mut(&mut self.sequence_states).insert(sequence.id, sequence.initial_state());
         Ok(())
     }
 
     fn drop_sequence(&mut self, id: SequenceId) -> Result<(), SqlError> {
-        let sequence = self.sequence_by_id(id).cloned().ok_or_else(|| missing("sequence", id.0))?;
+        let sequence = self
+            .sequence_by_id(id)
+            .cloned()
+            .ok_or_else(|| missing("sequence", id.0))?;
         let identity_of = self.tables().find_map(|table| {
-            let column = table.columns.iter().find(|column| column.identity.is_some_and(|i| i.sequence == id))?;
+            let column = table
+                .columns
+                .iter()
+                .find(|column| column.identity.is_some_and(|i| i.sequence == id))?;
             Some((table.name.clone(), column.name.clone()))
         });
         if let Some((table, column)) = identity_of {
@@ -445,7 +513,7 @@ impl Catalog {
                 "cannot drop sequence {} because column {column} of table {table} requires it",
                 sequence.name
             );
-            return Err(SqlError::new(DEPENDENT_OBJECTS, message));
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message));
         }
         self.forget_sequence(id);
         Ok(())
@@ -462,58 +530,93 @@ impl Catalog {
 }
 
 fn missing(kind: &str, id: u32) -> SqlError {
-    let state = if kind == "table" { UNDEFINED_TABLE } else { UNDEFINED_OBJECT };
+    let state = if kind == "table" {
+        SqlState::UNDEFINED_TABLE
+    } else {
+        SqlState::UNDEFINED_OBJECT
+    };
     SqlError::new(state, format!("{kind} with OID {id} does not exist"))
 }
 
 fn missing_column(table: &str, column: u32) -> SqlError {
-    SqlError::new(UNDEFINED_COLUMN, format!("column number {column} of relation \"{table}\" does not exist"))
+    SqlError::new(
+        SqlState::UNDEFINED_COLUMN,
+        format!("column number {column} of relation \"{table}\" does not exist"),
+    )
 }
 
 fn duplicate_column(table: &str, column: &str) -> SqlError {
-    SqlError::new(DUPLICATE_COLUMN, format!("column \"{column}\" of relation \"{table}\" already exists"))
+    SqlError::new(
+        SqlState::DUPLICATE_COLUMN,
+        format!("column \"{column}\" of relation \"{table}\" already exists"),
+    )
 }
 
 fn check_columns(columns: &[ColumnDef]) -> Result<(), SqlError> {
     if columns.len() > COLUMNS_MAX {
-        return Err(SqlError::new(TOO_MANY_COLUMNS, format!("tables can have at most {COLUMNS_MAX} columns")));
+        return Err(SqlError::new(
+            SqlState::TOO_MANY_COLUMNS,
+            format!("tables can have at most {COLUMNS_MAX} columns"),
+        ));
     }
     let mut names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     names.sort_unstable();
-    match names.windows(2).find(|pair| pair.first() == pair.last()).and_then(|pair| pair.first()) {
-        Some(name) => {
-            Err(SqlError::new(DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")))
-        }
+    match names
+        .windows(2)
+        .find(|pair| pair.first() == pair.last())
+        .and_then(|pair| pair.first())
+    {
+        Some(name) => Err(SqlError::new(
+            SqlState::DUPLICATE_COLUMN,
+            format!("column \"{name}\" specified more than once"),
+        )),
         None => Ok(()),
     }
 }
 
 fn check_sequence(sequence: &SequenceDef) -> Result<(), SqlError> {
-    let refuse = |message: String| Err(SqlError::new(INVALID_PARAMETER, message));
+    let refuse = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     let (type_min, type_max) = match sequence.ty {
         SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
         SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
         SqlType::Int8 => (i64::MIN, i64::MAX),
         _ => return refuse("sequence type must be smallint, integer, or bigint".to_owned()),
     };
-    let SequenceDef { start, min_value, max_value, .. } = *sequence;
+    let SequenceDef {
+        start,
+        min_value,
+        max_value,
+        ..
+    } = *sequence;
     if sequence.increment == 0 {
         return refuse("INCREMENT must not be zero".to_owned());
     }
     if max_value > type_max || max_value < type_min {
-        return refuse(format!("MAXVALUE ({max_value}) is out of range for sequence data type {}", sequence.ty.name()));
+        return refuse(format!(
+            "MAXVALUE ({max_value}) is out of range for sequence data type {}",
+            sequence.ty.name()
+        ));
     }
     if min_value > type_max || min_value < type_min {
-        return refuse(format!("MINVALUE ({min_value}) is out of range for sequence data type {}", sequence.ty.name()));
+        return refuse(format!(
+            "MINVALUE ({min_value}) is out of range for sequence data type {}",
+            sequence.ty.name()
+        ));
     }
     if min_value >= max_value {
-        return refuse(format!("MINVALUE ({min_value}) must be less than MAXVALUE ({max_value})"));
+        return refuse(format!(
+            "MINVALUE ({min_value}) must be less than MAXVALUE ({max_value})"
+        ));
     }
     if start < min_value {
-        return refuse(format!("START value ({start}) cannot be less than MINVALUE ({min_value})"));
+        return refuse(format!(
+            "START value ({start}) cannot be less than MINVALUE ({min_value})"
+        ));
     }
     if start > max_value {
-        return refuse(format!("START value ({start}) cannot be greater than MAXVALUE ({max_value})"));
+        return refuse(format!(
+            "START value ({start}) cannot be greater than MAXVALUE ({max_value})"
+        ));
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Catalog values as bytes, for the log and for checkpoints, and the catalog's term of the state digest.
 //!
-//! Little endian and varints, lists with a leading count, options with a leading 0 or 1, enums with a leading tag. The
-//! field order is that of the functions below. Decoders trust nothing: a count is checked against the bytes that are
-//! left before anything is reserved for it, and a decoded catalog is rebuilt so that its invariants hold.
+//! Little endian and varints, lists with a leading count, options with a leading 0 or 1, enums with a
+//! leading tag. The field order is that of the functions below. Decoders trust nothing: a count is checked
+//! against the bytes that are left before anything is reserved for it, and a decoded catalog is rebuilt so
+//! that its invariants hold.
 
 use std::sync::Arc;
 
@@ -47,12 +48,19 @@ pub(super) fn check_fill(column: &ColumnDef, fill: &Value) -> Result<(), SqlErro
     if matches!(fill, Value::Null) {
         return Ok(());
     }
-    RowLayout::new(std::slice::from_ref(&column.ty)).encode(std::slice::from_ref(fill)).map(|_| ()).map_err(|_| {
-        SqlError::new(
-            SqlState("42804"),
-            format!("column \"{}\" is of type {} but the value is not", column.name, column.ty.name()),
-        )
-    })
+    RowLayout::new(std::slice::from_ref(&column.ty))
+        .encode(std::slice::from_ref(fill))
+        .map(|_| ())
+        .map_err(|_| {
+            SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "column \"{}\" is of type {} but the value is not",
+                    column.name,
+                    column.ty.name()
+                ),
+            )
+        })
 }
 
 impl Catalog {
@@ -103,26 +111,48 @@ impl Catalog {
 
     fn install_table(&mut self, table: TableDef) -> Decoded<()> {
         let definitions = Arc::make_mut(&mut self.definitions);
-        let mut fresh = definitions.names.insert(table.name.clone(), Relation::Table(table.id)).is_none();
+        let mut fresh = definitions
+            .names
+            .insert(table.name.clone(), Relation::Table(table.id))
+            .is_none();
         for index in &table.indexes {
             let relation = Relation::Index(index.id, table.id);
             fresh &= definitions.names.insert(index.name.clone(), relation).is_none();
             fresh &= definitions.index_tables.insert(index.id, table.id).is_none();
-            fresh &= index.columns.iter().all(|column| *column < table.columns.len()) && index.table == table.id;
+            fresh &=
+                index.columns.iter().all(|column| *column < table.columns.len()) && index.table == table.id;
         }
-        let primary = table.indexes.iter().filter(|index| index.primary).map(|index| index.id);
+        let primary = table
+            .indexes
+            .iter()
+            .filter(|index| index.primary)
+            .map(|index| index.id);
         fresh &= primary.eq(table.primary_key);
         fresh &= definitions.tables.insert(table.id, Arc::new(table)).is_none();
-        if fresh { Ok(()) } else { Err(invalid("table definition")) }
+        if fresh {
+            Ok(())
+        } else {
+            Err(invalid("table definition"))
+        }
     }
 
     fn install_sequence(&mut self, sequence: SequenceDef) -> Decoded<()> {
         let definitions = Arc::make_mut(&mut self.definitions);
         let name = sequence.name.clone();
-        let mut fresh = definitions.names.insert(name, Relation::Sequence(sequence.id)).is_none();
+        let mut fresh = definitions
+            .names
+            .insert(name, Relation::Sequence(sequence.id))
+            .is_none();
         Arc::make_mut(&mut self.sequence_states).insert(sequence.id, sequence.initial_state());
-        fresh &= definitions.sequences.insert(sequence.id, Arc::new(sequence)).is_none();
-        if fresh { Ok(()) } else { Err(invalid("sequence definition")) }
+        fresh &= definitions
+            .sequences
+            .insert(sequence.id, Arc::new(sequence))
+            .is_none();
+        if fresh {
+            Ok(())
+        } else {
+            Err(invalid("sequence definition"))
+        }
     }
 }
 
@@ -144,12 +174,20 @@ impl CatalogOp {
                 out.put_u8(5);
                 put_index(out, def);
             }
-            CatalogOp::SetNotNull { table, column, not_null } => {
+            CatalogOp::SetNotNull {
+                table,
+                column,
+                not_null,
+            } => {
                 put_tagged(out, 6, table.0);
                 out.put_u32(*column);
                 out.put_u8(u8::from(*not_null));
             }
-            CatalogOp::SetDefault { table, column, default } => {
+            CatalogOp::SetDefault {
+                table,
+                column,
+                default,
+            } => {
                 put_tagged(out, 7, table.0);
                 out.put_u32(*column);
                 put_default(out, default.as_ref());
@@ -218,19 +256,34 @@ impl CatalogOp {
                 let fill = fill(reader, &column.ty)?;
                 CatalogOp::AddColumn { table, column, fill }
             }
-            9 => CatalogOp::DropColumn { table: table_id(reader)?, column: reader.u32()? },
-            10 => CatalogOp::RenameTable { table: table_id(reader)?, name: text(reader)? },
+            9 => CatalogOp::DropColumn {
+                table: table_id(reader)?,
+                column: reader.u32()?,
+            },
+            10 => CatalogOp::RenameTable {
+                table: table_id(reader)?,
+                name: text(reader)?,
+            },
             11 => CatalogOp::RenameColumn {
                 table: table_id(reader)?,
                 column: reader.u32()?,
                 name: text(reader)?,
             },
-            12 => CatalogOp::RenameIndex { index: IndexId(reader.u32()?), name: text(reader)? },
+            12 => CatalogOp::RenameIndex {
+                index: IndexId(reader.u32()?),
+                name: text(reader)?,
+            },
             13 => CatalogOp::Truncate(table_id(reader)?),
             14 => CatalogOp::CreateSequence(sequence(reader)?),
             15 => CatalogOp::DropSequence(SequenceId(reader.u32()?)),
-            16 => CatalogOp::AdvanceSequence { id: SequenceId(reader.u32()?), to: reader.i64()? },
-            17 => CatalogOp::SetSequence { id: SequenceId(reader.u32()?), state: state(reader)? },
+            16 => CatalogOp::AdvanceSequence {
+                id: SequenceId(reader.u32()?),
+                to: reader.i64()?,
+            },
+            17 => CatalogOp::SetSequence {
+                id: SequenceId(reader.u32()?),
+                state: state(reader)?,
+            },
             _ => return Err(invalid("catalog operation tag")),
         })
     }
@@ -313,7 +366,10 @@ fn sql_type(reader: &mut Reader<'_>) -> Decoded<SqlType> {
         5 => SqlType::Float4,
         6 => SqlType::Float8,
         7 => SqlType::Numeric(None),
-        8 => SqlType::Numeric(Some(NumericSpec { precision: reader.u16()?, scale: reader.u16()? as i16 })),
+        8 => SqlType::Numeric(Some(NumericSpec {
+            precision: reader.u16()?,
+            scale: reader.u16()? as i16,
+        })),
         9 => SqlType::Text,
         10 => SqlType::Varchar(None),
         11 => SqlType::Varchar(Some(reader.u32()?)),
@@ -335,7 +391,11 @@ fn put_default(out: &mut Vec<u8>, default: Option<&DefaultExpr>) {
 }
 
 fn default(reader: &mut Reader<'_>) -> Decoded<Option<DefaultExpr>> {
-    Ok(if flag(reader)? { Some(DefaultExpr { sql: text(reader)? }) } else { None })
+    Ok(if flag(reader)? {
+        Some(DefaultExpr { sql: text(reader)? })
+    } else {
+        None
+    })
 }
 
 fn put_column(out: &mut Vec<u8>, column: &ColumnDef) {
@@ -356,11 +416,20 @@ fn column(reader: &mut Reader<'_>) -> Decoded<ColumnDef> {
     let not_null = flag(reader)?;
     let default = default(reader)?;
     let identity = if flag(reader)? {
-        Some(Identity { always: flag(reader)?, sequence: SequenceId(reader.u32()?) })
+        Some(Identity {
+            always: flag(reader)?,
+            sequence: SequenceId(reader.u32()?),
+        })
     } else {
         None
     };
-    Ok(ColumnDef { name, ty, not_null, default, identity })
+    Ok(ColumnDef {
+        name,
+        ty,
+        not_null,
+        default,
+        identity,
+    })
 }
 
 fn put_fill(out: &mut Vec<u8>, ty: &SqlType, fill: &Value) {
@@ -416,7 +485,15 @@ fn index(reader: &mut Reader<'_>) -> Decoded<IndexDef> {
         3 => IndexMethod::Both,
         _ => return Err(invalid("index method")),
     };
-    Ok(IndexDef { id, name, table, columns, unique, primary, method })
+    Ok(IndexDef {
+        id,
+        name,
+        table,
+        columns,
+        unique,
+        primary,
+        method,
+    })
 }
 
 fn put_table(out: &mut Vec<u8>, table: &TableDef) {
@@ -450,7 +527,12 @@ fn put_sequence(out: &mut Vec<u8>, sequence: &SequenceDef) {
     out.put_u32(sequence.id.0);
     put_text(out, &sequence.name);
     put_type(out, &sequence.ty);
-    for number in [sequence.start, sequence.increment, sequence.min_value, sequence.max_value] {
+    for number in [
+        sequence.start,
+        sequence.increment,
+        sequence.min_value,
+        sequence.max_value,
+    ] {
         out.put_i64(number);
     }
     out.put_u8(u8::from(sequence.cycle));
@@ -471,7 +553,11 @@ fn sequence(reader: &mut Reader<'_>) -> Decoded<SequenceDef> {
         min_value: reader.i64()?,
         max_value: reader.i64()?,
         cycle: flag(reader)?,
-        owned_by: if flag(reader)? { Some((TableId(reader.u32()?), reader.u32()?)) } else { None },
+        owned_by: if flag(reader)? {
+            Some((TableId(reader.u32()?), reader.u32()?))
+        } else {
+            None
+        },
     })
 }
 
@@ -481,5 +567,8 @@ fn put_state(out: &mut Vec<u8>, state: SequenceState) {
 }
 
 fn state(reader: &mut Reader<'_>) -> Decoded<SequenceState> {
-    Ok(SequenceState { last_value: reader.i64()?, is_called: flag(reader)? })
+    Ok(SequenceState {
+        last_value: reader.i64()?,
+        is_called: flag(reader)?,
+    })
 }

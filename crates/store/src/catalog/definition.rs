@@ -1,15 +1,17 @@
 //! What the catalog describes: tables, columns, indexes, sequences.
 //!
-//! Definitions are immutable and shared behind `Arc`; a change makes a new definition. Names follow PostgreSQL: lower case
-//! unless quoted, and tables, indexes and sequences share one name space (a "relation"). Ids of all three are drawn from one
-//! counter ([`super::Catalog::next_object_id`]), start at 16384 and are never used again, so an id is also a PostgreSQL oid.
+//! Definitions are immutable and shared behind `Arc`; a change makes a new definition. Names follow
+//! PostgreSQL: lower case unless quoted, and tables, indexes and sequences share one name space (a
+//! "relation"). Ids of all three are drawn from one counter ([`super::Catalog::next_object_id`]), start at
+//! 16384 and are never used again, so an id is also a PostgreSQL oid.
 
 use std::sync::Arc;
 
 use weft_base::{IndexId, TableId};
 use weft_types::{RowLayout, SqlType};
 
-/// The first id that a user's table, index or sequence gets; lower ones belong to the system catalog, as in PostgreSQL.
+/// The first id that a user's table, index or sequence gets; lower ones belong to the system catalog, as in
+/// PostgreSQL.
 pub const FIRST_OBJECT_ID: u32 = 16_384;
 /// Most columns in a table.
 pub const COLUMNS_MAX: usize = 1_600;
@@ -54,7 +56,13 @@ pub struct ColumnDef {
 impl ColumnDef {
     /// A nullable column without default.
     pub fn new(name: impl Into<String>, ty: SqlType) -> Self {
-        ColumnDef { name: name.into(), ty, not_null: false, default: None, identity: None }
+        ColumnDef {
+            name: name.into(),
+            ty,
+            not_null: false,
+            default: None,
+            identity: None,
+        }
     }
 
     /// The same column, refusing NULL.
@@ -138,11 +146,18 @@ impl TableDef {
     /// A table without indexes. The layout is computed from the columns.
     pub fn new(id: TableId, name: impl Into<String>, columns: Vec<ColumnDef>) -> Self {
         let layout = layout_of(&columns);
-        TableDef { id, name: name.into(), columns, primary_key: None, indexes: Vec::new(), layout }
+        TableDef {
+            id,
+            name: name.into(),
+            columns,
+            primary_key: None,
+            indexes: Vec::new(),
+            layout,
+        }
     }
 
-    /// The same table with one more index; a primary one becomes the primary key and makes its columns NOT NULL.
-    /// Nothing is checked here: [`super::Catalog::apply`] does.
+    /// The same table with one more index; a primary one becomes the primary key and makes its columns NOT
+    /// NULL. Nothing is checked here: [`super::Catalog::apply`] does.
     pub fn with_index(mut self, index: IndexDef) -> Self {
         self.push_index(Arc::new(index));
         self
@@ -170,7 +185,7 @@ impl TableDef {
 
     /// Types of the columns, in order.
     pub fn types(&self) -> Vec<SqlType> {
-        self.columns.iter().map(|column| column.ty.clone()).collect()
+        self.columns.iter().map(|column| column.ty).collect()
     }
 
     pub(super) fn push_index(&mut self, index: Arc<IndexDef>) {
@@ -191,11 +206,12 @@ impl TableDef {
 }
 
 fn layout_of(columns: &[ColumnDef]) -> Arc<RowLayout> {
-    let types: Vec<SqlType> = columns.iter().map(|column| column.ty.clone()).collect();
+    let types: Vec<SqlType> = columns.iter().map(|column| column.ty).collect();
     Arc::new(RowLayout::new(&types))
 }
 
-/// One sequence. Its position is not here but in [`SequenceState`], which changes without a new catalog version.
+/// One sequence. Its position is not here but in [`SequenceState`], which changes without a new catalog
+/// version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SequenceDef {
     /// Permanent id.
@@ -236,7 +252,10 @@ impl SequenceDef {
 
     /// The state before the first value.
     pub fn initial_state(&self) -> SequenceState {
-        SequenceState { last_value: self.start, is_called: false }
+        SequenceState {
+            last_value: self.start,
+            is_called: false,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The catalog: every table, index and sequence, as one immutable value.
 //!
-//! A change ([`CatalogOp`]) makes a new catalog ([`Catalog::apply`]) and raises its version by one; programs compiled for
-//! another version are compiled again. Moving a sequence changes the catalog value but not its version. The same pure
-//! function serves the shared catalog (in a batch), a session's private one (before its commit) and replay.
+//! A change ([`CatalogOp`]) makes a new catalog ([`Catalog::apply`]) and raises its version by one;
+//! programs compiled for another version are compiled again. Moving a sequence changes the catalog value
+//! but not its version. The same pure function serves the shared catalog (in a batch), a session's private
+//! one (before its commit) and replay.
 //!
 //! Invariants:
 //! 1. Tables, indexes and sequences share one name space and one id counter; an id is never used twice.
@@ -80,8 +81,8 @@ impl Catalog {
         self.version
     }
 
-    /// The id for the next new object. Operations are checked against it in the order they are applied; within one
-    /// CREATE TABLE the table takes the first id and its indexes the following ones.
+    /// The id for the next new object. Operations are checked against it in the order they are applied;
+    /// within one CREATE TABLE the table takes the first id and its indexes the following ones.
     pub fn next_object_id(&self) -> u32 {
         self.next_object_id
     }
@@ -97,7 +98,10 @@ impl Catalog {
     /// A table by its name, or PostgreSQL's error 42P01.
     pub fn table_or_error(&self, name: &str) -> Result<&Arc<TableDef>, SqlError> {
         self.table(name).ok_or_else(|| {
-            SqlError::new(SqlState("42P01"), format!("relation \"{name}\" does not exist"))
+            SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("relation \"{name}\" does not exist"),
+            )
         })
     }
 
@@ -153,8 +157,8 @@ impl Catalog {
         self.definitions.names.get(name).copied()
     }
 
-    /// A name of the form `base`, `base1`, `base2` ... that is free, as PostgreSQL picks names for constraints
-    /// and sequences.
+    /// A name of the form `base`, `base1`, `base2` ... that is free, as PostgreSQL picks names for
+    /// constraints and sequences.
     pub fn free_name(&self, base: &str) -> String {
         let mut name = base.to_owned();
         let mut suffix = 0u32;

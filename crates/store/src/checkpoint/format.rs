@@ -1,16 +1,16 @@
 //! Names and framing of checkpoint files. `docs/formats/checkpoint.md` is the same in prose.
 //!
 //! ```text
-//! prefix   magic "WEFTCKPT" | version u32 | 0 u32 | batch u64                          24 bytes
-//! block    kind u8 | length u32 | crc32c u32 | payload                                 9 bytes and the payload
+//! prefix   magic "WEFTCKPT" | version u32 | 0 u32 | batch u64                   24 bytes
+//! block    kind u8 | length u32 | crc32c u32 | payload                      9 bytes and the payload
 //!   1 header   digest u64 | catalog, length first | extra, length first                the first block, once
 //!   2 rows     table u32 | count u32 | count x ( row id 16 | batch u64 | row, length first )
 //!   3 footer   row count u64 | block count u64                                         the last block, once
 //! ```
 //!
-//! All numbers are little endian; "length first" is a varint length and the bytes. The checksum of a block covers the
-//! prefix's batch, the block's number from 0, its kind, its length and its payload, so a block that was moved, repeated or
-//! left over from another checkpoint is found out.
+//! All numbers are little endian; "length first" is a varint length and the bytes. The checksum of a block
+//! covers the prefix's batch, the block's number from 0, its kind, its length and its payload, so a block
+//! that was moved, repeated or left over from another checkpoint is found out.
 
 use weft_base::{BatchId, ByteWriter};
 use weft_ops::{crc32c, crc32c_append};
@@ -90,8 +90,16 @@ mod tests {
         let name = file_name(BatchId(42));
         assert_eq!(name, "checkpoint-00000000000000000042.weft");
         assert_eq!(parse_file_name(&name), Some(BatchId(42)));
-        assert_eq!(parse_file_name(&file_name(BatchId(u64::MAX))), Some(BatchId(u64::MAX)));
-        for other in ["checkpoint-42.weft", "checkpoint-0000000000000000004x.weft", "log", ""] {
+        assert_eq!(
+            parse_file_name(&file_name(BatchId(u64::MAX))),
+            Some(BatchId(u64::MAX))
+        );
+        for other in [
+            "checkpoint-42.weft",
+            "checkpoint-0000000000000000004x.weft",
+            "log",
+            "",
+        ] {
             assert_eq!(parse_file_name(other), None);
         }
         assert_eq!(parse_file_name("checkpoint-99999999999999999999.weft"), None);

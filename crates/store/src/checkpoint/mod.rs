@@ -1,17 +1,18 @@
 //! A snapshot as one file, and back.
 //!
-//! A checkpoint holds the whole state at a batch boundary: catalog, sequence positions, every visible row with its row id
-//! and the batch that wrote it, and the state digest. It is written from a [`Snapshot`](crate::Snapshot) while batches go
-//! on. Together with the log after its batch it is the database; the log before it may go.
+//! A checkpoint holds the whole state at a batch boundary: catalog, sequence positions, every visible row
+//! with its row id and the batch that wrote it, and the state digest. It is written from a
+//! [`Snapshot`](crate::Snapshot) while batches go on. Together with the log after its batch it is the
+//! database; the log before it may go.
 //!
-//! The file is written under a `.partial` name, synced (`checkpoint.file`), renamed, and the directory is synced
-//! (`checkpoint.dir`). So a file with a final name is complete, and what a crash leaves has a name that nobody reads and
-//! [`remove_leftovers`] removes.
+//! The file is written under a `.partial` name, synced (`checkpoint.file`), renamed, and the directory is
+//! synced (`checkpoint.dir`). So a file with a final name is complete, and what a crash leaves has a name
+//! that nobody reads and [`remove_leftovers`] removes.
 //!
-//! Both directions check. The writer compares the digest of what it wrote with the snapshot's, so damaged memory does not
-//! become a checkpoint. The reader trusts nothing: every block has a checksum that covers its place in the file, every
-//! length is checked against the bytes that are left, every row against its layout, uniqueness when the indexes are built,
-//! and in the end the digest.
+//! Both directions check. The writer compares the digest of what it wrote with the snapshot's, so damaged
+//! memory does not become a checkpoint. The reader trusts nothing: every block has a checksum that covers
+//! its place in the file, every length is checked against the bytes that are left, every row against its
+//! layout, uniqueness when the indexes are built, and in the end the digest.
 //!
 //! Byte tables: `docs/formats/checkpoint.md`; constants: `format.rs`.
 
@@ -66,7 +67,8 @@ pub enum CheckpointError {
         /// What is wrong.
         reason: String,
     },
-    /// The snapshot's rows do not have the digest that the batches computed: memory is damaged. Nothing was kept.
+    /// The snapshot's rows do not have the digest that the batches computed: memory is damaged. Nothing was
+    /// kept.
     DamagedMemory {
         /// The digest that the batches computed.
         expected: u64,
@@ -83,10 +85,18 @@ impl fmt::Display for CheckpointError {
             CheckpointError::Io { path, source } => write!(f, "checkpoint {}: {source}", path.display()),
             CheckpointError::NotACheckpoint { path } => write!(f, "{} is not a checkpoint", path.display()),
             CheckpointError::UnknownVersion { path, version } => {
-                write!(f, "checkpoint {} has unknown format version {version}", path.display())
+                write!(
+                    f,
+                    "checkpoint {} has unknown format version {version}",
+                    path.display()
+                )
             }
             CheckpointError::Corrupt { path, offset, reason } => {
-                write!(f, "checkpoint {} is corrupt at byte {offset}: {reason}", path.display())
+                write!(
+                    f,
+                    "checkpoint {} is corrupt at byte {offset}: {reason}",
+                    path.display()
+                )
             }
             CheckpointError::DamagedMemory { expected, found } => write!(
                 f,
@@ -114,8 +124,10 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
 /// Checkpoints in a directory, oldest first. Partial files do not count.
 pub fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<(BatchId, PathBuf)>, CheckpointError> {
     let names = disk.list(dir).map_err(io_error(dir))?;
-    let mut found: Vec<(BatchId, PathBuf)> =
-        names.iter().filter_map(|name| Some((parse_file_name(name)?, dir.join(name)))).collect();
+    let mut found: Vec<(BatchId, PathBuf)> = names
+        .iter()
+        .filter_map(|name| Some((parse_file_name(name)?, dir.join(name))))
+        .collect();
     found.sort();
     Ok(found)
 }
@@ -123,13 +135,19 @@ pub fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<(BatchId, PathBuf)>, Chec
 /// Removes what interrupted writes left. Returns how many files went.
 pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<usize, CheckpointError> {
     let names = disk.list(dir).map_err(io_error(dir))?;
-    let partial = names.iter().filter(|name| format::is_partial_name(name)).map(|name| dir.join(name));
+    let partial = names
+        .iter()
+        .filter(|name| format::is_partial_name(name))
+        .map(|name| dir.join(name));
     remove_files(disk, dir, partial)
 }
 
 /// Removes checkpoints of batches before `batch`. Returns how many went.
 pub fn remove_before(disk: &dyn Disk, dir: &Path, batch: BatchId) -> Result<usize, CheckpointError> {
-    let old = list(disk, dir)?.into_iter().filter(|(of, _)| *of < batch).map(|(_, path)| path);
+    let old = list(disk, dir)?
+        .into_iter()
+        .filter(|(of, _)| *of < batch)
+        .map(|(_, path)| path);
     remove_files(disk, dir, old)
 }
 

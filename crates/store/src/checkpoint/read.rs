@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use weft_base::{BatchId, ByteReader, CodecError, Disk, DiskFile, OpenMode, RowId, TableId};
 
-use super::format::{self, BLOCK_HEAD_BYTES, KIND_FOOTER, KIND_HEADER, KIND_ROWS, MAGIC, PREFIX_BYTES, VERSION};
+use super::format::{
+    self, BLOCK_HEAD_BYTES, KIND_FOOTER, KIND_HEADER, KIND_ROWS, MAGIC, PREFIX_BYTES, VERSION,
+};
 use super::{CheckpointError, io_error};
 use crate::catalog::Catalog;
 use crate::store::Store;
@@ -17,7 +19,15 @@ pub fn read(disk: &dyn Disk, path: &Path) -> Result<(Arc<Store>, Vec<u8>), Check
     // Whoever wrote it may have died of a failed sync; only the device's bytes count.
     file.forget_cached().map_err(io_error(path))?;
     let len = file.len().map_err(io_error(path))?;
-    let mut blocks = BlockReader { file, path, len, batch: BatchId(0), offset: 0, number: 0, payload: Vec::new() };
+    let mut blocks = BlockReader {
+        file,
+        path,
+        len,
+        batch: BatchId(0),
+        offset: 0,
+        number: 0,
+        payload: Vec::new(),
+    };
     blocks.prefix()?;
 
     let kind = blocks.next()?;
@@ -37,10 +47,16 @@ pub fn read(disk: &dyn Disk, path: &Path) -> Result<(Arc<Store>, Vec<u8>), Check
     check_footer(&blocks, load.row_count)?;
     let (schema, digest) = load.finish(&blocks)?;
     if digest != header.digest {
-        let reason = format!("rows have digest {digest:016x}, the header says {:016x}", header.digest);
+        let reason = format!(
+            "rows have digest {digest:016x}, the header says {:016x}",
+            header.digest
+        );
         return Err(blocks.corrupt(&reason));
     }
-    Ok((Arc::new(Store::with_state(blocks.batch, digest, schema, memory)), header.extra))
+    Ok((
+        Arc::new(Store::with_state(blocks.batch, digest, schema, memory)),
+        header.extra,
+    ))
 }
 
 struct Header {
@@ -58,7 +74,11 @@ impl Header {
         catalog_reader.finish()?;
         let extra = reader.len_prefixed()?.to_vec();
         reader.finish()?;
-        Ok(Header { digest, catalog, extra })
+        Ok(Header {
+            digest,
+            catalog,
+            extra,
+        })
     }
 }
 
@@ -88,20 +108,30 @@ struct BlockReader<'a> {
 
 impl BlockReader<'_> {
     fn corrupt(&self, reason: &str) -> CheckpointError {
-        CheckpointError::Corrupt { path: self.path.to_owned(), offset: self.offset, reason: reason.to_owned() }
+        CheckpointError::Corrupt {
+            path: self.path.to_owned(),
+            offset: self.offset,
+            reason: reason.to_owned(),
+        }
     }
 
     fn undecodable(&self, error: &CodecError) -> CheckpointError {
         let start = self.offset.saturating_sub(self.payload.len() as u64);
         let offset = start + error.position as u64;
-        CheckpointError::Corrupt { path: self.path.to_owned(), offset, reason: error.to_string() }
+        CheckpointError::Corrupt {
+            path: self.path.to_owned(),
+            offset,
+            reason: error.to_string(),
+        }
     }
 
     fn fill(&mut self, out: &mut [u8]) -> Result<(), CheckpointError> {
         if self.len.saturating_sub(self.offset) < out.len() as u64 {
             return Err(self.corrupt("the file ends too early"));
         }
-        self.file.read_exact_at(out, self.offset).map_err(io_error(self.path))?;
+        self.file
+            .read_exact_at(out, self.offset)
+            .map_err(io_error(self.path))?;
         self.offset += out.len() as u64;
         Ok(())
     }
@@ -110,9 +140,13 @@ impl BlockReader<'_> {
         let mut prefix = [0; PREFIX_BYTES];
         let magic_len = self.len.min(MAGIC.len() as u64) as usize;
         let mut magic = [0; MAGIC.len()];
-        self.file.read_exact_at(&mut magic[..magic_len], 0).map_err(io_error(self.path))?;
+        self.file
+            .read_exact_at(&mut magic[..magic_len], 0)
+            .map_err(io_error(self.path))?;
         if magic != MAGIC {
-            return Err(CheckpointError::NotACheckpoint { path: self.path.to_owned() });
+            return Err(CheckpointError::NotACheckpoint {
+                path: self.path.to_owned(),
+            });
         }
         self.fill(&mut prefix)?;
         let mut reader = ByteReader::new(&prefix);
@@ -122,12 +156,21 @@ impl BlockReader<'_> {
         })();
         let (version, reserved, batch) = fields.map_err(|error: CodecError| self.undecodable(&error))?;
         if version != VERSION {
-            return Err(CheckpointError::UnknownVersion { path: self.path.to_owned(), version });
+            return Err(CheckpointError::UnknownVersion {
+                path: self.path.to_owned(),
+                version,
+            });
         }
         self.batch = BatchId(batch);
-        let name = self.path.file_name().and_then(|name| name.to_str()).and_then(format::parse_file_name);
+        let name = self
+            .path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(format::parse_file_name);
         if reserved != 0 || name.is_some_and(|named| named != self.batch) {
-            return Err(self.corrupt("the batch is not the one in the file's name, or the reserved field is set"));
+            return Err(
+                self.corrupt("the batch is not the one in the file's name, or the reserved field is set")
+            );
         }
         Ok(())
     }
@@ -167,12 +210,20 @@ struct Load {
 
 impl Load {
     fn new(catalog: Arc<Catalog>, memory: &Arc<MemoryCounter>) -> Self {
-        let tables = catalog.tables().map(|def| (def.id, TableLoader::new(def, memory))).collect();
-        Load { catalog, tables, row_count: 0 }
+        let tables = catalog
+            .tables()
+            .map(|def| (def.id, TableLoader::new(def, memory)))
+            .collect();
+        Load {
+            catalog,
+            tables,
+            row_count: 0,
+        }
     }
 
     fn rows(&mut self, blocks: &BlockReader<'_>) -> Result<(), CheckpointError> {
-        self.decode_rows(blocks.batch, &blocks.payload).map_err(|error| blocks.undecodable(&error))
+        self.decode_rows(blocks.batch, &blocks.payload)
+            .map_err(|error| blocks.undecodable(&error))
     }
 
     fn decode_rows(&mut self, newest: BatchId, payload: &[u8]) -> Result<(), CodecError> {
@@ -189,7 +240,9 @@ impl Load {
                 return Err(reader.error("a row from after the checkpoint"));
             }
             let row = reader.len_prefixed()?;
-            loader.push(row_id, batch, row).map_err(|error| reader.error(error.reason))?;
+            loader
+                .push(row_id, batch, row)
+                .map_err(|error| reader.error(error.reason))?;
         }
         self.row_count += u64::from(count);
         reader.finish()
@@ -199,11 +252,54 @@ impl Load {
         let mut digest = self.catalog.digest();
         let mut tables = crate::table::TableMap::default();
         for (id, loader) in self.tables {
-            let (table, table_digest) =
-                loader.finish().map_err(|error| blocks.corrupt(&format!("table {}: {error}", id.0)))?;
+            let (table, table_digest) = loader
+                .finish()
+                .map_err(|error| blocks.corrupt(&format!("table {}: {error}", id.0)))?;
             digest = digest.wrapping_add(table_digest);
             tables.insert(id, Arc::new(table));
         }
-        Ok((Schema { catalog: self.catalog, tables: Arc::new(tables) }, digest))
+        Ok((
+            Schema {
+                catalog: self.catalog,
+                tables: Arc::new(tables),
+            },
+            digest,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use weft_base::{ByteWriter, SimDisk};
+
+    use super::*;
+
+    /// A file whose checksums are right and whose digest is not: made by a program at fault, not by a disk.
+    #[test]
+    fn a_wrong_digest_is_an_error() {
+        let disk = SimDisk::new(1);
+        let store = Store::new();
+        let path = super::super::write(&disk, &store.snapshot(), "/".as_ref(), b"", &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        let mut catalog = Vec::new();
+        Catalog::new().encode(&mut catalog);
+        let mut payload = Vec::new();
+        payload.put_u64(1);
+        payload.put_len_prefixed(&catalog);
+        payload.put_len_prefixed(b"");
+        let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+        let head = format::block_head(BatchId(0), 0, KIND_HEADER, &payload);
+        file.write_at(&head, PREFIX_BYTES as u64).unwrap();
+        file.write_at(&payload, (PREFIX_BYTES + BLOCK_HEAD_BYTES) as u64)
+            .unwrap();
+        let error = read(&disk, &path).err().unwrap();
+        assert!(
+            error.to_string().contains("the header says 0000000000000001"),
+            "{error}"
+        );
     }
 }

@@ -12,11 +12,12 @@ use super::{CheckpointError, SYNC_DIR, SYNC_FILE, io_error};
 use crate::read::RowVersion;
 use crate::snapshot::Snapshot;
 
-/// Writes the snapshot into `dir` and returns the file's path once it is durable. `extra` is the caller's, opaque here.
-/// `progress` is told the rows written so far, after every block; breaking cancels and removes the partial file.
+/// Writes the snapshot into `dir` and returns the file's path once it is durable. `extra` is the caller's,
+/// opaque here. `progress` is told the rows written so far, after every block; breaking cancels and removes
+/// the partial file.
 ///
-/// On an error the directory holds no new checkpoint under a final name, unless the last step, the sync of the directory,
-/// failed: then a complete one may be there.
+/// On an error the directory holds no new checkpoint under a final name, unless the last step, the sync of
+/// the directory, failed: then a complete one may be there.
 pub fn write(
     disk: &dyn Disk,
     snapshot: &Snapshot,
@@ -49,7 +50,13 @@ fn write_partial(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(), CheckpointError> {
     let file = disk.open(path, OpenMode::CreateNew).map_err(io_error(path))?;
-    let mut blocks = BlockWriter { file, path, batch: snapshot.batch(), offset: 0, number: 0 };
+    let mut blocks = BlockWriter {
+        file,
+        path,
+        batch: snapshot.batch(),
+        offset: 0,
+        number: 0,
+    };
     let mut payload = Vec::new();
     format::put_prefix(&mut payload, snapshot.batch());
     blocks.put(&payload)?;
@@ -62,7 +69,14 @@ fn write_partial(
     payload.put_len_prefixed(extra);
     blocks.block(KIND_HEADER, &payload)?;
 
-    let mut rows = RowsWriter { blocks, progress, payload: Vec::new(), table: TableId(0), count: 0, total: 0 };
+    let mut rows = RowsWriter {
+        blocks,
+        progress,
+        payload: Vec::new(),
+        table: TableId(0),
+        count: 0,
+        total: 0,
+    };
     let mut digest = snapshot.catalog().digest();
     for table in snapshot.catalog().tables() {
         rows.table = table.id;
@@ -78,13 +92,18 @@ fn write_partial(
         }
         rows.flush()?;
     }
-    let RowsWriter { mut blocks, total, .. } = rows;
+    let RowsWriter {
+        mut blocks, total, ..
+    } = rows;
     payload.clear();
     payload.put_u64(total);
     payload.put_u64(blocks.number + 1);
     blocks.block(KIND_FOOTER, &payload)?;
     if digest != snapshot.digest() {
-        return Err(CheckpointError::DamagedMemory { expected: snapshot.digest(), found: digest });
+        return Err(CheckpointError::DamagedMemory {
+            expected: snapshot.digest(),
+            found: digest,
+        });
     }
     blocks.file.sync(SYNC_FILE).map_err(io_error(path))
 }
@@ -99,7 +118,9 @@ struct BlockWriter<'a> {
 
 impl BlockWriter<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), CheckpointError> {
-        self.file.write_at(bytes, self.offset).map_err(io_error(self.path))?;
+        self.file
+            .write_at(bytes, self.offset)
+            .map_err(io_error(self.path))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
@@ -107,7 +128,10 @@ impl BlockWriter<'_> {
     fn block(&mut self, kind: u8, payload: &[u8]) -> Result<(), CheckpointError> {
         if u32::try_from(payload.len()).is_err() {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "block longer than 4 GiB");
-            return Err(CheckpointError::Io { path: self.path.to_owned(), source });
+            return Err(CheckpointError::Io {
+                path: self.path.to_owned(),
+                source,
+            });
         }
         let head = format::block_head(self.batch, self.number, kind, payload);
         self.put(&head)?;
@@ -137,7 +161,11 @@ impl RowsWriter<'_, '_> {
         self.payload.put_len_prefixed(row.bytes);
         self.count += 1;
         self.total += 1;
-        if self.payload.len() >= BLOCK_BYTES_TARGET { self.flush() } else { Ok(()) }
+        if self.payload.len() >= BLOCK_BYTES_TARGET {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<(), CheckpointError> {
@@ -150,6 +178,10 @@ impl RowsWriter<'_, '_> {
         self.blocks.block(KIND_ROWS, &self.payload)?;
         self.payload.clear();
         self.count = 0;
-        if (self.progress)(self.total).is_break() { Err(CheckpointError::Canceled) } else { Ok(()) }
+        if (self.progress)(self.total).is_break() {
+            Err(CheckpointError::Canceled)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Building an index over rows that exist: CREATE INDEX, and loading a checkpoint.
 //!
-//! Entries are collected, sorted once and put into the B-tree in order, which is several times faster than one by one. The
-//! sorted list also shows duplicates.
+//! Entries are collected, sorted once and put into the B-tree in order, which is several times faster than
+//! one by one. The sorted list also shows duplicates.
 
 use weft_ops::hash64;
 
@@ -11,7 +11,8 @@ use crate::catalog::IndexDef;
 use crate::memory::{Pin, SlotId};
 use crate::table::TableCore;
 
-/// An index over the live rows that the pin sees, or the slot of a row whose key another row has in a unique index.
+/// An index over the live rows that the pin sees, or the slot of a row whose key another row has in a
+/// unique index.
 pub(crate) fn build(def: &IndexDef, core: &TableCore, pin: Pin<'_>) -> Result<IndexData, SlotId> {
     let mut index = IndexData::new(def);
     let layout = core.layout.as_ref();

@@ -1,8 +1,8 @@
 //! Hash index: 64 shards, each a latch over an open-addressing table of (hash, slot).
 //!
-//! The upper bits of the key's hash choose the shard, all bits the place in it. An entry keeps the hash and not the key: a
-//! table grows without touching rows, and the key is checked against the row, which the reader needs anyway.
-//! A shard's latch is held for one probe only.
+//! The upper bits of the key's hash choose the shard, all bits the place in it. An entry keeps the hash and
+//! not the key: a table grows without touching rows, and the key is checked against the row, which the
+//! reader needs anyway. A shard's latch is held for one probe only.
 
 use hashbrown::HashTable;
 use parking_lot::RwLock;
@@ -31,20 +31,31 @@ pub(crate) struct HashIndex {
 
 impl HashIndex {
     pub(crate) fn new() -> Self {
-        HashIndex { shards: (0..1 << SHARD_BITS).map(|_| Shard(RwLock::new(HashTable::new()))).collect() }
+        HashIndex {
+            shards: (0..1 << SHARD_BITS)
+                .map(|_| Shard(RwLock::new(HashTable::new())))
+                .collect(),
+        }
     }
 
     #[inline]
     fn shard(&self, hash: u64) -> Option<&RwLock<HashTable<Entry>>> {
         // Not the top bits: the table inside takes its tags from those.
-        self.shards.get((hash >> 32) as usize & ((1 << SHARD_BITS) - 1)).map(|shard| &shard.0)
+        self.shards
+            .get((hash >> 32) as usize & ((1 << SHARD_BITS) - 1))
+            .map(|shard| &shard.0)
     }
 
     pub(crate) fn add(&self, hash: u64, slot: SlotId) {
         if let Some(shard) = self.shard(hash) {
-            shard.write().entry(hash, |entry| entry.hash == hash && entry.slot == slot, |entry| entry.hash).or_insert(
-                Entry { hash, slot },
-            );
+            shard
+                .write()
+                .entry(
+                    hash,
+                    |entry| entry.hash == hash && entry.slot == slot,
+                    |entry| entry.hash,
+                )
+                .or_insert(Entry { hash, slot });
         }
     }
 
@@ -61,18 +72,27 @@ impl HashIndex {
     pub(crate) fn candidates(&self, hash: u64, out: &mut Candidates) {
         if let Some(shard) = self.shard(hash) {
             let table = shard.read();
-            out.extend(table.iter_hash(hash).filter(|entry| entry.hash == hash).map(|entry| entry.slot));
+            out.extend(
+                table
+                    .iter_hash(hash)
+                    .filter(|entry| entry.hash == hash)
+                    .map(|entry| entry.slot),
+            );
         }
     }
 
     /// Entries in all shards.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.read().len()).sum()
     }
 
     /// Memory of the tables.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.read().allocation_size()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.0.read().allocation_size())
+            .sum()
     }
 }
 

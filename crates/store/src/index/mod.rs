@@ -1,9 +1,9 @@
 //! Indexes: from a key to the slots that may hold a row with that key.
 //!
-//! An entry leads to a candidate only. A row's chain may hold versions with different keys, each with its entry; the reader
-//! takes the version visible to it and checks that this one carries the key. Entries are a set: one per (key, slot), however
-//! many versions carry the key, and an entry goes when no version of the chain carries its key any more.
-//! So no index knows of versions, and rollback needs no log of entries.
+//! An entry leads to a candidate only. A row's chain may hold versions with different keys, each with its
+//! entry; the reader takes the version visible to it and checks that this one carries the key. Entries are
+//! a set: one per (key, slot), however many versions carry the key, and an entry goes when no version of
+//! the chain carries its key any more. So no index knows of versions, and rollback needs no log of entries.
 
 pub(crate) mod build;
 pub(crate) mod hash;
@@ -44,10 +44,12 @@ impl IndexData {
         self.columns.iter().any(|column| layout.is_null(row, *column))
     }
 
-    /// Both rows have the same bytes in the key's columns, so they carry the same key. The reverse does not hold: 1.0 and
-    /// 1.00 are one key.
+    /// Both rows have the same bytes in the key's columns, so they carry the same key. The reverse does not
+    /// hold: 1.0 and 1.00 are one key.
     pub(crate) fn same_cells(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
-        self.columns.iter().all(|column| layout.raw(one, *column) == layout.raw(other, *column))
+        self.columns
+            .iter()
+            .all(|column| layout.raw(one, *column) == layout.raw(other, *column))
     }
 
     /// Adds the entry unless it is there.
@@ -60,8 +62,8 @@ impl IndexData {
         }
     }
 
-    /// Removes the entries that lead to `slot` only because of the row `removed`: those that none of the rows in `remaining`
-    /// needs as well.
+    /// Removes the entries that lead to `slot` only because of the row `removed`: those that none of the
+    /// rows in `remaining` needs as well.
     pub(crate) fn remove<'r>(
         &self,
         layout: &RowLayout,

@@ -1,8 +1,9 @@
 //! Ordered index: a latch over a B-tree of (key, slot).
 //!
-//! The first 16 bytes of a key stand in the entry as two big-endian words, so keys of one or two columns compare without
-//! touching other memory; the rest, if any, is a tail on the heap. A range read holds the latch for a bounded number of
-//! entries ([`VISIT_MAX`]) and resumes after the last entry it saw, so writers wait microseconds at most.
+//! The first 16 bytes of a key stand in the entry as two big-endian words, so keys of one or two columns
+//! compare without touching other memory; the rest, if any, is a tail on the heap. A range read holds the
+//! latch for a bounded number of entries ([`VISIT_MAX`]) and resumes after the last entry it saw, so
+//! writers wait microseconds at most.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -122,7 +123,9 @@ impl EntryRange {
         match (&self.lo, &self.hi) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
             (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
-            (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) => lo >= hi,
+            (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) => {
+                lo >= hi
+            }
         }
     }
 }
@@ -134,12 +137,16 @@ pub(crate) struct OrderedIndex {
 
 impl OrderedIndex {
     pub(crate) fn new() -> Self {
-        OrderedIndex { entries: RwLock::new(BTreeSet::new()) }
+        OrderedIndex {
+            entries: RwLock::new(BTreeSet::new()),
+        }
     }
 
     /// From entries in order: how an index over existing rows is built.
     pub(crate) fn from_sorted(entries: Vec<Entry>) -> Self {
-        OrderedIndex { entries: RwLock::new(entries.into_iter().collect()) }
+        OrderedIndex {
+            entries: RwLock::new(entries.into_iter().collect()),
+        }
     }
 
     pub(crate) fn add(&self, key: &[u8], slot: SlotId) {
@@ -158,8 +165,8 @@ impl OrderedIndex {
         out.extend(entries.range((range.lo, range.hi)).map(Entry::slot));
     }
 
-    /// Shows up to [`VISIT_MAX`] entries of the range to `see`, under the latch, until it returns false. Returns the last
-    /// entry shown when there may be more behind it.
+    /// Shows up to [`VISIT_MAX`] entries of the range to `see`, under the latch, until it returns false.
+    /// Returns the last entry shown when there may be more behind it.
     pub(crate) fn visit(
         &self,
         range: &EntryRange,

@@ -1,5 +1,5 @@
-//! Row memory: version chains and the permanent slots that hold them. All pointer work of the store is in this folder and
-//! in [`crate::snapshot`]'s publication cell; everything above it is safe code.
+//! Row memory: version chains and the permanent slots that hold them. All pointer work of the store is in
+//! this folder and in [`crate::snapshot`]'s publication cell; everything above it is safe code.
 //!
 //! ```text
 //! SlotArena (one per table)            Version            Version
@@ -8,13 +8,14 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every index entry that
-//!    leads to the slot is gone and no registered reader sees a row in it.
-//! 2. A chain is newest first; batches never rise along it. Bytes of a version never change after it is linked.
-//! 3. Who dereferences a version holds a [`Pin`]: a registered reader, the one open batch, or the garbage collector. A reader
-//!    pinned at boundary B never goes past the first version with batch <= B.
-//! 4. An unlinked version becomes [`Retired`] and is freed only when no reader is left that was registered at the boundary
-//!    of the unlinking, or before.
+//! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every
+//!    index entry that leads to the slot is gone and no registered reader sees a row in it.
+//! 2. A chain is newest first; batches never rise along it. Bytes of a version never change after it is
+//!    linked.
+//! 3. Who dereferences a version holds a [`Pin`]: a registered reader, the one open batch, or the garbage
+//!    collector. A reader pinned at boundary B never goes past the first version with batch <= B.
+//! 4. An unlinked version becomes [`Retired`] and is freed only when no reader is left that was registered
+//!    at the boundary of the unlinking, or before.
 
 mod slots;
 mod version;
@@ -22,7 +23,7 @@ mod version;
 pub(crate) use slots::{Slot, SlotArena};
 pub(crate) use version::{Pin, Retired, VersionRef};
 
-/// Names a row's place in its table's memory. Not the row's identity (that is its row id): addresses and slot numbers differ
-/// between replays and enter no file and no digest.
+/// Names a row's place in its table's memory. Not the row's identity (that is its row id): addresses and
+/// slot numbers differ between replays and enter no file and no digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u64);

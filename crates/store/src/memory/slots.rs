@@ -1,7 +1,8 @@
 //! The slots of one table: permanent, numbered memory that grows without moving.
 //!
-//! Bucket k holds 256 << k slots, so a table of any size needs at most 32 pointers, finding a slot takes a leading-zero
-//! count and one load, and no slot ever moves. New buckets come zeroed from the system, so untouched pages cost nothing.
+//! Bucket k holds 256 << k slots, so a table of any size needs at most 32 pointers, finding a slot takes a
+//! leading-zero count and one load, and no slot ever moves. New buckets come zeroed from the system, so
+//! untouched pages cost nothing.
 
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
@@ -20,8 +21,8 @@ const BUCKETS: usize = 32;
 #[derive(Default)]
 pub(crate) struct Slot {
     head: AtomicPtr<Version>,
-    /// Row id of the row that lives here: batch, then member and ordinal. Written before the row's first version is linked;
-    /// read only by who sees a version of that row.
+    /// Row id of the row that lives here: batch, then member and ordinal. Written before the row's first
+    /// version is linked; read only by who sees a version of that row.
     row_batch: AtomicU64,
     row_place: AtomicU64,
 }
@@ -40,7 +41,10 @@ impl Slot {
     /// Says which row is about to move in.
     pub(crate) fn set_row_id(&self, id: RowId) {
         self.row_batch.store(id.batch.0, Ordering::Relaxed);
-        self.row_place.store(u64::from(id.member) << 32 | u64::from(id.ordinal), Ordering::Relaxed);
+        self.row_place.store(
+            u64::from(id.member) << 32 | u64::from(id.ordinal),
+            Ordering::Relaxed,
+        );
     }
 
     /// The newest version that the pin may see, tombstones included.
@@ -56,8 +60,8 @@ impl Slot {
         None
     }
 
-    /// Links a new newest version; `None` makes a tombstone. One writer per slot at a time (a lock above sees to it).
-    /// Returns the memory it takes, in bytes.
+    /// Links a new newest version; `None` makes a tombstone. One writer per slot at a time (a lock above
+    /// sees to it). Returns the memory it takes, in bytes.
     pub(crate) fn push(&self, batch: BatchId, bytes: Option<&[u8]>) -> usize {
         let prev = self.head.load(Ordering::Relaxed);
         let version = version::allocate(batch, bytes, prev);
@@ -100,6 +104,7 @@ impl SlotArena {
     }
 
     /// Slots on the free list.
+    #[cfg(test)]
     pub(crate) fn free_len(&self) -> usize {
         self.free_count.load(Ordering::Relaxed)
     }
@@ -140,7 +145,10 @@ impl SlotArena {
 fn place(slot: u64) -> (usize, usize) {
     let shifted = slot.saturating_add(1 << FIRST_BUCKET_BITS);
     let bucket = 63 - shifted.leading_zeros() - FIRST_BUCKET_BITS;
-    (bucket as usize, (shifted - (1 << (bucket + FIRST_BUCKET_BITS))) as usize)
+    (
+        bucket as usize,
+        (shifted - (1 << (bucket + FIRST_BUCKET_BITS))) as usize,
+    )
 }
 
 fn zeroed_slots(count: usize) -> Box<[Slot]> {
@@ -151,12 +159,18 @@ fn zeroed_slots(count: usize) -> Box<[Slot]> {
 impl Drop for SlotArena {
     /// Nobody borrows the arena, so nobody holds a version.
     fn drop(&mut self) {
-        for slot in self.buckets.iter_mut().filter_map(OnceLock::get_mut).flat_map(|bucket| bucket.iter_mut()) {
+        for slot in self
+            .buckets
+            .iter_mut()
+            .filter_map(OnceLock::get_mut)
+            .flat_map(|bucket| bucket.iter_mut())
+        {
             let mut next = std::mem::replace(slot.head.get_mut(), ptr::null_mut());
             while let Some(version) = NonNull::new(next) {
                 // SAFETY: exclusive access; each version is in one chain only.
                 unsafe {
-                    next = VersionRef::from_raw(version.as_ptr()).map_or(ptr::null_mut(), VersionRef::older_raw);
+                    next =
+                        VersionRef::from_raw(version.as_ptr()).map_or(ptr::null_mut(), VersionRef::older_raw);
                     version::free_version(version);
                 }
             }
@@ -186,20 +200,32 @@ mod tests {
         let arena = SlotArena::new();
         let id = arena.reserve();
         let slot = arena.slot(id).unwrap();
-        slot.set_row_id(RowId { batch: BatchId(3), member: 7, ordinal: u32::MAX });
+        slot.set_row_id(RowId {
+            batch: BatchId(3),
+            member: 7,
+            ordinal: u32::MAX,
+        });
         slot.push(BatchId(3), Some(b"three"));
         slot.push(BatchId(5), Some(b"five"));
         slot.push(BatchId(9), None);
         let at = |horizon| {
             // SAFETY: nothing is freed in this test while versions are looked at.
             let pin = unsafe { Pin::new(horizon) };
-            slot.at(pin).map(|version| (version.is_live(), version.bytes().to_vec()))
+            slot.at(pin)
+                .map(|version| (version.is_live(), version.bytes().to_vec()))
         };
         assert_eq!(at(2), None);
         assert_eq!(at(4), Some((true, b"three".to_vec())));
         assert_eq!(at(8), Some((true, b"five".to_vec())));
         assert_eq!(at(u64::MAX), Some((false, Vec::new())));
-        assert_eq!(slot.row_id(), RowId { batch: BatchId(3), member: 7, ordinal: u32::MAX });
+        assert_eq!(
+            slot.row_id(),
+            RowId {
+                batch: BatchId(3),
+                member: 7,
+                ordinal: u32::MAX
+            }
+        );
 
         let popped = slot.pop().unwrap();
         assert_eq!(at(9), Some((true, b"five".to_vec())));

@@ -1,4 +1,5 @@
-//! One version of a row: a header and the row's bytes in one allocation, linked to the version that it superseded.
+//! One version of a row: a header and the row's bytes in one allocation, linked to the version that it
+//! superseded.
 
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
@@ -19,8 +20,8 @@ pub(crate) struct Version {
 const HEADER_BYTES: usize = size_of::<Version>();
 const _: () = assert!(HEADER_BYTES == 24 && align_of::<Version>() == 8);
 
-/// Permission to follow version pointers for `'s`, and the newest batch to see. Readers hold their boundary, the open batch
-/// sees everything.
+/// Permission to follow version pointers for `'s`, and the newest batch to see. Readers hold their
+/// boundary, the open batch sees everything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pin<'s> {
     horizon: u64,
@@ -31,11 +32,14 @@ impl<'s> Pin<'s> {
     /// Sees all versions.
     pub(crate) const EVERYTHING: u64 = u64::MAX;
 
-    /// # Safety
-    /// For all of `'s`, nothing that this pin can reach is freed: either a reader is registered at a boundary not above
-    /// `horizon`, and has been since that boundary was current, or the caller keeps [`Retired::free`] from being called.
+    /// # Safety For all of `'s`, nothing that this pin can reach is freed: either a reader is registered at
+    /// a boundary not above `horizon`, and has been since that boundary was current, or the caller keeps
+    /// [`Retired::free`] from being called.
     pub(crate) unsafe fn new(horizon: u64) -> Self {
-        Pin { horizon, lifetime: PhantomData }
+        Pin {
+            horizon,
+            lifetime: PhantomData,
+        }
     }
 
     /// The newest batch that is visible.
@@ -60,7 +64,10 @@ impl<'s> VersionRef<'s> {
     /// # Safety
     /// A pointer that is not null points to a version that is not freed during `'s`.
     pub(super) unsafe fn from_raw(version: *mut Version) -> Option<Self> {
-        NonNull::new(version).map(|version| VersionRef { version, lifetime: PhantomData })
+        NonNull::new(version).map(|version| VersionRef {
+            version,
+            lifetime: PhantomData,
+        })
     }
 
     fn header(self) -> &'s Version {
@@ -100,7 +107,8 @@ impl<'s> VersionRef<'s> {
         size_of_row(self.header().len as usize)
     }
 
-    /// Cuts off everything older, newest first. Garbage collector only: no registered reader goes past this version.
+    /// Cuts off everything older, newest first. Garbage collector only: no registered reader goes past this
+    /// version.
     pub(crate) fn cut(self) -> impl Iterator<Item = Retired> {
         let mut next = self.header().prev.swap(ptr::null_mut(), Ordering::AcqRel);
         std::iter::from_fn(move || {
@@ -148,7 +156,10 @@ impl Retired {
 
     /// Looks into it; the borrow keeps it from being freed.
     pub(crate) fn view(&self) -> VersionRef<'_> {
-        VersionRef { version: self.version, lifetime: PhantomData }
+        VersionRef {
+            version: self.version,
+            lifetime: PhantomData,
+        }
     }
 
     /// Gives the memory back; returns its size.

@@ -1,8 +1,8 @@
 //! Reading at a batch boundary.
 //!
-//! [`Store::snapshot`] registers a reader at the newest boundary and pins boundary, catalog and digest as one. A
-//! [`Snapshot`] may be cloned and sent; the registration ends with the last clone. Who reads often keeps a [`Reader`] and
-//! pins it per statement, which costs one store and one fence and no allocation.
+//! [`Store::snapshot`] registers a reader at the newest boundary and pins boundary, catalog and digest as
+//! one. A [`Snapshot`] may be cloned and sent; the registration ends with the last clone. Who reads often
+//! keeps a [`Reader`] and pins it per statement, which costs one store and one fence and no allocation.
 
 mod published;
 mod registry;
@@ -31,16 +31,23 @@ struct Registration {
 impl Registration {
     fn new(store: &Arc<Store>) -> Self {
         loop {
-            // Millions of readers at once are more than the memory behind them allows; then this one waits for a cell.
+            // Millions of readers at once are more than the memory behind them allows; then this one waits
+            // for a cell.
             if let Some((cell, _)) = store.readers().claim(IDLE) {
-                return Registration { store: Arc::clone(store), cell };
+                return Registration {
+                    store: Arc::clone(store),
+                    cell,
+                };
             }
             std::thread::yield_now();
         }
     }
 
     fn pin(&self) -> Option<published::State> {
-        self.store.readers().cell_of(self.cell).map(|cell| self.store.published().pin(cell))
+        self.store
+            .readers()
+            .cell_of(self.cell)
+            .map(|cell| self.store.published().pin(cell))
     }
 }
 
@@ -57,7 +64,8 @@ struct SnapshotInner {
     registration: Registration,
 }
 
-/// The state at one batch boundary. Takes no locks and stops no batch; keeps superseded versions alive while it lives.
+/// The state at one batch boundary. Takes no locks and stops no batch; keeps superseded versions alive
+/// while it lives.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<SnapshotInner>,
@@ -74,7 +82,12 @@ impl Store {
                 let schema = unsafe { state.schema_arc() };
                 let batch = BatchId(state.boundary);
                 return Snapshot {
-                    inner: Arc::new(SnapshotInner { schema, batch, digest: state.digest, registration }),
+                    inner: Arc::new(SnapshotInner {
+                        schema,
+                        batch,
+                        digest: state.digest,
+                        registration,
+                    }),
                 };
             }
         }
@@ -82,7 +95,9 @@ impl Store {
 
     /// A handle for reading often.
     pub fn reader(self: &Arc<Self>) -> Reader {
-        Reader { registration: Registration::new(self) }
+        Reader {
+            registration: Registration::new(self),
+        }
     }
 
     /// The catalog at the newest boundary.
@@ -131,7 +146,12 @@ impl Snapshot {
     }
 
     /// See [`ReadView::lookup_one`].
-    pub fn lookup_one(&self, table: TableId, index: IndexId, key: &[u8]) -> Result<Option<RowVersion<'_>>, SqlError> {
+    pub fn lookup_one(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+    ) -> Result<Option<RowVersion<'_>>, SqlError> {
         self.view().lookup_one(table, index, key)
     }
 
@@ -173,7 +193,8 @@ impl Snapshot {
         self.view().row_count_estimate(table)
     }
 
-    /// Recomputes the state digest over all rows of the snapshot; equals [`Snapshot::digest`] unless memory is damaged.
+    /// Recomputes the state digest over all rows of the snapshot; equals [`Snapshot::digest`] unless memory
+    /// is damaged.
     pub fn verify_digest(&self) -> u64 {
         self.view().recompute_digest()
     }
@@ -190,7 +211,8 @@ impl Reader {
         loop {
             // The cell exists: it is claimed as long as `self` lives.
             if let Some(state) = self.registration.pin() {
-                // SAFETY: the guard keeps the cell at this boundary for its lifetime, and the view borrows the guard.
+                // SAFETY: the guard keeps the cell at this boundary for its lifetime, and the view borrows
+                // the guard.
                 let view = unsafe { ReadView::new(state.schema(), Pin::new(state.boundary), state.digest) };
                 return Pinned { reader: self, view };
             }

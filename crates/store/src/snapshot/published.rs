@@ -1,12 +1,12 @@
 //! The published state: boundary, digest and schema, which readers take as one.
 //!
-//! A sequence lock. The publisher makes `sequence` odd, writes, and makes it even; a reader that saw the same even number
-//! before and after has a consistent triple. Between the two looks the reader registers the boundary it read, so a
-//! successful look also proves that the registration came before any later publication, and with it before any collection
-//! that this reader's boundary could not survive.
+//! A sequence lock. The publisher makes `sequence` odd, writes, and makes it even; a reader that saw the
+//! same even number before and after has a consistent triple. Between the two looks the reader registers
+//! the boundary it read, so a successful look also proves that the registration came before any later
+//! publication, and with it before any collection that this reader's boundary could not survive.
 //!
-//! The schema is an `Arc` turned into a pointer. The replaced one is handed to the retire queue with the boundary it was
-//! current at; so a registered reader may use the pointer without counting.
+//! The schema is an `Arc` turned into a pointer. The replaced one is handed to the retire queue with the
+//! boundary it was current at; so a registered reader may use the pointer without counting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
@@ -76,15 +76,23 @@ impl Published {
         }
     }
 
-    /// Makes a new state visible; returns the schema that it replaces. One publisher at a time (the writer gate).
-    pub(crate) fn publish(&self, boundary: u64, digest: u64, schema: Option<Arc<Schema>>) -> Option<Arc<Schema>> {
+    /// Makes a new state visible; returns the schema that it replaces. One publisher at a time (the writer
+    /// gate).
+    pub(crate) fn publish(
+        &self,
+        boundary: u64,
+        digest: u64,
+        schema: Option<Arc<Schema>>,
+    ) -> Option<Arc<Schema>> {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.boundary.store(boundary, Ordering::SeqCst);
         self.digest.store(digest, Ordering::SeqCst);
         let replaced = schema.map(|schema| {
-            let old = self.schema.swap(Arc::into_raw(schema).cast_mut(), Ordering::SeqCst);
+            let old = self
+                .schema
+                .swap(Arc::into_raw(schema).cast_mut(), Ordering::SeqCst);
             // SAFETY: every pointer in the cell comes from `Arc::into_raw` and is taken out once.
             unsafe { Arc::from_raw(old.cast_const()) }
         });
@@ -138,5 +146,59 @@ impl Drop for Published {
     fn drop(&mut self) {
         // SAFETY: the pointer in the cell owns one count; exclusive access.
         drop(unsafe { Arc::from_raw(self.schema.get_mut().cast_const()) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::registry::{IDLE, ReaderRegistry};
+    use super::*;
+    use crate::catalog::Catalog;
+
+    const PINS: u64 = 1_000_000;
+    const PUBLICATIONS: u64 = 500_000;
+
+    /// A collector that follows every publication must never pass a reader that is pinned, and a reader never sees
+    /// parts of two states.
+    #[test]
+    fn the_collector_never_passes_a_pinned_reader() {
+        let schema = Arc::new(Schema {
+            catalog: Arc::new(Catalog::new()),
+            tables: Arc::default(),
+        });
+        let published = Published::new(0, 0, schema);
+        let readers = ReaderRegistry::new();
+        let collected = AtomicU64::new(0);
+        let stop = AtomicBool::new(false);
+        let pins = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let (id, cell) = readers.claim(IDLE).unwrap();
+                    while !stop.load(Ordering::Relaxed) {
+                        let state = published.pin(cell);
+                        assert_eq!(state.digest, state.boundary.wrapping_mul(7));
+                        for _ in 0..20 {
+                            assert!(collected.load(Ordering::SeqCst) <= state.boundary);
+                        }
+                        cell.set(IDLE);
+                        pins.fetch_add(1, Ordering::Relaxed);
+                    }
+                    readers.release(id);
+                });
+            }
+            let mut boundary = 0u64;
+            // Bounded in publications too, so that a reader that has failed ends the test.
+            while boundary < PUBLICATIONS || (pins.load(Ordering::Relaxed) < PINS && boundary < 50_000_000) {
+                boundary += 1;
+                published.publish(boundary, boundary.wrapping_mul(7), None);
+                collected.store(readers.oldest(boundary), Ordering::SeqCst);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let (boundary, digest) = published.boundary_and_digest();
+        assert_eq!(digest, boundary.wrapping_mul(7));
     }
 }

@@ -1,9 +1,9 @@
 //! Which boundaries readers hold: an array of cache lines, one per reader.
 //!
-//! A reader writes its boundary into a cell of its own, fences, and checks that the boundary is still current
-//! (`published.rs`); the collector fences and reads all cells. So either the collector sees the reader or the reader sees
-//! that it was late and tries again. No latch, no shared counter: a thread tries the cell it used last first.
-//! The array grows by chunks that never move.
+//! A reader writes its boundary into a cell of its own, fences, and checks that the boundary is still
+//! current (`published.rs`); the collector fences and reads all cells. So either the collector sees the
+//! reader or the reader sees that it was late and tries again. No latch, no shared counter: a thread tries
+//! the cell it used last first. The array grows by chunks that never move.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -47,10 +47,13 @@ thread_local! {
 
 impl ReaderRegistry {
     pub(crate) fn new() -> Self {
-        ReaderRegistry { chunks: [const { OnceLock::new() }; CHUNKS] }
+        ReaderRegistry {
+            chunks: [const { OnceLock::new() }; CHUNKS],
+        }
     }
 
-    /// Takes a free cell and registers `boundary` in it (or [`IDLE`]). `None` when millions of readers are registered.
+    /// Takes a free cell and registers `boundary` in it (or [`IDLE`]). `None` when millions of readers are
+    /// registered.
     pub(super) fn claim(&self, boundary: u64) -> Option<(CellId, &ReaderCell)> {
         let hint = HINT.get();
         if let Some(cell) = self.cell(hint).filter(|cell| take(cell, boundary)) {
@@ -73,7 +76,10 @@ impl ReaderRegistry {
     pub(super) fn cell(&self, index: usize) -> Option<&ReaderCell> {
         let shifted = index + (1 << FIRST_CHUNK_BITS);
         let chunk = shifted.ilog2() as usize - FIRST_CHUNK_BITS;
-        self.chunks.get(chunk)?.get()?.get(shifted - (1 << (chunk + FIRST_CHUNK_BITS)))
+        self.chunks
+            .get(chunk)?
+            .get()?
+            .get(shifted - (1 << (chunk + FIRST_CHUNK_BITS)))
     }
 
     /// The cell behind an id.
@@ -89,23 +95,33 @@ impl ReaderRegistry {
         HINT.set(id.0);
     }
 
-    /// The lowest registered boundary, at most `boundary`, which the caller read before. A reader that this misses registers
-    /// at `boundary` or later.
+    /// The lowest registered boundary, at most `boundary`, which the caller read before. A reader that this
+    /// misses registers at `boundary` or later.
     pub(crate) fn oldest(&self, boundary: u64) -> u64 {
         fence(Ordering::SeqCst);
-        let cells = self.chunks.iter().map_while(OnceLock::get).flat_map(|chunk| chunk.iter());
+        let cells = self
+            .chunks
+            .iter()
+            .map_while(OnceLock::get)
+            .flat_map(|chunk| chunk.iter());
         cells.fold(boundary, |oldest, cell| oldest.min(cell.0.load(Ordering::SeqCst)))
     }
 
     /// Readers that hold a boundary.
     pub(crate) fn active(&self) -> usize {
-        let cells = self.chunks.iter().map_while(OnceLock::get).flat_map(|chunk| chunk.iter());
+        let cells = self
+            .chunks
+            .iter()
+            .map_while(OnceLock::get)
+            .flat_map(|chunk| chunk.iter());
         cells.filter(|cell| cell.0.load(Ordering::Relaxed) < IDLE).count()
     }
 }
 
 fn take(cell: &ReaderCell, boundary: u64) -> bool {
-    cell.0.compare_exchange(FREE, boundary, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    cell.0
+        .compare_exchange(FREE, boundary, Ordering::SeqCst, Ordering::Relaxed)
+        .is_ok()
 }
 
 fn new_chunk(len: usize) -> Box<[ReaderCell]> {

@@ -1,8 +1,8 @@
 //! Changes of definitions inside a batch: the pure change of the catalog, and what it does to the data.
 //!
-//! Nothing that readers hold is touched. A new index is built over the slots that exist and appears with a new
-//! [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a table that is dropped
-//! or emptied just leaves the schema. On an error the batch's schema is what it was.
+//! Nothing that readers hold is touched. A new index is built over the slots that exist and appears with a
+//! new [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a
+//! table that is dropped or emptied just leaves the schema. On an error the batch's schema is what it was.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,9 @@ use crate::memory::Pin;
 use crate::table::{Schema, TableData, TableIndex, TableLoader};
 
 impl BatchWriter<'_> {
-    /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On an error nothing
-    /// has changed. Members that write must be committed; members that follow see the new catalog.
+    /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On
+    /// an error nothing has changed. Members that write must be committed; members that follow see the new
+    /// catalog.
     pub fn apply_catalog(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
         let catalog = Arc::new(self.schema.catalog.apply(op)?);
         let mut tables = Arc::clone(&self.schema.tables);
@@ -55,7 +56,11 @@ impl BatchWriter<'_> {
                 Some(index) => (index.table, self.redefined(catalog, index.table)?),
                 None => return Ok(None),
             },
-            CatalogOp::SetNotNull { table, column, not_null } => {
+            CatalogOp::SetNotNull {
+                table,
+                column,
+                not_null,
+            } => {
                 let data = self.redefined(catalog, *table)?;
                 if *not_null {
                     self.check_no_nulls(&data, *column as usize)?;
@@ -71,7 +76,10 @@ impl BatchWriter<'_> {
                 if column.not_null && matches!(fill, Value::Null) && has_rows {
                     return Err(violation::null_in_rows(definition(catalog, *table)?, position));
                 }
-                (*table, self.rewritten(catalog, *table, |values| values.push(fill.clone()))?)
+                (
+                    *table,
+                    self.rewritten(catalog, *table, |values| values.push(fill.clone()))?,
+                )
             }
             CatalogOp::DropColumn { table, column } => {
                 let position = *column as usize;
@@ -96,9 +104,17 @@ impl BatchWriter<'_> {
         let def = Arc::clone(definition(catalog, table)?);
         let indexes = def.indexes.iter().filter_map(|index| {
             let old = old.index(index.id).ok()?;
-            Some(TableIndex { def: Arc::clone(index), data: Arc::clone(&old.data) })
+            Some(TableIndex {
+                def: Arc::clone(index),
+                data: Arc::clone(&old.data),
+            })
         });
-        Ok(TableData { indexes: indexes.collect(), def, core: Arc::clone(&old.core), row_ids: old.row_ids.clone() })
+        Ok(TableData {
+            indexes: indexes.collect(),
+            def,
+            core: Arc::clone(&old.core),
+            row_ids: old.row_ids.clone(),
+        })
     }
 
     fn with_index(&self, catalog: &Catalog, table: TableId, index: IndexId) -> Result<TableData, SqlError> {
@@ -116,11 +132,15 @@ impl BatchWriter<'_> {
             let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
             violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
         })?;
-        data.indexes.push(TableIndex { def, data: Arc::new(built) });
+        data.indexes.push(TableIndex {
+            def,
+            data: Arc::new(built),
+        });
         Ok(data)
     }
 
-    /// After a DROP INDEX; a table that loses its primary key gets the index over row ids that names its rows.
+    /// After a DROP INDEX; a table that loses its primary key gets the index over row ids that names its
+    /// rows.
     fn without_index(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
         let mut data = self.redefined(catalog, table)?;
         if data.def.primary_key.is_none() && data.row_ids.is_none() {
@@ -139,13 +159,18 @@ impl BatchWriter<'_> {
         let old = self.schema.table(table)?;
         let mut loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
         let mut outcome = Ok(());
-        old.core.each_live(self.pin(Pin::EVERYTHING), |_, place, version| {
-            if outcome.is_ok() {
-                outcome = changed_row(old.layout(), loader.layout(), version.bytes(), &change).and_then(|row| {
-                    loader.push(place.row_id(), self.batch, &row).map_err(|error| damaged_row(&error))
-                });
-            }
-        });
+        old.core
+            .each_live(self.pin(Pin::EVERYTHING), |_, place, version| {
+                if outcome.is_ok() {
+                    outcome = changed_row(old.layout(), loader.layout(), version.bytes(), &change).and_then(
+                        |row| {
+                            loader
+                                .push(place.row_id(), self.batch, &row)
+                                .map_err(|error| damaged_row(&error))
+                        },
+                    );
+                }
+            });
         outcome?;
         let (mut data, _) = loader.finish().map_err(SqlError::internal)?;
         if data.row_ids.is_none() && old.row_ids.is_some() {
@@ -159,13 +184,20 @@ impl BatchWriter<'_> {
         data.core.each_live(self.pin(Pin::EVERYTHING), |_, _, version| {
             is_null |= data.layout().is_null(version.bytes(), column);
         });
-        if is_null { Err(violation::null_in_rows(&data.def, column)) } else { Ok(()) }
+        if is_null {
+            Err(violation::null_in_rows(&data.def, column))
+        } else {
+            Ok(())
+        }
     }
 }
 
 fn definition(catalog: &Catalog, table: TableId) -> Result<&Arc<TableDef>, SqlError> {
     catalog.table_by_id(table).ok_or_else(|| {
-        SqlError::new(SqlState("42P01"), format!("relation with OID {} does not exist", table.0))
+        SqlError::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation with OID {} does not exist", table.0),
+        )
     })
 }
 
@@ -181,5 +213,5 @@ fn changed_row(
 }
 
 fn damaged_row(error: &CodecError) -> SqlError {
-    SqlError::new(SqlState("XX001"), format!("damaged row: {error}"))
+    SqlError::new(SqlState::DATA_CORRUPTED, format!("damaged row: {error}"))
 }

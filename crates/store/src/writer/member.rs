@@ -1,8 +1,9 @@
 //! One member of the open batch: reads the newest state, writes versions, commits or rolls back.
 //!
-//! A write that fails has changed nothing, so the member may go on, as a statement's error within a program's handler does.
-//! NOT NULL and uniqueness are checked here, with PostgreSQL's words. Uniqueness is judged by newest versions: a candidate
-//! whose newest version is live and carries the key violates. Keys with a NULL never do.
+//! A write that fails has changed nothing, so the member may go on, as a statement's error within a
+//! program's handler does. NOT NULL and uniqueness are checked here, with PostgreSQL's words. Uniqueness is
+//! judged by newest versions: a candidate whose newest version is live and carries the key violates. Keys
+//! with a NULL never do.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
@@ -94,7 +95,12 @@ impl<'b> MemberWriter<'b> {
     }
 
     /// See [`ReadView::lookup_one`].
-    pub fn lookup_one(&self, table: TableId, index: IndexId, key: &[u8]) -> Result<Option<RowVersion<'b>>, SqlError> {
+    pub fn lookup_one(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+    ) -> Result<Option<RowVersion<'b>>, SqlError> {
         let found = self.view.lookup_one(table, index, key)?;
         Ok(found.inspect(|row| self.observe(row)))
     }
@@ -145,12 +151,17 @@ impl<'b> MemberWriter<'b> {
         });
     }
 
-    /// Adds a row, encoded in the table's layout. Errors: NULL in a NOT NULL column (23502), a key that exists (23505).
+    /// Adds a row, encoded in the table's layout. Errors: NULL in a NOT NULL column (23502), a key that
+    /// exists (23505).
     pub fn insert(&mut self, table: TableId, row: &[u8]) -> Result<SlotId, SqlError> {
         let (position, data) = self.open(table)?;
         violation::check_not_null(&data.def, data.layout(), row)?;
         self.prepare_keys(data, row, None)?;
-        let row_id = RowId { batch: self.batch.batch, member: self.member, ordinal: self.next_ordinal };
+        let row_id = RowId {
+            batch: self.batch.batch,
+            member: self.member,
+            ordinal: self.next_ordinal,
+        };
         self.next_ordinal += 1;
         let slot = data.core.slots.reserve();
         if let Some(place) = data.core.slots.slot(slot) {
@@ -195,7 +206,11 @@ impl<'b> MemberWriter<'b> {
         if !writes.is_empty() {
             let row_changes = self.tables.iter().map(|opened| opened.row_change).collect();
             let tables = self.data_of_tables();
-            self.batch.committed.lock().push(MemberWrites { tables, row_changes, writes });
+            self.batch.committed.lock().push(MemberWrites {
+                tables,
+                row_changes,
+                writes,
+            });
         }
     }
 
@@ -217,22 +232,35 @@ impl<'b> MemberWriter<'b> {
     fn account(&self, row_change: impl Fn(&Opened<'b>) -> i64) {
         for opened in &self.tables {
             opened.data.core.linked(opened.linked_bytes);
-            opened.data.core.row_count.fetch_add(row_change(opened), Ordering::Relaxed);
+            opened
+                .data
+                .core
+                .row_count
+                .fetch_add(row_change(opened), Ordering::Relaxed);
         }
     }
 
     fn open(&mut self, table: TableId) -> Result<(usize, &'b Arc<TableData>), SqlError> {
-        let known = self.tables.iter().enumerate().find(|(_, opened)| opened.data.def.id == table);
+        let known = self
+            .tables
+            .iter()
+            .enumerate()
+            .find(|(_, opened)| opened.data.def.id == table);
         if let Some((position, opened)) = known {
             return Ok((position, opened.data));
         }
         let batch: &'b BatchWriter<'b> = self.batch;
         let data = batch.schema.table(table)?;
-        self.tables.push(Opened { data, linked_bytes: 0, row_change: 0 });
+        self.tables.push(Opened {
+            data,
+            linked_bytes: 0,
+            row_change: 0,
+        });
         Ok((self.tables.len() - 1, data))
     }
 
-    /// Encodes the keys that the write will add, and checks the unique ones. `old` is the row that is replaced.
+    /// Encodes the keys that the write will add, and checks the unique ones. `old` is the row that is
+    /// replaced.
     fn prepare_keys(
         &mut self,
         data: &'b Arc<TableData>,
@@ -257,7 +285,12 @@ impl<'b> MemberWriter<'b> {
     }
 
     fn add_keys(&self, data: &TableData, slot: SlotId) {
-        for (index, key) in data.indexes.iter().zip(&self.keys).filter(|(_, key)| key.is_touched) {
+        for (index, key) in data
+            .indexes
+            .iter()
+            .zip(&self.keys)
+            .filter(|(_, key)| key.is_touched)
+        {
             index.data.add(&key.bytes, slot);
         }
     }
@@ -269,7 +302,11 @@ impl<'b> MemberWriter<'b> {
         let head = place.at(self.batch.pin(Pin::EVERYTHING));
         let first = head.is_none_or(|head| head.batch() != self.batch.batch);
         let bytes = place.push(self.batch.batch, row);
-        self.writes.push(Write { slot, table: position as u32, first });
+        self.writes.push(Write {
+            slot,
+            table: position as u32,
+            first,
+        });
         if let Some(opened) = self.tables.get_mut(position) {
             opened.linked_bytes += bytes as u64;
             opened.row_change += match (head, row) {
@@ -298,7 +335,15 @@ fn check_unique(
     let mut is_taken = false;
     lookup_in(data, index, batch.pin(Pin::EVERYTHING), key, &mut |other| {
         is_taken = Some(other.slot) != own;
-        if is_taken { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if is_taken {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
-    if is_taken { Err(violation::duplicate_key(&data.def, &index.def, row)) } else { Ok(()) }
+    if is_taken {
+        Err(violation::duplicate_key(&data.def, &index.def, row))
+    } else {
+        Ok(())
+    }
 }

@@ -1,14 +1,15 @@
 //! Writing: one open batch, its members, and what makes them a state.
 //!
-//! Members of one wave may run on several threads at once, since no two of them touch the same row or unique value (the lock
-//! manager above sees to that). A member's writes are new versions of batch N at the heads of chains, in place at once and
-//! visible to later members; its rollback pops them again. Readers see none of it: their boundary is below N.
+//! Members of one wave may run on several threads at once, since no two of them touch the same row or
+//! unique value (the lock manager above sees to that). A member's writes are new versions of batch N at the
+//! heads of chains, in place at once and visible to later members; its rollback pops them again. Readers
+//! see none of it: their boundary is below N.
 //!
-//! [`BatchWriter::finish`] computes the new state digest from stored bytes: for each row touched, the term of its newest
-//! version before the batch is subtracted and the term of its newest version is added. A row is accounted for once, by the
-//! member whose write was the first of the batch on that row. Sums do not depend on order, so neither member order within a
-//! wave nor the number of threads matters; and a stored bit that has flipped since makes the digest differ from that of a
-//! replay or a replica.
+//! [`BatchWriter::finish`] computes the new state digest from stored bytes: for each row touched, the term
+//! of its newest version before the batch is subtracted and the term of its newest version is added. A row
+//! is accounted for once, by the member whose write was the first of the batch on that row. Sums do not
+//! depend on order, so neither member order within a wave nor the number of threads matters; and a stored
+//! bit that has flipped since makes the digest differ from that of a replay or a replica.
 
 mod definition;
 mod member;
@@ -88,13 +89,18 @@ impl<'s> BatchWriter<'s> {
     pub fn finish(mut self) -> u64 {
         self.is_finished = true;
         let committed = std::mem::take(self.committed.get_mut());
-        let mut digest = self.store.state_digest().wrapping_add(self.digest_of_definitions());
+        let mut digest = self
+            .store
+            .state_digest()
+            .wrapping_add(self.digest_of_definitions());
         let mut superseded = Vec::new();
         for member in &committed {
             let kept: Vec<(bool, bool)> = member.tables.iter().map(|table| self.kept(&table.core)).collect();
             for write in member.writes.iter().filter(|write| write.first) {
-                let Some((table, (was, is))) =
-                    member.tables.get(write.table as usize).zip(kept.get(write.table as usize))
+                let Some((table, (was, is))) = member
+                    .tables
+                    .get(write.table as usize)
+                    .zip(kept.get(write.table as usize))
                 else {
                     continue;
                 };
@@ -111,15 +117,22 @@ impl<'s> BatchWriter<'s> {
             }
         }
         let schema = (!Arc::ptr_eq(&self.before, &self.schema)).then(|| Arc::clone(&self.schema));
-        self.store.set_finished(Finished { batch: self.batch, digest, schema, superseded });
+        self.store.set_finished(Finished {
+            batch: self.batch,
+            digest,
+            schema,
+            superseded,
+        });
         self.store.open_gate();
         digest
     }
 
-    /// Undoes everything that the batch did, catalog changes included. The same batch number may be opened again.
+    /// Undoes everything that the batch did, catalog changes included. The same batch number may be opened
+    /// again.
     pub fn abort(self) {}
 
-    /// What this change of definitions adds to the digest: the catalog's term, tables that went, tables that came.
+    /// What this change of definitions adds to the digest: the catalog's term, tables that went, tables
+    /// that came.
     fn digest_of_definitions(&self) -> u64 {
         let (before, after) = (&self.before, &self.schema);
         let mut change = after.catalog.digest().wrapping_sub(before.catalog.digest());
@@ -137,7 +150,12 @@ impl<'s> BatchWriter<'s> {
 
     /// Whether these rows were there before the batch, and are after it.
     fn kept(&self, core: &Arc<TableCore>) -> (bool, bool) {
-        let holds = |schema: &Schema| schema.tables.get(&core.table).is_some_and(|table| Arc::ptr_eq(&table.core, core));
+        let holds = |schema: &Schema| {
+            schema
+                .tables
+                .get(&core.table)
+                .is_some_and(|table| Arc::ptr_eq(&table.core, core))
+        };
         (holds(&self.before), holds(&self.schema))
     }
 
@@ -151,7 +169,10 @@ impl<'s> BatchWriter<'s> {
 
     /// The chain has something to collect once readers below this batch are gone.
     fn has_older(&self, core: &TableCore, slot: SlotId) -> bool {
-        let head = core.slots.slot(slot).and_then(|slot| slot.at(self.pin(Pin::EVERYTHING)));
+        let head = core
+            .slots
+            .slot(slot)
+            .and_then(|slot| slot.at(self.pin(Pin::EVERYTHING)));
         head.is_some_and(|head| !head.is_live() || head.older().is_some())
     }
 
@@ -203,5 +224,123 @@ impl Drop for BatchWriter<'_> {
             self.undo(&member.tables, &member.writes);
         }
         self.store.open_gate();
+    }
+}
+
+const _: () = {
+    const fn is_sync<T: Sync>() {}
+    const fn is_send<T: Send>() {}
+    is_sync::<BatchWriter<'_>>();
+    is_send::<MemberWriter<'_>>();
+};
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use weft_base::{SimDisk, TableId};
+    use weft_types::{SqlType, Value};
+
+    use super::*;
+    use crate::catalog::{CatalogOp, ColumnDef, TableDef};
+    use crate::checkpoint::{self, CheckpointError};
+
+    const TABLE: TableId = TableId(crate::FIRST_OBJECT_ID);
+
+    fn three_rows() -> Arc<Store> {
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        let def = TableDef::new(TABLE, "t", vec![ColumnDef::new("a", SqlType::Int8)]);
+        batch.apply_catalog(&CatalogOp::CreateTable(def.clone())).unwrap();
+        let mut member = batch.member(0);
+        for a in 0..3 {
+            member
+                .insert(TABLE, &def.layout.encode(&[Value::Int8(a)]).unwrap())
+                .unwrap();
+        }
+        member.commit();
+        batch.finish();
+        store.publish(BatchId(1));
+        store
+    }
+
+    /// Overwrites the second row.
+    fn next_digest(store: &Arc<Store>) -> u64 {
+        let batch = store.begin_batch(BatchId(2));
+        let mut member = batch.member(0);
+        let row = store
+            .catalog()
+            .table("t")
+            .unwrap()
+            .layout
+            .encode(&[Value::Int8(9)])
+            .unwrap();
+        member.update(TABLE, SlotId(1), &row).unwrap();
+        member.commit();
+        let digest = batch.finish();
+        store.publish(BatchId(2));
+        digest
+    }
+
+    #[test]
+    fn a_flipped_bit_shows() {
+        let good = three_rows();
+        for bit in [0, 8, 13, 71] {
+            // Row 1 is written next: its old term comes from the damaged bytes, so the digest differs from
+            // a replay's.
+            let bad = three_rows();
+            assert_eq!(bad.state_digest(), good.state_digest());
+            assert!(bad.corrupt_row_for_test(TABLE, 1, bit));
+            assert_ne!(bad.snapshot().verify_digest(), bad.state_digest());
+            assert_ne!(next_digest(&bad), next_digest(&three_rows()));
+            // Row 2 is not touched: the full check shows it, and no checkpoint is made of it.
+            let bad = three_rows();
+            assert!(bad.corrupt_row_for_test(TABLE, 2, bit));
+            next_digest(&bad);
+            assert_ne!(bad.snapshot().verify_digest(), bad.state_digest());
+            let disk = SimDisk::new(1);
+            let written = checkpoint::write(&disk, &bad.snapshot(), "/".as_ref(), b"", &mut |_| {
+                ControlFlow::Continue(())
+            });
+            assert!(
+                matches!(written, Err(CheckpointError::DamagedMemory { .. })),
+                "{written:?}"
+            );
+        }
+        assert!(!good.corrupt_row_for_test(TABLE, 3, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "consecutive")]
+    fn batches_are_consecutive() {
+        drop(Store::new().begin_batch(BatchId(2)));
+    }
+
+    #[test]
+    fn an_unfinished_batch_undoes_itself() {
+        let store = three_rows();
+        let digest = store.state_digest();
+        let batch = store.begin_batch(BatchId(2));
+        let mut member = batch.member(0);
+        member.remove(TABLE, SlotId(0)).unwrap();
+        member.commit();
+        let mut other = batch.member(1);
+        other.remove(TABLE, SlotId(1)).unwrap();
+        drop(other);
+        drop(batch);
+        assert_eq!(store.snapshot().verify_digest(), digest);
+        store.collect_garbage(100);
+        assert_eq!(
+            store.memory_stats().unlinked_versions,
+            2,
+            "still at the boundary of the unlinking"
+        );
+        next_digest(&store);
+        store.collect_garbage(100);
+        assert_eq!(
+            store.memory_stats().unlinked_versions,
+            1,
+            "the version that batch 2 superseded"
+        );
     }
 }

@@ -4,10 +4,6 @@ use weft_types::{RowLayout, SqlError, SqlState, format_text};
 
 use crate::catalog::{IndexDef, TableDef};
 
-const NOT_NULL_VIOLATION: SqlState = SqlState("23502");
-const UNIQUE_VIOLATION: SqlState = SqlState("23505");
-const INTERNAL_ERROR: SqlState = SqlState("XX000");
-
 /// Longest text of one value in a failing row, in characters.
 const VALUE_CHARS_MAX: usize = 64;
 
@@ -19,8 +15,10 @@ pub(crate) fn check_not_null(def: &TableDef, layout: &RowLayout, row: &[u8]) -> 
                 "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
                 column.name, def.name
             );
-            let values: Vec<String> = (0..def.columns.len()).map(|column| value_text(def, row, column)).collect();
-            return Err(SqlError::new(NOT_NULL_VIOLATION, message)
+            let values: Vec<String> = (0..def.columns.len())
+                .map(|column| value_text(def, row, column))
+                .collect();
+            return Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
                 .detail(format!("Failing row contains ({}).", values.join(", ")))
                 .table(def.name.clone())
                 .column(column.name.clone()));
@@ -32,8 +30,11 @@ pub(crate) fn check_not_null(def: &TableDef, layout: &RowLayout, row: &[u8]) -> 
 /// A row's key is taken.
 pub(crate) fn duplicate_key(def: &TableDef, index: &IndexDef, row: &[u8]) -> SqlError {
     SqlError::new(
-        UNIQUE_VIOLATION,
-        format!("duplicate key value violates unique constraint \"{}\"", index.name),
+        SqlState::UNIQUE_VIOLATION,
+        format!(
+            "duplicate key value violates unique constraint \"{}\"",
+            index.name
+        ),
     )
     .detail(format!("{} already exists.", key_text(def, index, row)))
     .table(def.name.clone())
@@ -42,18 +43,24 @@ pub(crate) fn duplicate_key(def: &TableDef, index: &IndexDef, row: &[u8]) -> Sql
 
 /// Two rows that exist have the same key.
 pub(super) fn duplicate_rows(def: &TableDef, index: &IndexDef, row: &[u8]) -> SqlError {
-    SqlError::new(UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
-        .detail(format!("{} is duplicated.", key_text(def, index, row)))
-        .table(def.name.clone())
-        .constraint(index.name.clone())
+    SqlError::new(
+        SqlState::UNIQUE_VIOLATION,
+        format!("could not create unique index \"{}\"", index.name),
+    )
+    .detail(format!("{} is duplicated.", key_text(def, index, row)))
+    .table(def.name.clone())
+    .constraint(index.name.clone())
 }
 
 /// A row that exists has a NULL where none may be.
 pub(super) fn null_in_rows(def: &TableDef, column: usize) -> SqlError {
     let column = def.columns.get(column).map_or("", |column| column.name.as_str());
     SqlError::new(
-        NOT_NULL_VIOLATION,
-        format!("column \"{column}\" of relation \"{}\" contains null values", def.name),
+        SqlState::NOT_NULL_VIOLATION,
+        format!(
+            "column \"{column}\" of relation \"{}\" contains null values",
+            def.name
+        ),
     )
     .table(def.name.clone())
     .column(column.to_owned())
@@ -61,13 +68,20 @@ pub(super) fn null_in_rows(def: &TableDef, column: usize) -> SqlError {
 
 /// A write names a slot without a row: the caller did not look first.
 pub(super) fn no_row(table: &str) -> SqlError {
-    SqlError::new(INTERNAL_ERROR, format!("no row of relation \"{table}\" in the slot to be written"))
+    SqlError::new(
+        SqlState::INTERNAL_ERROR,
+        format!("no row of relation \"{table}\" in the slot to be written"),
+    )
 }
 
 fn key_text(def: &TableDef, index: &IndexDef, row: &[u8]) -> String {
     let name = |column: &usize| def.columns.get(*column).map_or("", |column| column.name.as_str());
     let names: Vec<&str> = index.columns.iter().map(name).collect();
-    let values: Vec<String> = index.columns.iter().map(|column| full_text(def, row, *column)).collect();
+    let values: Vec<String> = index
+        .columns
+        .iter()
+        .map(|column| full_text(def, row, *column))
+        .collect();
     format!("Key ({})=({})", names.join(", "), values.join(", "))
 }
 

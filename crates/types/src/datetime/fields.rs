@@ -1,12 +1,12 @@
 //! Cutting the text of a date or timestamp into fields and giving each its meaning.
 //!
-//! | field | looks like | means |
-//! |---|---|---|
-//! | number | `2024`, `20240131`, `101112` | year, month or day by what is missing; run-together date or time |
-//! | date | `2024-01-31`, `1/31/2024`, `31-Jan-2024` | three parts with one delimiter |
-//! | time | `10:11`, `10:11:12.5` | time of day |
-//! | zone | `+05:30`, `-0800` | offset behind a time |
-//! | word | `jan`, `pm`, `bc`, `z`, `america/new_york`, `epoch` | as it says; names of weekdays and `at`-like noise are dropped |
+//! ```text
+//! number  2024  20240131  101112            year, month or day by what is missing; run-together date or time
+//! date    2024-01-31  1/31/2024  31-Jan-2024   three parts with one delimiter
+//! time    10:11  10:11:12.5                 time of day
+//! zone    +05:30  -0800                     offset behind a date
+//! word    jan  pm  bc  z  america/new_york  as it says; weekdays and words like "at" are dropped
+//! ```
 
 use super::{MICROS_PER_DAY, MICROS_PER_SECOND, days_from_civil};
 use crate::TimeZone;
@@ -49,10 +49,28 @@ const TEXT_BYTES_MAX: usize = 128;
 const OFFSET_HOURS_MAX: i64 = 15;
 
 const MONTHS: [&str; 12] = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
     "december",
 ];
-const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+const WEEKDAYS: [&str; 7] = [
+    "sunday",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+];
 
 #[derive(Default)]
 struct Known {
@@ -134,7 +152,9 @@ fn word_len(text: &str) -> usize {
         Some(delimiter @ (b'-' | b'/' | b'.')) if month_of(name).is_some() => {
             run(text, |byte| byte.is_ascii_alphanumeric() || byte == *delimiter)
         }
-        Some(b'/' | b'_') => run(text, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+')),
+        Some(b'/' | b'_') => run(text, |byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+')
+        }),
         _ => letters,
     }
 }
@@ -150,12 +170,19 @@ fn signed_len(text: &str) -> usize {
 }
 
 fn month_of(word: &str) -> Option<u32> {
-    let known = |month: &&str| **month == *word || month.get(..3) == Some(word) || (word == "sept" && month.starts_with("sept"));
-    MONTHS.iter().position(|month| known(&month)).map(|at| at as u32 + 1)
+    let known = |month: &str| {
+        month == word || month.get(..3) == Some(word) || (word == "sept" && month.starts_with("sept"))
+    };
+    MONTHS
+        .iter()
+        .position(|month| known(month))
+        .map(|at| at as u32 + 1)
 }
 
 fn is_weekday(word: &str) -> bool {
-    WEEKDAYS.iter().any(|day| word.len() >= 3 && (day == &word || day.get(..3) == Some(word)))
+    WEEKDAYS
+        .iter()
+        .any(|day| word.len() >= 3 && (day == &word || day.get(..3) == Some(word)))
         || matches!(word, "tues" | "wednes" | "weds" | "thur" | "thurs")
 }
 
@@ -184,13 +211,12 @@ fn set<T>(place: &mut Option<T>, value: T) -> Result<(), Fault> {
 impl Known {
     fn take(&mut self, field: &str) -> Result<(), Fault> {
         let first = field.bytes().next().unwrap_or(0);
+        let second = field.as_bytes().get(1).copied().unwrap_or(0);
         let has = |wanted: &[u8]| field.bytes().any(|byte| wanted.contains(&byte));
         match first {
-            b'+' | b'-' if field.bytes().nth(1).is_some_and(|byte| byte.is_ascii_alphabetic()) => {
-                self.take_infinity(field)
-            }
+            b'+' | b'-' if second.is_ascii_alphabetic() => self.take_infinity(field),
             b'+' | b'-' => {
-                self.time_micros.ok_or(Fault::Syntax)?;
+                self.day.ok_or(Fault::Syntax)?;
                 set(&mut self.zone, TimeZone::Fixed(offset(field)?))
             }
             b'0'..=b'9' if has(b":") => {
@@ -204,12 +230,10 @@ impl Known {
     }
 
     fn take_infinity(&mut self, field: &str) -> Result<(), Fault> {
-        let special = match field {
-            "-infinity" | "-inf" => Moment::MinusInfinity,
-            "+infinity" | "+inf" => Moment::Infinity,
-            _ => return Err(Fault::Syntax),
-        };
-        set(&mut self.special, special)
+        match field {
+            "-infinity" => set(&mut self.special, Moment::MinusInfinity),
+            _ => Err(Fault::Syntax),
+        }
     }
 
     fn take_word(&mut self, word: &str) -> Result<(), Fault> {
@@ -217,7 +241,7 @@ impl Known {
             return set(&mut self.month, month);
         }
         match word {
-            "infinity" | "inf" => return set(&mut self.special, Moment::Infinity),
+            "infinity" => return set(&mut self.special, Moment::Infinity),
             "epoch" => return set(&mut self.special, Moment::Epoch),
             "now" | "today" | "tomorrow" | "yesterday" => return Err(Fault::Clock(word.to_owned())),
             "am" => return set(&mut self.afternoon, false),
@@ -237,7 +261,10 @@ impl Known {
             _ => {}
         }
         let looks_like_date = word.split(['-', '/', '.']).count() == 3
-            && word.split(['-', '/', '.']).next().is_some_and(|part| month_of(part).is_some());
+            && word
+                .split(['-', '/', '.'])
+                .next()
+                .is_some_and(|part| month_of(part).is_some());
         if looks_like_date {
             return self.take_date(word);
         }
@@ -248,14 +275,15 @@ impl Known {
         }
     }
 
-    /// Three parts with a delimiter. A part with three or more digits is the year; otherwise the order is month, day,
-    /// year unless the month is spelled.
+    /// Three parts with a delimiter. A part with three or more digits is the year; otherwise the order is
+    /// month, day, year unless the month is spelled.
     fn take_date(&mut self, field: &str) -> Result<(), Fault> {
         if self.year.is_some() || self.month.is_some() || self.day.is_some() {
             return Err(Fault::Syntax);
         }
         let mut parts = field.split(['-', '/', '.']);
-        let (Some(a), Some(b), Some(c), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        let (Some(a), Some(b), Some(c), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
             return Err(Fault::Syntax);
         };
         let (year, month, day) = match (month_of(a), month_of(b)) {
@@ -282,7 +310,12 @@ impl Known {
             // 101112 or 1011 behind a date.
             4 | 6 if date_known && self.time_micros.is_none() => {
                 let seconds = if field.len() == 6 { part(4, 6)? } else { 0 };
-                let micros = clock(i64::from(part(0, 2)?), i64::from(part(2, 4)?), i64::from(seconds), 0)?;
+                let micros = clock(
+                    i64::from(part(0, 2)?),
+                    i64::from(part(2, 4)?),
+                    i64::from(seconds),
+                    0,
+                )?;
                 set(&mut self.time_micros, micros)
             }
             6 | 8 if nothing_known => {
@@ -372,21 +405,23 @@ fn clock(hour: i64, minute: i64, second: i64, micros: i64) -> Result<i64, Fault>
     Ok((hour * 3600 + minute * 60 + second) * MICROS_PER_SECOND + micros)
 }
 
-/// `hh:mm`, `hh:mm:ss`, `hh:mm:ss.ffffff`.
+/// `hh:mm`, `hh:mm:ss`, `hh:mm:ss.ffffff`, and `mm:ss.ffffff`.
 fn time_of_day(field: &str) -> Result<i64, Fault> {
     let (whole, fraction) = match field.split_once('.') {
         Some((whole, fraction)) => (whole, fraction),
         None => (field, ""),
     };
     let mut parts = whole.split(':');
-    let (Some(hour), Some(minute), second, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(hour), Some(minute), third, None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return Err(Fault::Syntax);
     };
-    if second.is_none() && !fraction.is_empty() {
-        return Err(Fault::Syntax);
+    let (first, second, micros) = (number(hour)?, number(minute)?, fraction_micros(fraction)?);
+    match third {
+        Some(third) => clock(first, second, number(third)?, micros),
+        None if field.contains('.') => clock(0, first, second, micros),
+        None => clock(first, second, 0, 0),
     }
-    let second = second.map_or(Ok(0), number)?;
-    clock(number(hour)?, number(minute)?, second, fraction_micros(fraction)?)
 }
 
 /// Digits behind the point, rounded to microseconds (half to even, as C's `rint` does it).

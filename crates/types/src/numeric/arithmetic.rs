@@ -1,11 +1,11 @@
 //! Addition, subtraction, multiplication, division, remainder and rounding.
 //!
-//! The scale of each result is PostgreSQL's (`numeric.c`): the larger scale for sums and remainders, the sum of the
-//! scales for products, and for quotients enough digits that about 16 are significant, but no fewer than either
-//! operand shows (`select_div_scale`). Rounding is half away from zero everywhere.
+//! The scale of each result is PostgreSQL's (`numeric.c`): the larger scale for sums and remainders, the sum
+//! of the scales for products, and for quotients enough digits that about 16 are significant, but no fewer
+//! than either operand shows (`select_div_scale`). Rounding is half away from zero everywhere.
 //!
-//! Every operation has a path in 128-bit registers for operands of 64 bits and falls back to big integers when
-//! that overflows.
+//! Every operation has a path in 128-bit registers for operands of 64 bits and falls back to big integers
+//! when that overflows.
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 
@@ -114,7 +114,11 @@ impl Numeric {
             return Ok(Self::NAN);
         };
         let power = big_pow10(shift.unsigned_abs());
-        let quotient = if shift >= 0 { div_round(&(a * power), &b) } else { div_round(&a, &(b * power)) };
+        let quotient = if shift >= 0 {
+            div_round(&(a * power), &b)
+        } else {
+            div_round(&a, &(b * power))
+        };
         Self::from_parts(quotient, scale)
     }
 
@@ -187,11 +191,15 @@ impl Numeric {
     /// The absolute value; same scale.
     #[must_use]
     pub fn abs(&self) -> Self {
-        if self.is_negative() { self.neg() } else { self.clone() }
+        if self.is_negative() {
+            self.neg()
+        } else {
+            self.clone()
+        }
     }
 
-    /// Rounds half away from zero to `scale` digits behind the point. A negative scale rounds before the point, and
-    /// the result shows no digits behind it; a larger scale than the number's adds zeros.
+    /// Rounds half away from zero to `scale` digits behind the point. A negative scale rounds before the
+    /// point, and the result shows no digits behind it; a larger scale than the number's adds zeros.
     ///
     /// # Errors
     /// 22003 beyond the limits.
@@ -216,7 +224,9 @@ impl Numeric {
         if self.is_nan() {
             return Ok(Self::NAN);
         }
-        let shown = u16::try_from(scale.max(0)).ok().filter(|shown| *shown <= SCALE_MAX);
+        let shown = u16::try_from(scale.max(0))
+            .ok()
+            .filter(|shown| *shown <= SCALE_MAX);
         let shown = shown.ok_or_else(value_overflow)?;
         let dropped = i32::from(self.scale()) - scale;
         if dropped <= 0 {
@@ -233,7 +243,8 @@ impl Numeric {
         let dropped = dropped.unsigned_abs();
         // Zeros take the place of digits dropped before the point.
         let zeros = scale.min(0).unsigned_abs();
-        if let (Some((a, _)), Some(divisor), Some(factor)) = (self.small_parts(), pow10(dropped), pow10(zeros))
+        if let (Some((a, _)), Some(divisor), Some(factor)) =
+            (self.small_parts(), pow10(dropped), pow10(zeros))
             && let Some(a) = small(i128::from(a), divisor).checked_mul(factor)
             && let Some(result) = Self::from_i128(a, shown)
         {
@@ -249,7 +260,11 @@ impl Numeric {
     /// 22003 beyond the limits.
     pub fn ceil(&self) -> Result<Self, SqlError> {
         let cut = self.trunc(0)?;
-        if cut.compare(self).is_lt() { cut.add(&Self::from(1)) } else { Ok(cut) }
+        if cut.compare(self).is_lt() {
+            cut.add(&Self::from(1))
+        } else {
+            Ok(cut)
+        }
     }
 
     /// The greatest integer that is not greater.
@@ -258,38 +273,60 @@ impl Numeric {
     /// 22003 beyond the limits.
     pub fn floor(&self) -> Result<Self, SqlError> {
         let cut = self.trunc(0)?;
-        if cut.compare(self).is_gt() { cut.sub(&Self::from(1)) } else { Ok(cut) }
+        if cut.compare(self).is_gt() {
+            cut.sub(&Self::from(1))
+        } else {
+            Ok(cut)
+        }
     }
 
-    /// The mantissa at a scale that is not smaller than the number's, in registers. Bounded so that the sum of two
-    /// cannot overflow.
+    /// The mantissa at a scale that is not smaller than the number's, in registers. Bounded so that the sum
+    /// of two cannot overflow.
     fn small_at(&self, scale: u16) -> Option<i128> {
         let (mantissa, own) = self.small_parts()?;
         let factor = pow10(u32::from(scale - own))?;
-        i128::from(mantissa).checked_mul(factor).filter(|wide| wide.unsigned_abs() < 1 << 126)
+        i128::from(mantissa)
+            .checked_mul(factor)
+            .filter(|wide| wide.unsigned_abs() < 1 << 126)
     }
 
     fn big_at(&self, scale: u16) -> Option<BigInt> {
         let (mantissa, own) = self.parts()?;
-        Some(if own == scale { mantissa } else { mantissa * big_pow10(u32::from(scale - own)) })
+        Some(if own == scale {
+            mantissa
+        } else {
+            mantissa * big_pow10(u32::from(scale - own))
+        })
     }
 
-    /// Position of the first base-10000 digit that is not zero (0: it is the ones digit) and that digit, both 0 for
-    /// zero: what PostgreSQL's scale rule looks at.
+    /// Position of the first base-10000 digit that is not zero (0: it is the ones digit) and that digit, both
+    /// 0 for zero: what PostgreSQL's scale rule looks at.
     fn leading_digit(&self) -> (i32, u32) {
-        let Some((mantissa, scale)) = self.parts() else {
-            return (0, 0);
-        };
-        if mantissa.sign() == Sign::NoSign {
+        if self.is_zero() || self.is_nan() {
             return (0, 0);
         }
-        let digits = mantissa.magnitude().to_radix_be(10);
         // Decimal position of the first digit: 0 for ones.
-        let first = digits.len() as i32 - 1 - i32::from(scale);
-        let weight = first.div_euclid(DECIMALS_PER_DIGIT);
-        let used = first.rem_euclid(DECIMALS_PER_DIGIT) as usize + 1;
-        let digit = (0..used).fold(0, |sum, i| sum * 10 + u32::from(digits.get(i).copied().unwrap_or(0)));
-        (weight, digit)
+        let position = |digit_count: usize| digit_count as i32 - 1 - i32::from(self.scale());
+        let used = |first: i32| first.rem_euclid(DECIMALS_PER_DIGIT) as usize + 1;
+        if let Some((mantissa, _)) = self.small_parts() {
+            let magnitude = mantissa.unsigned_abs();
+            let count = magnitude.ilog10() as usize + 1;
+            let first = position(count);
+            let digit = match used(first).checked_sub(count) {
+                Some(missing) => magnitude * 10_u64.pow(missing as u32),
+                None => magnitude / 10_u64.pow((count - used(first)) as u32),
+            };
+            return (first.div_euclid(DECIMALS_PER_DIGIT), digit as u32);
+        }
+        let digits = self
+            .parts()
+            .map_or_else(Vec::new, |(mantissa, _)| mantissa.magnitude().to_radix_be(10));
+        let first = position(digits.len());
+        let digit = digits.iter().chain(std::iter::repeat(&0)).take(used(first));
+        (
+            first.div_euclid(DECIMALS_PER_DIGIT),
+            digit.fold(0, |sum, digit| sum * 10 + u32::from(*digit)),
+        )
     }
 }
 

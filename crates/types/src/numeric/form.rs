@@ -16,6 +16,8 @@ const WIRE_INFINITY: u16 = 0xD000;
 const WIRE_MINUS_INFINITY: u16 = 0xF000;
 /// Header of the wire form: digit count, weight, sign, display scale, two bytes each.
 const WIRE_HEADER_BYTES: usize = 8;
+/// Base of the digits of the wire form.
+const WIRE_BASE: u128 = 10_000;
 
 fn invalid_text(text: &str) -> SqlError {
     SqlError::new(
@@ -25,7 +27,10 @@ fn invalid_text(text: &str) -> SqlError {
 }
 
 fn invalid_wire(what: &str) -> SqlError {
-    SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("invalid {what} in external \"numeric\" value"))
+    SqlError::new(
+        SqlState::INVALID_BINARY_REPRESENTATION,
+        format!("invalid {what} in external \"numeric\" value"),
+    )
 }
 
 fn no_infinity() -> SqlError {
@@ -33,7 +38,8 @@ fn no_infinity() -> SqlError {
 }
 
 impl Numeric {
-    /// Reads decimal text: sign, digits, point, exponent; `NaN`; blanks around it. The scale is that of the text.
+    /// Reads decimal text: sign, digits, point, exponent; `NaN`; blanks around it. The scale is that of the
+    /// text.
     ///
     /// # Errors
     /// 22P02 for anything else, 22003 beyond the limits, 0A000 for infinity.
@@ -44,21 +50,32 @@ impl Numeric {
             [b'+', rest @ ..] => (false, rest),
             rest => (false, rest),
         };
-        if !body.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
+        if !body
+            .first()
+            .is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
+        {
             return parse_special(text, trimmed, body);
         }
         let (digits, exponent) = match body.iter().position(|byte| matches!(byte, b'e' | b'E')) {
             Some(at) => {
                 let tail = body.get(at + 1..).unwrap_or(&[]);
-                (body.get(..at).unwrap_or(&[]), parse_exponent(tail).ok_or_else(|| invalid_text(text))?)
+                (
+                    body.get(..at).unwrap_or(&[]),
+                    parse_exponent(tail).ok_or_else(|| invalid_text(text))?,
+                )
             }
             None => (body, 0),
         };
         let (integer, fraction) = match digits.iter().position(|byte| *byte == b'.') {
-            Some(at) => (digits.get(..at).unwrap_or(&[]), digits.get(at + 1..).unwrap_or(&[])),
+            Some(at) => (
+                digits.get(..at).unwrap_or(&[]),
+                digits.get(at + 1..).unwrap_or(&[]),
+            ),
             None => (digits, &[][..]),
         };
-        if integer.is_empty() && fraction.is_empty() || !integer.iter().chain(fraction).all(u8::is_ascii_digit) {
+        if integer.is_empty() && fraction.is_empty()
+            || !integer.iter().chain(fraction).all(u8::is_ascii_digit)
+        {
             return Err(invalid_text(text));
         }
         from_digits(negative, integer, fraction, exponent)
@@ -75,10 +92,16 @@ impl Numeric {
     /// An integer of one of the integer types, rounded half away from zero; the caller narrows it.
     pub(crate) fn to_integer(&self, ty: &SqlType) -> Result<i64, SqlError> {
         if self.is_nan() {
-            return Err(SqlError::unsupported(format!("cannot convert NaN to {}", ty.base_name())));
+            return Err(SqlError::unsupported(format!(
+                "cannot convert NaN to {}",
+                ty.base_name()
+            )));
         }
         let rounded = self.round(0)?;
-        rounded.small_parts().map(|(mantissa, _)| mantissa).ok_or_else(|| crate::cast::out_of_range(ty))
+        rounded
+            .small_parts()
+            .map(|(mantissa, _)| mantissa)
+            .ok_or_else(|| crate::cast::out_of_range(ty))
     }
 
     /// The nearest float; infinite beyond its range.
@@ -98,7 +121,11 @@ impl Numeric {
     /// The nearest float of 32 bits; infinite beyond its range.
     #[must_use]
     pub fn to_f32(&self) -> f32 {
-        if self.is_nan() { f32::NAN } else { f32::from_str(&self.to_string()).unwrap_or(f32::NAN) }
+        if self.is_nan() {
+            f32::NAN
+        } else {
+            f32::from_str(&self.to_string()).unwrap_or(f32::NAN)
+        }
     }
 
     /// A float with the 15 digits that it surely has, as PostgreSQL casts it.
@@ -140,7 +167,8 @@ impl Numeric {
         let digits = mantissa.magnitude().to_radix_le(10);
         let zeros = digits.iter().take_while(|digit| **digit == 0).count();
         let drop = zeros.min(usize::from(scale));
-        self.round(i32::from(scale) - drop as i32).unwrap_or_else(|_| self.clone())
+        self.round(i32::from(scale) - drop as i32)
+            .unwrap_or_else(|_| self.clone())
     }
 
     /// Appends decimal text.
@@ -160,37 +188,60 @@ impl Numeric {
         }
     }
 
-    /// Appends PostgreSQL's wire form: digit count, weight of the first digit, sign, display scale (16 bits each, big
-    /// endian), then the digits in base 10000.
+    /// Appends PostgreSQL's wire form: digit count, weight of the first digit, sign, display scale (16 bits
+    /// each, big endian), then the digits in base 10000.
     pub fn encode_wire(&self, out: &mut Vec<u8>) {
-        let scale = self.scale();
-        let mut header = |count: usize, weight: i32, sign: u16, out: &mut Vec<u8>| {
-            out.extend_from_slice(&(count as u16).to_be_bytes());
-            out.extend_from_slice(&(weight as i16).to_be_bytes());
-            out.extend_from_slice(&sign.to_be_bytes());
-            out.extend_from_slice(&scale.to_be_bytes());
-        };
-        let (magnitude, sign) = match &self.0 {
-            Repr::NaN => return header(0, 0, WIRE_NAN, out),
-            Repr::Small { mantissa: 0, .. } => return header(0, 0, WIRE_POSITIVE, out),
-            Repr::Small { mantissa, .. } => (BigUint::from(mantissa.unsigned_abs()), *mantissa < 0),
-            Repr::Big(big) => (big.mantissa.magnitude().clone(), big.mantissa.sign() == Sign::Minus),
-        };
+        let scale = u32::from(self.scale());
         // Zeros behind the fraction align it to whole digits.
-        let padding = (4 - u32::from(scale) % 4) % 4;
-        let mut digits = (magnitude * 10_u32.pow(padding)).to_radix_be(10);
-        let lead = (4 - digits.len() % 4) % 4;
-        digits.splice(..0, std::iter::repeat_n(0, lead));
-        let mut groups: Vec<u16> =
-            digits.chunks(4).map(|four| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(*digit))).collect();
-        let fraction_groups = i32::from(scale).div_euclid(4) + i32::from(scale % 4 != 0);
-        let weight = groups.len() as i32 - fraction_groups - 1;
-        while groups.last() == Some(&0) {
-            groups.pop();
+        let padding = 10_u32.pow((4 - scale % 4) % 4);
+        let sign = if self.is_negative() {
+            WIRE_NEGATIVE
+        } else {
+            WIRE_POSITIVE
+        };
+        match &self.0 {
+            Repr::NaN => self.put_wire(&[], WIRE_NAN, out),
+            Repr::Small { mantissa, .. } => {
+                // 64 bits and the padding are at most 23 decimal digits.
+                let mut rest = u128::from(mantissa.unsigned_abs()) * u128::from(padding);
+                let mut digits = [0_u16; 6];
+                let mut count = 0;
+                for place in digits.iter_mut().rev() {
+                    if rest == 0 {
+                        break;
+                    }
+                    *place = (rest % WIRE_BASE) as u16;
+                    rest /= WIRE_BASE;
+                    count += 1;
+                }
+                self.put_wire(digits.get(digits.len() - count..).unwrap_or(&[]), sign, out);
+            }
+            Repr::Big(big) => {
+                let mut digits = (big.mantissa.magnitude() * padding).to_radix_be(10);
+                let lead = (4 - digits.len() % 4) % 4;
+                digits.splice(..0, std::iter::repeat_n(0, lead));
+                let digit = |four: &[u8]| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(*digit));
+                let digits: Vec<u16> = digits.chunks(4).map(digit).collect();
+                self.put_wire(&digits, sign, out);
+            }
         }
-        header(groups.len(), weight, if sign { WIRE_NEGATIVE } else { WIRE_POSITIVE }, out);
-        for group in groups {
-            out.extend_from_slice(&group.to_be_bytes());
+    }
+
+    /// Header and digits; of these the last is the last of the fraction, and zeros at the end are left out.
+    fn put_wire(&self, digits: &[u16], sign: u16, out: &mut Vec<u8>) {
+        let significant = digits
+            .iter()
+            .rposition(|digit| *digit != 0)
+            .map_or(0, |last| last + 1);
+        let weight = match significant {
+            0 => 0,
+            _ => digits.len() as i32 - i32::from(self.scale().div_ceil(4)) - 1,
+        };
+        for field in [significant as u16, weight as i16 as u16, sign, self.scale()] {
+            out.extend_from_slice(&field.to_be_bytes());
+        }
+        for digit in digits.iter().take(significant) {
+            out.extend_from_slice(&digit.to_be_bytes());
         }
     }
 
@@ -225,12 +276,18 @@ impl Numeric {
                 return Err(invalid_wire("digit"));
             }
             let group = group as u32;
-            digits.extend([group / 1000, group / 100 % 10, group / 10 % 10, group % 10].map(|digit| digit as u8));
+            digits.extend(
+                [group / 1000, group / 100 % 10, group / 10 % 10, group % 10].map(|digit| digit as u8),
+            );
         }
         // value = digits * 10^exponent
         let exponent = (i32::from(weight) + 1) * 4 - digits.len() as i32;
         let magnitude = BigUint::from_radix_be(&digits, 10).unwrap_or_default();
-        let sign = if sign == WIRE_NEGATIVE { Sign::Minus } else { Sign::Plus };
+        let sign = if sign == WIRE_NEGATIVE {
+            Sign::Minus
+        } else {
+            Sign::Plus
+        };
         let mantissa = BigInt::from_biguint(sign, magnitude);
         let (mantissa, own_scale) = if exponent > 0 {
             (mantissa * super::big_pow10(exponent.unsigned_abs()), 0)
@@ -240,7 +297,14 @@ impl Numeric {
         // All digits first, then the display scale.
         let drop = i64::from(own_scale) - i64::from(scale);
         let shift = super::big_pow10(u32::try_from(drop.abs()).unwrap_or(0));
-        Self::from_parts(if drop > 0 { mantissa / shift } else { mantissa * shift }, scale)
+        Self::from_parts(
+            if drop > 0 {
+                mantissa / shift
+            } else {
+                mantissa * shift
+            },
+            scale,
+        )
     }
 }
 
@@ -264,7 +328,9 @@ fn parse_exponent(bytes: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let value = digits.iter().fold(0_i64, |sum, byte| (sum * 10 + i64::from(byte - b'0')).min(1 << 40));
+    let value = digits.iter().fold(0_i64, |sum, byte| {
+        (sum * 10 + i64::from(byte - b'0')).min(1 << 40)
+    });
     Some(if negative { -value } else { value })
 }
 
@@ -280,11 +346,20 @@ fn from_digits(negative: bool, integer: &[u8], fraction: &[u8], exponent: i64) -
             scale: scale as u16,
         }));
     }
-    let digits: Vec<u8> = all.map(|byte| byte - b'0').skip_while(|digit| *digit == 0).collect();
-    if scale > i64::from(SCALE_MAX) + i64::from(INTEGER_DIGITS_MAX) || scale < -2 * i64::from(INTEGER_DIGITS_MAX) {
-        // Beyond all limits, without computing the power. PostgreSQL lets a vanishing fraction become zero only
-        // within its scale, so both ends are overflows unless every digit is zero.
-        return if digits.is_empty() && scale < 0 { Ok(Numeric::ZERO) } else { Err(value_overflow()) };
+    let digits: Vec<u8> = all
+        .map(|byte| byte - b'0')
+        .skip_while(|digit| *digit == 0)
+        .collect();
+    if scale > i64::from(SCALE_MAX) + i64::from(INTEGER_DIGITS_MAX)
+        || scale < -2 * i64::from(INTEGER_DIGITS_MAX)
+    {
+        // Beyond all limits, without computing the power. PostgreSQL lets a vanishing fraction become zero
+        // only within its scale, so both ends are overflows unless every digit is zero.
+        return if digits.is_empty() && scale < 0 {
+            Ok(Numeric::ZERO)
+        } else {
+            Err(value_overflow())
+        };
     }
     let sign = if negative { Sign::Minus } else { Sign::Plus };
     let mantissa = BigInt::from_biguint(sign, BigUint::from_radix_be(&digits, 10).unwrap_or_default());

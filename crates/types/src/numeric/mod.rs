@@ -1,9 +1,9 @@
 //! Decimal numbers of any length, with PostgreSQL's semantics.
 //!
-//! A [`Numeric`] is NaN or `mantissa / 10^scale`. The scale is what PostgreSQL calls the display scale: 1.0 and
-//! 1.00 are equal but print differently, and every operation defines the scale of its result. Nearly all
-//! numbers of real tables fit 64 bits, so those are kept inline and computed in 128 bits without allocating;
-//! longer ones are a boxed big integer.
+//! A [`Numeric`] is NaN or `mantissa / 10^scale`. The scale is what PostgreSQL calls the display scale: the
+//! numbers 1.0 and 1.00 are equal but print differently, and every operation defines the scale of its result.
+//! Nearly all numbers of real tables fit 64 bits, so those are kept inline and computed in 128 bits without
+//! allocating; longer ones are a boxed big integer.
 //!
 //! Invariants:
 //! 1. A mantissa that fits `i64` is `Small`: one number has one representation, equality is structural.
@@ -78,14 +78,20 @@ fn big_pow10(exponent: u32) -> BigInt {
 }
 
 pub(crate) fn value_overflow() -> SqlError {
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        "value overflows numeric format",
+    )
 }
 
 impl Numeric {
     /// Not a number. Greater than every number and equal to itself.
     pub const NAN: Self = Self(Repr::NaN);
     /// 0
-    pub const ZERO: Self = Self(Repr::Small { mantissa: 0, scale: 0 });
+    pub const ZERO: Self = Self(Repr::Small {
+        mantissa: 0,
+        scale: 0,
+    });
 
     /// `mantissa / 10^scale`; `None` when the scale exceeds [`SCALE_MAX`].
     #[must_use]
@@ -108,8 +114,12 @@ impl Numeric {
     /// # Errors
     /// For NaN and when the result exceeds 128 bits.
     pub fn to_i128(&self, scale: u16) -> Result<i128, SqlError> {
-        let out_of_range =
-            || SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric value exceeds 128 bits");
+        let out_of_range = || {
+            SqlError::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                "numeric value exceeds 128 bits",
+            )
+        };
         if let Repr::Small { mantissa, scale: own } = &self.0 {
             // The common case: same or larger scale, everything in registers.
             if let Some(factor) = scale.checked_sub(*own).and_then(|by| pow10(u32::from(by))) {
@@ -201,14 +211,34 @@ impl Numeric {
             (Repr::NaN, Repr::NaN) => Ordering::Equal,
             (Repr::NaN, _) => Ordering::Greater,
             (_, Repr::NaN) => Ordering::Less,
-            (Repr::Small { mantissa: a, scale: s }, Repr::Small { mantissa: b, scale: t }) if s == t => a.cmp(b),
-            (Repr::Small { mantissa: a, scale: s }, Repr::Small { mantissa: b, scale: t })
-                if s.abs_diff(*t) <= 19 =>
-            {
+            (
+                Repr::Small {
+                    mantissa: a,
+                    scale: s,
+                },
+                Repr::Small {
+                    mantissa: b,
+                    scale: t,
+                },
+            ) if s == t => a.cmp(b),
+            (
+                Repr::Small {
+                    mantissa: a,
+                    scale: s,
+                },
+                Repr::Small {
+                    mantissa: b,
+                    scale: t,
+                },
+            ) if s.abs_diff(*t) <= 19 => {
                 // 64 bits times 10^19 fits 127 bits.
                 let factor = pow10(u32::from(s.abs_diff(*t))).unwrap_or(1);
                 let (a, b) = (i128::from(*a), i128::from(*b));
-                if s < t { (a * factor).cmp(&b) } else { a.cmp(&(b * factor)) }
+                if s < t {
+                    (a * factor).cmp(&b)
+                } else {
+                    a.cmp(&(b * factor))
+                }
             }
             _ => self.compare_big(other),
         }
@@ -239,13 +269,17 @@ impl Numeric {
         let rounded = self.round(i32::from(spec.scale))?;
         let integer_digits = i32::from(spec.precision) - i32::from(spec.scale);
         if rounded.abs_reaches_pow10(integer_digits) {
-            let limit = if integer_digits == 0 { "1".to_owned() } else { format!("10^{integer_digits}") };
+            let limit = if integer_digits == 0 {
+                "1".to_owned()
+            } else {
+                format!("10^{integer_digits}")
+            };
             let detail = format!(
                 "A field with precision {}, scale {} must round to an absolute value less than {limit}.",
                 spec.precision, spec.scale,
             );
             return Err(
-                SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").detail(detail)
+                SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow").detail(detail),
             );
         }
         Ok(rounded)

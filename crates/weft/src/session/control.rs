@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use weft_lock::LockMode;
 use weft_sql::statement::{
-    DiscardScope, IsolationLevel, MaintenancePlan, OutputColumn as PlanColumn, PrepareControl, SettingPlan,
+    DiscardScope, IsolationLevel, MaintenancePlan, OutputColumn as PlanColumn, SettingPlan,
     TransactionModes, TransactionPlan,
 };
+use weft_sql::statement::control::PrepareControl;
 use weft_txn::Isolation;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 
@@ -274,8 +275,8 @@ impl Session {
                 for ((value, from), to) in values.into_iter().zip(&wanted) {
                     bound.push(weft_types::assign_from(value, &from, to)?);
                 }
-                let plan = Arc::clone(&prepared.plan);
-                return self.run_plan(&plan, &prepared.sql, &bound, Scope::Pipelined, sink);
+                let planned = prepared.planned.clone();
+                return self.run_plan(&planned, &bound, Scope::Pipelined, sink);
             }
             PrepareControl::Deallocate(name) => {
                 let known = match name {

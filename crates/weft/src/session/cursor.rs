@@ -6,10 +6,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_sql::statement::{CursorPlan, FetchDirection, Plan};
+use weft_base::CatalogVersion;
+use weft_sql::statement::control::CursorPlan;
+use weft_sql::statement::{FetchDirection, Plan};
 use weft_types::{RowLayout, SqlError, SqlState, Value};
 
-use super::Session;
+use super::{Planned, Session};
 use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope};
 
 /// Bytes of rows that one cursor may keep.
@@ -122,6 +124,7 @@ impl Session {
     pub(crate) fn run_cursor(
         &mut self,
         plan: &CursorPlan,
+        version: CatalogVersion,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -137,7 +140,7 @@ impl Session {
                 if self.cursors.contains_key(name) {
                     return Err(SqlError::new(SqlState("42P03"), format!("cursor \"{name}\" already exists")));
                 }
-                let cursor = self.open_cursor(plan, params, *hold)?;
+                let cursor = self.open_cursor(plan, version, params, *hold)?;
                 self.cursors.insert(name.clone(), cursor);
                 sink.complete(&CommandTag::plain("DECLARE CURSOR"));
             }
@@ -175,9 +178,16 @@ impl Session {
         self.cursors.get(name).map(|cursor| cursor.columns.clone()).ok_or_else(|| missing_cursor(name))
     }
 
-    fn open_cursor(&mut self, plan: &Plan, params: &[Value], holds: bool) -> Result<Cursor, SqlError> {
+    fn open_cursor(
+        &mut self,
+        plan: &Plan,
+        version: CatalogVersion,
+        params: &[Value],
+        holds: bool,
+    ) -> Result<Cursor, SqlError> {
         let mut keep = Keep::default();
-        self.run_plan(&Arc::new(plan.clone()), "", params, Scope::Pipelined, &mut keep)?;
+        let planned = Planned { plan: Arc::new(plan.clone()), version };
+        self.run_plan(&planned, params, Scope::Pipelined, &mut keep)?;
         if keep.byte_count > CURSOR_BYTES_MAX {
             return Err(SqlError::new(
                 SqlState("54000"),

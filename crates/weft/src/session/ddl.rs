@@ -3,6 +3,8 @@
 //! Whoever changes definitions holds the catalog in X until the end of the transaction, so ids that its plan drew from
 //! the catalog stay its own; and the tables it changes in X, so nobody is in the middle of them.
 
+use std::sync::Arc;
+
 use weft_base::CatalogVersion;
 use weft_lock::LockMode;
 use weft_sql::statement::DdlPlan;
@@ -48,6 +50,7 @@ impl Session {
             sink.notice(NoticeLevel::Notice, notice);
         }
         if !plan.ops.is_empty() {
+            let shared = Arc::clone(&self.shared);
             let open = self.transaction();
             open.txn.lock_catalog()?;
             if open.txn.catalog().version() != planned_for {
@@ -60,7 +63,7 @@ impl Session {
                 }
                 open.txn.catalog_op(op.clone())?;
                 if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
-                    self.shared.sequences.forget(*id);
+                    shared.sequences.forget(*id);
                 }
             }
         }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use weft_sql::statement::{self, CursorPlan, Plan, PlanContext, PrepareControl, TransactionPlan};
+use datafusion::sql::sqlparser::ast::Statement;
+use weft_sql::statement::control::{CursorPlan, PrepareControl};
+use weft_sql::statement::{self, Plan, PlanContext, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::query::result_column;
-use super::{Prepared, Session};
+use super::{Planned, Prepared, Session};
 use crate::sink::{OutputColumn, ResultSink, Scope};
 
 /// The error of a statement inside a failed transaction.
@@ -29,19 +31,20 @@ fn ends_transaction(plan: &Plan) -> bool {
 impl Session {
     /// The plan of one statement for the present catalog, from the cache if it is there. Inside a transaction that
     /// changed definitions nothing is cached: its catalog is nobody else's.
-    pub(crate) fn plan(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Arc<Plan>, SqlError> {
+    pub(crate) fn plan(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Planned, SqlError> {
         let catalog = self.catalog();
+        let version = catalog.version();
         let shared_catalog = self.open.as_ref().is_none_or(|open| !open.txn.changes_catalog());
-        if shared_catalog && let Some(plan) = self.shared.plans.get(sql, types, catalog.version()) {
-            return Ok(plan);
+        if shared_catalog && let Some(plan) = self.shared.plans.get(sql, types, version) {
+            return Ok(Planned { plan, version });
         }
         let parsed = statement::parse_one(sql)?;
-        let context = PlanContext::new(Arc::clone(&catalog), types);
+        let context = PlanContext { catalog: &catalog, param_types: types, text: sql };
         let plan = Arc::new(statement::plan(&parsed, &context)?);
         if shared_catalog {
-            self.shared.plans.put(sql, types, catalog.version(), &plan);
+            self.shared.plans.put(sql, types, version, &plan);
         }
-        Ok(plan)
+        Ok(Planned { plan, version })
     }
 
     /// Refuses what a failed transaction does not take.
@@ -52,48 +55,53 @@ impl Session {
         Ok(())
     }
 
-    /// The columns that a plan returns; empty when it returns no rows.
-    pub(crate) fn describe(&mut self, plan: &Plan) -> Result<Vec<OutputColumn>, SqlError> {
-        if let Some(columns) = plan.columns() {
-            return Ok(columns.iter().map(super::program::sink_column).collect());
+    /// The parameter types of a plan and the columns that it returns; no columns when it returns no rows.
+    pub(crate) fn describe(&mut self, plan: &Plan) -> Result<(Vec<SqlType>, Vec<OutputColumn>), SqlError> {
+        if let (Some(params), Some(columns)) = (plan.params(), plan.columns()) {
+            return Ok((params.to_vec(), columns.iter().map(super::program::sink_column).collect()));
         }
         match plan {
-            Plan::Query(query) => self.describe_query(query),
-            Plan::Modify(modify) => self.describe_returning(modify),
+            Plan::Query(query) => self.describe_query(&query.text, &query.statement, &query.param_types),
+            Plan::Modify(modify) => self.describe_query("", &modify.statement, &modify.param_types),
+            Plan::Explain(plan) => {
+                let columns = plan.columns.iter().map(super::program::sink_column).collect();
+                Ok((self.describe(&plan.inner)?.0, columns))
+            }
             Plan::Cursor(cursor) => match cursor.as_ref() {
-                CursorPlan::Fetch { name, moves: false, .. } => self.cursor_columns(name),
-                _ => Ok(Vec::new()),
+                CursorPlan::Fetch { name, moves: false, .. } => Ok((Vec::new(), self.cursor_columns(name)?)),
+                CursorPlan::Declare { plan, .. } => Ok((self.describe(plan)?.0, Vec::new())),
+                _ => Ok(Default::default()),
             },
             Plan::Prepared(control) => match control.as_ref() {
-                PrepareControl::Execute { name, .. } => Ok(self.named(name)?.columns().to_vec()),
-                _ => Ok(Vec::new()),
+                PrepareControl::Execute { name, .. } => Ok((Vec::new(), self.named(name)?.columns().to_vec())),
+                _ => Ok(Default::default()),
             },
-            _ => Ok(Vec::new()),
+            _ => Ok(Default::default()),
         }
     }
 
-    fn describe_query(&mut self, query: &statement::QueryPlan) -> Result<Vec<OutputColumn>, SqlError> {
+    fn describe_query(
+        &mut self,
+        text: &str,
+        ast: &Statement,
+        types: &[Option<SqlType>],
+    ) -> Result<(Vec<SqlType>, Vec<OutputColumn>), SqlError> {
         let source = self.describe_source();
-        let ast = datafusion::sql::sqlparser::ast::Statement::Query(query.query.clone());
-        let types = super::query::input_types(&query.params, &query.hidden_inputs);
         let settings = self.query_settings();
-        let described = self.shared.queries.describe(&query.text, &ast, source, &types, &settings)?;
-        Ok(described.columns.iter().map(result_column).collect())
+        let described = self.shared.queries.describe(text, ast, source, types, &settings)?;
+        Ok((described.params, described.columns.iter().map(result_column).collect()))
     }
 
-    /// Runs a plan. `sql` is the statement's own text. `Scope::Alone`: with no transaction open, the statement is a
-    /// whole transaction by itself.
+    /// Runs a plan. `Scope::Alone`: with no transaction open, the statement is a whole transaction by itself.
     pub(crate) fn run_plan(
         &mut self,
-        plan: &Arc<Plan>,
-        sql: &str,
+        planned: &Planned,
         params: &[Value],
         scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        self.check_usable(plan)?;
-        let _ = sql;
-        match plan.as_ref() {
+        self.check_usable(&planned.plan)?;
+        match planned.plan.as_ref() {
             Plan::Empty => {
                 sink.empty();
                 Ok(())
@@ -102,13 +110,13 @@ impl Session {
             Plan::Program(plan) => self.run_program(plan, params, scope, sink),
             Plan::Query(plan) => self.run_query(plan, params, sink),
             Plan::Modify(plan) => self.run_modify(plan, params, sink),
-            Plan::Ddl(plan) => self.run_ddl(plan, sink),
+            Plan::Ddl(plan) => self.run_ddl(plan, planned.version, sink),
             Plan::Transaction(plan) => self.run_transaction(plan, sink),
-            Plan::Copy(plan) => self.run_copy(plan, params, sink),
+            Plan::Copy(plan) => self.run_copy(plan, planned.version, params, sink),
             Plan::Setting(plan) => self.run_setting(plan, sink),
-            Plan::Explain(plan) => self.run_explain(plan, params, sink),
+            Plan::Explain(plan) => self.run_explain(plan, planned.version, params, sink),
             Plan::Prepared(plan) => self.run_prepare(plan, params, sink),
-            Plan::Cursor(plan) => self.run_cursor(plan, params, sink),
+            Plan::Cursor(plan) => self.run_cursor(plan, planned.version, params, sink),
             Plan::Maintenance(plan) => self.run_maintenance(plan, sink),
         }
     }
@@ -122,8 +130,8 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         for _ in 0..super::PLANNING_ATTEMPTS {
-            let plan = self.plan(sql, &[])?;
-            match self.run_plan(&plan, sql, params, scope, sink) {
+            let planned = self.plan(sql, &[])?;
+            match self.run_plan(&planned, params, scope, sink) {
                 Err(error) if weft_txn::is_stale(&error) => {}
                 result => return result,
             }

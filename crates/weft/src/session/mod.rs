@@ -34,9 +34,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use datafusion::arrow::array::RecordBatch;
 use hashbrown::HashMap;
+use weft_base::CatalogVersion;
 use weft_sql::query::CancelSignal;
-use weft_sql::statement::Plan;
+use weft_sql::statement::{Normalized, Plan};
 use weft_store::Catalog;
 use weft_txn::{CancelToken, Mark, Transaction, TxnOptions};
 use weft_types::{SqlError, SqlState, SqlType, Value};
@@ -69,12 +71,19 @@ impl CancelHandle {
     }
 }
 
+/// A plan and the catalog version that it was made for.
+#[derive(Debug, Clone)]
+pub(crate) struct Planned {
+    pub plan: Arc<Plan>,
+    pub version: CatalogVersion,
+}
+
 /// A prepared statement. It outlives catalog changes: it is planned again when it runs after one.
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) sql: Arc<str>,
     pub(crate) param_types: Vec<Option<SqlType>>,
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) planned: Planned,
     params: Vec<SqlType>,
     columns: Vec<OutputColumn>,
 }
@@ -107,6 +116,8 @@ pub struct Session {
     pub(crate) open: Option<OpenTransaction>,
     /// The explicit transaction failed: only its end is accepted.
     pub(crate) failed: bool,
+    /// Reused for each simple message.
+    pub(crate) normalized: Normalized,
     pub(crate) settings: Settings,
     pub(crate) first_settings: Settings,
     pub(crate) user: Arc<str>,
@@ -141,6 +152,7 @@ impl Session {
             shared,
             open: None,
             failed: false,
+            normalized: Normalized::default(),
             first_settings: settings.clone(),
             settings,
             user: user.into(),
@@ -209,15 +221,15 @@ impl Session {
     /// Parses and plans one statement. `param_types` holds a type for each parameter that the client declared; others
     /// are inferred. An empty statement is allowed.
     pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
-        let plan = self.plan(sql, param_types)?;
-        self.check_usable(&plan)?;
-        let columns = self.describe(&plan)?;
+        let planned = self.plan(sql, param_types)?;
+        self.check_usable(&planned.plan)?;
+        let (params, columns) = self.describe(&planned.plan)?;
         Ok(Arc::new(Prepared {
             sql: sql.into(),
             param_types: param_types.to_vec(),
-            params: plan.params().to_vec(),
+            params,
             columns,
-            plan,
+            planned,
         }))
     }
 
@@ -244,13 +256,14 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         self.begin_statement();
-        let mut plan = Arc::clone(&prepared.plan);
+        let mut planned = prepared.planned.clone();
         for _ in 0..PLANNING_ATTEMPTS {
-            match self.run_plan(&plan, &prepared.sql, params, scope, sink) {
+            match self.run_plan(&planned, params, scope, sink) {
                 Err(error) if weft_txn::is_stale(&error) => {
-                    plan = self.plan(&prepared.sql, &prepared.param_types)?;
-                    let same = self.describe(&plan)?.iter().map(|c| &c.ty).eq(prepared.columns.iter().map(|c| &c.ty));
-                    if !same || plan.params() != prepared.params {
+                    planned = self.plan(&prepared.sql, &prepared.param_types)?;
+                    let (params, columns) = self.describe(&planned.plan)?;
+                    let same = columns.iter().map(|c| &c.ty).eq(prepared.columns.iter().map(|c| &c.ty));
+                    if !same || params != prepared.params {
                         return Err(SqlError::new(
                             SqlState::FEATURE_NOT_SUPPORTED,
                             "cached plan must not change result type",
@@ -354,5 +367,20 @@ impl Session {
         self.sync()?;
         self.gate.wait()?;
         Ok(sink.into_rows())
+    }
+
+    /// Runs a SELECT over a snapshot (or the open transaction's view) and returns its rows as Arrow record batches, once
+    /// what they tell is durable.
+    pub fn query_arrow(&mut self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
+        self.begin_statement();
+        let planned = self.plan(sql, &[])?;
+        self.check_usable(&planned.plan)?;
+        if !planned.plan.is_read_only() {
+            return Err(SqlError::unsupported("only a query returns record batches"));
+        }
+        let batches = self.start_text(sql)?.collect()?;
+        self.sync()?;
+        self.gate.wait()?;
+        Ok(batches)
     }
 }

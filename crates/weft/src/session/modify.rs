@@ -8,16 +8,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use datafusion::sql::sqlparser::ast::Statement;
 use weft_base::RowId;
-use weft_sql::query::{Evaluation, InsertDefaults, ModifyQuery, QuerySettings, RowChange};
-use weft_sql::statement::{self, ModifyKind, ModifyPlan, QueryPlan, RowLockStrength, RowLockWait, Scalar};
-use weft_store::TableDef;
+use weft_sql::query::{Evaluation, ModifyKind, ModifyQuery, QuerySettings, RowChange};
+use weft_sql::statement::{ModifyPlan, PlannedDefaults, QueryPlan, RowLockStrength, RowLockWait};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::query::{input_types, push_stream, result_column};
+use super::query::push_stream;
 use super::Session;
-use crate::sink::{CommandTag, OutputColumn, ResultSink};
+use crate::sink::{CommandTag, ResultSink};
 
 /// Rows that are locked and written at a time.
 const CHUNK_ROWS: usize = 1024;
@@ -25,32 +23,16 @@ const CHUNK_ROWS: usize = 1024;
 /// How often rows to lock are looked for again after waiting for locks.
 const LOCKING_ROUNDS: usize = 64;
 
-/// Column defaults of an INSERT, drawn from the session for each row.
-pub(crate) struct Defaults<'a> {
-    pub session: &'a mut Session,
-    pub defaults: &'a [(usize, Scalar)],
-    pub inputs: &'a [Value],
-}
-
-impl InsertDefaults for Defaults<'_> {
-    fn value(&mut self, _table: &TableDef, column: usize) -> Result<Value, SqlError> {
-        match self.defaults.iter().find(|(of, _)| *of == column) {
-            Some((_, scalar)) => scalar.evaluate(self.inputs, &[], self.session),
-            None => Ok(Value::Null),
-        }
-    }
-}
-
-/// A statement's inputs and what they are evaluated with.
-struct Bound {
-    inputs: Vec<Value>,
-    types: Vec<Option<SqlType>>,
+/// What a statement is evaluated with.
+struct Bound<'a> {
+    params: &'a [Value],
+    types: &'a [Option<SqlType>],
     settings: QuerySettings,
 }
 
-impl Bound {
+impl Bound<'_> {
     fn evaluation(&self) -> Evaluation<'_> {
-        Evaluation { params: &self.inputs, param_types: &self.types, settings: &self.settings }
+        Evaluation { params: self.params, param_types: self.types, settings: &self.settings }
     }
 }
 
@@ -62,19 +44,18 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         self.shared.query_statements.fetch_add(1, Relaxed);
-        let query = ModifyQuery::new(&plan.statement, &self.transaction().txn.catalog())?;
-        let inputs = statement::bind_inputs(&plan.params, &plan.hidden_inputs, params, self)?;
-        let types = input_types(&plan.params, &plan.hidden_inputs);
-        let bound = Bound { inputs, types, settings: self.query_settings() };
-        let written = match &plan.kind {
-            ModifyKind::Insert { defaults, .. } => self.insert_rows(plan, &query, &bound, defaults)?,
-            ModifyKind::Update { .. } | ModifyKind::Delete { .. } => self.change_rows(plan, &query, &bound)?,
+        let query = &plan.query;
+        self.transaction();
+        let bound = Bound { params, types: &plan.param_types, settings: self.query_settings() };
+        let written = match query.kind {
+            ModifyKind::Insert => self.insert_rows(plan, &bound)?,
+            ModifyKind::Update | ModifyKind::Delete => self.change_rows(plan, &bound)?,
         };
         let count = written.count;
         if query.has_returning() {
             let source = self.read_source(&[])?;
             let shared = Arc::clone(&self.shared);
-            let stream = shared.queries.returning(&query, source, written.rows, &bound.evaluation())?;
+            let stream = shared.queries.returning(query, source, written.rows, &bound.evaluation())?;
             push_stream(stream, sink)?;
         }
         let observed = self.transaction().txn.observed();
@@ -83,17 +64,12 @@ impl Session {
         Ok(())
     }
 
-    fn insert_rows(
-        &mut self,
-        plan: &ModifyPlan,
-        query: &ModifyQuery,
-        bound: &Bound,
-        defaults: &[(usize, Scalar)],
-    ) -> Result<Written, SqlError> {
+    fn insert_rows(&mut self, plan: &ModifyPlan, bound: &Bound<'_>) -> Result<Written, SqlError> {
+        let query = &plan.query;
         let source = self.read_source(&plan.tables)?;
         let shared = Arc::clone(&self.shared);
         let mut rows: Vec<Vec<u8>> = Vec::new();
-        let mut values = Defaults { session: self, defaults, inputs: &bound.inputs };
+        let mut values = PlannedDefaults { defaults: &plan.defaults, source: self };
         shared.queries.new_rows(query, source, &bound.evaluation(), &mut values, |row| {
             rows.push(row);
             Ok(())
@@ -109,12 +85,8 @@ impl Session {
         Ok(written)
     }
 
-    fn change_rows(
-        &mut self,
-        plan: &ModifyPlan,
-        query: &ModifyQuery,
-        bound: &Bound,
-    ) -> Result<Written, SqlError> {
+    fn change_rows(&mut self, plan: &ModifyPlan, bound: &Bound<'_>) -> Result<Written, SqlError> {
+        let query = &plan.query;
         let source = self.read_source(&plan.tables)?;
         let shared = Arc::clone(&self.shared);
         let mut changes: Vec<RowChange> = Vec::new();
@@ -137,7 +109,7 @@ impl Session {
     fn change_row(
         &mut self,
         query: &ModifyQuery,
-        bound: &Bound,
+        bound: &Bound<'_>,
         change: &RowChange,
         written: &mut Written,
     ) -> Result<(), SqlError> {
@@ -172,18 +144,6 @@ impl Session {
         Ok(())
     }
 
-    /// The columns of RETURNING.
-    pub(crate) fn describe_returning(&mut self, plan: &ModifyPlan) -> Result<Vec<OutputColumn>, SqlError> {
-        let catalog = self.catalog();
-        let query = ModifyQuery::new(&plan.statement, &catalog)?;
-        let Some(returning) = query.returning() else { return Ok(Vec::new()) };
-        let source = self.describe_source();
-        let types = input_types(&plan.params, &plan.hidden_inputs);
-        let settings = self.query_settings();
-        let described = self.shared.queries.describe("", returning, source, &types, &settings)?;
-        Ok(described.columns.iter().map(result_column).collect())
-    }
-
     /// Locks the rows that a SELECT ... FOR UPDATE or FOR SHARE returns, looking again until no further row appears.
     pub(crate) fn lock_selected_rows(&mut self, plan: &QueryPlan, params: &[Value]) -> Result<(), SqlError> {
         let Some(row_locks) = &plan.row_locks else { return Ok(()) };
@@ -193,16 +153,13 @@ impl Session {
             RowLockWait::SkipLocked => return Err(SqlError::unsupported("SKIP LOCKED is not supported")),
         };
         let write = row_locks.strength == RowLockStrength::Update;
-        let inputs = statement::bind_inputs(&plan.params, &plan.hidden_inputs, params, self)?;
-        let types = input_types(&plan.params, &plan.hidden_inputs);
-        let bound = Bound { inputs, types, settings: self.query_settings() };
-        let ast = Statement::Query(plan.query.clone());
+        let bound = Bound { params, types: &plan.param_types, settings: self.query_settings() };
         self.transaction();
         let mut locked: std::collections::HashSet<(weft_base::TableId, RowId)> = Default::default();
         for _ in 0..LOCKING_ROUNDS {
             let source = self.read_source(&plan.tables)?;
             let shared = Arc::clone(&self.shared);
-            let mut rows = shared.queries.rows_to_lock(&ast, source, &bound.evaluation())?;
+            let mut rows = shared.queries.rows_to_lock(&plan.statement, source, &bound.evaluation())?;
             rows.retain(|(table, row_id, _)| {
                 row_locks.tables.contains(table) && !locked.contains(&(*table, *row_id))
             });

@@ -5,10 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use weft_program::{Outcome, StatementOutcome};
 use weft_sql::statement::{self, ConstantPlan, OutputColumn as PlanColumn, ProgramPlan, StatementShape};
-use weft_types::{RowLayout, SqlError, Value};
+use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::Session;
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
+
+/// A program ran out of instructions: a range had more rows than a point statement should read.
+const OUT_OF_BUDGET: SqlState = SqlState("54001");
 
 /// A planned column as results announce it.
 pub(crate) fn sink_column(column: &PlanColumn) -> OutputColumn {
@@ -29,10 +32,19 @@ impl Session {
         scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        let values = statement::bind_inputs(params, &plan.hidden_inputs, self)?;
-        let inputs = plan.input_layout.encode(&values)?;
+        let inputs = plan.bind(params, self)?;
+        if let Some(fallback) = &plan.fallback
+            && plan.prefers_fallback(&inputs)
+        {
+            return self.run_query(fallback, params, sink);
+        }
         self.shared.program_statements.fetch_add(plan.statements.len() as u64, Relaxed);
-        let outcome = self.run_inputs(plan, inputs, scope)?;
+        let outcome = match (self.run_inputs(plan, inputs, scope), &plan.fallback) {
+            (Err(error), Some(fallback)) if error.state == OUT_OF_BUDGET => {
+                return self.run_query(fallback, params, sink);
+            }
+            (result, _) => result?,
+        };
         push_outcome(plan, &outcome, sink);
         Ok(())
     }
@@ -65,10 +77,7 @@ impl Session {
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        let mut values = Vec::with_capacity(plan.row.len());
-        for scalar in &plan.row {
-            values.push(scalar.evaluate(params, &[], self)?);
-        }
+        let values = plan.evaluate(params, self)?;
         let columns: Vec<OutputColumn> = plan.columns.iter().map(sink_column).collect();
         let layout = RowLayout::new(&columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>());
         let bytes = layout.encode(&values)?;

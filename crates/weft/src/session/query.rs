@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use datafusion::sql::sqlparser::ast::Statement;
 use weft_lock::LockMode;
 use weft_sql::query::{QuerySettings, ReadSource, ResultColumn, RowStream};
-use weft_sql::statement::{self, HiddenInput, QueryPlan};
-use weft_types::{SqlError, SqlType, Value};
+use weft_sql::statement::{self, QueryPlan};
+use weft_types::{SqlError, Value};
 
 use super::Session;
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
@@ -22,11 +21,6 @@ pub(crate) fn result_column(column: &ResultColumn) -> OutputColumn {
         type_oid: column.wire_oid,
         table: column.table.map(|(table, attribute)| (table.0, attribute)),
     }
-}
-
-/// The types of a statement's inputs: parameters, then hidden ones.
-pub(crate) fn input_types(params: &[SqlType], hidden: &[HiddenInput]) -> Vec<Option<SqlType>> {
-    params.iter().chain(hidden.iter().map(|input| &input.ty)).copied().map(Some).collect()
 }
 
 impl Session {
@@ -82,13 +76,22 @@ impl Session {
         if plan.row_locks.is_some() {
             self.lock_selected_rows(plan, params)?;
         }
-        let inputs = statement::bind_inputs(&plan.params, &plan.hidden_inputs, params, self)?;
-        let types = input_types(&plan.params, &plan.hidden_inputs);
         let source = self.read_source(&plan.tables)?;
         let settings = self.query_settings();
-        let ast = Statement::Query(plan.query.clone());
         let shared = Arc::clone(&self.shared);
-        shared.queries.run(&plan.text, &ast, source, &inputs, &types, &settings)
+        shared.queries.run(&plan.text, &plan.statement, source, params, &plan.param_types, &settings)
+    }
+
+    /// Starts a SELECT in the query engine, whatever plan its text has otherwise.
+    pub(crate) fn start_text(&mut self, sql: &str) -> Result<RowStream, SqlError> {
+        self.shared.query_statements.fetch_add(1, Relaxed);
+        let ast = statement::parse_sql(sql)?;
+        let tables: Vec<_> = self.catalog().tables().map(|table| table.id).collect();
+        let locks_reads = self.open.as_ref().is_some_and(|open| open.txn.locks_reads());
+        let source = self.read_source(if locks_reads { &tables } else { &[] })?;
+        let settings = self.query_settings();
+        let shared = Arc::clone(&self.shared);
+        shared.queries.run(sql, &ast, source, &[], &[], &settings)
     }
 
     pub(crate) fn run_query(

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use weft::{CommandTag, CopyHeader, Database, NoticeLevel, OutputColumn, ResultSink, RowRef, Session};
+use weft::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef};
+use weft::{Database, Session};
 use weft_base::Prng;
 use weft_types::{SqlError, Value};
 
@@ -23,29 +24,41 @@ pub fn load_ycsb(
     run(&mut session, &ycsb::create_table(shape.fields))?;
     let mut random = Prng::new(1);
     let line = |out: &mut String, key: u64| ycsb::copy_line(out, key, shape, &mut random);
-    copy(&mut session, &format!("COPY {} FROM STDIN", ycsb::TABLE), shape.records, line, &mut progress)
+    copy(
+        &mut session,
+        &format!("COPY {} FROM STDIN", ycsb::TABLE),
+        shape.records,
+        line,
+        &mut progress,
+    )
 }
 
-/// Creates pgbench's tables and fills them; `progress` hears of the rows that were handed over, table by table.
-pub fn load_tpcb(
-    database: &Database,
-    scale: Scale,
-    mut progress: impl FnMut(u64),
-) -> Result<(), RunError> {
+/// Creates pgbench's tables and fills them; `progress` hears of the rows that were handed over, table by
+/// table.
+pub fn load_tpcb(database: &Database, scale: Scale, mut progress: impl FnMut(u64)) -> Result<(), RunError> {
     let mut session = database.session();
     for statement in tpcb::CREATE_TABLES {
         run(&mut session, statement)?;
     }
     for table in BankTable::ALL {
         let line = |out: &mut String, number: u64| table.copy_line(out, number, scale);
-        copy(&mut session, table.copy_statement(), table.row_count(scale), line, &mut progress)?;
+        copy(
+            &mut session,
+            table.copy_statement(),
+            table.row_count(scale),
+            line,
+            &mut progress,
+        )?;
     }
     Ok(())
 }
 
 /// Reads the sums that TPC-B must conserve.
 pub fn tpcb_sums(database: &Database) -> Result<Sums, RunError> {
-    let rows = database.session().query(tpcb::SUMS, &[]).map_err(|e| RunError::doing("reading the sums", e))?;
+    let rows = database
+        .session()
+        .query(tpcb::SUMS, &[])
+        .map_err(|e| RunError::doing("reading the sums", e))?;
     let number = |column: usize| match rows.value(0, column) {
         Value::Int8(number) => Ok(number),
         other => Err(RunError(format!("a sum is {other:?}"))),
@@ -70,9 +83,19 @@ fn copy(
     line: impl FnMut(&mut String, u64),
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), RunError> {
-    let mut source = CopySource { next: 0, row_count, line, progress };
-    session.execute_simple(statement, &mut source).map_err(|e| RunError::doing(statement, e))?;
-    session.gate().wait().map_err(|e| RunError::doing("waiting for the disk", e))
+    let mut source = CopySource {
+        next: 0,
+        row_count,
+        line,
+        progress,
+    };
+    session
+        .execute_simple(statement, &mut source)
+        .map_err(|e| RunError::doing(statement, e))?;
+    session
+        .gate()
+        .wait()
+        .map_err(|e| RunError::doing("waiting for the disk", e))
 }
 
 /// A sink that has data to give and takes nothing.

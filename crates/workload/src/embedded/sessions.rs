@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft::{
-    CommandTag, CopyHeader, Database, NoticeLevel, OutputColumn, Prepared, ResultSink, RowRef, Scope, Session,
-    TxnStatus,
-};
+use weft::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope, TxnStatus};
+use weft::{Database, Prepared, Session};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::{Commit, engine_counters, is_transient};
@@ -43,17 +41,26 @@ impl SessionClient {
         let switch = if commit == Commit::Durable { "on" } else { "off" };
         let set = session.run(&format!("SET synchronous_commit = {switch}"));
         set.map_err(|e| RunError::doing("setting synchronous_commit", e))?;
-        Ok(Self { session, prepared: Vec::new(), ran: VecDeque::new() })
+        Ok(Self {
+            session,
+            prepared: Vec::new(),
+            ran: VecDeque::new(),
+        })
     }
 
     fn attempt(&mut self, request: &TpcbTransaction) -> Result<(), SqlError> {
         if self.prepared.is_empty() {
-            self.session.execute_simple(&tpcb::message(request), &mut Discard)?;
+            self.session
+                .execute_simple(&tpcb::message(request), &mut Discard)?;
         } else {
             self.session.execute_simple("BEGIN", &mut Discard)?;
             for (prepared, (_, inputs)) in self.prepared.iter().zip(tpcb::STATEMENTS) {
-                let values: Vec<Value> = inputs.iter().map(|input| Value::Int4(input.of(request))).collect();
-                self.session.execute(prepared, &values, Scope::Alone, &mut Discard)?;
+                let values: Vec<Value> = inputs
+                    .iter()
+                    .map(|input| Value::Int4(input.of(request)))
+                    .collect();
+                self.session
+                    .execute(prepared, &values, Scope::Alone, &mut Discard)?;
             }
             self.session.execute_simple("COMMIT", &mut Discard)?;
         }
@@ -79,7 +86,10 @@ impl Client<TpcbTransaction> for SessionClient {
     }
 
     fn finish(&mut self) -> Result<Finished, RunError> {
-        let retries = self.ran.pop_front().ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
+        let retries = self
+            .ran
+            .pop_front()
+            .ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
         Ok(Finished { retries })
     }
 }
@@ -107,7 +117,10 @@ impl Contender<TpcbTransaction> for Steps<'_> {
         let mut client = SessionClient::new(self.database, self.commit)?;
         for (text, inputs) in tpcb::STATEMENTS {
             let types = vec![Some(SqlType::Int4); inputs.len()];
-            let prepared = client.session.prepare(text, &types).map_err(|e| RunError::doing(text, e))?;
+            let prepared = client
+                .session
+                .prepare(text, &types)
+                .map_err(|e| RunError::doing(text, e))?;
             client.prepared.push(prepared);
         }
         Ok(Box::new(client))
@@ -139,7 +152,10 @@ impl ResultSink for Discard {
         _header: CopyHeader,
         _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
-        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "there is no data to copy"))
+        Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "there is no data to copy",
+        ))
     }
 
     fn copy_out(&mut self, _header: CopyHeader) {}

@@ -45,7 +45,9 @@ fn widened(ty: &DataType) -> DataType {
 }
 
 fn input_type(args: &AccumulatorArgs<'_>) -> DataType {
-    args.expr_fields.first().map_or(DataType::Null, |field| field.data_type().clone())
+    args.expr_fields
+        .first()
+        .map_or(DataType::Null, |field| field.data_type().clone())
 }
 
 impl AggregateUDFImpl for PgSum {
@@ -65,7 +67,11 @@ impl AggregateUDFImpl for PgSum {
             }
             _ => datafusion::common::plan_err!(
                 "No function matches the given name and argument types 'sum({})'",
-                arg_types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                arg_types
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
         }
     }
@@ -77,7 +83,10 @@ impl AggregateUDFImpl for PgSum {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let to = widened(&input_type(&args));
-        Ok(Box::new(Widening { inner: self.inner.accumulator(args)?, to }))
+        Ok(Box::new(Widening {
+            inner: self.inner.accumulator(args)?,
+            to,
+        }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -90,19 +99,31 @@ impl AggregateUDFImpl for PgSum {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let to = widened(&input_type(&args));
-        Ok(Box::new(WideningGroups { inner: self.inner.create_groups_accumulator(args)?, to }))
+        Ok(Box::new(WideningGroups {
+            inner: self.inner.create_groups_accumulator(args)?,
+            to,
+        }))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let to = widened(&input_type(&args));
-        Ok(Box::new(Widening { inner: self.inner.create_sliding_accumulator(args)?, to }))
+        Ok(Box::new(Widening {
+            inner: self.inner.create_sliding_accumulator(args)?,
+            to,
+        }))
     }
 }
 
 fn widen(values: &[ArrayRef], to: &DataType) -> Result<Vec<ArrayRef>> {
     values
         .iter()
-        .map(|array| if array.data_type() == to { Ok(Arc::clone(array)) } else { Ok(cast(array, to)?) })
+        .map(|array| {
+            if array.data_type() == to {
+                Ok(Arc::clone(array))
+            } else {
+                Ok(cast(array, to)?)
+            }
+        })
         .collect()
 }
 
@@ -155,7 +176,12 @@ impl GroupsAccumulator for WideningGroups {
         opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> Result<()> {
-        self.inner.update_batch(&widen(values, &self.to)?, group_indices, opt_filter, total_num_groups)
+        self.inner.update_batch(
+            &widen(values, &self.to)?,
+            group_indices,
+            opt_filter,
+            total_num_groups,
+        )
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
@@ -166,11 +192,20 @@ impl GroupsAccumulator for WideningGroups {
         self.inner.state(emit_to)
     }
 
-    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> Result<()> {
         self.inner.merge_batch(values, group_indices, total_num_groups)
     }
 
-    fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
         self.inner.convert_to_state(&widen(values, &self.to)?, opt_filter)
     }
 
@@ -181,7 +216,9 @@ impl GroupsAccumulator for WideningGroups {
 
 /// The value of the only row; NULL for none, error 21000 for more.
 pub fn single() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(Single { signature: Signature::any(1, Volatility::Immutable) }))
+    Arc::new(AggregateUDF::new_from_impl(Single {
+        signature: Signature::any(1, Volatility::Immutable),
+    }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -203,12 +240,19 @@ impl AggregateUDFImpl for Single {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(SingleAccumulator { value: ScalarValue::try_from(args.return_field.data_type())?, count: 0 }))
+        Ok(Box::new(SingleAccumulator {
+            value: ScalarValue::try_from(args.return_field.data_type())?,
+            count: 0,
+        }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         Ok(vec![
-            Arc::new(Field::new(format!("{}[value]", args.name), args.return_field.data_type().clone(), true)),
+            Arc::new(Field::new(
+                format!("{}[value]", args.name),
+                args.return_field.data_type().clone(),
+                true,
+            )),
             Arc::new(Field::new(format!("{}[count]", args.name), DataType::Int64, true)),
         ])
     }

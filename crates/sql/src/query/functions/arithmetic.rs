@@ -8,7 +8,8 @@ use datafusion::arrow::datatypes::{DataType, Decimal256Type, Field, FieldRef, Fl
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use weft_types::{SqlError, SqlState};
 
@@ -66,11 +67,14 @@ impl ScalarUDFImpl for CheckedInteger {
             (ColumnarValue::Array(left), ColumnarValue::Scalar(right)) => kernel(left, &right.to_scalar()?),
             (ColumnarValue::Scalar(left), ColumnarValue::Array(right)) => kernel(&left.to_scalar()?, right),
             (ColumnarValue::Scalar(left), ColumnarValue::Scalar(right)) => {
-                let one = kernel(&left.to_scalar()?, &right.to_scalar()?).map_err(|e| integer_error(e, args.return_type()))?;
+                let one = kernel(&left.to_scalar()?, &right.to_scalar()?)
+                    .map_err(|e| integer_error(e, args.return_type()))?;
                 return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0)?));
             }
         };
-        Ok(ColumnarValue::Array(computed.map_err(|error| integer_error(error, args.return_type()))?))
+        Ok(ColumnarValue::Array(
+            computed.map_err(|error| integer_error(error, args.return_type()))?,
+        ))
     }
 }
 
@@ -83,7 +87,10 @@ fn integer_error(error: ArrowError, ty: &DataType) -> DataFusionError {
                 DataType::Int32 => "integer",
                 _ => "bigint",
             };
-            external(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{name} out of range")))
+            external(SqlError::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!("{name} out of range"),
+            ))
         }
         other => DataFusionError::from(other),
     }
@@ -91,7 +98,9 @@ fn integer_error(error: ArrowError, ty: &DataType) -> DataFusionError {
 
 /// numeric / numeric.
 pub fn numeric_divide() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::new_from_impl(NumericDivide { signature: Signature::any(2, Volatility::Immutable) }))
+    Arc::new(ScalarUDF::new_from_impl(NumericDivide {
+        signature: Signature::any(2, Volatility::Immutable),
+    }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -118,7 +127,10 @@ impl ScalarUDFImpl for NumericDivide {
             return datafusion::common::internal_err!("a division takes two operands");
         };
         let (left_scale, right_scale) = (scale_of(left), scale_of(right));
-        let (left, right) = (left.as_primitive::<Decimal256Type>(), right.as_primitive::<Decimal256Type>());
+        let (left, right) = (
+            left.as_primitive::<Decimal256Type>(),
+            right.as_primitive::<Decimal256Type>(),
+        );
         let mut values: Vec<Option<i256>> = Vec::with_capacity(left.len());
         for row in 0..left.len() {
             if left.is_null(row) || right.is_null(row) {
@@ -128,10 +140,15 @@ impl ScalarUDFImpl for NumericDivide {
             if right.value(row) == i256::ZERO {
                 return Err(external(division_by_zero()));
             }
-            let divided = quotient((left.value(row), left_scale), (right.value(row), right_scale), QUOTIENT_SCALE);
+            let divided = quotient(
+                (left.value(row), left_scale),
+                (right.value(row), right_scale),
+                QUOTIENT_SCALE,
+            );
             values.push(Some(divided.ok_or_else(|| external(numeric_overflow()))?));
         }
-        let array = Decimal256Array::from(values).with_precision_and_scale(NUMERIC_PRECISION, QUOTIENT_SCALE)?;
+        let array =
+            Decimal256Array::from(values).with_precision_and_scale(NUMERIC_PRECISION, QUOTIENT_SCALE)?;
         Ok(ColumnarValue::Array(Arc::new(array)))
     }
 }
@@ -145,7 +162,9 @@ fn scale_of(array: &ArrayRef) -> i8 {
 
 /// `round(numeric [, digits])`, `round(double precision)`.
 pub fn round() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::new_from_impl(Round { signature: Signature::user_defined(Volatility::Immutable) }))
+    Arc::new(ScalarUDF::new_from_impl(Round {
+        signature: Signature::user_defined(Volatility::Immutable),
+    }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -168,11 +187,17 @@ impl ScalarUDFImpl for Round {
                 DataType::Decimal256(NUMERIC_PRECISION, *scale)
             }
             Some(ty) if arg_types.len() == 2 && ty.is_integer() => DataType::Decimal256(NUMERIC_PRECISION, 0),
-            Some(ty) if arg_types.len() == 1 && (ty.is_numeric() || *ty == DataType::Null) => DataType::Float64,
+            Some(ty) if arg_types.len() == 1 && (ty.is_numeric() || *ty == DataType::Null) => {
+                DataType::Float64
+            }
             _ => {
                 return datafusion::common::plan_err!(
                     "No function matches the given name and argument types 'round({})'",
-                    arg_types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                    arg_types
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>()
+                        .join(", ")
                 );
             }
         };
@@ -213,10 +238,15 @@ impl ScalarUDFImpl for Round {
         };
         let to = *to;
         let from = scale_of(value);
-        let digits = arrays.get(1).map(|digits| digits.as_primitive::<datafusion::arrow::datatypes::Int64Type>());
+        let digits = arrays
+            .get(1)
+            .map(|digits| digits.as_primitive::<datafusion::arrow::datatypes::Int64Type>());
         let value = value.as_primitive::<Decimal256Type>();
         if value.null_count() == value.len() {
-            return Ok(ColumnarValue::Array(new_null_array(args.return_type(), value.len())));
+            return Ok(ColumnarValue::Array(new_null_array(
+                args.return_type(),
+                value.len(),
+            )));
         }
         let mut rounded: Vec<Option<i256>> = Vec::with_capacity(value.len());
         for row in 0..value.len() {
@@ -239,7 +269,11 @@ impl ScalarUDFImpl for Round {
 pub fn rescale(value: i256, from: i8, to: i8) -> Option<i256> {
     let shift = i32::from(to) - i32::from(from);
     let unit = super::super::numeric::power_of_ten(shift.unsigned_abs())?;
-    if shift >= 0 { value.checked_mul(unit) } else { super::super::numeric::divide_rounded(value, unit) }
+    if shift >= 0 {
+        value.checked_mul(unit)
+    } else {
+        super::super::numeric::divide_rounded(value, unit)
+    }
 }
 
 fn integer_of(value: &ScalarValue) -> Option<i64> {
@@ -250,4 +284,3 @@ fn integer_of(value: &ScalarValue) -> Option<i64> {
         _ => None,
     }
 }
-

@@ -65,14 +65,20 @@ impl AggregateUDFImpl for PgAvg {
             [ty @ DataType::Duration(_)] => Ok(vec![ty.clone()]),
             _ => datafusion::common::plan_err!(
                 "No function matches the given name and argument types 'avg({})'",
-                arg_types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                arg_types
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
         }
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match arg_types.first() {
-            Some(ty) if exact_scale(ty).is_some() => Ok(DataType::Decimal256(NUMERIC_PRECISION, QUOTIENT_SCALE)),
+            Some(ty) if exact_scale(ty).is_some() => {
+                Ok(DataType::Decimal256(NUMERIC_PRECISION, QUOTIENT_SCALE))
+            }
             _ => self.inner.return_type(arg_types),
         }
     }
@@ -82,7 +88,11 @@ impl AggregateUDFImpl for PgAvg {
             Some(_) if args.is_distinct => {
                 datafusion::common::not_impl_err!("avg(DISTINCT ...) is not supported")
             }
-            Some(scale) => Ok(Box::new(ExactAverage { sum: i256::ZERO, count: 0, scale })),
+            Some(scale) => Ok(Box::new(ExactAverage {
+                sum: i256::ZERO,
+                count: 0,
+                scale,
+            })),
             None => self.inner.accumulator(args),
         }
     }
@@ -111,14 +121,22 @@ impl AggregateUDFImpl for PgAvg {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         match input_scale(&args) {
-            Some(scale) => Ok(Box::new(ExactAverages { sums: Vec::new(), counts: Vec::new(), scale })),
+            Some(scale) => Ok(Box::new(ExactAverages {
+                sums: Vec::new(),
+                counts: Vec::new(),
+                scale,
+            })),
             None => self.inner.create_groups_accumulator(args),
         }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match input_scale(&args) {
-            Some(scale) => Ok(Box::new(ExactAverage { sum: i256::ZERO, count: 0, scale })),
+            Some(scale) => Ok(Box::new(ExactAverage {
+                sum: i256::ZERO,
+                count: 0,
+                scale,
+            })),
             None => self.inner.create_sliding_accumulator(args),
         }
     }
@@ -135,8 +153,12 @@ fn as_decimals(values: &[ArrayRef], scale: i8) -> Result<Decimal256Array> {
 }
 
 fn average(sum: i256, count: i64, scale: i8) -> Result<i256> {
-    quotient((sum, scale), (i256::from_i128(i128::from(count)), 0), QUOTIENT_SCALE)
-        .ok_or_else(|| external(numeric_overflow()))
+    quotient(
+        (sum, scale),
+        (i256::from_i128(i128::from(count)), 0),
+        QUOTIENT_SCALE,
+    )
+    .ok_or_else(|| external(numeric_overflow()))
 }
 
 #[derive(Debug)]
@@ -149,7 +171,11 @@ struct ExactAverage {
 impl ExactAverage {
     fn add(&mut self, values: &[ArrayRef], sign: i64) -> Result<()> {
         for value in as_decimals(values, self.scale)?.iter().flatten() {
-            self.sum = if sign > 0 { self.sum.wrapping_add(value) } else { self.sum.wrapping_sub(value) };
+            self.sum = if sign > 0 {
+                self.sum.wrapping_add(value)
+            } else {
+                self.sum.wrapping_sub(value)
+            };
             self.count += sign;
         }
         Ok(())
@@ -162,7 +188,11 @@ impl Accumulator for ExactAverage {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let value = if self.count == 0 { None } else { Some(average(self.sum, self.count, self.scale)?) };
+        let value = if self.count == 0 {
+            None
+        } else {
+            Some(average(self.sum, self.count, self.scale)?)
+        };
         Ok(ScalarValue::Decimal256(value, NUMERIC_PRECISION, QUOTIENT_SCALE))
     }
 
@@ -179,7 +209,10 @@ impl Accumulator for ExactAverage {
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         if let [sums, counts] = states {
-            let (sums, counts) = (sums.as_primitive::<Decimal256Type>(), counts.as_primitive::<Int64Type>());
+            let (sums, counts) = (
+                sums.as_primitive::<Decimal256Type>(),
+                counts.as_primitive::<Int64Type>(),
+            );
             for row in 0..sums.len() {
                 if !sums.is_null(row) && !counts.is_null(row) {
                     self.sum = self.sum.wrapping_add(sums.value(row));
@@ -238,10 +271,16 @@ impl GroupsAccumulator for ExactAverages {
         let counts = emit_to.take_needed(&mut self.counts);
         let mut averages: Vec<Option<i256>> = Vec::with_capacity(sums.len());
         for (sum, count) in sums.into_iter().zip(counts) {
-            averages.push(if count == 0 { None } else { Some(average(sum, count, self.scale)?) });
+            averages.push(if count == 0 {
+                None
+            } else {
+                Some(average(sum, count, self.scale)?)
+            });
         }
         let array = Decimal256Array::from(averages);
-        Ok(Arc::new(array.with_precision_and_scale(NUMERIC_PRECISION, QUOTIENT_SCALE)?))
+        Ok(Arc::new(
+            array.with_precision_and_scale(NUMERIC_PRECISION, QUOTIENT_SCALE)?,
+        ))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -251,12 +290,20 @@ impl GroupsAccumulator for ExactAverages {
         Ok(vec![Arc::new(sums), Arc::new(counts)])
     }
 
-    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> Result<()> {
         self.grow(total_num_groups);
         let [sums, counts] = values else {
             return datafusion::common::internal_err!("the state of avg is a sum and a count");
         };
-        let (sums, counts) = (sums.as_primitive::<Decimal256Type>(), counts.as_primitive::<Int64Type>());
+        let (sums, counts) = (
+            sums.as_primitive::<Decimal256Type>(),
+            counts.as_primitive::<Int64Type>(),
+        );
         for (row, &group) in group_indices.iter().enumerate() {
             if sums.is_valid(row) && counts.is_valid(row) {
                 self.sums[group] = self.sums[group].wrapping_add(sums.value(row));
@@ -266,13 +313,20 @@ impl GroupsAccumulator for ExactAverages {
         Ok(())
     }
 
-    fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
         let values = as_decimals(values, self.scale)?;
         let kept = |row: usize| {
             values.is_valid(row) && opt_filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
         };
         let rows = 0..values.len();
-        let sums: Vec<Option<i256>> = rows.clone().map(|row| kept(row).then(|| values.value(row))).collect();
+        let sums: Vec<Option<i256>> = rows
+            .clone()
+            .map(|row| kept(row).then(|| values.value(row)))
+            .collect();
         let counts: Vec<i64> = rows.map(|row| i64::from(kept(row))).collect();
         let sums = Decimal256Array::from(sums).with_precision_and_scale(NUMERIC_PRECISION, self.scale)?;
         Ok(vec![Arc::new(sums), Arc::new(Int64Array::from(counts))])

@@ -24,14 +24,19 @@ use super::super::schema::{arrow_type, sql_type_of, type_metadata};
 pub fn pg_cast() -> Arc<ScalarUDF> {
     static CAST: std::sync::OnceLock<Arc<ScalarUDF>> = std::sync::OnceLock::new();
     Arc::clone(CAST.get_or_init(|| {
-        Arc::new(ScalarUDF::new_from_impl(PgCast { signature: Signature::any(2, Volatility::Immutable) }))
+        Arc::new(ScalarUDF::new_from_impl(PgCast {
+            signature: Signature::any(2, Volatility::Immutable),
+        }))
     }))
 }
 
 /// `expr::ty`.
 pub fn cast_to(expr: Expr, ty: &SqlType) -> Expr {
     let target = ScalarValue::from(format!("{}:{}", ty.oid(), ty.typmod()));
-    Expr::ScalarFunction(ScalarFunction::new_udf(pg_cast(), vec![expr, Expr::Literal(target, None)]))
+    Expr::ScalarFunction(ScalarFunction::new_udf(
+        pg_cast(),
+        vec![expr, Expr::Literal(target, None)],
+    ))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -46,7 +51,12 @@ fn target(argument: Option<&ScalarValue>) -> Result<SqlType> {
     };
     text.split_once(':')
         .and_then(|(oid, typmod)| SqlType::from_typmod(oid.parse().ok()?, typmod.parse().ok()?))
-        .ok_or_else(|| external(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type {text} does not exist"))))
+        .ok_or_else(|| {
+            external(SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("type {text} does not exist"),
+            ))
+        })
 }
 
 /// Whether Arrow converts exactly as PostgreSQL does.
@@ -56,7 +66,10 @@ fn arrow_agrees(from: &DataType, to: &SqlType) -> bool {
         SqlType::Int4 => matches!(from, T::Int16),
         SqlType::Int8 => matches!(from, T::Int16 | T::Int32 | T::UInt32),
         SqlType::Float8 => {
-            matches!(from, T::Int16 | T::Int32 | T::Int64 | T::Decimal128(_, _) | T::Decimal256(_, _))
+            matches!(
+                from,
+                T::Int16 | T::Int32 | T::Int64 | T::Decimal128(_, _) | T::Decimal256(_, _)
+            )
         }
         SqlType::Float4 => matches!(from, T::Int16 | T::Int32 | T::Int64),
         SqlType::Timestamp | SqlType::TimestampTz => matches!(from, T::Date32 | T::Timestamp(_, _)),
@@ -80,7 +93,9 @@ impl ScalarUDFImpl for PgCast {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let ty = target(args.scalar_arguments.get(1).copied().flatten())?;
-        Ok(Arc::new(Field::new("__cast", arrow_type(&ty), true).with_metadata(type_metadata(&ty))))
+        Ok(Arc::new(
+            Field::new("__cast", arrow_type(&ty), true).with_metadata(type_metadata(&ty)),
+        ))
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
@@ -90,14 +105,29 @@ impl ScalarUDFImpl for PgCast {
         let ty = target(Some(named))?;
         let from = info.get_data_type(value)?;
         let to = arrow_type(&ty);
-        let same = from == to && matches!(ty, SqlType::Bool | SqlType::Int2 | SqlType::Int4 | SqlType::Int8
-            | SqlType::Float4 | SqlType::Float8 | SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz
-            | SqlType::Uuid | SqlType::Bytea);
+        let same = from == to
+            && matches!(
+                ty,
+                SqlType::Bool
+                    | SqlType::Int2
+                    | SqlType::Int4
+                    | SqlType::Int8
+                    | SqlType::Float4
+                    | SqlType::Float8
+                    | SqlType::Date
+                    | SqlType::Timestamp
+                    | SqlType::TimestampTz
+                    | SqlType::Uuid
+                    | SqlType::Bytea
+            );
         if same {
             return Ok(ExprSimplifyResult::Simplified(value.clone()));
         }
         if arrow_agrees(&from, &ty) {
-            return Ok(ExprSimplifyResult::Simplified(Expr::Cast(Cast::new(Box::new(value.clone()), to))));
+            return Ok(ExprSimplifyResult::Simplified(Expr::Cast(Cast::new(
+                Box::new(value.clone()),
+                to,
+            ))));
         }
         Ok(ExprSimplifyResult::Original(args))
     }
@@ -134,7 +164,11 @@ fn convert(array: &ArrayRef, field: Option<&Field>, ty: &SqlType) -> Result<Arra
         _ => super::super::schema::sql_type_of_arrow(array.data_type()),
     };
     // char(n) loses its padding in any cast, and Arrow holds it without.
-    let from = if matches!(from, SqlType::Char(_)) { SqlType::Text } else { from };
+    let from = if matches!(from, SqlType::Char(_)) {
+        SqlType::Text
+    } else {
+        from
+    };
     let column = ValueColumn::new(array, &from).map_err(external)?;
     let mut values = Vec::with_capacity(array.len());
     for row in 0..array.len() {
@@ -149,7 +183,9 @@ fn convert(array: &ArrayRef, field: Option<&Field>, ty: &SqlType) -> Result<Arra
 
 /// `__array(list)`: the empty array for NULL, as `ARRAY(subquery)` gives.
 pub fn array_or_empty() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::new_from_impl(ArrayOrEmpty { signature: Signature::any(1, Volatility::Immutable) }))
+    Arc::new(ScalarUDF::new_from_impl(ArrayOrEmpty {
+        signature: Signature::any(1, Volatility::Immutable),
+    }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -190,15 +226,54 @@ impl ScalarUDFImpl for ArrayOrEmpty {
         let list = array.as_list::<i32>();
         let mut scalars = Vec::with_capacity(list.len());
         for row in 0..list.len() {
-            scalars.push(if list.is_null(row) { empty.clone() } else { ScalarValue::try_from_array(array, row)? });
+            scalars.push(if list.is_null(row) {
+                empty.clone()
+            } else {
+                ScalarValue::try_from_array(array, row)?
+            });
         }
         Ok(ColumnarValue::Array(ScalarValue::iter_to_array(scalars)?))
     }
 }
 
+/// `__plain(x)`: x, whose exact type (varchar(3), numeric(5,2)) is forgotten.
+pub fn plain() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::new_from_impl(Plain {
+        signature: Signature::any(1, Volatility::Immutable),
+    }))
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Plain {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Plain {
+    fn name(&self) -> &str {
+        "__plain"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.pop() {
+            Some(value) => Ok(value),
+            None => datafusion::common::internal_err!("__plain takes a value"),
+        }
+    }
+}
+
 /// `x::oid`.
 pub fn oid() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::new_from_impl(ToOid { signature: Signature::any(1, Volatility::Immutable) }))
+    Arc::new(ScalarUDF::new_from_impl(ToOid {
+        signature: Signature::any(1, Volatility::Immutable),
+    }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -224,7 +299,10 @@ impl ScalarUDFImpl for ToOid {
         let Some(array) = arrays.first() else {
             return datafusion::common::internal_err!("a cast takes a value");
         };
-        let options = datafusion::arrow::compute::CastOptions { safe: false, ..Default::default() };
+        let options = datafusion::arrow::compute::CastOptions {
+            safe: false,
+            ..Default::default()
+        };
         let oids = datafusion::arrow::compute::cast_with_options(array, &DataType::UInt32, &options)?;
         Ok(ColumnarValue::Array(oids))
     }

@@ -42,8 +42,11 @@ pub struct SessionFunction {
 /// The function of this name, bound to the session.
 pub fn session_function(name: &str, session: &Arc<SessionContext>) -> Option<Arc<ScalarUDF>> {
     static BY_NAME: OnceLock<HashMap<&'static str, &'static SessionFunction>> = OnceLock::new();
-    let by_name = BY_NAME
-        .get_or_init(|| crate::pg_catalog::functions::all().map(|function| (function.name, function)).collect());
+    let by_name = BY_NAME.get_or_init(|| {
+        crate::pg_catalog::functions::all()
+            .map(|function| (function.name, function))
+            .collect()
+    });
     let function = *by_name.get(name)?;
     Some(Arc::new(ScalarUDF::new_from_impl(Bound {
         function,
@@ -95,7 +98,10 @@ impl ScalarUDFImpl for Bound {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let all_scalar = args
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if all_scalar { 1 } else { args.number_rows };
         let arrays = args
             .args
@@ -120,7 +126,9 @@ impl ScalarUDFImpl for Bound {
             return Ok(ColumnarValue::Scalar(results.pop().unwrap_or(null)));
         }
         if results.is_empty() {
-            return Ok(ColumnarValue::Array(datafusion::arrow::array::new_empty_array(args.return_type())));
+            return Ok(ColumnarValue::Array(datafusion::arrow::array::new_empty_array(
+                args.return_type(),
+            )));
         }
         Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
     }

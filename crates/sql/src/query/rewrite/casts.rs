@@ -5,7 +5,9 @@
 //! - `::regtype`, `::regnamespace`, `::regproc`, `::regrole` of a column are names likewise;
 //! - `::oid` is an unsigned integer and takes a `__regclass_out` below it off again.
 
-use datafusion::sql::sqlparser::ast::{DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
+};
 use weft_types::SqlType;
 
 use super::super::ast_types::sql_type;
@@ -16,9 +18,11 @@ impl Rewriter<'_> {
     /// Replaces a cast or a typed literal.
     pub(super) fn cast(&mut self, expr: &mut Expr) {
         let (inner, data_type) = match expr {
-            Expr::Cast { expr: inner, data_type, .. } => {
-                (std::mem::replace(inner.as_mut(), null()), data_type.clone())
-            }
+            Expr::Cast {
+                expr: inner,
+                data_type,
+                ..
+            } => (std::mem::replace(inner.as_mut(), null()), data_type.clone()),
             Expr::TypedString(typed) => (Expr::Value(typed.value.clone()), typed.data_type.clone()),
             _ => return,
         };
@@ -41,7 +45,10 @@ impl Rewriter<'_> {
             *expr = call("__regclass_out", vec![inner]);
             return;
         }
-        *expr = call("__cast", vec![inner, string(&format!("{}:{}", ty.oid(), ty.typmod()))]);
+        *expr = call(
+            "__cast",
+            vec![inner, string(&format!("{}:{}", ty.oid(), ty.typmod()))],
+        );
     }
 }
 
@@ -54,7 +61,9 @@ fn restore(expr: &mut Expr, inner: Expr) {
 /// The 0-based number of a `$n`.
 pub(super) fn placeholder(expr: &Expr) -> Option<usize> {
     let Expr::Value(value) = expr else { return None };
-    let Value::Placeholder(text) = &value.value else { return None };
+    let Value::Placeholder(text) = &value.value else {
+        return None;
+    };
     text.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
 }
 
@@ -92,7 +101,13 @@ fn looked_up(expr: &Expr) -> Option<Expr> {
     if !is_call(expr, "__regclass_out") {
         return None;
     }
-    let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr else { return None };
+    let Expr::Function(Function {
+        args: FunctionArguments::List(list),
+        ..
+    }) = expr
+    else {
+        return None;
+    };
     match list.args.first() {
         Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(inner))) => Some(inner.clone()),
         _ => None,

@@ -13,7 +13,9 @@ use super::item_expr;
 
 /// Replaces the columns of such derived tables by their expressions, everywhere in the query.
 pub(super) fn inline(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
     let mut columns: HashMap<(String, String), Expr> = HashMap::new();
     for from in &mut select.from {
         from.joins.retain(|join| match computed_columns(join) {
@@ -39,7 +41,10 @@ fn keep_names(select: &mut Select, columns: &HashMap<(String, String), Expr>) {
             && columns.contains_key(&key)
         {
             let alias = Ident::with_quote('"', key.1);
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            *item = SelectItem::ExprWithAlias {
+                expr: expr.clone(),
+                alias,
+            };
         }
     }
 }
@@ -47,15 +52,24 @@ fn keep_names(select: &mut Select, columns: &HashMap<(String, String), Expr>) {
 fn computed_columns(join: &Join) -> Option<Vec<((String, String), Expr)>> {
     let always = match &join.join_operator {
         JoinOperator::CrossJoin(_) => true,
-        JoinOperator::Join(on) | JoinOperator::Inner(on) | JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => {
-            is_true(on)
-        }
+        JoinOperator::Join(on)
+        | JoinOperator::Inner(on)
+        | JoinOperator::Left(on)
+        | JoinOperator::LeftOuter(on) => is_true(on),
         _ => false,
     };
-    let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), .. } = &join.relation else {
+    let TableFactor::Derived {
+        lateral: true,
+        subquery,
+        alias: Some(alias),
+        ..
+    } = &join.relation
+    else {
         return None;
     };
-    let SetExpr::Select(inner) = subquery.body.as_ref() else { return None };
+    let SetExpr::Select(inner) = subquery.body.as_ref() else {
+        return None;
+    };
     let plain = inner.from.is_empty()
         && inner.selection.is_none()
         && inner.having.is_none()
@@ -72,7 +86,10 @@ fn computed_columns(join: &Join) -> Option<Vec<((String, String), Expr)>> {
             SelectItem::UnnamedExpr(expr) => output_name(expr),
             _ => return None,
         };
-        let name = alias.columns.get(position).map_or(own_name, |column| folded(&column.name));
+        let name = alias
+            .columns
+            .get(position)
+            .map_or(own_name, |column| folded(&column.name));
         let expr = Expr::Nested(Box::new(item_expr(&mut item)?.clone()));
         computed.push(((folded(&alias.name), name), expr));
     }

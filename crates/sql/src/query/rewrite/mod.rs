@@ -23,11 +23,12 @@ mod subqueries;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, ObjectNamePart, OrderBy, OrderByKind,
-    Query, Select, SelectItem, Statement, Value, ValueWithSpan, VisitMut, VisitorMut, WindowFrameBound,
-    WindowType,
+    BinaryOperator, CaseWhen, DataType, Expr, Fetch, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, ObjectNamePart,
+    OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value, ValueWithSpan,
+    VisitMut, VisitorMut, WindowFrameBound, WindowType,
 };
 use datafusion::sql::sqlparser::ast::{CastKind, Distinct};
 use weft_types::SqlType;
@@ -47,7 +48,10 @@ pub struct Findings {
 /// Rewrites a statement in place. `declared` are the parameter types that the client gave.
 pub fn rewrite(statement: &mut Statement, declared: &[Option<SqlType>]) -> Findings {
     naming::name_outputs(statement);
-    let mut rewriter = Rewriter { declared, findings: Findings::default() };
+    let mut rewriter = Rewriter {
+        declared,
+        findings: Findings::default(),
+    };
     let _ = statement.visit(&mut rewriter);
     rewriter.findings
 }
@@ -63,6 +67,25 @@ impl VisitorMut for Rewriter<'_> {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         query.locks.clear();
         lateral::inline(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table {
+            name, args: Some(_), ..
+        }
+        | TableFactor::Function { name, .. } = factor
+        {
+            strip_catalog(name);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        // Before the subquery inside is looked at.
+        if subqueries::is_array_of_nothing(expr) {
+            *expr = call("__array", vec![null()]);
+        }
         ControlFlow::Continue(())
     }
 
@@ -87,7 +110,11 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let Some(OrderBy { kind: OrderByKind::Expressions(items), .. }) = &mut query.order_by {
+        if let Some(OrderBy {
+            kind: OrderByKind::Expressions(items),
+            ..
+        }) = &mut query.order_by
+        {
             items.iter_mut().for_each(|item| unmark(&mut item.expr));
         }
         match &mut query.limit_clause {
@@ -101,7 +128,15 @@ impl VisitorMut for Rewriter<'_> {
             }
             None => {}
         }
-        if let Some(Fetch { quantity: Some(quantity), .. }) = &mut query.fetch {
+        if let Some(limit) = &query.limit_clause {
+            self.count_parameters(limit);
+        }
+        plain_values(query);
+        if let Some(Fetch {
+            quantity: Some(quantity),
+            ..
+        }) = &mut query.fetch
+        {
             unmark(quantity);
         }
         fetch_as_limit(query);
@@ -110,11 +145,34 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
+    /// `LIMIT $1` counts rows.
+    fn count_parameters(&mut self, clause: &LimitClause) {
+        let exprs = match clause {
+            LimitClause::LimitOffset { limit, offset, .. } => {
+                [limit.as_ref(), offset.as_ref().map(|offset| &offset.value)]
+            }
+            LimitClause::OffsetCommaLimit { offset, limit } => [Some(limit), Some(offset)],
+        };
+        for position in exprs.into_iter().flatten().filter_map(casts::placeholder) {
+            if self.declared.get(position).is_none_or(Option::is_none) {
+                self.findings
+                    .parameter_types
+                    .entry(position)
+                    .or_insert(SqlType::Int8);
+            }
+        }
+    }
+
     fn expression(&mut self, expr: &mut Expr) {
         match expr {
-            Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => {
+            Expr::Value(ValueWithSpan {
+                value: Value::Number(digits, _),
+                ..
+            }) => {
                 if digits.parse::<i32>().is_ok() {
                     *expr = marked(expr.clone());
+                } else if digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<i64>().is_err() {
+                    *expr = call("__cast", vec![string(digits), string("1700:-1")]);
                 }
             }
             Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, null()),
@@ -131,7 +189,11 @@ impl Rewriter<'_> {
                     *expr = replacement;
                 }
             }
-            Expr::Subquery(query) => subqueries::make_scalar(query),
+            Expr::Subquery(query) => {
+                if let Some(guard) = subqueries::make_scalar(query) {
+                    *expr = guarded(guard, Expr::Subquery(query.clone()));
+                }
+            }
             Expr::Identifier(ident) if ident.quote_style.is_none() => {
                 let name = folded(ident);
                 if matches!(name.as_str(), "current_schema" | "current_role") {
@@ -146,11 +208,7 @@ impl Rewriter<'_> {
 
 /// Function names without `pg_catalog.`, PostgreSQL's names for what DataFusion calls otherwise, ARRAY(subquery).
 fn rewrite_function(function: &mut Function) -> Option<Expr> {
-    if function.name.0.len() == 2
-        && matches!(function.name.0[0].as_ident(), Some(schema) if folded(schema) == "pg_catalog")
-    {
-        function.name.0.remove(0);
-    }
+    strip_catalog(&mut function.name);
     if let Some(WindowType::WindowSpec(spec)) = &mut function.over
         && let Some(frame) = &mut spec.window_frame
     {
@@ -184,13 +242,52 @@ fn rewrite_function(function: &mut Function) -> Option<Expr> {
     None
 }
 
+/// `CASE WHEN condition THEN value END`.
+fn guarded(condition: Expr, value: Expr) -> Expr {
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen {
+            condition,
+            result: value,
+        }],
+        else_result: None,
+    }
+}
+
+fn strip_catalog(name: &mut ObjectName) {
+    if name.0.len() == 2 && matches!(name.0[0].as_ident(), Some(schema) if folded(schema) == "pg_catalog") {
+        name.0.remove(0);
+    }
+}
+
+/// Rows of VALUES must agree in their exact types, which only casts name: `__plain` forgets the name.
+fn plain_values(query: &mut Query) {
+    let SetExpr::Values(values) = query.body.as_mut() else {
+        return;
+    };
+    for expr in values.rows.iter_mut().flat_map(|row| row.iter_mut()) {
+        if matches!(expr, Expr::Function(function) if last_part(&function.name).as_deref() == Some("__cast"))
+        {
+            let inner = std::mem::replace(expr, null());
+            *expr = call("__plain", vec![inner]);
+        }
+    }
+}
+
 fn two_arguments(function: &Function) -> Option<(Expr, Expr)> {
-    let FunctionArguments::List(list) = &function.args else { return None };
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
     match list.args.as_slice() {
         [
             FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
             FunctionArg::Unnamed(FunctionArgExpr::Expr(right)),
-        ] => Some((Expr::Nested(Box::new(left.clone())), Expr::Nested(Box::new(right.clone())))),
+        ] => Some((
+            Expr::Nested(Box::new(left.clone())),
+            Expr::Nested(Box::new(right.clone())),
+        )),
         _ => None,
     }
 }
@@ -227,8 +324,11 @@ fn fetch_as_limit(query: &mut Query) {
     let quantity = fetch.quantity.clone().unwrap_or_else(|| number("1"));
     let limit = match &mut query.limit_clause {
         None => {
-            query.limit_clause =
-                Some(LimitClause::LimitOffset { limit: Some(quantity), offset: None, limit_by: Vec::new() });
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: Some(quantity),
+                offset: None,
+                limit_by: Vec::new(),
+            });
             query.fetch = None;
             return;
         }
@@ -251,7 +351,11 @@ fn marked(literal: Expr) -> Expr {
 
 /// Takes the int4 mark off where a bare number means something else: a position, a count.
 fn unmark(expr: &mut Expr) {
-    if let Expr::Cast { expr: inner, data_type: DataType::Custom(name, _), .. } = expr
+    if let Expr::Cast {
+        expr: inner,
+        data_type: DataType::Custom(name, _),
+        ..
+    } = expr
         && last_part(name).as_deref() == Some(INT4_MARKER)
     {
         *expr = std::mem::replace(inner, null());
@@ -271,7 +375,10 @@ pub(super) fn object_name(name: &str) -> ObjectName {
 
 /// `name(arguments)`.
 pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    let args = arguments.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    let args = arguments
+        .into_iter()
+        .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)))
+        .collect();
     Expr::Function(Function {
         name: object_name(name),
         uses_odbc_syntax: false,

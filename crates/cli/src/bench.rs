@@ -1,0 +1,134 @@
+//! `weft bench`: the embedded database measured, contender beside contender in one run.
+//!
+//! Every figure is a ratio to something measured in the same run: contenders take turns round by round, and
+//! the median round counts. Progress goes to stderr, results to stdout: tables, or with `--json` one object a
+//! line.
+
+pub(crate) mod tpcb;
+pub(crate) mod ycsb;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use weft::{Database, Options};
+use weft_workload::embedded::Commit;
+use weft_workload::report;
+use weft_workload::{Load, Record};
+
+use crate::arguments::LoadArguments;
+use crate::failure::Failure;
+
+/// The part of a round that does not count, as a share of what counts.
+const WARMUP_SHARE: f64 = 0.1;
+
+impl LoadArguments {
+    fn check(&self) -> Result<(), Failure> {
+        let usage = |message: &str| Err(Failure::Usage(message.to_owned()));
+        if self.clients.is_empty() || self.clients.contains(&0) || self.clients.iter().any(|n| *n > 4096) {
+            return usage("--clients must be between 1 and 4096");
+        }
+        if self.window == 0 || self.rounds == 0 || self.workers == Some(0) {
+            return usage("--window, --rounds and --workers must be at least 1");
+        }
+        if !(0.01..=86_400.0).contains(&self.seconds) {
+            return usage("--seconds must be between 0.01 and 86400");
+        }
+        Ok(())
+    }
+
+    fn load(&self, clients: usize) -> Load {
+        Load {
+            clients,
+            window: self.window,
+            warmup: Duration::from_secs_f64(self.seconds * WARMUP_SHARE),
+            measured: Duration::from_secs_f64(self.seconds),
+        }
+    }
+
+    fn commit(&self) -> Commit {
+        if self.durable {
+            Commit::Durable
+        } else {
+            Commit::Executed
+        }
+    }
+
+    fn workers(&self) -> usize {
+        self.workers.unwrap_or_else(|| Options::default().engine.workers)
+    }
+
+    /// Settings that every record names.
+    fn config(&self, clients: usize) -> String {
+        format!(
+            "clients={clients} window={} workers={} durable={} seconds={} rounds={} version={}",
+            self.window,
+            self.workers(),
+            self.durable,
+            self.seconds,
+            self.rounds,
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+}
+
+/// A database for one benchmark; its directory goes with it unless the user named it.
+pub(crate) struct BenchDatabase {
+    pub database: Database,
+    made: Option<PathBuf>,
+}
+
+impl BenchDatabase {
+    fn open(arguments: &LoadArguments, name: &str) -> Result<Self, Failure> {
+        arguments.check()?;
+        let fresh = std::env::temp_dir().join(format!("weft-bench-{name}-{}", std::process::id()));
+        let dir = arguments.dir.clone().unwrap_or_else(|| fresh.clone());
+        if has_entries(&dir) {
+            return Err(Failure::Usage(format!("{} is not empty", dir.display())));
+        }
+        let mut options = Options {
+            synchronous_commit: arguments.durable,
+            ..Options::default()
+        };
+        options.engine.workers = arguments.workers();
+        let database = Database::open(&dir, options)?;
+        let made = arguments.dir.is_none().then_some(fresh);
+        Ok(Self { database, made })
+    }
+}
+
+impl Drop for BenchDatabase {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.made {
+            // The files may still be open; on the systems we run on that does not keep them.
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
+
+fn has_entries(dir: &Path) -> bool {
+    std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// A bar on stderr for loading and measuring; invisible when stderr is no terminal.
+fn bar(length: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let style = ProgressStyle::with_template("{prefix:20} {bar:40} {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(what.to_owned());
+    bar
+}
+
+/// Prints records in the way that was asked for.
+fn print(arguments: &LoadArguments, title: &str, records: &[Record]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = if arguments.json {
+        records
+            .iter()
+            .try_for_each(|record| writeln!(out, "{}", record.to_json()))
+    } else {
+        writeln!(out, "\n{title}\n{}", report::table(records))
+    };
+    written.map_err(|e| Failure::doing("writing to stdout", e))
+}

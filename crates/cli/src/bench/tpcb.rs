@@ -1,0 +1,87 @@
+//! `weft bench tpcb`: the same transaction in four forms, and the books checked at the end.
+
+use weft_workload::driver::{self, Contender};
+use weft_workload::embedded::programs::TpcbPrograms;
+use weft_workload::embedded::{Interactive, OneShot, load, sessions};
+use weft_workload::report;
+use weft_workload::tpcb::{Scale, TpcbSource, TpcbTransaction};
+
+use super::{BenchDatabase, bar, print};
+use crate::arguments::TpcbArguments;
+use crate::failure::Failure;
+
+/// What ratios compare with.
+const BASELINE: &str = "seven statements";
+
+/// Loads, measures, checks conservation, prints.
+pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
+    let scale = Scale {
+        branches: arguments.scale,
+        accounts_per_branch: arguments.accounts_per_branch,
+    };
+    let bench = BenchDatabase::open(&arguments.load, "tpcb")?;
+    let database = &bench.database;
+    let loading = bar(scale.accounts(), "loading accounts");
+    load::load_tpcb(database, scale, |rows| loading.set_position(rows))?;
+    loading.finish_and_clear();
+
+    let programs = TpcbPrograms::compile(database)?;
+    let commit = arguments.load.commit();
+    let one_shot = OneShot {
+        database,
+        programs: &programs,
+        commit,
+        name: "one program",
+    };
+    let interactive = Interactive {
+        database,
+        programs: &programs,
+        commit,
+        name: "two-phase locking",
+    };
+    let message = sessions::Message { database, commit };
+    let steps = sessions::Steps { database, commit };
+    let contenders: [&dyn Contender<TpcbTransaction>; 4] = [&steps, &message, &interactive, &one_shot];
+
+    let mut committed = 0;
+    for &clients in &arguments.load.clients {
+        let rounds = (arguments.load.rounds * contenders.len()) as u64;
+        let running = bar(rounds, "tpcb");
+        let source = |seed| {
+            let mut source = TpcbSource::new(scale, seed);
+            move || source.transaction()
+        };
+        let load = arguments.load.load(clients);
+        let measured = driver::alternate(
+            &contenders,
+            arguments.load.rounds,
+            &load,
+            source,
+            |name, round| {
+                running.inc(1);
+                running.set_message(format!("{name}: {:.0}/s", round.throughput()));
+            },
+        )?;
+        running.finish_and_clear();
+        committed += measured
+            .iter()
+            .map(driver::Measured::committed_in_all)
+            .sum::<u64>();
+        let config = format!(
+            "scale={} accounts={} {}",
+            scale.branches,
+            scale.accounts(),
+            arguments.load.config(clients)
+        );
+        let case = format!("{clients} client(s)");
+        let records = report::records("tpcb", &case, &config, &measured, BASELINE);
+        print(&arguments.load, &format!("TPC-B, {config}"), &records)?;
+    }
+    let sums = load::tpcb_sums(database)?;
+    sums.check(committed).map_err(Failure::Check)?;
+    eprintln!(
+        "books: {} transactions, all balances and the history sum to {}",
+        committed, sums.accounts
+    );
+    Ok(())
+}

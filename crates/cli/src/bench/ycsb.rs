@@ -1,0 +1,229 @@
+//! `weft bench ycsb`: batches beside two-phase locking, at each skew.
+//!
+//! Two comparisons. Through the engine: log, sessions and all, by closed-loop clients. And concurrency
+//! control alone (crate `protocols`): the same stream of programs over the same store, without log and
+//! sequencer. The second comes last, on a database that the engine no longer writes.
+
+use std::time::Duration;
+
+use weft_protocols::batch::Batch;
+use weft_protocols::two_phase_locking::TwoPhaseLocking;
+use weft_protocols::{Job, Protocol, RunReport};
+use weft_workload::Record;
+use weft_workload::driver::{self, Contender};
+use weft_workload::embedded::programs::YcsbPrograms;
+use weft_workload::embedded::{Interactive, OneShot, Programs, load};
+use weft_workload::report;
+use weft_workload::ycsb::{Mix, YcsbShape, YcsbSource, YcsbTransaction};
+
+use super::{BenchDatabase, bar, print};
+use crate::arguments::YcsbArguments;
+use crate::failure::Failure;
+
+/// What ratios compare with.
+const BASELINE: &str = "two-phase locking";
+/// Transactions of one round of the comparison without clients.
+const STREAM_JOBS: usize = 100_000;
+
+/// One workload at one skew.
+struct Case<'a> {
+    arguments: &'a YcsbArguments,
+    bench: &'a BenchDatabase,
+    programs: &'a YcsbPrograms,
+    shape: YcsbShape,
+    mix: Mix,
+    theta: f64,
+}
+
+/// Loads, measures, prints.
+pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
+    let mixes = mixes(arguments)?;
+    let shape = shape(arguments)?;
+    let bench = &BenchDatabase::open(&arguments.load, "ycsb")?;
+    let loading = bar(shape.records, "loading rows");
+    load::load_ycsb(&bench.database, &shape, |rows| loading.set_position(rows))?;
+    loading.finish_and_clear();
+    let compile =
+        |mix: &Mix| YcsbPrograms::compile(&bench.database, &shape, *mix != Mix::C).map(|p| (*mix, p));
+    let compiled = mixes.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
+    let cases = || {
+        compiled.iter().flat_map(|(mix, programs)| {
+            let case = |theta: &f64| Case {
+                arguments,
+                bench,
+                programs,
+                shape,
+                mix: *mix,
+                theta: *theta,
+            };
+            arguments.theta.iter().map(case)
+        })
+    };
+    for case in cases() {
+        for &clients in &arguments.load.clients {
+            case.through_engine(clients)?;
+        }
+    }
+    for case in cases() {
+        case.protocols_alone()?;
+    }
+    Ok(())
+}
+
+fn mixes(arguments: &YcsbArguments) -> Result<Vec<Mix>, Failure> {
+    let mix = |letter: &String| {
+        Mix::from_letter(letter)
+            .ok_or_else(|| Failure::Usage(format!("there is no workload {letter:?}: a, b or c")))
+    };
+    arguments.workload.iter().map(mix).collect()
+}
+
+fn shape(arguments: &YcsbArguments) -> Result<YcsbShape, Failure> {
+    let usage = |message: &str| Err(Failure::Usage(message.to_owned()));
+    if !(1..=100).contains(&arguments.fields) || arguments.field_bytes > 1 << 20 {
+        return usage("--fields must be between 1 and 100, --field-bytes at most 1 MiB");
+    }
+    if !(1..=16).contains(&arguments.accesses) || arguments.accesses as u64 > arguments.records {
+        return usage("--accesses must be between 1 and 16, and not more than --records");
+    }
+    if arguments.theta.iter().any(|theta| !(0.0..=5.0).contains(theta)) {
+        return usage("--theta must be between 0 and 5");
+    }
+    Ok(YcsbShape {
+        records: arguments.records,
+        fields: arguments.fields,
+        field_bytes: arguments.field_bytes,
+        accesses: arguments.accesses,
+    })
+}
+
+impl Case<'_> {
+    fn name(&self) -> String {
+        format!("{} theta={}", self.mix.letter(), self.theta)
+    }
+
+    fn config(&self, clients: usize) -> String {
+        let YcsbShape {
+            records,
+            fields,
+            field_bytes,
+            accesses,
+        } = self.shape;
+        format!(
+            "records={records} fields={fields} field_bytes={field_bytes} accesses={accesses} {}",
+            self.arguments.load.config(clients)
+        )
+    }
+
+    fn source(&self, seed: u64) -> YcsbSource {
+        YcsbSource::new(self.shape, self.mix, self.theta, seed)
+    }
+
+    fn through_engine(&self, clients: usize) -> Result<(), Failure> {
+        let (database, commit) = (&self.bench.database, self.arguments.load.commit());
+        let batch = OneShot {
+            database,
+            programs: self.programs,
+            commit,
+            name: "batch",
+        };
+        let locking = Interactive {
+            database,
+            programs: self.programs,
+            commit,
+            name: BASELINE,
+        };
+        let contenders: [&dyn Contender<YcsbTransaction>; 2] = [&locking, &batch];
+        let rounds = self.arguments.load.rounds;
+        let running = bar(
+            (rounds * contenders.len()) as u64,
+            &format!("ycsb {}", self.name()),
+        );
+        let load = self.arguments.load.load(clients);
+        let source = |seed| {
+            let mut source = self.source(seed);
+            move || source.transaction()
+        };
+        let measured = driver::alternate(&contenders, rounds, &load, source, |name, round| {
+            running.inc(1);
+            running.set_message(format!("{name}: {:.0}/s", round.throughput()));
+        })?;
+        running.finish_and_clear();
+        let config = self.config(clients);
+        let case = format!("{} {clients} client(s)", self.name());
+        let records = report::records("ycsb", &case, &config, &measured, BASELINE);
+        print(
+            &self.arguments.load,
+            &format!("YCSB through the engine, {config}"),
+            &records,
+        )
+    }
+
+    fn protocols_alone(&self) -> Result<(), Failure> {
+        let workers = self.arguments.load.workers();
+        let rounds = self.arguments.load.rounds;
+        let (mut batch, mut locking) = (Vec::new(), Vec::new());
+        let running = bar(rounds as u64, &format!("protocols {}", self.name()));
+        for round in 0..rounds {
+            let mut source = self.source(round as u64);
+            let job = |_| {
+                let (program, inputs) = self.programs.one_shot(&source.transaction())?;
+                Ok(Job { program, inputs })
+            };
+            let jobs = (0..STREAM_JOBS)
+                .map(job)
+                .collect::<Result<Vec<_>, weft_workload::RunError>>()?;
+            let store = self.bench.database.engine().store();
+            locking.push(TwoPhaseLocking::default().run(store, &jobs, workers));
+            batch.push(Batch::default().run(store, &jobs, workers));
+            running.inc(1);
+        }
+        running.finish_and_clear();
+        if let Some(failed) = locking.iter().chain(&batch).find(|report| report.failed > 0) {
+            return Err(Failure::Check(format!(
+                "{} of {STREAM_JOBS} transactions failed",
+                failed.failed
+            )));
+        }
+        let config = format!("{} jobs={STREAM_JOBS}", self.config(0));
+        let records = stream_records(&self.name(), &config, &locking, &batch);
+        print(
+            &self.arguments.load,
+            &format!("Concurrency control alone, {config}"),
+            &records,
+        )
+    }
+}
+
+fn stream_records(case: &str, config: &str, locking: &[RunReport], batch: &[RunReport]) -> Vec<Record> {
+    let median =
+        |reports: &[RunReport], of: fn(&RunReport) -> f64| driver::median(reports.iter().map(of).collect());
+    let planning = |report: &RunReport| {
+        let share = |part: Duration| part.as_secs_f64() / report.elapsed.as_secs_f64().max(1e-9);
+        100.0 * share(report.planning)
+    };
+    let record = |name: &str, metric: &str, unit: &str, value: f64, against: Option<f64>| Record {
+        bench: "ycsb-protocols".to_owned(),
+        case: format!("{case} {name}"),
+        config: config.to_owned(),
+        metric: metric.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        baseline: against.map(|_| BASELINE.to_owned()),
+        ratio: against.map(|against| value / against),
+    };
+    let base = median(locking, RunReport::throughput);
+    let members = |report: &RunReport| report.committed as f64 / (report.batches as f64).max(1.0);
+    vec![
+        record(BASELINE, "throughput", "1/s", base, None),
+        record(
+            "batch",
+            "throughput",
+            "1/s",
+            median(batch, RunReport::throughput),
+            Some(base),
+        ),
+        record("batch", "planning", "%", median(batch, planning), None),
+        record("batch", "mean batch", "members", median(batch, members), None),
+    ]
+}

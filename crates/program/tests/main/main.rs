@@ -1,0 +1,11 @@
+//! Programs against a real store: golden scripts, random programs, the guard, rollback, and steady state
+//! without allocation.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod allocation;
+mod decoding;
+mod fixture;
+mod random_programs;
+mod scripts;
+mod verification;

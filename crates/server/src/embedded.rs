@@ -1,0 +1,104 @@
+//! The embedded database as a backend: `weft`'s own types, looked at through the traits of
+//! [`crate::backend`].
+//!
+//! Nothing happens here. What a session does is in `weft`; what a client sees of it is in the rest of this
+//! crate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft::{Database, Prepared, Session};
+use weft_types::{SqlError, SqlType, Value};
+
+use crate::backend::{
+    Backend, BackendSession, CancelHandle, DurabilityGate, OutputColumn, PreparedStatement, ResultSink,
+    Scope, SessionStart, TxnStatus,
+};
+
+impl Backend for Database {
+    type Session = Session;
+
+    fn open_session(&self, start: &SessionStart) -> Result<Session, SqlError> {
+        Ok(self.session_for(&start.user, start.pid))
+    }
+}
+
+impl PreparedStatement for Prepared {
+    fn params(&self) -> &[SqlType] {
+        Prepared::params(self)
+    }
+
+    fn columns(&self) -> &[OutputColumn] {
+        Prepared::columns(self)
+    }
+}
+
+impl CancelHandle for weft::CancelHandle {
+    fn cancel(&self) {
+        weft::CancelHandle::cancel(self);
+    }
+}
+
+impl DurabilityGate for weft::DurabilityGate {
+    fn wait(&self) -> Result<(), SqlError> {
+        weft::DurabilityGate::wait(self)
+    }
+}
+
+impl BackendSession for Session {
+    type Prepared = Prepared;
+
+    fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
+        Session::prepare(self, sql, param_types)
+    }
+
+    fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        Session::execute_simple(self, sql, sink)
+    }
+
+    fn execute(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Value],
+        scope: Scope,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        Session::execute(self, prepared, params, scope, sink)
+    }
+
+    fn sync(&mut self) -> Result<(), SqlError> {
+        Session::sync(self)
+    }
+
+    fn fail(&mut self) {
+        Session::fail(self);
+    }
+
+    fn status(&self) -> TxnStatus {
+        Session::status(self)
+    }
+
+    fn set_startup(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        Session::set_startup(self, name, value)
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        Session::setting(self, name)
+    }
+
+    fn settings_version(&self) -> u64 {
+        Session::settings_version(self)
+    }
+
+    fn cancel_handle(&self) -> Arc<dyn CancelHandle> {
+        Arc::new(Session::cancel_handle(self))
+    }
+
+    fn durability_gate(&self) -> Arc<dyn DurabilityGate> {
+        self.gate()
+    }
+
+    fn idle_limit(&self) -> Option<Duration> {
+        Session::idle_limit(self)
+    }
+}

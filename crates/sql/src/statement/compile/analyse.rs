@@ -1,0 +1,673 @@
+//! From syntax trees to point statements: shapes that qualify, their expressions bound, their paths chosen.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, AssignmentTarget, ConflictTarget, Expr, FromTable, GroupByExpr, LimitClause, LockType, ObjectName, OnConflict,
+    OnConflictAction, OnInsert, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableFactor, TableObject, TableWithJoins,
+};
+use weft_store::{Catalog, IndexDef, TableDef};
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use super::super::bind::{Binder, Refusal, Scope};
+use super::super::params::ParamTypes;
+use super::super::plan::OutputColumn;
+use super::super::scalar::Scalar;
+use super::super::{defaults, names};
+use super::path::{self, Order, conjuncts, folded};
+use super::point::{
+    ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointSelect, PointStatement,
+};
+use crate::error;
+use crate::query::output_name;
+
+/// Most rows of an INSERT that become one program.
+const INSERT_ROWS_MAX: usize = 1_000;
+/// Largest LIMIT without other bounds that a program serves.
+const LIMIT_MAX: i64 = 4_096;
+
+type Analysed<T> = Result<T, Refusal>;
+
+/// Analyses statements of one catalog; parameters are collected in `params`.
+pub(crate) struct Analyser<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) params: &'a mut ParamTypes,
+    /// The statement's text, for positions.
+    pub(crate) text: &'a str,
+}
+
+impl Analyser<'_> {
+    /// A point statement, or why not.
+    pub(crate) fn statement(&mut self, statement: &ast::Statement) -> Analysed<PointStatement> {
+        match statement {
+            ast::Statement::Query(query) => self.select(query).map(PointStatement::Select),
+            ast::Statement::Insert(insert) => self.insert(insert).map(PointStatement::Insert),
+            ast::Statement::Update(update) => self.update(update).map(PointStatement::Change),
+            ast::Statement::Delete(delete) => self.delete(delete).map(PointStatement::Change),
+            _ => Err(Refusal::General),
+        }
+    }
+
+    fn find(&self, name: &ObjectName) -> Analysed<Arc<TableDef>> {
+        let parts = names::parts(name);
+        names::find_table(self.catalog, &parts).cloned().ok_or(Refusal::General)
+    }
+
+    fn binder<'b>(&'b mut self, table: &'b TableDef, alias: &'b str) -> Binder<'b> {
+        Binder::new(self.catalog, Some(Scope { table, alias }), self.params, self.text)
+    }
+
+    fn bare_binder(&mut self) -> Binder<'_> {
+        Binder::new(self.catalog, None, self.params, self.text)
+    }
+
+    // ---- INSERT ----
+
+    fn insert(&mut self, insert: &ast::Insert) -> Analysed<PointInsert> {
+        let ast::Insert { table: TableObject::TableName(name), source, returning, on, .. } = insert else {
+            return Err(Refusal::General);
+        };
+        let plain = insert.or.is_none()
+            && !insert.overwrite
+            && insert.assignments.is_empty()
+            && insert.partitioned.is_none()
+            && insert.output.is_none()
+            && insert.multi_table_into_clauses.is_empty();
+        if !plain {
+            return Err(Refusal::General);
+        }
+        let table = self.find(name)?;
+        let targets = target_columns(&table, &insert.columns)?;
+        let alias = insert.table_alias.as_ref().map_or(table.name.clone(), |alias| names::ident(&alias.alias));
+        let rows = match source.as_deref() {
+            // DEFAULT VALUES
+            None => vec![defaults::all_defaults(self.catalog, &table)?],
+            Some(query) => self.inserted_rows(query, &table, &targets)?,
+        };
+        let on_conflict = match on {
+            None => None,
+            Some(OnInsert::OnConflict(conflict)) => Some(self.conflict(conflict, &table, &alias, &rows)?),
+            Some(_) => return Err(Refusal::General),
+        };
+        let returning = self.returning(returning.as_deref(), &table, &alias)?;
+        Ok(PointInsert { table, rows, on_conflict, returning })
+    }
+
+    fn inserted_rows(&mut self, query: &Query, table: &TableDef, targets: &[usize]) -> Analysed<Vec<Vec<Scalar>>> {
+        let plain = query.with.is_none()
+            && query.order_by.is_none()
+            && query.limit_clause.is_none()
+            && query.fetch.is_none()
+            && query.locks.is_empty();
+        let SetExpr::Values(values) = query.body.as_ref() else { return Err(Refusal::General) };
+        if !plain || values.rows.len() > INSERT_ROWS_MAX {
+            return Err(Refusal::General);
+        }
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        let mut template = vec![None; table.columns.len()];
+        let mut rows = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            let expressions = &row.content;
+            if expressions.len() != width {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                )
+                .into());
+            }
+            check_width(expressions.len(), targets.len(), !values_are_implicit(targets, table))?;
+            rows.push(self.inserted_row(expressions, table, targets, &mut template)?);
+        }
+        Ok(rows)
+    }
+
+    /// One row: given values assigned to their columns, defaults in the others.
+    fn inserted_row(
+        &mut self,
+        expressions: &[Expr],
+        table: &TableDef,
+        targets: &[usize],
+        template: &mut [Option<Scalar>],
+    ) -> Analysed<Vec<Scalar>> {
+        let mut row: Vec<Option<Scalar>> = vec![None; table.columns.len()];
+        for (expr, &target) in expressions.iter().zip(targets) {
+            let column = table.columns.get(target).ok_or(Refusal::General)?;
+            if is_default(expr) {
+                continue;
+            }
+            if column.identity.as_ref().is_some_and(|identity| identity.always) {
+                return Err(SqlError::new(
+                    SqlState("428C9"),
+                    format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name),
+                )
+                .detail(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name))
+                .hint("Use OVERRIDING SYSTEM VALUE to override.")
+                .into());
+            }
+            let mut binder = self.bare_binder();
+            let typed = binder.bind(expr)?;
+            let value = folded(binder.assign(typed, column)?);
+            if let Some(slot) = row.get_mut(target) {
+                *slot = Some(value);
+            }
+        }
+        row.into_iter()
+            .enumerate()
+            .map(|(number, value)| match (value, template.get_mut(number), table.columns.get(number)) {
+                (Some(value), _, _) => Ok(value),
+                (None, Some(slot), Some(column)) => match slot {
+                    Some(value) => Ok(value.clone()),
+                    None => {
+                        let value = defaults::column_default(self.catalog, column)?;
+                        *slot = Some(value.clone());
+                        Ok(value)
+                    }
+                },
+                _ => Err(Refusal::General),
+            })
+            .collect()
+    }
+
+    fn conflict(
+        &mut self,
+        conflict: &OnConflict,
+        table: &Arc<TableDef>,
+        alias: &str,
+        rows: &[Vec<Scalar>],
+    ) -> Analysed<PointConflict> {
+        let arbiter = arbiter(conflict, table)?;
+        // A key that is drawn anew for each use could not be searched for and inserted alike.
+        let volatile_key = rows.iter().any(|row| {
+            arbiter.columns.iter().any(|&column| row.get(column).is_none_or(Scalar::is_volatile))
+        });
+        if volatile_key {
+            return Err(error::unsupported("ON CONFLICT with a generated key is not supported").into());
+        }
+        let updates = match &conflict.action {
+            OnConflictAction::DoNothing => None,
+            OnConflictAction::DoUpdate(update) => {
+                let mut updates = Vec::with_capacity(rows.len());
+                for row in rows {
+                    if row.iter().any(Scalar::is_volatile) {
+                        return Err(error::unsupported("ON CONFLICT DO UPDATE with volatile values is not supported").into());
+                    }
+                    let assignments = self.assignments(&update.assignments, table, alias, Some(row))?;
+                    refuse_unique_columns(table, &assignments)?;
+                    let condition = match &update.selection {
+                        None => None,
+                        Some(selection) => {
+                            let mut binder = self.binder(table, alias);
+                            binder.excluded = Some(row);
+                            let typed = binder.bind(selection)?;
+                            Some(binder.condition(typed, "WHERE")?)
+                        }
+                    };
+                    updates.push(ConflictRow { assignments, condition });
+                }
+                Some(updates)
+            }
+        };
+        Ok(PointConflict { arbiter, updates })
+    }
+
+    // ---- UPDATE, DELETE ----
+
+    fn assignments(
+        &mut self,
+        list: &[ast::Assignment],
+        table: &TableDef,
+        alias: &str,
+        excluded: Option<&[Scalar]>,
+    ) -> Analysed<Vec<(usize, Scalar)>> {
+        let mut bound: Vec<(usize, Scalar)> = Vec::with_capacity(list.len());
+        for assignment in list {
+            let AssignmentTarget::ColumnName(name) = &assignment.target else { return Err(Refusal::General) };
+            let parts = names::parts(name);
+            let [name] = parts.as_slice() else { return Err(Refusal::General) };
+            let number =
+                table.column_index(name).ok_or_else(|| error::undefined_column_of(name, &table.name))?;
+            if bound.iter().any(|(other, _)| *other == number) {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("multiple assignments to same column \"{name}\""),
+                )
+                .into());
+            }
+            let column = table.columns.get(number).ok_or(Refusal::General)?;
+            let value = if is_default(&assignment.value) {
+                defaults::column_default(self.catalog, column)?
+            } else {
+                if column.identity.as_ref().is_some_and(|identity| identity.always) {
+                    return Err(SqlError::new(
+                        SqlState("428C9"),
+                        format!("column \"{name}\" can only be updated to DEFAULT"),
+                    )
+                    .detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."))
+                    .into());
+                }
+                let mut binder = self.binder(table, alias);
+                binder.excluded = excluded;
+                let typed = binder.bind(&assignment.value)?;
+                folded(binder.assign(typed, column)?)
+            };
+            bound.push((number, value));
+        }
+        Ok(bound)
+    }
+
+    fn update(&mut self, update: &ast::Update) -> Analysed<PointChange> {
+        let plain = update.from.is_none()
+            && update.or.is_none()
+            && update.limit.is_none()
+            && update.order_by.is_empty()
+            && update.output.is_none();
+        let (name, alias) = single_table(&update.table)?;
+        let table = self.find(name)?;
+        let alias = alias.unwrap_or_else(|| table.name.clone());
+        if !plain {
+            return Err(Refusal::General);
+        }
+        let assignments = self.assignments(&update.assignments, &table, &alias, None)?;
+        refuse_unique_columns(&table, &assignments)?;
+        self.change(table, &alias, update.selection.as_ref(), Some(assignments), update.returning.as_deref())
+    }
+
+    fn delete(&mut self, delete: &ast::Delete) -> Analysed<PointChange> {
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        let [from] = from.as_slice() else { return Err(Refusal::General) };
+        let plain = delete.using.is_none()
+            && delete.tables.is_empty()
+            && delete.limit.is_none()
+            && delete.order_by.is_empty()
+            && delete.output.is_none();
+        let (name, alias) = single_table(from)?;
+        let table = self.find(name)?;
+        let alias = alias.unwrap_or_else(|| table.name.clone());
+        // The old values of further unique indexes would have to be locked, and nobody knows them beforehand.
+        if !plain || table.indexes.iter().any(|index| index.unique && !index.primary) {
+            return Err(Refusal::General);
+        }
+        self.change(table, &alias, delete.selection.as_ref(), None, delete.returning.as_deref())
+    }
+
+    fn change(
+        &mut self,
+        table: Arc<TableDef>,
+        alias: &str,
+        selection: Option<&Expr>,
+        assignments: Option<Vec<(usize, Scalar)>>,
+        returning: Option<&[SelectItem]>,
+    ) -> Analysed<PointChange> {
+        let condition = self.condition(selection, &table, alias)?;
+        let (index, key, residual) =
+            path::choose_primary(&table, conjuncts(condition)).ok_or(Refusal::General)?;
+        let returning = self.returning(returning, &table, alias)?;
+        Ok(PointChange { table, index, key, residual, assignments, returning })
+    }
+
+    fn condition(&mut self, selection: Option<&Expr>, table: &TableDef, alias: &str) -> Analysed<Option<Scalar>> {
+        let Some(selection) = selection else { return Ok(None) };
+        let mut binder = self.binder(table, alias);
+        let typed = binder.bind(selection)?;
+        let condition = binder.condition(typed, "WHERE")?;
+        // Computed once as an input it would not be drawn for each row.
+        if condition.is_volatile() { Err(Refusal::General) } else { Ok(Some(condition)) }
+    }
+
+    // ---- SELECT ----
+
+    fn select(&mut self, query: &Query) -> Analysed<PointSelect> {
+        let select = plain_select(query).ok_or(Refusal::General)?;
+        let [from] = select.from.as_slice() else { return Err(Refusal::General) };
+        let (name, alias) = single_table(from)?;
+        let table = self.find(name)?;
+        let alias = alias.unwrap_or_else(|| table.name.clone());
+        let output = self.output(&select.projection, &table, &alias)?;
+        let condition = self.condition(select.selection.as_ref(), &table, &alias)?;
+        let order = self.order(query, &table, &alias, &output)?;
+        let (limit, offset) = self.limits(query)?;
+        let choice =
+            path::choose(&table, conjuncts(condition), order.as_ref()).ok_or(Refusal::General)?;
+        let locks = row_locks(query)?;
+        match &choice.path {
+            Path::Key { .. } => {
+                let one_row = match &limit {
+                    None | Some(Scalar::Constant(Value::Null)) => true,
+                    Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit > 0),
+                    Some(_) => false,
+                };
+                if !one_row || offset.is_some() {
+                    return Err(Refusal::General);
+                }
+            }
+            Path::Range { prefix, low, high, .. } => {
+                let small_limit = match &limit {
+                    Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit <= LIMIT_MAX),
+                    other => other.is_some(),
+                };
+                let bounded = !prefix.is_empty() || (low.is_some() && high.is_some());
+                // A scan that looks for rows which may be anywhere is no point statement.
+                let searches = !choice.residual.is_empty() && !bounded;
+                if locks || searches || !(bounded || small_limit) {
+                    return Err(Refusal::General);
+                }
+            }
+        }
+        Ok(PointSelect { table, path: choice.path, residual: choice.residual, output, limit, offset, locks })
+    }
+
+    /// The columns of a select or RETURNING list.
+    fn output(&mut self, items: &[SelectItem], table: &TableDef, alias: &str) -> Analysed<Vec<OutputItem>> {
+        let mut output = Vec::with_capacity(items.len());
+        for item in items {
+            let (expr, name) = match item {
+                SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
+                SelectItem::ExprWithAlias { expr, alias } => (expr, names::ident(alias)),
+                SelectItem::Wildcard(options) if is_plain_wildcard(options) => {
+                    output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
+                    continue;
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+                    if is_plain_wildcard(options) && names::parts(name).last().is_some_and(|last| last == alias) =>
+                {
+                    output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
+                    continue;
+                }
+                _ => return Err(Refusal::General),
+            };
+            let mut binder = self.binder(table, alias);
+            let typed = binder.bind(expr)?;
+            let (scalar, ty) = binder.settle(typed)?;
+            if scalar.is_volatile() {
+                return Err(Refusal::General);
+            }
+            let origin = match scalar {
+                Scalar::Column(column) => Some((table.id, column as i16 + 1)),
+                _ => None,
+            };
+            output.push(OutputItem { scalar, column: OutputColumn { name, ty, table: origin } });
+        }
+        Ok(output)
+    }
+
+    fn returning(
+        &mut self,
+        items: Option<&[SelectItem]>,
+        table: &TableDef,
+        alias: &str,
+    ) -> Analysed<Vec<OutputItem>> {
+        items.map_or(Ok(Vec::new()), |items| self.output(items, table, alias))
+    }
+
+    fn order(
+        &mut self,
+        query: &Query,
+        table: &TableDef,
+        alias: &str,
+        output: &[OutputItem],
+    ) -> Analysed<Option<Order>> {
+        let Some(order_by) = &query.order_by else { return Ok(None) };
+        let OrderByKind::Expressions(list) = &order_by.kind else { return Err(Refusal::General) };
+        let mut order = Order::default();
+        for (number, item) in list.iter().enumerate() {
+            let descending = item.options.asc == Some(false);
+            let nulls_fit = item.options.nulls_first.is_none_or(|first| first == descending);
+            if item.with_fill.is_some() || !nulls_fit || (number > 0 && descending != order.descending) {
+                return Err(Refusal::General);
+            }
+            order.descending = descending;
+            order.columns.push(self.order_column(&item.expr, table, alias, output)?);
+        }
+        Ok(Some(order))
+    }
+
+    /// An ORDER BY item as a column: by output position, by output name, or by expression, in PostgreSQL's order.
+    fn order_column(&mut self, expr: &Expr, table: &TableDef, alias: &str, output: &[OutputItem]) -> Analysed<usize> {
+        let as_column = |scalar: &Scalar| match scalar {
+            Scalar::Column(column) => Ok(usize::from(*column)),
+            _ => Err(Refusal::General),
+        };
+        match expr {
+            Expr::Value(value) => {
+                let ast::Value::Number(digits, false) = &value.value else { return Err(Refusal::General) };
+                let position: usize = digits.parse().map_err(|_| Refusal::General)?;
+                let item = position.checked_sub(1).and_then(|position| output.get(position));
+                as_column(&item.ok_or(Refusal::General)?.scalar)
+            }
+            Expr::Identifier(ident) => {
+                let name = names::ident(ident);
+                let mut named = output.iter().filter(|item| item.column.name == name);
+                match (named.next(), named.next()) {
+                    (Some(item), None) => as_column(&item.scalar),
+                    (None, _) => table.column_index(&name).ok_or(Refusal::General),
+                    _ => Err(Refusal::General),
+                }
+            }
+            other => {
+                let mut binder = self.binder(table, alias);
+                as_column(&binder.bind(other)?.scalar)
+            }
+        }
+    }
+
+    fn limits(&mut self, query: &Query) -> Analysed<(Option<Scalar>, Option<Scalar>)> {
+        let (limit, offset) = match (&query.limit_clause, &query.fetch) {
+            (None, None) => (None, None),
+            (Some(LimitClause::LimitOffset { limit, offset, limit_by }), None) if limit_by.is_empty() => {
+                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+            }
+            (None, Some(fetch)) if !fetch.with_ties && !fetch.percent => (fetch.quantity.as_ref(), None),
+            _ => return Err(Refusal::General),
+        };
+        let mut bound = [None, None];
+        for (slot, (expr, what)) in bound.iter_mut().zip([(limit, "LIMIT"), (offset, "OFFSET")]) {
+            let Some(expr) = expr else { continue };
+            let mut binder = self.bare_binder();
+            let typed = binder.bind(expr)?;
+            let scalar = folded(binder.coerce(typed, &SqlType::Int8)?);
+            if let Scalar::Constant(value) = &scalar
+                && value.as_i64().is_some_and(|number| number < 0)
+            {
+                let state = if what == "LIMIT" {
+                    SqlState::INVALID_ROW_COUNT_IN_LIMIT
+                } else {
+                    SqlState::INVALID_ROW_COUNT_IN_OFFSET
+                };
+                return Err(SqlError::new(state, format!("{what} must not be negative")).into());
+            }
+            *slot = Some(scalar);
+        }
+        let [limit, offset] = bound;
+        Ok((limit, offset))
+    }
+}
+
+/// The columns that an INSERT names, or all.
+fn target_columns(table: &TableDef, columns: &[ObjectName]) -> Analysed<Vec<usize>> {
+    if columns.is_empty() {
+        return Ok((0..table.columns.len()).collect());
+    }
+    let mut targets = Vec::with_capacity(columns.len());
+    for column in columns {
+        let parts = names::parts(column);
+        let [name] = parts.as_slice() else { return Err(Refusal::General) };
+        let number = table.column_index(name).ok_or_else(|| error::undefined_column_of(name, &table.name))?;
+        if targets.contains(&number) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{name}\" specified more than once"),
+            )
+            .into());
+        }
+        targets.push(number);
+    }
+    Ok(targets)
+}
+
+fn values_are_implicit(targets: &[usize], table: &TableDef) -> bool {
+    targets.len() == table.columns.len()
+}
+
+fn check_width(expressions: usize, targets: usize, explicit: bool) -> Result<(), SqlError> {
+    if expressions > targets {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "INSERT has more expressions than target columns",
+        ));
+    }
+    if expressions < targets && explicit {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "INSERT has more target columns than expressions",
+        ));
+    }
+    Ok(())
+}
+
+fn is_default(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>) -> Analysed<Arc<IndexDef>> {
+    let no_match = || {
+        SqlError::new(
+            SqlState::INVALID_COLUMN_REFERENCE,
+            "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+        )
+    };
+    match &conflict.conflict_target {
+        Some(ConflictTarget::Columns(columns)) => {
+            let mut wanted = Vec::with_capacity(columns.len());
+            for column in columns {
+                let name = names::ident(column);
+                wanted.push(table.column_index(&name).ok_or_else(|| error::undefined_column(&name))?);
+            }
+            let matches = |index: &&Arc<IndexDef>| {
+                index.unique
+                    && index.columns.len() == wanted.len()
+                    && index.columns.iter().all(|column| wanted.contains(column))
+            };
+            table.indexes.iter().find(matches).cloned().ok_or_else(|| no_match().into())
+        }
+        Some(ConflictTarget::OnConstraint(name)) => {
+            let parts = names::parts(name);
+            let name = parts.last().map_or("", String::as_str);
+            table.indexes.iter().find(|index| index.unique && index.name == name).cloned().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("constraint \"{name}\" for table \"{}\" does not exist", table.name),
+                )
+                .into()
+            })
+        }
+        None => {
+            if !matches!(conflict.action, OnConflictAction::DoNothing) {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                )
+                .into());
+            }
+            let mut unique = table.indexes.iter().filter(|index| index.unique);
+            match (unique.next(), unique.next()) {
+                (Some(index), None) => Ok(Arc::clone(index)),
+                _ => Err(error::unsupported("ON CONFLICT DO NOTHING without a target needs exactly one unique index")
+                    .hint("Name the columns: ON CONFLICT (id) DO NOTHING.")
+                    .into()),
+            }
+        }
+    }
+}
+
+fn refuse_unique_columns(table: &TableDef, assignments: &[(usize, Scalar)]) -> Analysed<()> {
+    let changes_key = table
+        .indexes
+        .iter()
+        .filter(|index| index.unique)
+        .any(|index| assignments.iter().any(|(column, _)| index.columns.contains(column)));
+    if changes_key { Err(Refusal::General) } else { Ok(()) }
+}
+
+fn single_table(from: &TableWithJoins) -> Analysed<(&ObjectName, Option<String>)> {
+    match &from.relation {
+        TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            with_hints,
+            version: None,
+            with_ordinality: false,
+            partitions,
+            json_path: None,
+            sample: None,
+            index_hints,
+        } if from.joins.is_empty()
+            && with_hints.is_empty()
+            && partitions.is_empty()
+            && index_hints.is_empty()
+            && alias.as_ref().is_none_or(|alias| alias.columns.is_empty()) =>
+        {
+            Ok((name, alias.as_ref().map(|alias| names::ident(&alias.name))))
+        }
+        _ => Err(Refusal::General),
+    }
+}
+
+/// The SELECT of a query without clauses that only the query engine knows.
+pub(crate) fn plain_select(query: &Query) -> Option<&Select> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let grouped = match &select.group_by {
+        GroupByExpr::Expressions(list, modifiers) => !list.is_empty() || !modifiers.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    let plain = query.with.is_none()
+        && query.for_clause.is_none()
+        && query.settings.is_none()
+        && query.format_clause.is_none()
+        && query.pipe_operators.is_empty()
+        && !grouped
+        && select.distinct.is_none()
+        && select.top.is_none()
+        && select.into.is_none()
+        && select.exclude.is_none()
+        && select.lateral_views.is_empty()
+        && select.prewhere.is_none()
+        && select.having.is_none()
+        && select.named_window.is_empty()
+        && select.qualify.is_none()
+        && select.value_table_mode.is_none()
+        && select.connect_by.is_empty()
+        && select.cluster_by.is_empty()
+        && select.distribute_by.is_empty()
+        && select.sort_by.is_empty();
+    plain.then_some(select.as_ref())
+}
+
+/// Whether rows are locked; waiting policies other than waiting go the general way.
+fn row_locks(query: &Query) -> Analysed<bool> {
+    match query.locks.as_slice() {
+        [] => Ok(false),
+        [lock] if lock.nonblock.is_none() && lock.of.is_none() => match lock.lock_type {
+            LockType::Update => Ok(true),
+            LockType::Share => Err(Refusal::General),
+        },
+        _ => Err(Refusal::General),
+    }
+}
+
+fn is_plain_wildcard(options: &ast::WildcardAdditionalOptions) -> bool {
+    options.opt_ilike.is_none()
+        && options.opt_exclude.is_none()
+        && options.opt_except.is_none()
+        && options.opt_replace.is_none()
+        && options.opt_rename.is_none()
+}
+
+fn column_item(table: &TableDef, column: usize) -> Option<OutputItem> {
+    let def = table.columns.get(column)?;
+    Some(OutputItem {
+        scalar: Scalar::Column(column as u16),
+        column: OutputColumn { name: def.name.clone(), ty: def.ty, table: Some((table.id, column as i16 + 1)) },
+    })
+}

@@ -1,0 +1,82 @@
+//! Compiling point statements to programs.
+//!
+//! ```text
+//!   syntax tree --analyse--> PointStatement --emit, code--> Program
+//!                  bind, path
+//! ```
+//!
+//! A point statement touches rows that its parameters name: INSERT of given rows, UPDATE and DELETE by primary key, SELECT
+//! by key or by a bounded range of an index. [`analyse`] binds it and chooses the path ([`path`]); [`emit`] and [`code`]
+//! generate instructions. Several statements compile to one program ([`compile`] takes a list): that is how a message
+//! `BEGIN; ...; COMMIT` of point statements becomes a one-shot transaction.
+//!
+//! Whatever does not fit is refused with [`Refusal::General`] and planned in general form. A program is verified before it leaves.
+//!
+//! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures compiled to Table 2's instructions).
+
+pub(crate) mod analyse;
+mod code;
+mod emit;
+pub(crate) mod path;
+pub(crate) mod point;
+
+use std::sync::Arc;
+
+use weft_store::Catalog;
+use weft_types::SqlType;
+
+use self::code::Coder;
+use self::point::{Path, PointStatement};
+use super::bind::Refusal;
+use super::plan::{ProgramPlan, StatementShape};
+use super::scalar::Scalar;
+
+/// Widest integer range, in keys, that a program reads; wider ones go to the query engine.
+pub(crate) const PROGRAM_RANGE_KEYS_MAX: i64 = 4_096;
+
+/// Compiles bound statements, whose parameters have the types given, to one program.
+pub(crate) fn compile(
+    catalog: &Catalog,
+    statements: &[PointStatement],
+    params: Vec<SqlType>,
+) -> Result<ProgramPlan, Refusal> {
+    let mut coder = Coder::new(catalog.version(), &params);
+    for statement in statements {
+        coder.statement(statement)?;
+    }
+    let range_inputs = match statements {
+        [PointStatement::Select(select)] => range_inputs(&select.path),
+        _ => None,
+    };
+    let (builder, hidden_inputs) = coder.finish();
+    // What does not fit (registers, buffers, table sizes) is planned in general form.
+    let program = builder.finish().map_err(|_| Refusal::General)?;
+    if let Err(error) = weft_program::verify(&program, catalog) {
+        return Err(weft_types::SqlError::internal(format!("a compiled program failed verification: {error}")).into());
+    }
+    let shapes = statements
+        .iter()
+        .map(|statement| StatementShape {
+            tag: statement.tag(),
+            columns: statement.output().iter().map(|item| item.column.clone()).collect(),
+        })
+        .collect();
+    Ok(ProgramPlan {
+        input_layout: Arc::new(program.input_layout().clone()),
+        program: Arc::new(program),
+        params,
+        hidden_inputs,
+        statements: shapes,
+        fallback: None,
+        range_inputs,
+    })
+}
+
+/// The parameters that bound an integer range.
+fn range_inputs(path: &Path) -> Option<(u16, u16)> {
+    let Path::Range { low: Some(low), high: Some(high), .. } = path else { return None };
+    match (&low.value, &high.value) {
+        (Scalar::Input(low), Scalar::Input(high)) => Some((*low, *high)),
+        _ => None,
+    }
+}

@@ -1,0 +1,243 @@
+//! ALTER TABLE, ALTER INDEX.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, AlterColumnOperation, AlterIndexOperation, AlterTableOperation, ObjectName, RenameTableNameKind,
+};
+use weft_base::IndexId;
+use weft_store::{CatalogOp, TableDef};
+use weft_types::{SqlError, SqlState, Value};
+
+use super::super::scalar::{NoSource, Scalar};
+use super::super::{defaults, names};
+use super::index::IndexKind;
+use super::{Changes, table};
+use crate::error;
+
+/// ALTER TABLE.
+pub(super) fn alter_table(changes: &mut Changes, alter: &ast::AlterTable) -> Result<(), SqlError> {
+    let parts = names::parts(&alter.name);
+    for operation in &alter.operations {
+        let found = names::table(&changes.catalog, &parts).cloned();
+        match found {
+            Ok(table) => alter_one(changes, &table, operation)?,
+            Err(error) if alter.if_exists && error.state == SqlState::UNDEFINED_TABLE => {
+                let shown = parts.join(".");
+                changes.notice(format!("relation \"{shown}\" does not exist, skipping"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn column(table: &TableDef, name: &ast::Ident) -> Result<u32, SqlError> {
+    let name = names::ident(name);
+    table
+        .column_index(&name)
+        .and_then(|position| u32::try_from(position).ok())
+        .ok_or_else(|| error::undefined_column_of(&name, &table.name))
+}
+
+fn alter_one(
+    changes: &mut Changes,
+    table: &Arc<TableDef>,
+    operation: &AlterTableOperation,
+) -> Result<(), SqlError> {
+    match operation {
+        AlterTableOperation::AddConstraint { constraint, .. } => {
+            let (kind, name, columns) = table::read_constraint(constraint)?;
+            add_constraint(changes, table, kind, name, &columns)
+        }
+        AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
+            add_column(changes, table, column_def, *if_not_exists)
+        }
+        AlterTableOperation::DropColumn { column_names, if_exists, .. } => {
+            for name in column_names {
+                match column(table, name) {
+                    Ok(column) => changes.push(CatalogOp::DropColumn { table: table.id, column })?,
+                    Err(_) if *if_exists => {
+                        let name = names::ident(name);
+                        changes.notice(format!(
+                            "column \"{name}\" of relation \"{}\" does not exist, skipping",
+                            table.name
+                        ));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        }
+        AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+            drop_constraint(changes, table, &names::ident(name), *if_exists)
+        }
+        AlterTableOperation::RenameTable { table_name } => {
+            let (RenameTableNameKind::To(name) | RenameTableNameKind::As(name)) = table_name;
+            let parts = names::parts(name);
+            let name = names::relation(&parts)?.to_owned();
+            changes.push(CatalogOp::RenameTable { table: table.id, name })
+        }
+        AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+            let column = column(table, old_column_name)?;
+            let name = names::ident(new_column_name);
+            changes.push(CatalogOp::RenameColumn { table: table.id, column, name })
+        }
+        AlterTableOperation::RenameConstraint { old_name, new_name } => {
+            let old = names::ident(old_name);
+            let index = table.indexes.iter().find(|index| index.unique && index.name == old);
+            let index = index.ok_or_else(|| missing_constraint(&old, &table.name))?.id;
+            changes.push(CatalogOp::RenameIndex { index, name: names::ident(new_name) })
+        }
+        AlterTableOperation::AlterColumn { column_name, op } => alter_column(changes, table, column_name, op),
+        // There is one owner, and settings of storage and logging mean nothing here.
+        AlterTableOperation::OwnerTo { .. } | AlterTableOperation::SetOptionsParens { .. } => Ok(()),
+        other => Err(error::unsupported(format!("ALTER TABLE {other} is not supported"))),
+    }
+}
+
+fn add_constraint(
+    changes: &mut Changes,
+    table: &TableDef,
+    kind: IndexKind,
+    name: Option<String>,
+    columns: &[String],
+) -> Result<(), SqlError> {
+    let positions = columns
+        .iter()
+        .map(|name| {
+            table.column_index(name).ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column \"{name}\" named in key does not exist"),
+                )
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let name = name.unwrap_or_else(|| changes.catalog.free_name(&kind.default_name(&table.name, columns)));
+    let index = kind.define(IndexId(changes.catalog.next_object_id()), name, table.id, positions);
+    changes.push(match kind {
+        IndexKind::Primary => CatalogOp::AddPrimaryKey(index),
+        _ => CatalogOp::CreateIndex(index),
+    })
+}
+
+fn missing_constraint(name: &str, table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("constraint \"{name}\" of relation \"{table}\" does not exist"),
+    )
+}
+
+fn drop_constraint(
+    changes: &mut Changes,
+    table: &TableDef,
+    name: &str,
+    if_exists: bool,
+) -> Result<(), SqlError> {
+    match table.indexes.iter().find(|index| index.unique && index.name == name) {
+        Some(index) => changes.push(CatalogOp::DropIndex(index.id)),
+        None if if_exists => {
+            changes.notice(format!(
+                "constraint \"{name}\" of relation \"{}\" does not exist, skipping",
+                table.name
+            ));
+            Ok(())
+        }
+        None => Err(missing_constraint(name, &table.name)),
+    }
+}
+
+fn add_column(
+    changes: &mut Changes,
+    table: &Arc<TableDef>,
+    def: &ast::ColumnDef,
+    if_not_exists: bool,
+) -> Result<(), SqlError> {
+    let mut new = table::new_column(def, &table.name)?;
+    if if_not_exists && table.column_index(&new.def.name).is_some() {
+        changes.notice(format!(
+            "column \"{}\" of relation \"{}\" already exists, skipping",
+            new.def.name, table.name
+        ));
+        return Ok(());
+    }
+    if new.sequence.is_some() {
+        return Err(error::unsupported("adding a SERIAL or IDENTITY column to a table is not supported"));
+    }
+    table::settle_default(&changes.catalog, &mut new)?;
+    // Rows that exist get one value, so it must not be drawn anew for each.
+    let fill = match defaults::column_default(&changes.catalog, &new.def)? {
+        Scalar::Constant(value) => value,
+        other => other.evaluate(&[], &[], &mut NoSource).map_err(|_| {
+            error::unsupported("adding a column whose default is not constant is not supported")
+                .hint("Add the column without default, UPDATE it, then SET DEFAULT.")
+        })?,
+    };
+    let constant = new.def.default.is_none() || !matches!(fill, Value::Null);
+    let fill = if constant { fill } else { Value::Null };
+    let column_name = new.def.name.clone();
+    changes.push(CatalogOp::AddColumn { table: table.id, column: new.def, fill })?;
+    let indexes = new
+        .primary
+        .into_iter()
+        .map(|name| (IndexKind::Primary, name))
+        .chain(new.unique.into_iter().map(|name| (IndexKind::Unique, name)));
+    for (kind, name) in indexes {
+        let current = changes.catalog.table_by_id(table.id).cloned().unwrap_or_else(|| Arc::clone(table));
+        add_constraint(changes, &current, kind, name, std::slice::from_ref(&column_name))?;
+    }
+    Ok(())
+}
+
+fn alter_column(
+    changes: &mut Changes,
+    table: &TableDef,
+    name: &ast::Ident,
+    operation: &AlterColumnOperation,
+) -> Result<(), SqlError> {
+    let column = column(table, name)?;
+    match operation {
+        AlterColumnOperation::SetNotNull => {
+            changes.push(CatalogOp::SetNotNull { table: table.id, column, not_null: true })
+        }
+        AlterColumnOperation::DropNotNull => {
+            changes.push(CatalogOp::SetNotNull { table: table.id, column, not_null: false })
+        }
+        AlterColumnOperation::DropDefault => {
+            changes.push(CatalogOp::SetDefault { table: table.id, column, default: None })
+        }
+        AlterColumnOperation::SetDefault { value } => {
+            let def = table.columns.get(column as usize).cloned();
+            let def = def.ok_or_else(|| SqlError::internal("a column vanished"))?;
+            let mut new = table::NewColumn {
+                def,
+                default: Some(value.clone()),
+                sequence: None,
+                primary: None,
+                unique: Vec::new(),
+            };
+            table::settle_default(&changes.catalog, &mut new)?;
+            changes.push(CatalogOp::SetDefault { table: table.id, column, default: new.def.default })
+        }
+        other => Err(error::unsupported(format!("ALTER COLUMN {other} is not supported"))),
+    }
+}
+
+/// ALTER INDEX name RENAME TO name.
+pub(super) fn alter_index(
+    changes: &mut Changes,
+    name: &ObjectName,
+    operation: &AlterIndexOperation,
+) -> Result<(), SqlError> {
+    let parts = names::parts(name);
+    let name = names::relation(&parts)?;
+    let AlterIndexOperation::RenameIndex { index_name } = operation;
+    let Some(index) = changes.catalog.index_by_name(name).map(|index| index.id) else {
+        return Err(error::undefined_table(name));
+    };
+    let parts = names::parts(index_name);
+    let name = names::relation(&parts)?.to_owned();
+    changes.push(CatalogOp::RenameIndex { index, name })
+}

@@ -1,0 +1,162 @@
+//! Data definition: statements to lists of catalog operations.
+//!
+//! A statement's operations are applied, while they are collected, to a working copy of the catalog, so that each is checked against
+//! the ones before it and planning reports every error that depends on definitions alone. What depends on rows (a duplicate
+//! key, a NULL) is reported when the operations run. Object ids are drawn from the catalog's counter in order of creation.
+
+mod alter;
+mod index;
+mod sequence;
+mod table;
+pub(crate) mod types;
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{self, ObjectType, Statement};
+use weft_store::{Catalog, CatalogOp, TableDef};
+use weft_types::{SqlError, SqlState};
+
+use super::plan::{DdlPlan, MaintenancePlan, Plan};
+use super::{PlanContext, names};
+use crate::error;
+
+/// Operations under construction.
+pub(super) struct Changes {
+    /// The catalog after the operations so far.
+    catalog: Catalog,
+    ops: Vec<CatalogOp>,
+    notices: Vec<SqlError>,
+}
+
+impl Changes {
+    fn new(catalog: &Catalog) -> Self {
+        Changes { catalog: catalog.clone(), ops: Vec::new(), notices: Vec::new() }
+    }
+
+    /// Adds an operation, checked against the ones before it.
+    fn push(&mut self, op: CatalogOp) -> Result<(), SqlError> {
+        self.catalog = self.catalog.apply(&op)?;
+        self.ops.push(op);
+        Ok(())
+    }
+
+    fn notice(&mut self, message: String) {
+        self.notices.push(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
+    }
+
+    fn table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>, SqlError> {
+        names::table(&self.catalog, &names::parts(name)).cloned()
+    }
+
+    fn finish(self, tag: &'static str) -> Plan {
+        Plan::Ddl(Arc::new(DdlPlan { tag, ops: self.ops, notices: self.notices }))
+    }
+}
+
+/// Plans any statement that is neither a query nor a change of rows.
+pub(crate) fn plan_ddl(statement: &Statement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    let mut changes = Changes::new(ctx.catalog);
+    let tag = match statement {
+        Statement::CreateTable(create) => {
+            table::create_table(&mut changes, create)?;
+            "CREATE TABLE"
+        }
+        Statement::CreateIndex(create) => {
+            index::create_index(&mut changes, create)?;
+            "CREATE INDEX"
+        }
+        Statement::AlterTable(alter) => {
+            alter::alter_table(&mut changes, alter)?;
+            "ALTER TABLE"
+        }
+        Statement::AlterIndex { name, operation } => {
+            alter::alter_index(&mut changes, name, operation)?;
+            "ALTER INDEX"
+        }
+        Statement::Truncate(truncate) => {
+            self::truncate(&mut changes, truncate)?;
+            "TRUNCATE TABLE"
+        }
+        Statement::CreateSequence { .. } => {
+            sequence::create_sequence(&mut changes, statement)?;
+            "CREATE SEQUENCE"
+        }
+        Statement::Drop { object_type, if_exists, names, cascade, temporary: false, table: None, .. } => {
+            match object_type {
+                ObjectType::Table => {
+                    drop_tables(&mut changes, names, *if_exists)?;
+                    "DROP TABLE"
+                }
+                ObjectType::Index => {
+                    index::drop_indexes(&mut changes, names, *if_exists)?;
+                    "DROP INDEX"
+                }
+                ObjectType::Sequence => {
+                    sequence::drop_sequences(&mut changes, names, *if_exists, *cascade)?;
+                    "DROP SEQUENCE"
+                }
+                other => return Err(error::unsupported(format!("DROP {other} is not supported"))),
+            }
+        }
+        Statement::Comment { .. } => return Ok(Plan::Maintenance(MaintenancePlan::Ignored("COMMENT"))),
+        other => return Err(unsupported(other)),
+    };
+    Ok(changes.finish(tag))
+}
+
+fn unsupported(statement: &Statement) -> SqlError {
+    let text = statement.to_string();
+    let words: Vec<&str> = text.split_whitespace().take(2).collect();
+    error::unsupported(format!("{} is not supported", words.join(" ").to_uppercase()))
+}
+
+fn drop_tables(changes: &mut Changes, list: &[ast::ObjectName], if_exists: bool) -> Result<(), SqlError> {
+    for name in list {
+        let parts = names::parts(name);
+        match names::table(&changes.catalog, &parts) {
+            Ok(table) => {
+                let id = table.id;
+                changes.push(CatalogOp::DropTable(id))?;
+            }
+            Err(error) if error.state == SqlState::UNDEFINED_TABLE => {
+                let shown = parts.last().map_or("", String::as_str);
+                if !if_exists {
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_TABLE,
+                        format!("table \"{shown}\" does not exist"),
+                    ));
+                }
+                changes.notice(format!("table \"{shown}\" does not exist, skipping"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn truncate(changes: &mut Changes, truncate: &ast::Truncate) -> Result<(), SqlError> {
+    if truncate.partitions.is_some() || truncate.on_cluster.is_some() {
+        return Err(error::unsupported("TRUNCATE of partitions is not supported"));
+    }
+    let restart = matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart));
+    for target in &truncate.table_names {
+        let table = match changes.table(&target.name) {
+            Err(error) if truncate.if_exists && error.state == SqlState::UNDEFINED_TABLE => continue,
+            found => found?,
+        };
+        changes.push(CatalogOp::Truncate(table.id))?;
+        if !restart {
+            continue;
+        }
+        let owned: Vec<_> = changes
+            .catalog
+            .sequences()
+            .filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == table.id))
+            .map(|sequence| (sequence.id, sequence.initial_state()))
+            .collect();
+        for (id, state) in owned {
+            changes.push(CatalogOp::SetSequence { id, state })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! CREATE TABLE.
+//!
+//! Order of object ids, as PostgreSQL draws them: sequences of SERIAL and IDENTITY columns, the table, its indexes. The
+//! sequences are created first because column defaults name them.
+
+use datafusion::sql::sqlparser::ast::{
+    self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint,
+};
+use weft_base::{IndexId, TableId};
+use weft_store::{Catalog, CatalogOp, ColumnDef, DefaultExpr, Identity, IndexDef, SequenceDef, SequenceId, TableDef};
+use weft_types::{SqlError, SqlState};
+
+use super::super::copy::quote_ident;
+use super::super::{defaults, names};
+use super::index::{IndexKind, column_names};
+use super::{Changes, sequence, types};
+use crate::error;
+
+/// An index that a constraint asks for.
+struct Constraint {
+    kind: IndexKind,
+    name: Option<String>,
+    columns: Vec<String>,
+}
+
+/// A column with what hangs on it.
+pub(super) struct NewColumn {
+    pub(super) def: ColumnDef,
+    pub(super) default: Option<ast::Expr>,
+    /// The sequence behind SERIAL or IDENTITY, id and owner still to be set; whether it is an identity, and ALWAYS.
+    pub(super) sequence: Option<(SequenceDef, Option<bool>)>,
+    pub(super) primary: Option<Option<String>>,
+    pub(super) unique: Vec<Option<String>>,
+}
+
+/// CREATE TABLE.
+pub(super) fn create_table(changes: &mut Changes, create: &ast::CreateTable) -> Result<(), SqlError> {
+    refuse_variants(create)?;
+    let parts = names::parts(&create.name);
+    let name = names::cut(names::relation(&parts)?.to_owned());
+    if create.if_not_exists && changes.catalog.relation(&name).is_some() {
+        changes.notice(format!("relation \"{name}\" already exists, skipping"));
+        return Ok(());
+    }
+    let mut columns = Vec::with_capacity(create.columns.len());
+    for column in &create.columns {
+        columns.push(new_column(column, &name)?);
+    }
+    refuse_duplicates(&columns)?;
+    let constraints = constraints(create, &columns)?;
+    create_sequences(changes, &name, &mut columns)?;
+    for column in &mut columns {
+        settle_default(&changes.catalog, column)?;
+    }
+    let table = TableId(changes.catalog.next_object_id());
+    let defs: Vec<ColumnDef> = columns.into_iter().map(|column| column.def).collect();
+    let mut def = TableDef::new(table, name, defs);
+    for (number, constraint) in constraints.into_iter().enumerate() {
+        let index = define_constraint(&changes.catalog, &def, constraint, table.0 + 1 + number as u32)?;
+        def = def.with_index(index);
+    }
+    changes.push(CatalogOp::CreateTable(def))
+}
+
+fn refuse_variants(create: &ast::CreateTable) -> Result<(), SqlError> {
+    let refusal = if create.temporary {
+        "temporary tables are not supported"
+    } else if create.query.is_some() {
+        "CREATE TABLE AS is not supported"
+    } else if create.like.is_some() {
+        "CREATE TABLE (LIKE ...) is not supported"
+    } else if create.inherits.is_some() {
+        "table inheritance is not supported"
+    } else if create.partition_by.is_some() || create.partition_of.is_some() {
+        "partitioned tables are not supported"
+    } else if create.external || create.or_replace || create.on_commit.is_some() {
+        "this form of CREATE TABLE is not supported"
+    } else {
+        return check_storage_options(&create.table_options);
+    };
+    Err(error::unsupported(refusal))
+}
+
+/// WITH (fillfactor = ...) and the like change nothing here; unknown names are errors, as in PostgreSQL.
+fn check_storage_options(options: &CreateTableOptions) -> Result<(), SqlError> {
+    let (CreateTableOptions::With(list) | CreateTableOptions::Options(list) | CreateTableOptions::Plain(list)) =
+        options
+    else {
+        return Ok(());
+    };
+    for option in list {
+        let name = match option {
+            ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => names::ident(key),
+            other => return Err(error::unsupported(format!("storage option {other} is not supported"))),
+        };
+        let known = matches!(name.as_str(), "fillfactor" | "parallel_workers" | "oids" | "user_catalog_table")
+            || name.starts_with("autovacuum_")
+            || name.starts_with("toast")
+            || name.starts_with("vacuum_");
+        if !known {
+            return Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("unrecognized parameter \"{name}\""),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a column definition. Defaults are not bound yet: they may name sequences that do not exist yet.
+pub(super) fn new_column(column: &ast::ColumnDef, table: &str) -> Result<NewColumn, SqlError> {
+    let name = names::ident(&column.name);
+    let column_type = types::column_type(&column.data_type)?;
+    let mut new = NewColumn {
+        def: ColumnDef::new(name.clone(), column_type.ty),
+        default: None,
+        sequence: None,
+        primary: None,
+        unique: Vec::new(),
+    };
+    if column_type.serial {
+        new.def.not_null = true;
+        new.sequence = Some((sequence::new_sequence(SequenceId(0), "", column_type.ty)?, None));
+    }
+    let mut null = false;
+    for option in &column.options {
+        let constraint_name = option.name.as_ref().map(names::ident);
+        match &option.option {
+            ColumnOption::Null => null = true,
+            ColumnOption::NotNull => new.def.not_null = true,
+            ColumnOption::Default(expr) if new.default.is_none() && new.sequence.is_none() => {
+                new.default = Some(expr.clone());
+            }
+            ColumnOption::Default(_) => {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("multiple default values specified for column \"{name}\" of table \"{table}\""),
+                ));
+            }
+            ColumnOption::PrimaryKey(_) if new.primary.is_none() => new.primary = Some(constraint_name),
+            ColumnOption::PrimaryKey(_) => return Err(multiple_keys(table)),
+            ColumnOption::Unique(_) => new.unique.push(constraint_name),
+            ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
+                let always = match generated_as {
+                    GeneratedAs::Always => true,
+                    GeneratedAs::ByDefault => false,
+                    GeneratedAs::ExpStored => return Err(error::unsupported("generated columns are not supported")),
+                };
+                let mut sequence = sequence::new_sequence(SequenceId(0), "", column_type.ty).map_err(|_| {
+                    SqlError::new(
+                        SqlState::INVALID_PARAMETER_VALUE,
+                        "identity column type must be smallint, integer, or bigint",
+                    )
+                })?;
+                sequence::apply_options(&mut sequence, sequence_options.as_deref().unwrap_or(&[]))?;
+                new.def.not_null = true;
+                new.sequence = Some((sequence, Some(always)));
+            }
+            ColumnOption::Collation(collation) => check_collation(collation)?,
+            ColumnOption::Check(_) => return Err(error::unsupported("CHECK constraints are not supported")),
+            ColumnOption::ForeignKey(_) => {
+                return Err(error::unsupported("FOREIGN KEY constraints are not supported"));
+            }
+            other => return Err(error::unsupported(format!("column option {other} is not supported"))),
+        }
+    }
+    if null && (new.def.not_null || new.primary.is_some()) {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\""),
+        ));
+    }
+    Ok(new)
+}
+
+fn check_collation(name: &ast::ObjectName) -> Result<(), SqlError> {
+    match names::parts(name).last().map(String::as_str) {
+        Some("C" | "POSIX" | "default" | "c" | "ucs_basic") => Ok(()),
+        _ => Err(error::unsupported(format!("collation {name} is not supported"))
+            .hint("Text compares by its bytes, as under collation \"C\".")),
+    }
+}
+
+fn multiple_keys(table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_TABLE_DEFINITION,
+        format!("multiple primary keys for table \"{table}\" are not allowed"),
+    )
+}
+
+fn refuse_duplicates(columns: &[NewColumn]) -> Result<(), SqlError> {
+    for (number, column) in columns.iter().enumerate() {
+        if columns.iter().take(number).any(|other| other.def.name == column.def.name) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{}\" specified more than once", column.def.name),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Constraints of the columns and of the table, the primary key first.
+fn constraints(create: &ast::CreateTable, columns: &[NewColumn]) -> Result<Vec<Constraint>, SqlError> {
+    let mut list = Vec::new();
+    for column in columns {
+        let own = || vec![column.def.name.clone()];
+        list.extend(
+            column.primary.iter().map(|name| Constraint { kind: IndexKind::Primary, name: name.clone(), columns: own() }),
+        );
+        list.extend(
+            column.unique.iter().map(|name| Constraint { kind: IndexKind::Unique, name: name.clone(), columns: own() }),
+        );
+    }
+    for constraint in &create.constraints {
+        let (kind, name, columns) = read_constraint(constraint)?;
+        list.push(Constraint { kind, name, columns });
+    }
+    let table = names::parts(&create.name).pop().unwrap_or_default();
+    if list.iter().filter(|constraint| constraint.kind == IndexKind::Primary).count() > 1 {
+        return Err(multiple_keys(&table));
+    }
+    list.sort_by_key(|constraint| constraint.kind != IndexKind::Primary);
+    Ok(list)
+}
+
+/// A table constraint as kind, name and columns.
+pub(super) fn read_constraint(
+    constraint: &TableConstraint,
+) -> Result<(IndexKind, Option<String>, Vec<String>), SqlError> {
+    match constraint {
+        TableConstraint::PrimaryKey(key) => {
+            Ok((IndexKind::Primary, key.name.as_ref().map(names::ident), column_names(&key.columns)?))
+        }
+        TableConstraint::Unique(unique) => {
+            if matches!(unique.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
+                return Err(error::unsupported("NULLS NOT DISTINCT is not supported"));
+            }
+            Ok((IndexKind::Unique, unique.name.as_ref().map(names::ident), column_names(&unique.columns)?))
+        }
+        TableConstraint::ForeignKey(_) => Err(error::unsupported("FOREIGN KEY constraints are not supported")),
+        TableConstraint::Check(_) => Err(error::unsupported("CHECK constraints are not supported")),
+        other => Err(error::unsupported(format!("constraint {other} is not supported"))),
+    }
+}
+
+fn define_constraint(
+    catalog: &Catalog,
+    table: &TableDef,
+    constraint: Constraint,
+    id: u32,
+) -> Result<IndexDef, SqlError> {
+    let mut columns = Vec::with_capacity(constraint.columns.len());
+    for name in &constraint.columns {
+        columns.push(table.column_index(name).ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" named in key does not exist"))
+        })?);
+    }
+    let name = match constraint.name {
+        Some(name) => name,
+        None => {
+            let base = constraint.kind.default_name(&table.name, &constraint.columns);
+            free_name(catalog, table, &base)
+        }
+    };
+    Ok(constraint.kind.define(IndexId(id), name, table.id, columns))
+}
+
+/// A name that neither the catalog nor the new table's other indexes have.
+fn free_name(catalog: &Catalog, table: &TableDef, base: &str) -> String {
+    let mut name = catalog.free_name(base);
+    let mut suffix = 0;
+    while name == table.name || table.indexes.iter().any(|index| index.name == name) {
+        suffix += 1;
+        name = catalog.free_name(&format!("{base}{suffix}"));
+    }
+    name
+}
+
+/// Creates the sequences of SERIAL and IDENTITY columns and ties the columns to them.
+fn create_sequences(changes: &mut Changes, table: &str, columns: &mut [NewColumn]) -> Result<(), SqlError> {
+    let count = columns.iter().filter(|column| column.sequence.is_some()).count() as u32;
+    let owner = TableId(changes.catalog.next_object_id() + count);
+    for (number, column) in columns.iter_mut().enumerate() {
+        tie_sequence(changes, table, (owner, number as u32), column)?;
+    }
+    Ok(())
+}
+
+/// Creates one column's sequence, if it has one.
+pub(super) fn tie_sequence(
+    changes: &mut Changes,
+    table: &str,
+    owner: (TableId, u32),
+    column: &mut NewColumn,
+) -> Result<(), SqlError> {
+    let Some((mut sequence, identity)) = column.sequence.take() else { return Ok(()) };
+    sequence.id = SequenceId(changes.catalog.next_object_id());
+    sequence.name = changes.catalog.free_name(&names::cut(format!("{table}_{}_seq", column.def.name)));
+    sequence.owned_by = Some(owner);
+    match identity {
+        Some(always) => column.def.identity = Some(Identity { always, sequence: sequence.id }),
+        None => {
+            let quoted = if is_plain(&sequence.name) { sequence.name.clone() } else { quote_ident(&sequence.name) };
+            let sql = format!("nextval('{}'::regclass)", quoted.replace('\'', "''"));
+            column.def.default = Some(DefaultExpr { sql });
+        }
+    }
+    changes.push(CatalogOp::CreateSequence(sequence))
+}
+
+/// Reads back without quotes.
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+/// Checks a default and keeps its text.
+pub(super) fn settle_default(catalog: &Catalog, column: &mut NewColumn) -> Result<(), SqlError> {
+    if let Some(expr) = &column.default {
+        let sql = expr.to_string();
+        defaults::bind_default(catalog, &column.def, expr, &sql)?;
+        // DEFAULT NULL is no default.
+        let is_null = matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Null));
+        column.def.default = (!is_null).then_some(DefaultExpr { sql });
+    }
+    Ok(())
+}

@@ -1,0 +1,442 @@
+//! Literal normalisation: `UPDATE t SET a = a + -123 WHERE id = 5` and the same with other numbers share one plan.
+//!
+//! Clients of the simple protocol write their values into the text. One pass over the text replaces number and string literals
+//! by parameters; what is left, with the literals' types in front, is the key of the statement cache:
+//!
+//! ```text
+//!   UPDATE t SET a = a + -123 WHERE id = 5     ->  key  "ii|UPDATE t SET a = a + $1 WHERE id = $2"
+//! ```
+//!
+//! A literal may be lifted only where a parameter of its type would mean the same:
+//!
+//! 1. Types are decided from the literal as PostgreSQL does: `i` integer, `l` bigint, `n` numeric by its size and form, `u`
+//!    unknown for a quoted string, which then takes its type from where it stands.
+//! 2. Not lifted are literals inside parentheses that follow a name (arguments, type modifiers: `varchar(10)`, `round(x, 2)`),
+//!    after LIMIT, OFFSET, BY (positions), after a type name (`DATE '...'`) or AS, before or after `::`, strings with a prefix.
+//! 3. Statements with clauses that compare expressions by their text or count on constants (GROUP BY, UNION, DISTINCT, WITH,
+//!    window clauses, INTERVAL, JOIN, subqueries) and texts with several statements or parameters of their own are left alone.
+//!
+//! A sign belongs to the number if it cannot be an operator between two operands, as in PostgreSQL's grammar.
+//! The pass allocates nothing but the key and the list, and both are reused.
+
+use std::ops::Range;
+
+use weft_types::{SqlError, SqlType, Value};
+
+use super::scanner::{Scanner, Token, TokenKind};
+
+/// Longest text that is normalised, in bytes.
+const TEXT_BYTES_MAX: usize = 32 * 1024;
+/// Most literals lifted.
+const LITERALS_MAX: usize = 1_000;
+
+/// What a literal is by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiteralKind {
+    /// Fits integer.
+    Int4,
+    /// Fits bigint.
+    Int8,
+    /// Any other number.
+    Numeric,
+    /// A quoted string.
+    Unknown,
+}
+
+impl LiteralKind {
+    /// The type of the parameter that stands for it; `None` is to be inferred.
+    pub fn ty(self) -> Option<SqlType> {
+        match self {
+            LiteralKind::Int4 => Some(SqlType::Int4),
+            LiteralKind::Int8 => Some(SqlType::Int8),
+            LiteralKind::Numeric => Some(SqlType::Numeric(None)),
+            LiteralKind::Unknown => None,
+        }
+    }
+
+    fn code(self) -> char {
+        match self {
+            LiteralKind::Int4 => 'i',
+            LiteralKind::Int8 => 'l',
+            LiteralKind::Numeric => 'n',
+            LiteralKind::Unknown => 'u',
+        }
+    }
+}
+
+/// One lifted literal: its kind and its bytes in the text, sign and quotes included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Literal {
+    /// Kind.
+    pub kind: LiteralKind,
+    /// Where it stands.
+    pub range: Range<usize>,
+    /// The value of an integer.
+    integer: i64,
+}
+
+impl Literal {
+    /// The literal's value for a parameter of type `ty`. Errors are those of the literal: 22P02 and the like.
+    pub fn value(&self, sql: &str, ty: &SqlType) -> Result<Value, SqlError> {
+        match (self.kind, ty) {
+            (LiteralKind::Int4, SqlType::Int4) => Ok(Value::Int4(self.integer as i32)),
+            (LiteralKind::Int8, SqlType::Int8) => Ok(Value::Int8(self.integer)),
+            (LiteralKind::Unknown, _) => {
+                let text = sql.get(self.range.clone()).unwrap_or("''");
+                let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");
+                let doubled = inner.contains("''");
+                let text = if doubled { inner.replace("''", "'") } else { inner.to_owned() };
+                match ty {
+                    SqlType::Text | SqlType::Varchar(None) | SqlType::Char(_) => Ok(Value::Text(text)),
+                    _ => weft_types::parse_text(&text, ty),
+                }
+            }
+            _ => {
+                // A sign may be apart from its digits.
+                let text: String =
+                    sql.get(self.range.clone()).unwrap_or("").chars().filter(|c| !c.is_whitespace()).collect();
+                weft_types::parse_text(&text, ty)
+            }
+        }
+    }
+}
+
+/// A text without its literals. Reusable: [`Normalized::read`] overwrites it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Normalized {
+    /// Kinds of the literals, `|`, the text with `$n`.
+    pub key: String,
+    /// Lifted literals, `$1` first.
+    pub literals: Vec<Literal>,
+}
+
+/// Normalises a text; `None` if it is to be planned as it is.
+pub fn normalize(sql: &str) -> Option<Normalized> {
+    let mut normalized = Normalized::default();
+    normalized.read(sql).then_some(normalized)
+}
+
+impl Normalized {
+    /// The statement's text with parameters: what is parsed and planned when the key is new.
+    pub fn text(&self) -> &str {
+        self.key.split_once('|').map_or("", |(_, text)| text)
+    }
+
+    /// Types of the parameters, to be given to the planner.
+    pub fn param_types(&self) -> Vec<Option<SqlType>> {
+        self.literals.iter().map(|literal| literal.kind.ty()).collect()
+    }
+
+    /// Values of the parameters for a plan with the parameter types given.
+    pub fn values(&self, sql: &str, types: &[SqlType]) -> Result<Vec<Value>, SqlError> {
+        self.literals.iter().zip(types).map(|(literal, ty)| literal.value(sql, ty)).collect()
+    }
+
+    /// Reads a text. False: it is to be planned as it is, and the contents of `self` mean nothing.
+    pub fn read(&mut self, sql: &str) -> bool {
+        self.key.clear();
+        self.literals.clear();
+        sql.len() <= TEXT_BYTES_MAX && find_literals(sql, &mut self.literals) && self.write_key(sql)
+    }
+
+    fn write_key(&mut self, sql: &str) -> bool {
+        use std::fmt::Write;
+        self.key.reserve(sql.len() + self.literals.len() + 1);
+        self.key.extend(self.literals.iter().map(|literal| literal.kind.code()));
+        self.key.push('|');
+        let mut at = 0;
+        for (number, literal) in self.literals.iter().enumerate() {
+            self.key.push_str(sql.get(at..literal.range.start).unwrap_or(""));
+            let _ = write!(self.key, "${}", number + 1);
+            at = literal.range.end;
+        }
+        self.key.push_str(sql.get(at..).unwrap_or(""));
+        true
+    }
+}
+
+/// What came before a token, as far as it matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Nothing, an operator, a comma, an opening parenthesis: an operand is due.
+    Operator,
+    /// A word after which a literal is an ordinary operand.
+    OperandWord,
+    /// A word after which a literal must stay.
+    PinningWord,
+    /// Another word: a name, or a keyword that ends an operand.
+    Name,
+    /// A literal, a parameter, a closing parenthesis.
+    Operand,
+    /// `::`
+    Cast,
+}
+
+/// Lists the literals that can be lifted; false if the text is to be left alone.
+fn find_literals(sql: &str, literals: &mut Vec<Literal>) -> bool {
+    let mut tokens = Scanner::new(sql).peekable();
+    match tokens.peek() {
+        Some(first) if first.kind == TokenKind::Word => {
+            if !is_any(first.text(sql), &["SELECT", "INSERT", "UPDATE", "DELETE"]) {
+                return false;
+            }
+        }
+        _ => return false,
+    }
+    let mut before = Before::Operator;
+    let mut depth = 0usize;
+    // The depth of the parenthesis after a name, inside of which literals stay.
+    let mut pinned_from: Option<usize> = None;
+    // A sign that may belong to the number after it.
+    let mut sign: Option<Token> = None;
+    let mut values_seen = false;
+    let mut ended = false;
+    while let Some(token) = tokens.next() {
+        if ended {
+            return false;
+        }
+        let text = token.text(sql);
+        let taken_sign = sign.take();
+        match token.kind {
+            TokenKind::Word => {
+                before = match word_class(text) {
+                    WordClass::Refuse => return false,
+                    WordClass::Subquery if depth > 0 || (values_seen && is_any(text, &["SELECT"])) => return false,
+                    WordClass::Subquery => Before::OperandWord,
+                    WordClass::Operand => Before::OperandWord,
+                    WordClass::Pinning => Before::PinningWord,
+                    WordClass::Other => Before::Name,
+                };
+                values_seen |= is_any(text, &["VALUES"]);
+            }
+            TokenKind::QuotedWord => before = Before::Name,
+            TokenKind::Integer | TokenKind::Decimal => {
+                let pinned_here = pinned_from.is_some()
+                    || matches!(before, Before::PinningWord | Before::Name | Before::Operand | Before::Cast)
+                    || tokens.peek().is_some_and(|next| next.kind == TokenKind::DoubleColon);
+                if !pinned_here && !push_number(sql, token, taken_sign, literals) {
+                    return false;
+                }
+                before = Before::Operand;
+            }
+            TokenKind::PlainString => {
+                if before == Before::Operand {
+                    // Strings on two lines are one literal.
+                    return false;
+                }
+                let pinned_here = pinned_from.is_some()
+                    || matches!(before, Before::PinningWord | Before::Name | Before::Cast)
+                    || tokens.peek().is_some_and(|next| next.kind == TokenKind::DoubleColon);
+                if !pinned_here {
+                    if literals.len() >= LITERALS_MAX {
+                        return false;
+                    }
+                    literals.push(Literal { kind: LiteralKind::Unknown, range: token.start..token.end, integer: 0 });
+                }
+                before = Before::Operand;
+            }
+            TokenKind::OtherString => before = Before::Operand,
+            TokenKind::Parameter | TokenKind::Unterminated(_) => return false,
+            TokenKind::Semicolon => ended = true,
+            TokenKind::DoubleColon => before = Before::Cast,
+            TokenKind::Operator => {
+                if matches!(text, "-" | "+") && matches!(before, Before::Operator | Before::OperandWord) {
+                    // Only directly before a number is it that number's sign.
+                    sign = (text == "-").then_some(token);
+                }
+                if text == "*" && matches!(before, Before::OperandWord) {
+                    before = Before::Operand;
+                } else {
+                    before = Before::Operator;
+                }
+            }
+            TokenKind::Punctuation => match text {
+                "(" => {
+                    depth += 1;
+                    if pinned_from.is_none() && before == Before::Name {
+                        pinned_from = Some(depth);
+                    }
+                    before = Before::Operator;
+                }
+                ")" => {
+                    if pinned_from == Some(depth) {
+                        pinned_from = None;
+                    }
+                    depth = depth.saturating_sub(1);
+                    before = Before::Operand;
+                }
+                "," if before == Before::PinningWord => return false,
+                "," => before = Before::Operator,
+                "[" | "]" => return false,
+                "." => before = Before::Name,
+                _ => return false,
+            },
+        }
+    }
+    true
+}
+
+fn push_number(sql: &str, token: Token, sign: Option<Token>, literals: &mut Vec<Literal>) -> bool {
+    if literals.len() >= LITERALS_MAX {
+        return false;
+    }
+    let digits = token.text(sql);
+    let start = sign.map_or(token.start, |sign| sign.start);
+    let mut integer = 0;
+    let kind = if token.kind == TokenKind::Integer {
+        // Read as negative, so that the smallest integers are read too.
+        match negative_value(digits) {
+            Some(negative) => {
+                let value = if sign.is_some() { Some(negative) } else { negative.checked_neg() };
+                match value {
+                    Some(value) => {
+                        integer = value;
+                        if i32::try_from(value).is_ok() { LiteralKind::Int4 } else { LiteralKind::Int8 }
+                    }
+                    None => LiteralKind::Numeric,
+                }
+            }
+            None => LiteralKind::Numeric,
+        }
+    } else if digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')) {
+        LiteralKind::Numeric
+    } else {
+        return false;
+    };
+    // A comment between sign and digits would end up in the literal.
+    if let Some(sign) = sign
+        && sql.get(sign.end..token.start).is_none_or(|gap| !gap.bytes().all(|byte| byte.is_ascii_whitespace()))
+    {
+        return false;
+    }
+    literals.push(Literal { kind, range: start..token.end, integer });
+    true
+}
+
+fn negative_value(digits: &str) -> Option<i64> {
+    digits.bytes().try_fold(0i64, |value, digit| value.checked_mul(10)?.checked_sub(i64::from(digit - b'0')))
+}
+
+enum WordClass {
+    /// Leave the statement alone.
+    Refuse,
+    /// SELECT: fine at the start, a subquery elsewhere.
+    Subquery,
+    /// A literal may follow as an operand.
+    Operand,
+    /// A literal that follows stays.
+    Pinning,
+    /// A name, or a keyword that no literal follows.
+    Other,
+}
+
+fn is_any(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|candidate| word.eq_ignore_ascii_case(candidate))
+}
+
+fn word_class(word: &str) -> WordClass {
+    const REFUSED: &[&str] = &[
+        "GROUP", "HAVING", "UNION", "INTERSECT", "EXCEPT", "WITH", "WINDOW", "OVER", "INTERVAL", "DISTINCT", "JOIN",
+        "CASE", "ARRAY", "EXTRACT", "FETCH", "LATERAL", "TABLESAMPLE", "ROW", "GROUPING", "CONFLICT", "USING", "ESCAPE",
+        "EXISTS", "ANY", "ALL", "SOME", "COLLATE", "CAST", "CREATE", "TABLE", "WHEN", "OVERRIDING",
+    ];
+    const OPERAND: &[&str] =
+        &["VALUES", "AND", "OR", "NOT", "WHERE", "IN", "BETWEEN", "SET", "LIKE", "ILIKE", "RETURNING", "SELECT"];
+    const PINNING: &[&str] = &["LIMIT", "OFFSET", "BY", "AS", "IS"];
+    if is_any(word, &["SELECT"]) {
+        return WordClass::Subquery;
+    }
+    if word.len() <= 9 && is_any(word, OPERAND) {
+        WordClass::Operand
+    } else if word.len() <= 6 && is_any(word, PINNING) {
+        WordClass::Pinning
+    } else if word.len() <= 11 && is_any(word, REFUSED) {
+        WordClass::Refuse
+    } else {
+        WordClass::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(sql: &str) -> Option<String> {
+        normalize(sql).map(|normalized| normalized.key)
+    }
+
+    #[test]
+    fn values_are_lifted_with_their_types() {
+        for (sql, expected) in [
+            ("UPDATE t SET a = a + -123 WHERE id = 5", "ii|UPDATE t SET a = a + $1 WHERE id = $2"),
+            ("update t set a = a - 1 where id=-2147483648;", "ii|update t set a = a - $1 where id=$2;"),
+            ("SELECT x FROM t WHERE id = 2147483648", "l|SELECT x FROM t WHERE id = $1"),
+            ("SELECT x FROM t WHERE id BETWEEN 1 AND - 9223372036854775808", "il|SELECT x FROM t WHERE id BETWEEN $1 AND $2"),
+            ("INSERT INTO t (a, b) VALUES (1.5, 'it''s'), (2e3, '')", "nunu|INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4)"),
+            ("DELETE FROM t WHERE a IN (1, 2) AND b <> 'x'", "iiu|DELETE FROM t WHERE a IN ($1, $2) AND b <> $3"),
+            ("SELECT a FROM t WHERE (id = 3)", "i|SELECT a FROM t WHERE (id = $1)"),
+            ("SELECT a-1 FROM t WHERE id=1", "ii|SELECT a-$1 FROM t WHERE id=$2"),
+        ] {
+            assert_eq!(key(sql).as_deref(), Some(expected), "{sql}");
+        }
+    }
+
+    #[test]
+    fn literals_that_must_stay_stay() {
+        for (sql, expected) in [
+            ("SELECT a FROM t WHERE id > 1 ORDER BY 1 LIMIT 10", "i|SELECT a FROM t WHERE id > $1 ORDER BY 1 LIMIT 10"),
+            ("SELECT round(x, 2) FROM t WHERE id = 7", "i|SELECT round(x, 2) FROM t WHERE id = $1"),
+            ("SELECT '5'::int, 5::text, a::varchar(3) FROM t", "|SELECT '5'::int, 5::text, a::varchar(3) FROM t"),
+            ("SELECT a FROM t WHERE d = DATE '2020-01-01'", "|SELECT a FROM t WHERE d = DATE '2020-01-01'"),
+            ("SELECT E'a' FROM t1 WHERE x = $$b$$", "|SELECT E'a' FROM t1 WHERE x = $$b$$"),
+        ] {
+            assert_eq!(key(sql).as_deref(), Some(expected), "{sql}");
+        }
+    }
+
+    #[test]
+    fn statements_that_must_not_be_touched() {
+        for sql in [
+            "SELECT a + 1 FROM t GROUP BY a + 1",
+            "SELECT 1 UNION SELECT 2",
+            "SELECT a FROM t WHERE id = (SELECT 1)",
+            "SELECT a FROM t WHERE id = $1",
+            "SELECT 1; SELECT 2",
+            "BEGIN",
+            "CREATE TABLE t (a int DEFAULT 5)",
+            "SELECT now() - INTERVAL '1 day'",
+            "SELECT 'a' 'b'",
+            "SELECT 'open",
+            "SELECT a[1] FROM t",
+            "SELECT a FROM t ORDER BY 1, 2",
+            "SELECT 0x1F",
+        ] {
+            assert_eq!(key(sql), None, "{sql}");
+        }
+    }
+
+    #[test]
+    fn values_are_read_back() {
+        let sql = "INSERT INTO t VALUES (- 5, 3000000000, 'it''s')";
+        let normalized = normalize(sql).unwrap();
+        let values = normalized.values(sql, &[SqlType::Int4, SqlType::Int8, SqlType::Text]).unwrap();
+        assert_eq!(values, [Value::Int4(-5), Value::Int8(3_000_000_000), Value::Text("it's".into())]);
+        assert_eq!(normalized.text(), "INSERT INTO t VALUES ($1, $2, $3)");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_normalised_or_refused(sql in "(SELECT|UPDATE|[a-z]{1,3}|WHERE|[0-9]{1,12}|'[a-z']{0,3}'|[-+*/=(),.; ]){0,30}") {
+            if let Some(normalized) = normalize(&sql) {
+                // Putting the literals back gives the text.
+                let mut text = normalized.text().to_owned();
+                for (number, literal) in normalized.literals.iter().enumerate().rev() {
+                    let name = format!("${}", number + 1);
+                    let at = text.rfind(&name).unwrap();
+                    text.replace_range(at..at + name.len(), &sql[literal.range.clone()]);
+                }
+                proptest::prop_assert_eq!(text, sql);
+            }
+        }
+    }
+}

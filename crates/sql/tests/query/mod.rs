@@ -1,0 +1,9 @@
+//! Queries over a store in memory.
+
+mod arithmetic;
+mod catalog;
+mod clients;
+mod fixture;
+mod modify;
+mod results;
+mod selects;

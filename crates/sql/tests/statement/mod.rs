@@ -1,0 +1,8 @@
+//! Statements: planned, compiled, and run on a store in memory.
+
+mod definitions;
+mod errors;
+mod fixture;
+mod normalized;
+mod plans;
+mod programs;

@@ -1,0 +1,353 @@
+//! Changes of definitions over rows that exist: what readers see before and after, what is refused, what
+//! the digest says.
+
+use std::ops::Bound;
+
+use weft_base::{BatchId, IndexId};
+use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Locator, Store};
+use weft_types::{SqlType, Value};
+
+use crate::fixture::{self, ITEMS, ITEMS_PKEY, NOTES};
+
+fn with_rows() -> std::sync::Arc<Store> {
+    let store = fixture::store();
+    fixture::member(&store, |member| {
+        for id in 0..300 {
+            member
+                .insert(ITEMS, &fixture::item(id, Some((id % 7) as i32), None))
+                .unwrap();
+            member
+                .insert(NOTES, &fixture::note(&format!("note {id}"), (id % 100) as f64))
+                .unwrap();
+        }
+    });
+    store
+}
+
+fn next_index(store: &std::sync::Arc<Store>) -> IndexId {
+    IndexId(store.catalog().next_object_id())
+}
+
+#[test]
+fn an_index_appears_with_the_boundary() {
+    let store = with_rows();
+    let before = store.snapshot();
+    let id = next_index(&store);
+    fixture::batch(&store, |batch| {
+        let member = batch.member(0);
+        let slot = member
+            .locate(ITEMS, &Locator::Key(fixture::id_key(3)))
+            .unwrap()
+            .unwrap();
+        let mut member = member;
+        member.remove(ITEMS, slot).unwrap();
+        member.commit();
+        let index = fixture::index(id, "items_kind_id_idx", ITEMS, &[1, 0], IndexMethod::Ordered);
+        batch.apply_catalog(&CatalogOp::CreateIndex(index)).unwrap();
+        let mut member = batch.member(1);
+        member
+            .insert(ITEMS, &fixture::item(1_000, Some(3), None))
+            .unwrap();
+        member.commit();
+    });
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    assert_eq!(
+        before
+            .range(ITEMS, id, all.0, all.1, false, 9)
+            .unwrap_err()
+            .state
+            .code(),
+        "42704"
+    );
+    let after = store.snapshot();
+    assert_eq!(
+        after
+            .range(ITEMS, id, all.0, all.1, false, usize::MAX)
+            .unwrap()
+            .len(),
+        300
+    );
+    let three = fixture::key(&[Value::Int4(3)]);
+    let end = weft_store::prefix_successor(&three).unwrap();
+    let rows = after
+        .range(
+            ITEMS,
+            id,
+            Bound::Included(three.as_slice()),
+            Bound::Excluded(end.as_slice()),
+            true,
+            2,
+        )
+        .unwrap();
+    let ids: Vec<i64> = rows.iter().map(|row| fixture::decode(row).0).collect();
+    assert_eq!(ids, [1_000, 297]);
+    assert_eq!(after.verify_digest(), after.digest());
+    assert_eq!(before.verify_digest(), before.digest());
+}
+
+#[test]
+fn what_rows_forbid_changes_nothing() {
+    let store = with_rows();
+    let id = next_index(&store);
+    let digest = store.state_digest();
+    let unchanged = fixture::batch(&store, |batch| {
+        let unique = IndexDef {
+            unique: true,
+            ..fixture::index(id, "items_kind_key", ITEMS, &[1], IndexMethod::Both)
+        };
+        let error = batch.apply_catalog(&CatalogOp::CreateIndex(unique)).unwrap_err();
+        assert_eq!(error.state.code(), "23505");
+        assert_eq!(error.message, "could not create unique index \"items_kind_key\"");
+        assert_eq!(
+            error.fields().detail.as_deref(),
+            Some("Key (kind)=(0) is duplicated.")
+        );
+
+        let not_null = CatalogOp::SetNotNull {
+            table: ITEMS,
+            column: 2,
+            not_null: true,
+        };
+        let error = batch.apply_catalog(&not_null).unwrap_err();
+        assert_eq!(error.state.code(), "23502");
+        assert_eq!(
+            error.message,
+            "column \"name\" of relation \"items\" contains null values"
+        );
+
+        let column = ColumnDef::new("extra", SqlType::Int4).not_null();
+        let add = CatalogOp::AddColumn {
+            table: ITEMS,
+            column,
+            fill: Value::Null,
+        };
+        assert_eq!(batch.apply_catalog(&add).unwrap_err().state.code(), "23502");
+
+        let second = fixture::index(id, "again", ITEMS, &[0], IndexMethod::Both);
+        let error = batch
+            .apply_catalog(&CatalogOp::AddPrimaryKey(second))
+            .unwrap_err();
+        assert_eq!(
+            error.message,
+            "multiple primary keys for table \"items\" are not allowed"
+        );
+    });
+    assert_eq!(unchanged, digest);
+    assert_eq!(store.catalog().next_object_id(), id.0);
+}
+
+#[test]
+fn columns_come_and_go() {
+    let store = with_rows();
+    let before = store.snapshot();
+    let row_id = before.get(NOTES, weft_store::SlotId(5)).unwrap().row_id;
+    fixture::batch(&store, |batch| {
+        let column = ColumnDef::new("rank", SqlType::Int4).not_null();
+        batch
+            .apply_catalog(&CatalogOp::AddColumn {
+                table: ITEMS,
+                column,
+                fill: Value::Int4(9),
+            })
+            .unwrap();
+        batch
+            .apply_catalog(&CatalogOp::DropColumn {
+                table: ITEMS,
+                column: 1,
+            })
+            .unwrap();
+        batch
+            .apply_catalog(&CatalogOp::DropColumn {
+                table: NOTES,
+                column: 0,
+            })
+            .unwrap();
+    });
+    let after = store.snapshot();
+    let items = std::sync::Arc::clone(fixture::table(after.catalog(), ITEMS));
+    let names: Vec<&str> = items.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["id", "name", "rank"]);
+    assert_eq!(
+        items
+            .indexes
+            .iter()
+            .map(|index| index.name.as_str())
+            .collect::<Vec<_>>(),
+        ["items_pkey", "items_name_key"]
+    );
+    assert_eq!(items.indexes[1].columns, [1]);
+    let row = after
+        .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(8))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        items.layout.decode(row.bytes).unwrap(),
+        [Value::Int8(8), Value::Null, Value::Int4(9)]
+    );
+    let slot = after.locate(NOTES, &Locator::RowId(row_id)).unwrap().unwrap();
+    assert_eq!(after.get(NOTES, slot).unwrap().row_id, row_id);
+    assert_eq!(
+        (after.verify_digest(), before.verify_digest()),
+        (after.digest(), before.digest())
+    );
+    let old = before
+        .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(8))
+        .unwrap()
+        .unwrap();
+    assert_eq!(fixture::decode(&old), (8, Some(1), None));
+    drop((before, after));
+    fixture::settle(&store);
+    let live = store.memory_stats().version_bytes;
+    assert_eq!(
+        live,
+        300 * (24 + items.layout.fixed_bytes() as u64) + 300 * (24 + 9)
+    );
+}
+
+#[test]
+fn a_primary_key_moves() {
+    let store = with_rows();
+    let digest = fixture::batch(&store, |batch| {
+        batch.apply_catalog(&CatalogOp::DropIndex(ITEMS_PKEY)).unwrap();
+    });
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.verify_digest(), digest);
+    let row = snapshot.get(ITEMS, weft_store::SlotId(4)).unwrap();
+    assert_eq!(
+        snapshot.locate(ITEMS, &Locator::RowId(row.row_id)).unwrap(),
+        Some(row.slot)
+    );
+    assert_eq!(
+        snapshot.locate(ITEMS, &Locator::Key(fixture::id_key(4))).unwrap(),
+        None
+    );
+
+    let id = next_index(&store);
+    fixture::batch(&store, |batch| {
+        let primary = fixture::index(id, "items_pk2", ITEMS, &[0], IndexMethod::Both);
+        batch.apply_catalog(&CatalogOp::AddPrimaryKey(primary)).unwrap();
+        let mut member = batch.member(0);
+        let error = member.insert(ITEMS, &fixture::item(4, None, None)).unwrap_err();
+        assert_eq!(error.fields().constraint.as_deref(), Some("items_pk2"));
+        member.insert(ITEMS, &fixture::item(-4, None, None)).unwrap();
+        member.commit();
+    });
+    assert!(
+        store
+            .snapshot()
+            .locate(ITEMS, &Locator::Key(fixture::id_key(-4)))
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn dropped_and_emptied_tables_leave_the_digest() {
+    let store = with_rows();
+    let before = store.snapshot();
+    fixture::batch(&store, |batch| {
+        // Rows of this very batch go with the table too.
+        let mut member = batch.member(0);
+        member.insert(NOTES, &fixture::note("late", 0.0)).unwrap();
+        member.insert(ITEMS, &fixture::item(-1, None, None)).unwrap();
+        member.commit();
+        batch.apply_catalog(&CatalogOp::DropTable(NOTES)).unwrap();
+        batch.apply_catalog(&CatalogOp::Truncate(ITEMS)).unwrap();
+        let mut member = batch.member(1);
+        assert_eq!(
+            member
+                .insert(NOTES, &fixture::note("gone", 0.0))
+                .unwrap_err()
+                .state
+                .code(),
+            "42P01"
+        );
+        member.insert(ITEMS, &fixture::item(3, None, None)).unwrap();
+        member.commit();
+    });
+    let after = store.snapshot();
+    assert_eq!(after.verify_digest(), after.digest());
+    assert_eq!(after.row_count_estimate(ITEMS), 1);
+    assert!(after.get(NOTES, weft_store::SlotId(0)).is_none());
+    assert!(before.get(NOTES, weft_store::SlotId(0)).is_some());
+    assert_eq!(before.verify_digest(), before.digest());
+    drop((before, after));
+    fixture::settle(&store);
+    assert_eq!(
+        store.memory_stats().version_bytes,
+        24 + fixture::item(3, None, None).len() as u64
+    );
+}
+
+#[test]
+fn an_aborted_batch_takes_its_definitions_back() {
+    let store = with_rows();
+    let (digest, catalog, bytes) = (
+        store.state_digest(),
+        store.catalog(),
+        store.memory_stats().version_bytes,
+    );
+    let mut batch = store.begin_batch(BatchId(3));
+    let mut member = batch.member(0);
+    for id in 0..300 {
+        let slot = member
+            .locate(ITEMS, &Locator::Key(fixture::id_key(id)))
+            .unwrap()
+            .unwrap();
+        member.remove(ITEMS, slot).unwrap();
+        member
+            .insert(ITEMS, &fixture::item(id, None, Some(&format!("{id}"))))
+            .unwrap();
+    }
+    member.commit();
+    batch.apply_catalog(&CatalogOp::DropTable(ITEMS)).unwrap();
+    batch
+        .apply_catalog(&CatalogOp::RenameTable {
+            table: NOTES,
+            name: "remarks".into(),
+        })
+        .unwrap();
+    batch.abort();
+    assert_eq!((store.state_digest(), store.catalog()), (digest, catalog));
+    assert_eq!(store.snapshot().verify_digest(), digest);
+    fixture::settle(&store);
+    let stats = store.memory_stats();
+    assert_eq!((stats.version_bytes, stats.ordered_entries), (bytes, 900));
+}
+
+#[test]
+fn sequences_move_without_a_new_version() {
+    use weft_store::{SequenceDef, SequenceId, SequenceState};
+    let store = fixture::store();
+    let id = SequenceId(store.catalog().next_object_id());
+    fixture::batch(&store, |batch| {
+        batch
+            .apply_catalog(&CatalogOp::CreateSequence(SequenceDef::new(id, "items_id_seq")))
+            .unwrap();
+    });
+    let (version, digest) = (store.catalog().version(), store.state_digest());
+    fixture::batch(&store, |batch| {
+        batch
+            .apply_catalog(&CatalogOp::AdvanceSequence { id, to: 5 })
+            .unwrap();
+        let mut member = batch.member(0);
+        member.insert(ITEMS, &fixture::item(5, None, None)).unwrap();
+        member.commit();
+        batch
+            .apply_catalog(&CatalogOp::AdvanceSequence { id, to: 6 })
+            .unwrap();
+    });
+    let catalog = store.catalog();
+    assert_eq!(catalog.version(), version);
+    assert_ne!(store.state_digest(), digest);
+    let state = catalog.sequence_state(id).unwrap();
+    assert_eq!(
+        state,
+        SequenceState {
+            last_value: 6,
+            is_called: true
+        }
+    );
+    assert_eq!(state.next(catalog.sequence_by_id(id).unwrap()), Some(7));
+    assert_eq!(store.snapshot().verify_digest(), store.state_digest());
+}

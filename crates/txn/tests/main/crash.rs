@@ -1,0 +1,361 @@
+//! Power cuts, I/O errors and restarts at any moment: what was acknowledged is there, nothing is there twice, and
+//! what is there is a prefix of the order.
+//!
+//! The journal is the witness: every transfer writes one row into it, so the journal's keys say which transactions
+//! survived, and the balances must be what the journal makes of the opening balances.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use weft_base::{BatchId, FaultKind, Prng, SimDisk, SyncSite};
+use weft_txn::{EngineConfig, EngineError, Isolation, Ticket};
+
+use crate::bank::{
+    Bank, OPENING, Session, Step, balances, balances_by_journal, batch_of, inputs, journal_rows, open_engine, quiet,
+};
+use crate::seed_count;
+
+const ACCOUNTS: i64 = 12;
+
+/// What the driver was told.
+#[derive(Default)]
+struct Told {
+    /// Transactions that committed, with their batches.
+    committed: BTreeMap<i64, BatchId>,
+    /// Transactions that were refused for good reason: they must not be there.
+    refused: Vec<i64>,
+    /// Batches up to this one were declared durable.
+    durable: BatchId,
+}
+
+impl Told {
+    fn note(&mut self, txid: i64, step: &Step<weft_txn::Committed>) {
+        match step {
+            Ok(committed) => {
+                self.committed.insert(txid, committed.batch);
+            }
+            // After an I/O error nobody knows; any other refusal is final.
+            Err(refused) if refused.error.state.0 == "58030" => {}
+            Err(_) => self.refused.push(txid),
+        }
+    }
+}
+
+fn isolation(prng: &mut Prng) -> Isolation {
+    match prng.below(3) {
+        0 => Isolation::ReadCommitted,
+        1 => Isolation::RepeatableRead,
+        _ => Isolation::Serializable,
+    }
+}
+
+/// (txid, from, to, amount), never between an account and itself.
+fn transfer(prng: &mut Prng, txid: i64) -> [i64; 4] {
+    let from = prng.below(ACCOUNTS as u64) as i64;
+    let to = (from + 1 + prng.below(ACCOUNTS as u64 - 1) as i64) % ACCOUNTS;
+    [txid, from, to, 1 + prng.below(300) as i64]
+}
+
+struct Run {
+    disk: SimDisk,
+    prng: Prng,
+    told: Told,
+    next_txid: i64,
+    config: EngineConfig,
+}
+
+type Outcome = Result<(), String>;
+
+impl Run {
+    fn new(seed: u64, ignored: Option<SyncSite>) -> Run {
+        let disk = SimDisk::new(seed);
+        if let Some(site) = ignored {
+            disk.ignore_sync(site);
+        }
+        let prng = Prng::new(seed ^ 0x00ba_7c4e);
+        let config = EngineConfig { segment_bytes: 2048 + 512 * (seed % 9), ..quiet() };
+        Run { disk, prng, told: Told::default(), next_txid: 1, config }
+    }
+
+    /// Opens, and says whether that was cut short by a fault that was set.
+    fn open(&mut self, faulty: bool) -> Result<Option<Bank>, String> {
+        match Bank::open(&self.disk, self.config.clone(), ACCOUNTS) {
+            Ok(bank) => Ok(Some(bank)),
+            Err(EngineError::Io { .. } | EngineError::Log(_) | EngineError::Checkpoint(_) | EngineError::Stopped(_))
+                if faulty =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(format!("opening: {error}")),
+        }
+    }
+
+    fn set_fault(&mut self, within: u64) {
+        let at = self.disk.op_count() + 1 + self.prng.below(within);
+        if self.prng.chance(2, 3) {
+            self.disk.cut_power_at(at);
+        } else {
+            self.disk.fail_after(at, FaultKind::Io);
+        }
+    }
+
+    /// Some work on an open bank. Sessions that are open at its end are rolled back or lost.
+    fn work(&mut self, bank: &mut Bank) -> Outcome {
+        let mut sessions: Vec<(Session, Vec<i64>)> = Vec::new();
+        let mut tickets: Vec<(i64, Ticket)> = Vec::new();
+        let (steps, checkpoints) = if self.prng.chance(1, 4) { (160, 5) } else { (40, 1) };
+        for _ in 0..self.prng.below(steps) {
+            match self.prng.below(20) {
+                0..=7 => self.submit(bank, &mut tickets),
+                8 | 9 if sessions.len() < 4 => {
+                    let mut session = bank.begin(isolation(&mut self.prng));
+                    session.txn.set_no_wait(true);
+                    sessions.push((session, Vec::new()));
+                }
+                10..=13 if !sessions.is_empty() => {
+                    let n = self.prng.below(sessions.len() as u64) as usize;
+                    self.statement(&mut sessions, n);
+                }
+                14 | 15 if !sessions.is_empty() => {
+                    let n = self.prng.below(sessions.len() as u64) as usize;
+                    let (session, txids) = sessions.swap_remove(n);
+                    if self.prng.chance(1, 5) {
+                        session.txn.rollback();
+                        self.told.refused.extend(txids);
+                    } else {
+                        let step = session.commit();
+                        txids.iter().for_each(|txid| self.told.note(*txid, &step));
+                    }
+                }
+                16 | 17 => {
+                    let batch = bank.engine.boundary();
+                    if bank.engine.wait_durable(batch).is_ok() {
+                        self.told.durable = self.told.durable.max(batch);
+                    }
+                }
+                // Long runs make few checkpoints, so that each has many segments to retire.
+                18 if self.prng.chance(1, checkpoints) => {
+                    if self.prng.chance(1, 3) {
+                        self.set_fault(24);
+                    }
+                    if let Ok(batch) = bank.engine.checkpoint() {
+                        self.told.durable = self.told.durable.max(batch);
+                    }
+                }
+                _ => {}
+            }
+            self.told.durable = self.told.durable.max(bank.engine.durable());
+        }
+        for (session, txids) in sessions {
+            session.txn.rollback();
+            self.told.refused.extend(txids);
+        }
+        for (txid, ticket) in tickets {
+            self.told.note(txid, &ticket.wait());
+        }
+        // What is visible must hold together at any time, durable or not.
+        self.check(bank, bank.engine.boundary())
+    }
+
+    fn submit(&mut self, bank: &Bank, tickets: &mut Vec<(i64, Ticket)>) {
+        let values = transfer(&mut self.prng, self.next_txid);
+        self.next_txid += 1;
+        let program = &bank.programs.transfer;
+        match bank.engine.submit(program, inputs(program, &values)) {
+            Ok(ticket) => tickets.push((values[0], ticket)),
+            Err(_) => self.told.refused.push(values[0]),
+        }
+    }
+
+    fn statement(&mut self, sessions: &mut Vec<(Session, Vec<i64>)>, n: usize) {
+        let values = transfer(&mut self.prng, self.next_txid);
+        self.next_txid += 1;
+        let (session, txids) = &mut sessions[n];
+        let program = std::sync::Arc::clone(&session.programs.transfer);
+        match session.run(&program, &values) {
+            Ok(_) => txids.push(values[0]),
+            // Too little money: the statement took itself back, the transaction may go on.
+            Err(error) if error.state.0 == "P0001" => self.told.refused.push(values[0]),
+            Err(_) => {
+                let (session, txids) = sessions.swap_remove(n);
+                session.txn.rollback();
+                self.told.refused.extend(txids);
+                self.told.refused.push(values[0]);
+            }
+        }
+    }
+
+    /// Everything up to `boundary` is there, nothing else, once, and the money adds up.
+    fn check(&self, bank: &Bank, boundary: BatchId) -> Outcome {
+        let snapshot = bank.engine.snapshot();
+        let journal = journal_rows(&snapshot);
+        if boundary < self.told.durable {
+            return Err(format!("batch {} was durable; the state ends with {}", self.told.durable.0, boundary.0));
+        }
+        for (txid, batch) in &self.told.committed {
+            if journal.contains_key(txid) != (*batch <= boundary) {
+                let is = if journal.contains_key(txid) { "there" } else { "not there" };
+                return Err(format!("transaction {txid} of batch {} is {is}; boundary {}", batch.0, boundary.0));
+            }
+        }
+        if let Some(txid) = self.told.refused.iter().find(|txid| journal.contains_key(txid)) {
+            return Err(format!("transaction {txid} was refused and is there"));
+        }
+        let balances = balances(&snapshot);
+        if balances != balances_by_journal(&journal, ACCOUNTS) {
+            return Err("balances are not what the journal says".to_string());
+        }
+        if balances.values().sum::<i64>() != ACCOUNTS * OPENING {
+            return Err("money came or went".to_string());
+        }
+        if bank.engine.store().verify_digest(&snapshot) != snapshot.digest() {
+            return Err("rows and digest differ".to_string());
+        }
+        Ok(())
+    }
+
+    /// Forgets transactions that the crash took; those up to the boundary are durable now.
+    fn settle(&mut self, bank: &Bank) -> Outcome {
+        let boundary = bank.engine.boundary();
+        self.check(bank, boundary)?;
+        self.told.committed.retain(|_, batch| *batch <= boundary);
+        self.told.durable = boundary;
+        Ok(())
+    }
+
+    fn all(mut self) -> Outcome {
+        let rounds = 2 + self.prng.below(5);
+        for _ in 0..rounds {
+            // A fault may strike while the directory is opened, more than once.
+            let mut opened = None;
+            while opened.is_none() {
+                let faulty = self.prng.chance(1, 3);
+                if faulty {
+                    self.set_fault(12);
+                }
+                opened = self.open(faulty)?;
+                if opened.is_none() {
+                    self.disk.crash();
+                }
+            }
+            let Some(mut bank) = opened else { continue };
+            if bank.engine.catalog().tables().count() == 2 {
+                self.settle(&bank)?;
+            }
+            if self.prng.chance(3, 4) {
+                self.set_fault(60);
+            }
+            self.work(&mut bank)?;
+            match self.prng.below(4) {
+                // The process ends in order, or is killed (the disk keeps all that was written), or the power goes.
+                0 => drop(bank),
+                1 => self.disk = self.disk.fork(self.prng.next_u64()),
+                _ => self.disk.crash(),
+            }
+            // A fault that did not strike is void; the next round sets its own.
+            self.disk.cut_power_at(u64::MAX);
+            self.disk.fail_after(u64::MAX, FaultKind::Io);
+            if self.disk_is_dead() {
+                self.disk.crash();
+            }
+        }
+        let bank = self.open(false)?.ok_or("not opened")?;
+        self.settle(&bank)
+    }
+
+    /// A cut that struck stays until the crash is made.
+    fn disk_is_dead(&self) -> bool {
+        weft_base::Disk::exists(&self.disk, std::path::Path::new("/")).is_err()
+    }
+}
+
+#[test]
+fn every_crash_keeps_what_was_acknowledged() {
+    for seed in 0..seed_count(60) {
+        if let Err(reason) = Run::new(seed, None).all() {
+            panic!("seed {seed}: {reason}");
+        }
+    }
+}
+
+/// Without any one of its syncs the engine loses something for some seed.
+#[test]
+fn every_sync_is_needed() {
+    let probe = Run::new(3, None);
+    let disk = probe.disk.clone();
+    probe.all().unwrap();
+    let seen = disk.seen_sites();
+    let mut superfluous = Vec::new();
+    for site in seen {
+        let broken = (0..3000).find(|seed| {
+            let fails = |site| std::panic::catch_unwind(|| Run::new(*seed, site).all().is_err()).unwrap_or(true);
+            fails(Some(site)) && !fails(None)
+        });
+        match broken {
+            Some(seed) => println!("{} is needed by seed {seed}", site.0),
+            None => superfluous.push(site.0),
+        }
+    }
+    assert!(superfluous.is_empty(), "no seed needs these syncs: {superfluous:?}");
+}
+
+/// Threads, real group commit, and a cut in the middle.
+#[test]
+fn a_cut_under_threads_keeps_what_was_acknowledged() {
+    for seed in 0..seed_count(60).div_ceil(5) {
+        let disk = SimDisk::new(seed);
+        let config = EngineConfig { workers: 2, split_batch_at: 2, ..quiet() };
+        let bank = Bank::open(&disk, config.clone(), ACCOUNTS).unwrap();
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+        let mut prng = Prng::new(seed);
+        disk.cut_power_at(disk.op_count() + 1 + prng.below(400));
+        let txids = AtomicI64::new(1);
+        let mut run = Run::new(seed, None);
+        run.disk = disk.clone();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|n| {
+                    let (bank, txids) = (&bank, &txids);
+                    scope.spawn(move || client(bank, txids, &mut Prng::new(seed * 10 + n)))
+                })
+                .collect();
+            for thread in threads {
+                let told = thread.join().unwrap();
+                run.told.durable = run.told.durable.max(told.durable);
+                run.told.committed.extend(told.committed);
+                run.told.refused.extend(told.refused);
+            }
+        });
+        drop(bank);
+        disk.crash();
+        let bank = Bank::over(open_engine(&disk, config).unwrap(), ACCOUNTS).unwrap();
+        run.check(&bank, bank.engine.boundary()).unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+    }
+}
+
+/// One client, until something fails or it has done enough.
+fn client(bank: &Bank, txids: &AtomicI64, prng: &mut Prng) -> Told {
+    let mut told = Told::default();
+    for _ in 0..60 {
+        let values = transfer(prng, txids.fetch_add(1, Ordering::Relaxed));
+        let step = if prng.chance(1, 4) {
+            let mut session = bank.begin(isolation(prng));
+            let program = std::sync::Arc::clone(&bank.programs.transfer);
+            match session.run(&program, &values) {
+                Ok(_) => session.commit(),
+                Err(error) => Err(Box::new(weft_txn::Refused { error, observed: BatchId(0) })),
+            }
+        } else {
+            bank.execute(&bank.programs.transfer, &values)
+        };
+        told.note(values[0], &step);
+        if prng.chance(1, 3) {
+            let batch = batch_of(&step);
+            match bank.engine.wait_durable(batch) {
+                Ok(()) => told.durable = told.durable.max(batch),
+                Err(_) => return told,
+            }
+        }
+    }
+    told
+}

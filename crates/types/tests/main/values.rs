@@ -1,0 +1,130 @@
+//! Arbitrary types and values for the property tests.
+
+use proptest::prelude::*;
+use weft_types::{Numeric, NumericSpec, SqlType, Value};
+
+pub(crate) fn any_type() -> impl Strategy<Value = SqlType> {
+    prop_oneof![
+        Just(SqlType::Bool),
+        Just(SqlType::Int2),
+        Just(SqlType::Int4),
+        Just(SqlType::Int8),
+        Just(SqlType::Float4),
+        Just(SqlType::Float8),
+        Just(SqlType::Numeric(None)),
+        (1_u16..40, -5_i16..20)
+            .prop_map(|(precision, scale)| SqlType::Numeric(Some(NumericSpec { precision, scale }))),
+        Just(SqlType::Text),
+        (1_u32..9).prop_map(|n| SqlType::Varchar(Some(n))),
+        (1_u32..9).prop_map(SqlType::Char),
+        Just(SqlType::Bytea),
+        Just(SqlType::Date),
+        Just(SqlType::Timestamp),
+        Just(SqlType::TimestampTz),
+        Just(SqlType::Uuid),
+    ]
+}
+
+pub(crate) fn any_numeric() -> impl Strategy<Value = Numeric> {
+    let small = (any::<i64>(), 0_u16..25).prop_map(|(m, s)| Numeric::from_i128(i128::from(m), s).unwrap());
+    let tiny = (-1000_i128..1000, 0_u16..4).prop_map(|(m, s)| Numeric::from_i128(m, s).unwrap());
+    let wide = (any::<i128>(), 0_u16..50).prop_map(|(m, s)| Numeric::from_i128(m, s).unwrap());
+    let long = ("-?[1-9][0-9]{40,80}", 0_usize..30).prop_map(|(digits, s)| {
+        let (integer, fraction) = digits.split_at(digits.len() - s);
+        Numeric::parse(&format!("{integer}.{fraction}")).unwrap()
+    });
+    prop_oneof![4 => small, 4 => tiny, 2 => wide, 1 => long, 1 => Just(Numeric::NAN)]
+}
+
+/// Text without NUL; often short, so that values meet.
+fn any_text(chars_max: usize) -> impl Strategy<Value = String> {
+    prop_oneof![
+        proptest::collection::vec(
+            prop_oneof![Just('a'), Just('b'), Just(' '), Just('\u{1}'), Just('é')],
+            0..=chars_max.min(4)
+        ),
+        proptest::collection::vec(any::<char>().prop_filter("NUL", |c| *c != '\0'), 0..=chars_max),
+    ]
+    .prop_map(|chars| chars.into_iter().collect())
+}
+
+/// A value that a column of the type may hold, as it holds it.
+pub(crate) fn value_of(ty: SqlType) -> BoxedStrategy<Value> {
+    match ty {
+        SqlType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
+        SqlType::Int2 => prop_oneof![any::<i16>(), -2_i16..3].prop_map(Value::Int2).boxed(),
+        SqlType::Int4 => prop_oneof![any::<i32>(), -2_i32..3].prop_map(Value::Int4).boxed(),
+        SqlType::Int8 => prop_oneof![any::<i64>(), -2_i64..3].prop_map(Value::Int8).boxed(),
+        SqlType::Float4 => prop_oneof![
+            any::<u32>().prop_map(f32::from_bits),
+            Just(0.0),
+            Just(-0.0),
+            Just(1.0),
+            Just(f32::NAN)
+        ]
+        .prop_map(|v| Value::Float4(if v.is_nan() { f32::NAN } else { v }))
+        .boxed(),
+        SqlType::Float8 => prop_oneof![
+            any::<u64>().prop_map(f64::from_bits),
+            Just(0.0),
+            Just(-0.0),
+            Just(1.0),
+            Just(f64::NAN)
+        ]
+        .prop_map(|v| Value::Float8(if v.is_nan() { f64::NAN } else { v }))
+        .boxed(),
+        SqlType::Numeric(None) => any_numeric().prop_map(Value::Numeric).boxed(),
+        SqlType::Numeric(Some(spec)) => any_numeric()
+            .prop_map(move |v| Value::Numeric(v.apply_spec(spec).unwrap_or(Numeric::NAN)))
+            .boxed(),
+        SqlType::Text | SqlType::Varchar(None) => any_text(12).prop_map(Value::Text).boxed(),
+        SqlType::Varchar(Some(n)) => any_text(n as usize).prop_map(Value::Text).boxed(),
+        SqlType::Char(n) => any_text(n as usize)
+            .prop_map(|text| Value::Text(text.trim_end_matches(' ').to_owned()))
+            .boxed(),
+        SqlType::Bytea => prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..12),
+            proptest::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(0xff)], 0..4),
+        ]
+        .prop_map(Value::Bytea)
+        .boxed(),
+        SqlType::Date => prop_oneof![
+            -2_451_545_i32..=2_145_031_948,
+            -3_i32..3,
+            Just(i32::MAX),
+            Just(i32::MIN)
+        ]
+        .prop_map(Value::Date)
+        .boxed(),
+        SqlType::Timestamp => any_micros().prop_map(Value::Timestamp).boxed(),
+        SqlType::TimestampTz => any_micros().prop_map(Value::TimestampTz).boxed(),
+        SqlType::Uuid => prop_oneof![any::<[u8; 16]>(), (0_u8..3).prop_map(|b| [b; 16])]
+            .prop_map(Value::Uuid)
+            .boxed(),
+    }
+}
+
+fn any_micros() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        -211_813_488_000_000_000_i64..9_223_371_331_200_000_000,
+        (-1000_i64..1000).prop_map(|seconds| seconds * 1_000_000),
+        Just(i64::MAX),
+        Just(i64::MIN),
+    ]
+}
+
+/// As [`value_of`], sometimes NULL.
+pub(crate) fn nullable_of(ty: SqlType) -> BoxedStrategy<Value> {
+    prop_oneof![1 => Just(Value::Null), 5 => value_of(ty)].boxed()
+}
+
+/// Types of a row and so many rows of them.
+pub(crate) fn typed_rows(
+    columns: std::ops::Range<usize>,
+    rows: usize,
+) -> impl Strategy<Value = (Vec<SqlType>, Vec<Vec<Value>>)> {
+    proptest::collection::vec(any_type(), columns).prop_flat_map(move |types| {
+        let row: Vec<_> = types.iter().map(|ty| nullable_of(*ty)).collect();
+        (Just(types), proptest::collection::vec(row, rows))
+    })
+}

@@ -1,0 +1,154 @@
+//! COPY: rows in from the client, rows out to it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use weft_base::CatalogVersion;
+use weft_sql::statement::copy_text::{CopyDecoder, encode_line};
+use weft_sql::statement::{CopyFormat, CopyOptions, CopyPlan, Plan, Scalar};
+use weft_store::TableDef;
+use weft_types::{SqlError, SqlType, Value};
+
+use super::{Planned, Session};
+use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope};
+
+/// Rows locked and written at a time.
+const CHUNK_ROWS: usize = 4096;
+
+/// Builds rows of the table from decoded values and defaults, and writes them chunk by chunk.
+struct RowWriter<'a> {
+    session: &'a mut Session,
+    table: &'a Arc<TableDef>,
+    columns: &'a [usize],
+    defaults: &'a [(usize, Scalar)],
+    chunk: Vec<Vec<u8>>,
+    rows: u64,
+}
+
+impl RowWriter<'_> {
+    fn row(&mut self, given: Vec<Value>) -> Result<(), SqlError> {
+        let mut values = vec![Value::Null; self.table.columns.len()];
+        for (column, value) in self.columns.iter().zip(given) {
+            if let Some(slot) = values.get_mut(*column) {
+                *slot = value;
+            }
+        }
+        for (column, default) in self.defaults {
+            let value = default.evaluate(&[], &[], self.session)?;
+            if let Some(slot) = values.get_mut(*column) {
+                *slot = value;
+            }
+        }
+        self.chunk.push(self.table.layout.encode(&values)?);
+        if self.chunk.len() >= CHUNK_ROWS {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), SqlError> {
+        self.session.transaction().txn.insert(self.table, &self.chunk)?;
+        self.rows += self.chunk.len() as u64;
+        self.chunk.clear();
+        self.session.check_cancelled()
+    }
+}
+
+impl Session {
+    pub(crate) fn run_copy(
+        &mut self,
+        plan: &CopyPlan,
+        version: CatalogVersion,
+        params: &[Value],
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        match plan {
+            CopyPlan::From { table, columns, defaults, options } => {
+                if self.transaction().txn.catalog().version() != version {
+                    return Err(weft_txn::stale_program());
+                }
+                let named = columns.iter().filter_map(|column| table.columns.get(*column));
+                let named: Vec<_> = named.map(|column| (column.name.clone(), column.ty)).collect();
+                let header = CopyHeader { binary: false, column_count: named.len() as u16 };
+                let mut decoder = CopyDecoder::new(table.name.clone(), named, options.clone())?;
+                let mut writer =
+                    RowWriter { session: self, table, columns, defaults, chunk: Vec::new(), rows: 0 };
+                sink.copy_in(header, &mut |data| decoder.push(data, |values| writer.row(values)))?;
+                decoder.finish(|values| writer.row(values))?;
+                writer.flush()?;
+                let rows = writer.rows;
+                sink.complete(&CommandTag::counted("COPY", rows));
+            }
+            CopyPlan::To { plan, options } => {
+                let mut out = CopyOut { sink, options, types: Vec::new(), line: Vec::new(), rows: 0 };
+                if options.format == CopyFormat::Binary {
+                    return Err(SqlError::unsupported("COPY TO in binary format is not supported"));
+                }
+                let planned = Planned { plan: Arc::new(Plan::clone(plan)), version };
+                self.run_plan(&planned, params, Scope::Pipelined, &mut out)?;
+                let rows = out.rows;
+                sink.copy_done();
+                sink.complete(&CommandTag::counted("COPY", rows));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Turns a query's rows into lines of a copy.
+struct CopyOut<'a> {
+    sink: &'a mut dyn ResultSink,
+    options: &'a CopyOptions,
+    types: Vec<SqlType>,
+    line: Vec<u8>,
+    rows: u64,
+}
+
+impl ResultSink for CopyOut<'_> {
+    fn columns(&mut self, columns: &[OutputColumn]) {
+        self.types = columns.iter().map(|column| column.ty).collect();
+        self.sink.copy_out(CopyHeader { binary: false, column_count: columns.len() as u16 });
+        if self.options.header {
+            let names: Vec<Value> = columns.iter().map(|column| Value::Text(column.name.clone())).collect();
+            let types = vec![SqlType::Text; names.len()];
+            encode_line(&names, &types, self.options, &mut self.line);
+            let _ = self.sink.copy_data(&self.line);
+        }
+    }
+
+    fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
+        let Ok(values) = row.layout.decode(row.bytes) else { return ControlFlow::Break(()) };
+        self.line.clear();
+        encode_line(&values, &self.types, self.options, &mut self.line);
+        self.rows += 1;
+        self.sink.copy_data(&self.line)
+    }
+
+    fn complete(&mut self, _tag: &CommandTag) {}
+
+    fn empty(&mut self) {}
+
+    fn notice(&mut self, level: NoticeLevel, notice: &SqlError) {
+        self.sink.notice(level, notice);
+    }
+
+    fn copy_in(
+        &mut self,
+        _header: CopyHeader,
+        _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        Err(SqlError::internal("a copy inside a copy"))
+    }
+
+    fn copy_out(&mut self, _header: CopyHeader) {}
+
+    fn copy_data(&mut self, _data: &[u8]) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn copy_done(&mut self) {}
+
+    fn deallocate(&mut self, _name: Option<&str>) -> bool {
+        false
+    }
+}

@@ -1,0 +1,59 @@
+//! EXPLAIN: the program of a point statement, or the query engine's plan.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::sql::sqlparser::ast::Statement;
+use weft_base::CatalogVersion;
+use weft_sql::statement::{self, ExplainPlan, Plan};
+use weft_types::{SqlError, Value};
+
+use super::{Planned, Session};
+use crate::rows::Collected;
+use crate::sink::{CommandTag, ResultSink, Scope};
+
+impl Session {
+    pub(crate) fn run_explain(
+        &mut self,
+        plan: &ExplainPlan,
+        version: CatalogVersion,
+        params: &[Value],
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let mut lines = self.explain_lines(&plan.inner, params)?;
+        if plan.analyze {
+            let began = Instant::now();
+            let mut rows = Collected::default();
+            let planned = Planned { plan: Arc::new(plan.inner.clone()), version };
+            self.run_plan(&planned, params, Scope::Pipelined, &mut rows)?;
+            lines.push(format!("Rows: {}", rows.affected()));
+            lines.push(format!("Execution Time: {:.3} ms", began.elapsed().as_secs_f64() * 1e3));
+        }
+        let rows: Vec<Vec<String>> = lines.into_iter().map(|line| vec![line]).collect();
+        self.push_table(&plan.columns, &rows, sink)?;
+        sink.complete(&CommandTag::plain("EXPLAIN"));
+        Ok(())
+    }
+
+    fn explain_lines(&mut self, plan: &Plan, params: &[Value]) -> Result<Vec<String>, SqlError> {
+        match plan {
+            Plan::Constant(plan) => Ok(statement::explain::explain_constant(plan)),
+            Plan::Program(plan) => Ok(statement::explain::explain_program(plan, &self.catalog())),
+            Plan::Query(query) => self.explain_query(&query.statement, params),
+            Plan::Modify(modify) => {
+                let query = &modify.query;
+                let mut lines = vec![format!("{:?} on {}", query.kind, query.table.name)];
+                let below = self.explain_query(query.select(), params)?;
+                lines.extend(below.into_iter().map(|line| format!("  {line}")));
+                Ok(lines)
+            }
+            _ => Ok(vec!["Utility statement".to_string()]),
+        }
+    }
+
+    fn explain_query(&mut self, ast: &Statement, params: &[Value]) -> Result<Vec<String>, SqlError> {
+        let source = self.describe_source();
+        let settings = self.query_settings();
+        self.shared.queries.explain(ast, source, params, &settings)
+    }
+}

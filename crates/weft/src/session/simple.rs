@@ -1,0 +1,226 @@
+//! A simple-query message: any number of statements in one text.
+//!
+//! One statement that is a point statement finds its plan with its literals lifted out, so that texts which differ only in
+//! literals are parsed and compiled once. Several statements are one implicit transaction, unless they say otherwise.
+//! A message `BEGIN; point statements; COMMIT` outside of a transaction is one program: it takes one place in a batch and
+//! holds no lock between its statements (DESIGN.md, Programs).
+
+use std::sync::Arc;
+
+use weft_sql::statement::control::ControlStatement;
+use weft_sql::statement::{self, Normalized, ParsedAst, ParsedStatement, Plan, TransactionPlan};
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use super::{PLANNING_ATTEMPTS, Session};
+use crate::sink::{CommandTag, ResultSink, Scope};
+
+impl Session {
+    /// Runs one simple-query message and pushes the results of its statements. The message ends at its first error.
+    pub fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        self.begin_statement();
+        let result = self.run_message(sql, sink).and_then(|()| self.sync());
+        if result.is_err() {
+            self.fail();
+        }
+        result
+    }
+
+    pub(crate) fn check_cancelled(&self) -> Result<(), SqlError> {
+        if self.cancel.token.is_cancelled() {
+            return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+        }
+        Ok(())
+    }
+
+    fn run_message(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        let mut normalized = std::mem::take(&mut self.normalized);
+        let lifted = normalized.read(sql);
+        let result = self.run_normalized(sql, lifted.then_some(&normalized), sink);
+        self.normalized = normalized;
+        result
+    }
+
+    fn run_normalized(
+        &mut self,
+        sql: &str,
+        lifted: Option<&Normalized>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        for _ in 0..PLANNING_ATTEMPTS {
+            let result = match lifted {
+                Some(lifted) => self.run_lifted(sql, lifted, sink),
+                None => self.run_statements(sql, sink),
+            };
+            match result {
+                Err(error) if weft_txn::is_stale(&error) => {}
+                result => return result,
+            }
+        }
+        Err(SqlError::new(
+            SqlState::SERIALIZATION_FAILURE,
+            "the catalog changed too often under this statement",
+        ))
+    }
+
+    /// Runs a text whose literals were lifted, if its plan takes them as parameters; otherwise as it stands.
+    fn run_lifted(&mut self, sql: &str, lifted: &Normalized, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        let types = lifted.param_types();
+        let shared_catalog = self.open.as_ref().is_none_or(|open| !open.txn.changes_catalog());
+        if !shared_catalog || self.failed {
+            return self.run_statements(sql, sink);
+        }
+        let version = self.catalog().version();
+        let plan = match self.shared.plans.get(&lifted.key, &types, version) {
+            Some(plan) => plan,
+            None => {
+                let plan = Arc::new(self.plan_lifted(lifted, &types)?);
+                self.shared.plans.put(&lifted.key, &types, version, &plan);
+                plan
+            }
+        };
+        // `Empty` stands for: not to be run with its literals lifted.
+        let Plan::Program(program) = plan.as_ref() else { return self.run_statements(sql, sink) };
+        let one_transaction = program.statements.len() > 1;
+        if one_transaction && self.open.is_some() {
+            return self.run_statements(sql, sink);
+        }
+        let params: Vec<Value> = match lifted.values(sql, &program.params) {
+            Ok(params) => params,
+            // The statement itself tells best what is wrong with its literal.
+            Err(_) => return self.run_statements(sql, sink),
+        };
+        if one_transaction {
+            let mut framed = Framed { sink, opened: false };
+            self.run_program(program, &params, Scope::Alone, &mut framed)?;
+            framed.sink.complete(&CommandTag::plain("COMMIT"));
+            return Ok(());
+        }
+        self.run_program(program, &params, Scope::Alone, sink)
+    }
+
+    /// A program for the lifted text, or `Plan::Empty` when it is no point statement and no transaction of such.
+    fn plan_lifted(&mut self, lifted: &Normalized, types: &[Option<SqlType>]) -> Result<Plan, SqlError> {
+        let Ok(parsed) = statement::split_and_parse(lifted.text()) else { return Ok(Plan::Empty) };
+        let catalog = self.catalog();
+        let statements: Vec<&ParsedStatement> =
+            parsed.iter().filter(|statement| !matches!(statement.ast, ParsedAst::Empty)).collect();
+        let program = match statements.as_slice() {
+            [only] => {
+                let context = statement::PlanContext { catalog: &catalog, param_types: types, text: lifted.text() };
+                match statement::plan(&only.ast, &context) {
+                    Ok(plan @ Plan::Program(_)) => return Ok(plan),
+                    _ => None,
+                }
+            }
+            [first, inner @ .., last] if begins(&first.ast) && commits(&last.ast) => {
+                let inner: Vec<&ParsedAst> = inner.iter().map(|statement| &statement.ast).collect();
+                statement::compile_many(&inner, &catalog, types).ok().flatten()
+            }
+            _ => None,
+        };
+        Ok(match program {
+            // A program of one statement in BEGIN and COMMIT would be announced as one without.
+            Some(program) if program.statements.len() > 1 => Plan::Program(Arc::new(program)),
+            _ => Plan::Empty,
+        })
+    }
+
+    /// Runs the statements of a text one by one.
+    fn run_statements(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        let parsed = statement::split_and_parse(sql)?;
+        let texts: Vec<&str> = parsed
+            .iter()
+            .filter(|statement| !matches!(statement.ast, ParsedAst::Empty))
+            .filter_map(|statement| sql.get(statement.range.clone()))
+            .collect();
+        match texts.as_slice() {
+            [] => {
+                sink.empty();
+                Ok(())
+            }
+            [only] => self.run_text(only, &[], Scope::Alone, sink),
+            several => {
+                for text in several {
+                    self.check_cancelled()?;
+                    self.run_text(text, &[], Scope::Pipelined, sink)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn begins(ast: &ParsedAst) -> bool {
+    // With modes it is a session's business.
+    matches!(ast, ParsedAst::Control(ControlStatement::Transaction(TransactionPlan::Begin { modes, .. }))
+        if *modes == Default::default())
+}
+
+fn commits(ast: &ParsedAst) -> bool {
+    matches!(
+        ast,
+        ParsedAst::Control(ControlStatement::Transaction(TransactionPlan::Commit { chain: false }))
+    )
+}
+
+/// Announces BEGIN before the first result of a transaction that ran as one program.
+struct Framed<'a> {
+    sink: &'a mut dyn ResultSink,
+    opened: bool,
+}
+
+impl Framed<'_> {
+    fn open(&mut self) -> &mut dyn ResultSink {
+        if !self.opened {
+            self.opened = true;
+            self.sink.complete(&CommandTag::plain("BEGIN"));
+        }
+        self.sink
+    }
+}
+
+impl ResultSink for Framed<'_> {
+    fn columns(&mut self, columns: &[crate::sink::OutputColumn]) {
+        self.open().columns(columns);
+    }
+
+    fn row(&mut self, row: crate::sink::RowRef<'_>) -> std::ops::ControlFlow<()> {
+        self.open().row(row)
+    }
+
+    fn complete(&mut self, tag: &CommandTag) {
+        self.open().complete(tag);
+    }
+
+    fn empty(&mut self) {
+        self.open().empty();
+    }
+
+    fn notice(&mut self, level: crate::sink::NoticeLevel, notice: &SqlError) {
+        self.sink.notice(level, notice);
+    }
+
+    fn copy_in(
+        &mut self,
+        header: crate::sink::CopyHeader,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        self.sink.copy_in(header, take)
+    }
+
+    fn copy_out(&mut self, header: crate::sink::CopyHeader) {
+        self.sink.copy_out(header);
+    }
+
+    fn copy_data(&mut self, data: &[u8]) -> std::ops::ControlFlow<()> {
+        self.sink.copy_data(data)
+    }
+
+    fn copy_done(&mut self) {
+        self.sink.copy_done();
+    }
+
+    fn deallocate(&mut self, name: Option<&str>) -> bool {
+        self.sink.deallocate(name)
+    }
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""pgbench against PostgreSQL 15 and Weft, in turns, in one run. See README.md beside this file."""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PG_BIN = pathlib.Path(os.environ.get("PG_BIN", "/usr/lib/postgresql/15/bin"))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port, process, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            sys.exit(f"the server on port {port} ended with {process.returncode}")
+        with socket.socket() as probe:
+            probe.settimeout(0.2)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    sys.exit(f"no server on port {port} after {seconds} s")
+
+
+class Server:
+    """One of the two contenders."""
+
+    def __init__(self, name, process, port):
+        self.name, self.process, self.port = name, process, port
+
+    def pgbench(self, *arguments, synchronous_commit=None):
+        environment = dict(os.environ)
+        if synchronous_commit is not None:
+            environment["PGOPTIONS"] = f"-c synchronous_commit={synchronous_commit}"
+        command = ["pgbench", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", *arguments, "postgres"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
+        if done.returncode != 0:
+            sys.exit(f"{self.name}: {' '.join(command)}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def start_postgres(directory):
+    data = directory / "postgres"
+    data.mkdir()
+    as_user = {}
+    if os.geteuid() == 0:
+        user = pwd.getpwnam("postgres")
+        os.chown(directory, user.pw_uid, user.pw_gid)
+        os.chown(data, user.pw_uid, user.pw_gid)
+        as_user = {"user": user.pw_uid, "group": user.pw_gid}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": directory}
+    subprocess.run([PG_BIN / "initdb", "-D", data, "-U", "postgres", "-A", "trust"], check=True, **quiet, **as_user)
+    port = free_port()
+    command = [PG_BIN / "postgres", "-D", data, "-p", str(port), "-k", str(directory), "-c", "shared_buffers=1GB"]
+    process = subprocess.Popen(command, **quiet, **as_user)
+    wait_for_port(port, process)
+    time.sleep(2)
+    return Server("postgresql", process, port)
+
+
+def start_weft(directory, binary):
+    port = free_port()
+    command = [binary, "serve", "--listen", f"127.0.0.1:{port}", "--data", directory / "weft"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    wait_for_port(port, process)
+    return Server("weft", process, port)
+
+
+def tps(output):
+    failed = re.search(r"number of failed transactions: (\d+)", output)
+    if failed and int(failed.group(1)) > 0:
+        sys.exit(f"failed transactions:\n{output}")
+    return float(re.search(r"tps = ([0-9.]+) \(without", output).group(1))
+
+
+def cases(clients):
+    one_message = ["-f", str(HERE / "tpcb_one_message.sql")]
+    for count in clients:
+        yield f"select-only simple c{count}", count, ["-S", "-M", "simple"], None
+        yield f"select-only prepared c{count}", count, ["-S", "-M", "prepared"], None
+        yield f"tpcb prepared async c{count}", count, ["-M", "prepared"], "off"
+        yield f"tpcb prepared durable c{count}", count, ["-M", "prepared"], "on"
+        yield f"tpcb one message async c{count}", count, [*one_message, "-M", "simple"], "off"
+        yield f"tpcb one message durable c{count}", count, [*one_message, "-M", "simple"], "on"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", default="1,8")
+    parser.add_argument("--csv")
+    parser.add_argument("--only", default="", help="run only cases whose name contains this")
+    parser.add_argument("--weft", default=str(ROOT / "target" / "release" / "weft"))
+    options = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-pgbench-"))
+    os.chmod(directory, 0o755)
+    servers = []
+    rows = []
+    try:
+        servers.append(start_postgres(directory))
+        servers.append(start_weft(directory, options.weft))
+        for server in servers:
+            server.pgbench("-i", "-q", "-s", str(options.scale))
+        clients = [int(count) for count in options.clients.split(",")]
+        for name, count, arguments, synchronous_commit in cases(clients):
+            if options.only not in name:
+                continue
+            results = {server.name: [] for server in servers}
+            for _ in range(options.rounds):
+                for server in servers:
+                    run = [*arguments, "-n", "-c", str(count), "-j", str(min(count, 2)), "-T", str(options.seconds)]
+                    run += ["-s", str(options.scale)] if "-f" in arguments else []
+                    results[server.name].append(tps(server.pgbench(*run, synchronous_commit=synchronous_commit)))
+            medians = {server: statistics.median(values) for server, values in results.items()}
+            row = {
+                "bench": "pgbench",
+                "case": name,
+                "config": f"scale {options.scale}, {options.seconds} s x {options.rounds}, commit {commit}, {os.uname().release}",
+                "metric": "throughput",
+                "value": round(medians["weft"], 1),
+                "unit": "txn/s",
+                "baseline": f"postgresql 15: {medians['postgresql']:.1f}",
+                "ratio": round(medians["weft"] / medians["postgresql"], 3),
+            }
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+    finally:
+        for server in servers:
+            server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+    if options.csv:
+        with open(options.csv, "w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
