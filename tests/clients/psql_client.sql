@@ -66,7 +66,7 @@ SELEC 1;
 22	2	tab\there
 \.
 \copy (SELECT id, note FROM cl_order WHERE customer = 2 ORDER BY id) to stdout
-COPY cl_order (id, note) TO STDOUT;
+COPY (SELECT id, note FROM cl_order ORDER BY id) TO STDOUT;
 
 -- prepared statements and settings
 PREPARE cl_find (int) AS SELECT name FROM cl_customer WHERE id = $1;

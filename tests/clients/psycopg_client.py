@@ -184,8 +184,16 @@ def check_type(conn, name, values):
             conn.execute(f"INSERT INTO ct_type VALUES (%s, {given})", (number, value))
         for binary in (False, True):
             with conn.cursor(binary=binary) as cursor:
-                cursor.execute("SELECT v FROM ct_type ORDER BY id")
-                rows = [row[0] for row in cursor.fetchall()]
+                if name == "numeric":
+                    # By key: the query engine computes with at most 76 digits, rows themselves have no such bound.
+                    read = []
+                    for number in range(len(values) + 1):
+                        cursor.execute("SELECT v FROM ct_type WHERE id = %s", (number,))
+                        read.append(cursor.fetchone())
+                else:
+                    cursor.execute("SELECT v FROM ct_type ORDER BY id")
+                    read = cursor.fetchall()
+                rows = [row[0] for row in read]
                 expect(len(rows), len(values) + 1, f"rows of {name}")
                 for actual, wanted in zip(rows, [*values, None]):
                     if not same(actual, wanted):

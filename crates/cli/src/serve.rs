@@ -4,6 +4,7 @@
 //! the server as a child waits for it ([`crate::server_process`]).
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ use crate::failure::Failure;
 
 /// Time that clients get to end when the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// The file that makes a directory a database.
+const MARKER: &str = "WEFT";
 /// What stands before the address on stdout.
 pub(crate) const LISTENING: &str = "listening on ";
 
@@ -29,8 +32,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
             arguments.listen
         )));
     }
+    refuse_foreign_folders(&arguments.data)?;
     let (signal, signalled) = mpsc::channel();
-    ctrlc::set_handler(move || signal.send(()).unwrap_or(())).map_err(|e| Failure::doing("handling signals", e))?;
+    ctrlc::set_handler(move || signal.send(()).unwrap_or(()))
+        .map_err(|e| Failure::doing("handling signals", e))?;
     let began = Instant::now();
     let database = Database::open(&arguments.data, options(arguments))?;
     let config = ServerConfig {
@@ -38,7 +43,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         connections_max: arguments.max_connections,
         ..ServerConfig::default()
     };
-    let server = Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
+    let server =
+        Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
     // An error means that the handler is gone, which it never is; then the server ends, which is safe.
     let _ = signalled.recv();
@@ -48,6 +54,28 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         eprintln!("{closed} connection(s) closed");
     }
     Ok(())
+}
+
+/// The engine refuses a directory with somebody else's files; here also one with somebody else's folders, so
+/// that a slip of the hand (`--data /usr`) puts no log between them.
+fn refuse_foreign_folders(dir: &Path) -> Result<(), Failure> {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Ok(());
+    };
+    if dir.join(MARKER).exists() {
+        return Ok(());
+    }
+    let folder = entries
+        .filter_map(Result::ok)
+        .find(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    match folder {
+        Some(folder) => Err(Failure::Corrupt(format!(
+            "{} is not a Weft database: found folder {:?}",
+            dir.display(),
+            folder.file_name()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn options(arguments: &ServeArguments) -> Options {

@@ -32,14 +32,21 @@ pub fn undefined_column(name: &str) -> SqlError {
 
 /// 42703 `column "name" of relation "table" does not exist`, for targets of INSERT and UPDATE.
 pub fn undefined_column_of(name: &str, table: &str) -> SqlError {
-    SqlError::new(SqlState("42703"), format!("column \"{name}\" of relation \"{table}\" does not exist"))
+    SqlError::new(
+        SqlState("42703"),
+        format!("column \"{name}\" of relation \"{table}\" does not exist"),
+    )
 }
 
 /// 42883 `operator does not exist: left op right`.
 pub fn undefined_operator(left: &SqlType, op: &str, right: &SqlType) -> SqlError {
     SqlError::new(
         SqlState("42883"),
-        format!("operator does not exist: {} {op} {}", bare_name(left), bare_name(right)),
+        format!(
+            "operator does not exist: {} {op} {}",
+            bare_name(left),
+            bare_name(right)
+        ),
     )
     .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }
@@ -59,7 +66,10 @@ pub fn assignment_mismatch(column: &str, wanted: &SqlType, given: &SqlType) -> S
 
 /// 42P18 `could not determine data type of parameter $n`.
 pub fn indeterminate_parameter(number: usize) -> SqlError {
-    SqlError::new(SqlState("42P18"), format!("could not determine data type of parameter ${number}"))
+    SqlError::new(
+        SqlState("42P18"),
+        format!("could not determine data type of parameter ${number}"),
+    )
 }
 
 /// 42P02 `there is no parameter $n`.
@@ -71,7 +81,10 @@ pub fn undefined_parameter(number: usize) -> SqlError {
 pub fn not_boolean(place: &str, given: &SqlType) -> SqlError {
     SqlError::new(
         SqlState("42804"),
-        format!("argument of {place} must be type boolean, not type {}", bare_name(given)),
+        format!(
+            "argument of {place} must be type boolean, not type {}",
+            bare_name(given)
+        ),
     )
 }
 

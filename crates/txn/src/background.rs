@@ -1,9 +1,9 @@
 //! What runs beside the callers: the flusher, the checkpointer and the sequencer's relief.
 //!
-//! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. The checkpointer
-//! writes a snapshot at a batch boundary once enough log has been written, while batches go on, and then drops the
-//! log before it. The relief takes the sequencer's role over from a caller that has served others for long. All end
-//! when the engine is dropped.
+//! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. The
+//! checkpointer writes a snapshot at a batch boundary once enough log has been written, while batches go
+//! on, and then drops the log before it. The relief takes the sequencer's role over from a caller that has
+//! served others for long. All end when the engine is dropped.
 
 use crate::engine::Shared;
 use crate::error::EngineError;
@@ -19,8 +19,13 @@ use weft_store::checkpoint as checkpoint_file;
 pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), EngineError> {
     let mut start = |name: &str, run: fn(&Shared)| {
         let shared = Arc::clone(shared);
-        let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || run(&shared));
-        let io = |source| EngineError::Io { doing: "starting a background thread".to_string(), source };
+        let thread = std::thread::Builder::new()
+            .name(name.to_string())
+            .spawn(move || run(&shared));
+        let io = |source| EngineError::Io {
+            doing: "starting a background thread".to_string(),
+            source,
+        };
         thread.map(|thread| threads.push(thread)).map_err(io)
     };
     start("weft-flush", flush)?;
@@ -53,11 +58,14 @@ fn stopping(shared: &Shared, interval: Duration) -> bool {
 fn checkpoint_as_needed(shared: &Shared) {
     while !stopping(shared, Duration::from_millis(200)) {
         let written = shared.log.stats().payload_bytes;
-        if written.saturating_sub(shared.checkpointed_at_bytes.load(Relaxed)) < shared.config.checkpoint_every_bytes {
+        if written.saturating_sub(shared.checkpointed_at_bytes.load(Relaxed))
+            < shared.config.checkpoint_every_bytes
+        {
             continue;
         }
         if let Err(error) = checkpoint(shared) {
-            // The log still covers everything, so the engine goes on; the next round tries again, not at once.
+            // The log still covers everything, so the engine goes on; the next round tries again, not at
+            // once.
             eprintln!("weft: checkpoint failed, trying again later: {error}");
             shared.checkpointed_at_bytes.store(written, Relaxed);
         }
@@ -76,7 +84,9 @@ pub(crate) fn checkpoint(shared: &Shared) -> Result<BatchId, EngineError> {
         shared.store.snapshot()
     });
     let batch = snapshot.batch();
-    shared.checkpointed_at_bytes.store(shared.log.stats().payload_bytes, Relaxed);
+    shared
+        .checkpointed_at_bytes
+        .store(shared.log.stats().payload_bytes, Relaxed);
     // A checkpoint must not hold what the log could still lose.
     shared.wait_durable(batch).map_err(EngineError::Stopped)?;
     let mut go_on = |_rows| match *shared.stopping.lock() {

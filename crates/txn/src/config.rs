@@ -23,10 +23,6 @@ pub struct EngineConfig {
     pub flush_interval: Duration,
     /// Row locks of one transaction in one table from which it takes the table instead.
     pub row_locks_before_escalation: usize,
-    /// Longest wait for a lock; zero waits for ever.
-    pub lock_timeout: Duration,
-    /// Longest pause of a client inside a transaction that holds locks; zero never ends one.
-    pub idle_in_transaction_timeout: Duration,
     /// Superseded versions and index entries removed after each batch, at most.
     pub garbage_per_batch: usize,
     /// Switches admission and locking off. Only for showing that the isolation tests can fail.
@@ -47,8 +43,6 @@ impl Default for EngineConfig {
             checkpoint_every_bytes: 256 << 20,
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
-            lock_timeout: Duration::ZERO,
-            idle_in_transaction_timeout: Duration::ZERO,
             garbage_per_batch: 4096,
             without_locks: false,
         }

@@ -6,6 +6,7 @@
 //! Source: DESIGN.md (sections 1 to 3).
 
 use crate::background;
+use crate::cancel::CancelToken;
 use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::locks::{self, LockScope};
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use weft_base::{BatchId, Clock, DirLock, Disk, TxnId};
 use weft_program::{AccessScratch, DataAccess, Outcome, Program, ReadAccess, Scratch};
 use weft_store::{Catalog, Snapshot, Store};
@@ -63,9 +65,10 @@ impl Shared {
         self.serve();
     }
 
-    /// Becomes the sequencer if nobody is, until the queue is empty. Whoever leaves the role looks at the queue once
-    /// more, so a request that came while the role was taken is never left lying. A caller with business of its own does
-    /// not serve the others for ever: after some turns a thread that has none takes the role over.
+    /// Becomes the sequencer if nobody is, until the queue is empty. Whoever leaves the role looks at the
+    /// queue once more, so a request that came while the role was taken is never left lying. A caller with
+    /// business of its own does not serve the others for ever: after some turns a thread that has none
+    /// takes the role over.
     pub(crate) fn serve(&self) {
         let mut turns_left = CALLER_TURNS_MAX;
         while let Some(mut sequencer) = self.sequencer.try_lock() {
@@ -136,9 +139,10 @@ impl Shared {
         }
         self.log.sync_batch(batch).map_err(|error| match error {
             // The caller's mistake; the log is well.
-            WalError::NotAppended => {
-                SqlError::new(SqlState::INTERNAL_ERROR, format!("batch {} is not in the log", batch.0))
-            }
+            WalError::NotAppended => SqlError::new(
+                SqlState::INTERNAL_ERROR,
+                format!("batch {} is not in the log", batch.0),
+            ),
             error => self.fail(&error),
         })
     }
@@ -174,7 +178,9 @@ pub struct Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("boundary", &self.boundary()).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("boundary", &self.boundary())
+            .finish_non_exhaustive()
     }
 }
 
@@ -187,7 +193,34 @@ pub struct Ticket {
 impl Ticket {
     /// Blocks until the program has run. Durability is the caller's to wait for.
     pub fn wait(self) -> Answer<Committed> {
-        self.cell.wait().unwrap_or_else(|| Err(Refused::early(lost_answer())))
+        self.cell
+            .wait()
+            .unwrap_or_else(|| Err(Refused::early(lost_answer())))
+    }
+
+    /// As `wait`, but a program that locks keep out of every batch gives up when its token says so, or after
+    /// `lock_timeout` (zero: never).
+    pub fn wait_under(
+        self,
+        engine: &Engine,
+        cancel: &CancelToken,
+        lock_timeout: Duration,
+    ) -> Answer<Committed> {
+        let began = Instant::now();
+        let mut asked = false;
+        loop {
+            if let Some(answer) = self.cell.wait_for(CANCEL_POLL) {
+                return answer;
+            }
+            let timed_out =
+                || (!lock_timeout.is_zero() && began.elapsed() >= lock_timeout).then(lock_timed_out);
+            if !asked && let Some(error) = cancel.error().or_else(timed_out) {
+                asked = true;
+                engine
+                    .shared()
+                    .submit(Request::CancelProgram(Arc::clone(&self.cell), error));
+            }
+        }
     }
 }
 
@@ -195,13 +228,23 @@ pub(crate) fn lost_answer() -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, "the sequencer gave no answer")
 }
 
+/// How often a waiter looks whether it was cancelled.
+pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(20);
+
+pub(crate) fn lock_timed_out() -> SqlError {
+    SqlError::new(
+        SqlState::LOCK_NOT_AVAILABLE,
+        "canceling statement due to lock timeout",
+    )
+}
+
 thread_local! {
     static READ_SCRATCH: RefCell<(Scratch, AccessScratch)> = RefCell::new(Default::default());
 }
 
 impl Engine {
-    /// Opens the database in `dir`, making one if the directory is empty or absent, and recovers it: the newest
-    /// checkpoint, then every batch after it from the log, each compared with its digest.
+    /// Opens the database in `dir`, making one if the directory is empty or absent, and recovers it: the
+    /// newest checkpoint, then every batch after it from the log, each compared with its digest.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -230,18 +273,24 @@ impl Engine {
             checkpointing: Mutex::new(()),
         });
         // Dropped on an error, the handle ends the threads that did start.
-        let handle = Handle { shared, threads: Mutex::default(), _dir_lock: recovered.dir_lock };
+        let handle = Handle {
+            shared,
+            threads: Mutex::default(),
+            _dir_lock: recovered.dir_lock,
+        };
         background::start(&handle.shared, &mut handle.threads.lock())?;
-        Ok(Engine { handle: Arc::new(handle) })
+        Ok(Engine {
+            handle: Arc::new(handle),
+        })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 
-    /// Runs a one-shot program and waits until it has run. A program that only reads runs on this thread at the
-    /// newest boundary and takes no place in the order. The answer says which batch must be durable before it is
-    /// told to anybody.
+    /// Runs a one-shot program and waits until it has run. A program that only reads runs on this thread at
+    /// the newest boundary and takes no place in the order. The answer says which batch must be durable
+    /// before it is told to anybody.
     pub fn execute(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Answer<Committed> {
         if program.read_only {
             return self.read(&self.snapshot(), program, &inputs);
@@ -256,8 +305,8 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Hands many one-shot programs to the sequencer at once, in this order: they meet in as few batches as their
-    /// conflicts allow. One ticket or refusal for each.
+    /// Hands many one-shot programs to the sequencer at once, in this order: they meet in as few batches as
+    /// their conflicts allow. One ticket or refusal for each.
     pub fn submit_many<'p>(
         &self,
         programs: impl IntoIterator<Item = (&'p Arc<Program>, Vec<u8>)>,
@@ -317,7 +366,11 @@ impl Engine {
         });
         let observed = access.observed();
         match result {
-            Ok(()) => Ok(Committed { outcome, batch: snapshot.batch(), observed }),
+            Ok(()) => Ok(Committed {
+                outcome,
+                batch: snapshot.batch(),
+                observed,
+            }),
             Err(error) => Err(Box::new(Refused { error, observed })),
         }
     }

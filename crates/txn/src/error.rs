@@ -59,7 +59,11 @@ impl fmt::Display for EngineError {
                 write!(f, "{} is not a Weft database: found {found}", dir.display())
             }
             EngineError::Record { batch, reason } => write!(f, "log record of batch {}: {reason}", batch.0),
-            EngineError::DigestMismatch { batch, logged, computed } => write!(
+            EngineError::DigestMismatch {
+                batch,
+                logged,
+                computed,
+            } => write!(
                 f,
                 "batch {}: replay gave state digest {computed:016x}, the log says {logged:016x}; \
                  memory or disk returned other data than was written, or execution was not deterministic",

@@ -1,8 +1,9 @@
 //! Running the members of one wave.
 //!
-//! The members of a wave do not conflict (DESIGN.md, invariant 2), so they run in any order and on any thread. A small
-//! batch runs on the sequencer's own thread; a large one is cut into morsels that workers claim. Which worker ran
-//! what enters nothing: row ids come from the member's place, and the digest does not depend on order.
+//! The members of a wave do not conflict (DESIGN.md, invariant 2), so they run in any order and on any
+//! thread. A small batch runs on the sequencer's own thread; a large one is cut into morsels that workers
+//! claim. Which worker ran what enters nothing: row ids come from the member's place, and the digest does
+//! not depend on order.
 //!
 //! Source: Hobbes 3.3.3 (isolation by admission alone); BionicDB 4.5 (a batch executed as one).
 
@@ -39,15 +40,28 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
-/// Runs one member of a batch. Its place makes its row ids; nobody else may run in conflict with it meanwhile.
-pub fn run_member(writer: &BatchWriter<'_>, batch: BatchId, member: usize, work: Work<'_>) -> Answer<Committed> {
+/// Runs one member of a batch. Its place makes its row ids; nobody else may run in conflict with it
+/// meanwhile.
+pub fn run_member(
+    writer: &BatchWriter<'_>,
+    batch: BatchId,
+    member: usize,
+    work: Work<'_>,
+) -> Answer<Committed> {
     let mut outcome = Outcome::default();
     let mut member_writer = writer.member(member as u32);
     let result = match work {
         Work::Program { program, inputs } => {
             let mut access = BatchAccess::new(&mut member_writer);
             SCRATCH.with_borrow_mut(|scratch| {
-                weft_program::run(program, inputs, &mut access, INSTRUCTION_BUDGET, scratch, &mut outcome)
+                weft_program::run(
+                    program,
+                    inputs,
+                    &mut access,
+                    INSTRUCTION_BUDGET,
+                    scratch,
+                    &mut outcome,
+                )
             })
         }
         Work::WriteSet(bytes) => write_set::apply(bytes, &mut member_writer),
@@ -56,11 +70,18 @@ pub fn run_member(writer: &BatchWriter<'_>, batch: BatchId, member: usize, work:
     match result {
         Ok(()) => {
             member_writer.commit();
-            Ok(Committed { outcome, batch, observed: batch })
+            Ok(Committed {
+                outcome,
+                batch,
+                observed: batch,
+            })
         }
         Err(error) => {
             member_writer.rollback();
-            Err(Box::new(Refused { error, observed: batch }))
+            Err(Box::new(Refused {
+                error,
+                observed: batch,
+            }))
         }
     }
 }
@@ -75,7 +96,11 @@ pub fn run_wave(
     split_at: usize,
 ) -> Vec<Answer<Committed>> {
     if workers <= 1 || members.len() < split_at.max(2) {
-        return members.iter().enumerate().map(|(n, work)| run_member(writer, batch, n, *work)).collect();
+        return members
+            .iter()
+            .enumerate()
+            .map(|(n, work)| run_member(writer, batch, n, *work))
+            .collect();
     }
     let next = AtomicUsize::new(0);
     let claim = || {

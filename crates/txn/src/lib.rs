@@ -8,10 +8,10 @@
 //! transaction ──> overlay ───────┘   (stamps, lock table)  └─> record ──> wal ──> durable
 //! ```
 //!
-//! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks` (what a program
-//! must lock), `stamps` (Hobbes' Algorithm 1 on stamps), `sequencer` (a turn), `executor` (a wave), `record` and
-//! `write_set` (what the log keeps), `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
-//! `background` (flusher, checkpointer), `recovery` (replay).
+//! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks`
+//! (what a program must lock), `stamps` (Hobbes' Algorithm 1 on stamps), `sequencer` (a turn), `executor`
+//! (a wave), `record` and `write_set` (what the log keeps), `transaction`, `overlay`, `view` and
+//! `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay).
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 

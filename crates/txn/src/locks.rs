@@ -1,10 +1,11 @@
 //! From what a program touches to the locks it needs.
 //!
-//! A program declares its accesses; for bound inputs each becomes requests on the hierarchy of Barthels 2.3.5:
-//! the table in an intention mode, a partition of the primary key's order in an intention mode, the row itself.
-//! A reader of a key range takes the partitions in S, so whoever writes into the range conflicts with it whatever
-//! index the writer used: every writer of a row knows the row's primary key. Readers by another index, and of
-//! ranges that span too many partitions, take the whole table in S: coarse, but never wrong.
+//! A program declares its accesses; for bound inputs each becomes requests on the hierarchy of Barthels
+//! 2.3.5: the table in an intention mode, a partition of the primary key's order in an intention mode, the
+//! row itself. A reader of a key range takes the partitions in S, so whoever writes into the range
+//! conflicts with it whatever index the writer used: every writer of a row knows the row's primary key.
+//! Readers by another index, and of ranges that span too many partitions, take the whole table in S:
+//! coarse, but never wrong.
 //!
 //! Source: DESIGN.md (Batches, Lock table); Barthels 2.3.5.
 
@@ -39,7 +40,9 @@ fn push(out: &mut LockRequests, resource: ResourceId, mode: LockMode) {
 
 /// How many bytes of an encoded primary key name its partition; `None` without a primary key.
 fn partition_prefix_len(def: &TableDef) -> Option<usize> {
-    let first = def.primary_index().and_then(|index| index.columns.first().copied())?;
+    let first = def
+        .primary_index()
+        .and_then(|index| index.columns.first().copied())?;
     Some(range_prefix_len(&def.columns.get(first)?.ty))
 }
 
@@ -50,7 +53,11 @@ fn partition_prefix<'k>(def: &TableDef, key: &'k [u8]) -> Option<&'k [u8]> {
 
 /// Locks for one row by its primary key (empty key: a row of a table without one).
 pub(crate) fn row_locks(out: &mut LockRequests, def: &TableDef, key: &[u8], write: bool) {
-    let (intent, mode) = if write { (LockMode::IX, LockMode::X) } else { (LockMode::IS, LockMode::S) };
+    let (intent, mode) = if write {
+        (LockMode::IX, LockMode::X)
+    } else {
+        (LockMode::IS, LockMode::S)
+    };
     push(out, ResourceId::table(def.id), intent);
     if key.is_empty() {
         return;
@@ -82,7 +89,11 @@ fn range_locks(out: &mut LockRequests, def: &TableDef, lo: &[u8], hi: &[u8]) {
     push(out, ResourceId::table(def.id), LockMode::IS);
     for partition in from..=to {
         let bytes = partition.to_be_bytes();
-        push(out, ResourceId::range(def.id, &bytes[16 - first.len()..]), LockMode::S);
+        push(
+            out,
+            ResourceId::range(def.id, &bytes[16 - first.len()..]),
+            LockMode::S,
+        );
     }
 }
 
@@ -122,9 +133,11 @@ pub fn program_locks(
 ) -> Result<LockRequests, SqlError> {
     let mut out = LockRequests::new();
     let mut missing: Option<TableId> = None;
-    program.for_each_access(inputs, scratch, |access, key, hi| match catalog.table_by_id(access.table) {
-        Some(def) => access_locks(&mut out, def, access, key, hi, scope),
-        None => missing = Some(access.table),
+    program.for_each_access(inputs, scratch, |access, key, hi| {
+        match catalog.table_by_id(access.table) {
+            Some(def) => access_locks(&mut out, def, access, key, hi, scope),
+            None => missing = Some(access.table),
+        }
     })?;
     match missing {
         Some(_) => Err(stale_program()),

@@ -1,12 +1,13 @@
 //! A session's private writes, until its commit makes them a write set.
 //!
-//! The overlay holds, per table, the rows that the transaction changed (by row id), the rows it made, and for each
-//! index of the table the keys of both, so that the transaction's own statements find what it wrote. Nobody else
-//! sees any of it. Beside the state stands the list of operations in the order made: that list is what commit
-//! sends (see `write_set`), and cutting it back is what ROLLBACK TO SAVEPOINT does.
+//! The overlay holds, per table, the rows that the transaction changed (by row id), the rows it made, and
+//! for each index of the table the keys of both, so that the transaction's own statements find what it
+//! wrote. Nobody else sees any of it. Beside the state stands the list of operations in the order made:
+//! that list is what commit sends (see `write_set`), and cutting it back is what ROLLBACK TO SAVEPOINT
+//! does.
 //!
-//! Invariants: 1. `keys` holds exactly the keys of the live rows in `base` and `own`. 2. Undoing back to a mark
-//! restores rows, keys and operations as they were at the mark.
+//! Invariants: 1. `keys` holds exactly the keys of the live rows in `base` and `own`. 2. Undoing back to a
+//! mark restores rows, keys and operations as they were at the mark.
 
 use crate::write_set::{self, Place};
 use hashbrown::HashMap;
@@ -55,9 +56,19 @@ pub(crate) struct TableOverlay {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Insert { table: TableId, row: Arc<[u8]> },
-    Update { table: TableId, place: Place, row: Arc<[u8]> },
-    Delete { table: TableId, place: Place },
+    Insert {
+        table: TableId,
+        row: Arc<[u8]>,
+    },
+    Update {
+        table: TableId,
+        place: Place,
+        row: Arc<[u8]>,
+    },
+    Delete {
+        table: TableId,
+        place: Place,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -67,9 +78,16 @@ enum Undo {
     /// An own row was made here.
     ForgetOwn { table: Arc<TableDef> },
     /// A row had this image before.
-    Restore { table: Arc<TableDef>, row: OverlayRow, image: Image },
+    Restore {
+        table: Arc<TableDef>,
+        row: OverlayRow,
+        image: Image,
+    },
     /// The table's overlay was this before a TRUNCATE.
-    Table { table: TableId, before: Box<TableOverlay> },
+    Table {
+        table: TableId,
+        before: Box<TableOverlay>,
+    },
 }
 
 /// A point to roll back to.
@@ -122,12 +140,18 @@ impl TableOverlay {
 
     /// All live rows made by this transaction.
     pub(crate) fn own_rows(&self) -> impl Iterator<Item = (u32, &Arc<[u8]>)> {
-        self.own.iter().enumerate().filter_map(|(n, own)| Some((n as u32, own.image.as_ref()?)))
+        self.own
+            .iter()
+            .enumerate()
+            .filter_map(|(n, own)| Some((n as u32, own.image.as_ref()?)))
     }
 
     /// Live rows whose key in `index` is `key`.
     pub(crate) fn find(&self, index: IndexId, key: &[u8]) -> &[OverlayRow] {
-        self.keys.get(&index).and_then(|keys| keys.get(key)).map_or(&[], |rows| rows.as_slice())
+        self.keys
+            .get(&index)
+            .and_then(|keys| keys.get(key))
+            .map_or(&[], |rows| rows.as_slice())
     }
 
     /// Live rows whose key in `index` lies in the range, with their keys, ascending.
@@ -147,11 +171,17 @@ impl TableOverlay {
     fn set_image(&mut self, def: &TableDef, row: OverlayRow, image: Image) -> Option<Image> {
         let before = match row {
             OverlayRow::Base(row_id) => self.base.insert(row_id, image.clone()),
-            OverlayRow::Own(n) => {
-                self.own.get_mut(n as usize).map(|own| std::mem::replace(&mut own.image, image.clone()))
-            }
+            OverlayRow::Own(n) => self
+                .own
+                .get_mut(n as usize)
+                .map(|own| std::mem::replace(&mut own.image, image.clone())),
         };
-        self.rekey(def, row, before.as_ref().and_then(|b| b.as_deref()), image.as_deref());
+        self.rekey(
+            def,
+            row,
+            before.as_ref().and_then(|b| b.as_deref()),
+            image.as_deref(),
+        );
         before
     }
 
@@ -179,7 +209,9 @@ impl TableOverlay {
                 }
             }
             if new.is_some() {
-                keys.entry(new_key.clone().into_boxed_slice()).or_default().push(row);
+                keys.entry(new_key.clone().into_boxed_slice())
+                    .or_default()
+                    .push(row);
             }
         }
     }
@@ -210,7 +242,9 @@ impl Overlay {
         let n = table.own.len() as u32;
         table.own.push(OwnRow { ordinal, image: None });
         table.set_image(def, OverlayRow::Own(n), Some(Arc::clone(&row)));
-        self.undo.push(Undo::ForgetOwn { table: Arc::clone(def) });
+        self.undo.push(Undo::ForgetOwn {
+            table: Arc::clone(def),
+        });
         self.ops.push(Op::Insert { table: def.id, row });
         OverlayRow::Own(n)
     }
@@ -220,7 +254,11 @@ impl Overlay {
         self.byte_count += new.len();
         let place = self.place(def, row, current);
         self.change(def, row, current, Some(Arc::clone(&new)));
-        self.ops.push(Op::Update { table: def.id, place, row: new });
+        self.ops.push(Op::Update {
+            table: def.id,
+            place,
+            row: new,
+        });
     }
 
     /// Deletes a row; `current` is its image as the transaction sees it now.
@@ -230,14 +268,23 @@ impl Overlay {
         self.ops.push(Op::Delete { table: def.id, place });
     }
 
-    /// Hides all rows of a table: TRUNCATE, or a table made by this transaction. The catalog operation itself
-    /// travels beside the write set and runs before it, so what this transaction did to the table before is void.
+    /// Hides all rows of a table: TRUNCATE, or a table made by this transaction. The catalog operation
+    /// itself travels beside the write set and runs before it, so what this transaction did to the table
+    /// before is void.
     pub(crate) fn hide_base(&mut self, table: TableId, indexes: &[Arc<IndexDef>]) {
         let void_ops = self.ops.len();
         let complete_indexes = indexes.iter().map(|index| index.id).collect();
-        let after = TableOverlay { base_hidden: true, complete_indexes, void_ops, ..TableOverlay::default() };
+        let after = TableOverlay {
+            base_hidden: true,
+            complete_indexes,
+            void_ops,
+            ..TableOverlay::default()
+        };
         let before = self.tables.insert(table, after);
-        self.undo.push(Undo::Table { table, before: Box::new(before.unwrap_or_default()) });
+        self.undo.push(Undo::Table {
+            table,
+            before: Box::new(before.unwrap_or_default()),
+        });
     }
 
     fn place(&self, def: &TableDef, row: OverlayRow, current: &[u8]) -> Place {
@@ -251,9 +298,20 @@ impl Overlay {
     fn change(&mut self, def: &Arc<TableDef>, row: OverlayRow, current: &[u8], image: Image) {
         let table = self.tables.entry(def.id).or_default();
         let undo = match (table.set_image(def, row, image), row) {
-            (Some(before), _) => Undo::Restore { table: Arc::clone(def), row, image: before },
-            (None, OverlayRow::Base(row_id)) => Undo::ForgetBase { table: Arc::clone(def), row_id },
-            (None, OverlayRow::Own(_)) => Undo::Restore { table: Arc::clone(def), row, image: Some(current.into()) },
+            (Some(before), _) => Undo::Restore {
+                table: Arc::clone(def),
+                row,
+                image: before,
+            },
+            (None, OverlayRow::Base(row_id)) => Undo::ForgetBase {
+                table: Arc::clone(def),
+                row_id,
+            },
+            (None, OverlayRow::Own(_)) => Undo::Restore {
+                table: Arc::clone(def),
+                row,
+                image: Some(current.into()),
+            },
         };
         self.undo.push(undo);
     }
@@ -307,7 +365,10 @@ impl Overlay {
         let mut sent_inserts = 0;
         let mut sent_ordinal = Vec::new();
         for (n, op) in self.ops.iter().enumerate() {
-            let void = self.tables.get(&op.table()).is_some_and(|table| n < table.void_ops);
+            let void = self
+                .tables
+                .get(&op.table())
+                .is_some_and(|table| n < table.void_ops);
             if matches!(op, Op::Insert { .. }) {
                 sent_ordinal.push(sent_inserts);
                 sent_inserts += u32::from(!void);
@@ -316,12 +377,16 @@ impl Overlay {
                 continue;
             }
             let renumber = |place: &Place| match place {
-                Place::Own(ordinal) => Place::Own(sent_ordinal.get(*ordinal as usize).copied().unwrap_or(u32::MAX)),
+                Place::Own(ordinal) => {
+                    Place::Own(sent_ordinal.get(*ordinal as usize).copied().unwrap_or(u32::MAX))
+                }
                 located => located.clone(),
             };
             match op {
                 Op::Insert { table, row } => write_set::put_insert(&mut out, *table, row),
-                Op::Update { table, place, row } => write_set::put_update(&mut out, *table, &renumber(place), row),
+                Op::Update { table, place, row } => {
+                    write_set::put_update(&mut out, *table, &renumber(place), row)
+                }
                 Op::Delete { table, place } => write_set::put_delete(&mut out, *table, &renumber(place)),
             }
         }
@@ -340,7 +405,8 @@ impl Op {
 fn is_empty_range(lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> bool {
     match (lo, hi) {
         (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
-        (Bound::Included(lo) | Bound::Excluded(lo), Bound::Excluded(hi)) | (Bound::Excluded(lo), Bound::Included(hi)) => lo >= hi,
+        (Bound::Included(lo) | Bound::Excluded(lo), Bound::Excluded(hi))
+        | (Bound::Excluded(lo), Bound::Included(hi)) => lo >= hi,
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! The batch record: what the log keeps of one batch.
 //!
-//! The record is the input of replay (DESIGN.md, invariant 1): the state after batch N is a function of the state
-//! before it and of this record. It holds final placements, so replay never plans again.
+//! The record is the input of replay (DESIGN.md, invariant 1): the state after batch N is a function of the
+//! state before it and of this record. It holds final placements, so replay never plans again.
 //!
 //! ```text
 //! byte 0       format version (1)
@@ -15,8 +15,9 @@
 //!                       then varint length, write set (see `write_set`)
 //! ```
 //!
-//! A program is defined in the first record that uses it after a checkpoint began, so the log that a checkpoint
-//! leaves behind explains itself. Checksums and lengths of the whole record are the log's business (crate `wal`).
+//! A program is defined in the first record that uses it after a checkpoint began, so the log that a
+//! checkpoint leaves behind explains itself. Checksums and lengths of the whole record are the log's
+//! business (crate `wal`).
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_program::ProgramHash;
@@ -111,7 +112,10 @@ impl BatchRecord {
         for member in &self.members {
             match member {
                 MemberRecord::Program { hash, inputs } => put_program(&mut out, hash, inputs),
-                MemberRecord::Commit { catalog_ops, write_set } => put_commit(&mut out, catalog_ops, write_set),
+                MemberRecord::Commit {
+                    catalog_ops,
+                    write_set,
+                } => put_commit(&mut out, catalog_ops, write_set),
             }
         }
         out
@@ -145,14 +149,20 @@ fn decode_member(reader: &mut ByteReader<'_>) -> Result<MemberRecord, CodecError
     match reader.u8()? {
         TAG_PROGRAM => {
             let hash = ProgramHash(reader.array()?);
-            Ok(MemberRecord::Program { hash, inputs: reader.len_prefixed()?.to_vec() })
+            Ok(MemberRecord::Program {
+                hash,
+                inputs: reader.len_prefixed()?.to_vec(),
+            })
         }
         TAG_COMMIT => {
             let mut catalog_ops = Vec::new();
             for _ in 0..reader.varint()? {
                 catalog_ops.push(reader.len_prefixed()?.to_vec());
             }
-            Ok(MemberRecord::Commit { catalog_ops, write_set: reader.len_prefixed()?.to_vec() })
+            Ok(MemberRecord::Commit {
+                catalog_ops,
+                write_set: reader.len_prefixed()?.to_vec(),
+            })
         }
         _ => Err(reader.error("batch record: unknown member tag")),
     }
@@ -165,13 +175,20 @@ mod tests {
 
     fn member() -> impl Strategy<Value = MemberRecord> {
         prop_oneof![
-            (any::<[u8; 16]>(), prop::collection::vec(any::<u8>(), 0..40))
-                .prop_map(|(hash, inputs)| MemberRecord::Program { hash: ProgramHash(hash), inputs }),
+            (any::<[u8; 16]>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(|(hash, inputs)| {
+                MemberRecord::Program {
+                    hash: ProgramHash(hash),
+                    inputs,
+                }
+            }),
             (
                 prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..3),
                 prop::collection::vec(any::<u8>(), 0..40)
             )
-                .prop_map(|(catalog_ops, write_set)| MemberRecord::Commit { catalog_ops, write_set }),
+                .prop_map(|(catalog_ops, write_set)| MemberRecord::Commit {
+                    catalog_ops,
+                    write_set
+                }),
         ]
     }
 
@@ -185,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_an_error_or_a_record_but_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = BatchRecord::decode(&bytes);
         }
 

@@ -5,11 +5,11 @@
 //!                    -> each applied as it was placed -> digest compared -> boundary published
 //! ```
 //!
-//! Replay never plans: the record says who stood where (DESIGN.md, invariant 1). A digest that differs ends recovery
-//! with an error that names the batch, rather than a database that is wrong.
+//! Replay never plans: the record says who stood where (DESIGN.md, invariant 1). A digest that differs ends
+//! recovery with an error that names the batch, rather than a database that is wrong.
 //!
-//! Invariants: 1. Recovering twice gives the same state as once: nothing is written but the log's torn tail being
-//! cut. 2. A directory that holds other files than ours is refused before anything in it is touched.
+//! Invariants: 1. Recovering twice gives the same state as once: nothing is written but the log's torn tail
+//! being cut. 2. A directory that holds other files than ours is refused before anything in it is touched.
 
 use crate::config::EngineConfig;
 use crate::error::EngineError;
@@ -54,7 +54,8 @@ fn io_error(doing: String) -> impl FnOnce(std::io::Error) -> EngineError {
 
 /// Checks that `dir` is ours, or empty and thus becomes ours.
 fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineError> {
-    disk.create_dir_all(dir).map_err(io_error(format!("creating {}", dir.display())))?;
+    disk.create_dir_all(dir)
+        .map_err(io_error(format!("creating {}", dir.display())))?;
     // Looked at before it is locked, since a lock may leave a file in a directory that is not ours.
     has_marker(disk, dir)?;
     let lock = disk.lock_dir(dir).map_err(io_error(format!(
@@ -69,8 +70,15 @@ fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineErro
 
 /// True when `dir` carries our marker, false when it is empty; an error when it is somebody else's.
 fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
-    let foreign = |found: String| Err(EngineError::Foreign { dir: dir.to_path_buf(), found });
-    let names = disk.list(dir).map_err(io_error(format!("listing {}", dir.display())))?;
+    let foreign = |found: String| {
+        Err(EngineError::Foreign {
+            dir: dir.to_path_buf(),
+            found,
+        })
+    };
+    let names = disk
+        .list(dir)
+        .map_err(io_error(format!("listing {}", dir.display())))?;
     if names.iter().any(|name| name == MARKER_NAME) {
         let marker = dir.join(MARKER_NAME);
         let text = read_file(disk, &marker).map_err(io_error(format!("reading {}", marker.display())))?;
@@ -81,7 +89,9 @@ fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
             foreign(format!("a file {MARKER_NAME} of another version, or damaged"))
         };
     }
-    let other = names.iter().find(|name| !name.starts_with('.') && *name != RealDisk::LOCK_FILE);
+    let other = names
+        .iter()
+        .find(|name| !name.starts_with('.') && *name != RealDisk::LOCK_FILE);
     other.map_or(Ok(false), |other| foreign(format!("file \"{other}\"")))
 }
 
@@ -98,7 +108,11 @@ fn write_marker(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
 }
 
 /// Brings the database in `dir` to the state after its last durable batch.
-pub(crate) fn recover(disk: Arc<dyn Disk>, dir: &Path, config: &EngineConfig) -> Result<Recovered, EngineError> {
+pub(crate) fn recover(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    config: &EngineConfig,
+) -> Result<Recovered, EngineError> {
     let mut replay = Replay::open(disk, dir, config)?;
     while replay.step()?.is_some() {}
     let (store, log, dir_lock) = replay.finish();
@@ -126,7 +140,11 @@ impl Replay {
             None => Store::new(),
         };
         let salt = config.log_salt;
-        let log_config = LogConfig { segment_bytes: config.segment_bytes, salt, ..LogConfig::default() };
+        let log_config = LogConfig {
+            segment_bytes: config.segment_bytes,
+            salt,
+            ..LogConfig::default()
+        };
         let (log, mut reader) = Log::open(disk, dir, log_config)?;
         reader.skip_to(BatchId(store.boundary().0 + 1));
         Ok(Replay {
@@ -157,8 +175,14 @@ impl Replay {
         // A checkpoint is made of durable batches only, so the log reaches at least as far.
         let (reached, logged) = (self.store.boundary(), self.log.appended_batch());
         if logged < reached {
-            let reason = format!("the log ends with batch {}; the checkpoint needs it: files are missing", logged.0);
-            return Err(EngineError::Record { batch: reached, reason });
+            let reason = format!(
+                "the log ends with batch {}; the checkpoint needs it: files are missing",
+                logged.0
+            );
+            return Err(EngineError::Record {
+                batch: reached,
+                reason,
+            });
         }
         Ok(None)
     }
@@ -182,10 +206,16 @@ impl Replay {
         for member in &record.members {
             match member {
                 MemberRecord::Program { hash, inputs } => {
-                    let program = self.programs.get(hash).ok_or_else(|| wrong("unknown program".to_string()))?;
+                    let program = self
+                        .programs
+                        .get(hash)
+                        .ok_or_else(|| wrong("unknown program".to_string()))?;
                     work.push(Work::Program { program, inputs });
                 }
-                MemberRecord::Commit { catalog_ops: ops, write_set } => {
+                MemberRecord::Commit {
+                    catalog_ops: ops,
+                    write_set,
+                } => {
                     catalog_ops.extend(ops);
                     work.push(Work::WriteSet(write_set));
                 }
@@ -193,16 +223,27 @@ impl Replay {
         }
         let mut writer = self.store.begin_batch(batch);
         for op in catalog_ops {
-            let op = CatalogOp::decode(&mut ByteReader::new(op)).map_err(|e| wrong(format!("catalog operation: {e}")))?;
-            writer.apply_catalog(&op).map_err(|e| wrong(format!("catalog operation: {e}")))?;
+            let op = CatalogOp::decode(&mut ByteReader::new(op))
+                .map_err(|e| wrong(format!("catalog operation: {e}")))?;
+            writer
+                .apply_catalog(&op)
+                .map_err(|e| wrong(format!("catalog operation: {e}")))?;
         }
         executor::run_wave(&writer, batch, &work, self.workers, self.split_batch_at);
         let digest = writer.finish();
         if digest != record.digest {
-            return Err(EngineError::DigestMismatch { batch, logged: record.digest, computed: digest });
+            return Err(EngineError::DigestMismatch {
+                batch,
+                logged: record.digest,
+                computed: digest,
+            });
         }
         self.store.publish(batch);
         self.store.collect_garbage(usize::MAX);
-        Ok(ReplayedBatch { batch, digest, member_count: record.members.len() })
+        Ok(ReplayedBatch {
+            batch,
+            digest,
+            member_count: record.members.len(),
+        })
     }
 }

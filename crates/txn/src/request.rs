@@ -16,7 +16,8 @@ pub struct Committed {
     pub outcome: Outcome,
     /// The batch it stood in; for a program that only reads, the boundary it read at.
     pub batch: BatchId,
-    /// The highest batch it observed: a reply may be sent once this batch is durable (DESIGN.md, invariant 3).
+    /// The highest batch it observed: a reply may be sent once this batch is durable (DESIGN.md, invariant
+    /// 3).
     pub observed: BatchId,
 }
 
@@ -35,7 +36,10 @@ pub struct Refused {
 impl Refused {
     /// A refusal that depends on no data.
     pub(crate) fn early(error: SqlError) -> Box<Refused> {
-        Box::new(Refused { error, observed: BatchId::default() })
+        Box::new(Refused {
+            error,
+            observed: BatchId::default(),
+        })
     }
 }
 
@@ -64,7 +68,8 @@ pub(crate) struct CommitRequest {
 pub(crate) struct LockWish {
     pub txn: TxnId,
     pub requests: Vec<LockRequest>,
-    /// True when the transaction holds nothing yet; only then may the sequencer hold it back for a starving program.
+    /// True when the transaction holds nothing yet; only then may the sequencer hold it back for a starving
+    /// program.
     pub first: bool,
     /// Refuse at once what is not free at once.
     pub no_wait: bool,
@@ -78,5 +83,7 @@ pub(crate) enum Request {
     Commit(CommitRequest),
     Lock(LockWish),
     CancelWait(TxnId),
+    /// Takes a program out that has not been admitted, and refuses it with this error.
+    CancelProgram(Arc<TicketCell<Answer<Committed>>>, SqlError),
     Release(TxnId),
 }

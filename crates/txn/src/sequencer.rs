@@ -1,9 +1,9 @@
 //! The sequencer: the one place that orders transactions and changes lock state.
 //!
-//! There is no sequencer thread. A caller puts its request into the queue and, if nobody is forming a batch, becomes
-//! the sequencer itself: it takes what is waiting, runs batches until nothing is left to run, and hands out the
-//! answers (flat combining; DESIGN.md, Batches). So a lone transaction runs at once on its caller's thread, and
-//! under load batches grow by themselves while the one before executes.
+//! There is no sequencer thread. A caller puts its request into the queue and, if nobody is forming a
+//! batch, becomes the sequencer itself: it takes what is waiting, runs batches until nothing is left to
+//! run, and hands out the answers (flat combining; DESIGN.md, Batches). So a lone transaction runs at once
+//! on its caller's thread, and under load batches grow by themselves while the one before executes.
 //!
 //! One turn:
 //!
@@ -14,10 +14,10 @@
 //!                -> release the commits' locks -> fill the tickets -> collect some garbage
 //! ```
 //!
-//! Invariants: 1. Deferred programs go first into the next batch, in their order. 2. A member is admitted only if
-//! neither a member before it nor a held lock conflicts. 3. A catalog change is alone in its batch. 4. A batch is
-//! published only after its record is in the log's buffer; tickets are filled only after it is published, and
-//! callers wait for durability on their own threads, while the next batch runs.
+//! Invariants: 1. Deferred programs go first into the next batch, in their order. 2. A member is admitted
+//! only if neither a member before it nor a held lock conflicts. 3. A catalog change is alone in its batch.
+//! 4. A batch is published only after its record is in the log's buffer; tickets are filled only after it
+//! is published, and callers wait for durability on their own threads, while the next batch runs.
 //!
 //! Source: Hobbes 3.3.3 (Algorithm 1); DESIGN.md (Batches, Sessions); Barthels 5.2.2 (lock table).
 
@@ -25,7 +25,7 @@ use crate::config::EngineConfig;
 use crate::engine::Shared;
 use crate::executor::{self, Work};
 use crate::record;
-use crate::request::{Answer, Committed, CommitRequest, LockWish, ProgramRequest, Refused, Request};
+use crate::request::{Answer, CommitRequest, Committed, LockWish, ProgramRequest, Refused, Request};
 use crate::stamps::BatchLocks;
 use crate::ticket::TicketCell;
 use hashbrown::{HashMap, HashSet};
@@ -55,7 +55,8 @@ pub(crate) struct Sequencer {
     locks: LockTable,
     waiting: HashMap<TxnId, Arc<TicketCell<Answer<()>>>>,
     held_back: VecDeque<LockWish>,
-    /// Transactions that have ended and whose locks pass to the programs that wait, before other transactions.
+    /// Transactions that have ended and whose locks pass to the programs that wait, before other
+    /// transactions.
     leaving: Vec<TxnId>,
     deadlocks: u64,
     commits: VecDeque<CommitRequest>,
@@ -98,14 +99,14 @@ impl Sequencer {
         }
     }
 
-    /// Forgets which programs the log defines, so that the log from here on explains itself. Called at the boundary
-    /// where a checkpoint begins.
+    /// Forgets which programs the log defines, so that the log from here on explains itself. Called at the
+    /// boundary where a checkpoint begins.
     pub(crate) fn forget_definitions(&mut self) {
         self.defined.clear();
     }
 
-    /// Serves the queue until nothing in it can make progress, or for `turns_max` turns. True when nothing is left
-    /// that could.
+    /// Serves the queue until nothing in it can make progress, or for `turns_max` turns. True when nothing
+    /// is left that could.
     pub(crate) fn run(&mut self, shared: &Shared, turns_max: usize) -> bool {
         for _ in 0..turns_max {
             let incoming = std::mem::take(&mut *shared.queue.lock());
@@ -140,7 +141,9 @@ impl Sequencer {
             Request::Program(program) => self.arrived.push_back(program),
             Request::Commit(commit) if commit.write_set.len() > WRITE_SET_BYTES_MAX => {
                 let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much")
-                    .detail(format!("At most {WRITE_SET_BYTES_MAX} bytes fit into one record of the log."));
+                    .detail(format!(
+                        "At most {WRITE_SET_BYTES_MAX} bytes fit into one record of the log."
+                    ));
                 self.leave(commit.txn);
                 commit.ticket.fill(Err(Refused::early(error)));
             }
@@ -152,7 +155,20 @@ impl Sequencer {
                 let granted = self.locks.cancel_wait(txn);
                 self.grant(granted);
             }
+            Request::CancelProgram(ticket, error) => self.cancel_program(&ticket, error),
             Request::Release(txn) => self.leave(txn),
+        }
+    }
+
+    /// Before admission a program can be cancelled; after it, only the record decides.
+    fn cancel_program(&mut self, ticket: &Arc<TicketCell<Answer<Committed>>>, error: SqlError) {
+        let before = self.deferred.len() + self.arrived.len();
+        self.deferred
+            .retain(|program| !Arc::ptr_eq(&program.ticket, ticket));
+        self.arrived
+            .retain(|program| !Arc::ptr_eq(&program.ticket, ticket));
+        if self.deferred.len() + self.arrived.len() < before {
+            ticket.fill(Err(Refused::early(error)));
         }
     }
 
@@ -181,14 +197,19 @@ impl Sequencer {
         }
     }
 
-    /// A transaction without locks waits when it would step in front of a program that locks have put off often.
-    /// One that holds locks never waits for a program, so this cannot close a cycle.
+    /// A transaction without locks waits when it would step in front of a program that locks have put off
+    /// often. One that holds locks never waits for a program, so this cannot close a cycle.
     fn starves_a_program(&self, wish: &LockWish) -> bool {
-        self.deferred.iter().filter(|p| p.lock_deferrals >= DEFERRALS_BEFORE_RESERVATION).any(|program| {
-            program.locks.iter().any(|wanted| {
-                wish.requests.iter().any(|r| r.resource == wanted.resource && !compatible(r.mode, wanted.mode))
+        self.deferred
+            .iter()
+            .filter(|p| p.lock_deferrals >= DEFERRALS_BEFORE_RESERVATION)
+            .any(|program| {
+                program.locks.iter().any(|wanted| {
+                    wish.requests
+                        .iter()
+                        .any(|r| r.resource == wanted.resource && !compatible(r.mode, wanted.mode))
+                })
             })
-        })
     }
 
     fn retry_held_back(&mut self) {
@@ -220,8 +241,8 @@ impl Sequencer {
         }
     }
 
-    /// Ends a transaction's locking. Where programs wait, its locks are kept over the next batch and count for
-    /// nothing there, so that the programs come before the transactions that wait for the same locks.
+    /// Ends a transaction's locking. Where programs wait, its locks are kept over the next batch and count
+    /// for nothing there, so that the programs come before the transactions that wait for the same locks.
     fn leave(&mut self, txn: TxnId) {
         if self.deferred.is_empty() {
             self.release(txn);
@@ -240,7 +261,11 @@ impl Sequencer {
     /// Chooses the next batch. Whatever cannot stand in it stays, in order, for the one after.
     fn form(&mut self, shared: &Shared) -> Batch {
         let mut batch = Batch::default();
-        if let Some(place) = self.commits.iter().position(|commit| !commit.catalog_ops.is_empty()) {
+        if let Some(place) = self
+            .commits
+            .iter()
+            .position(|commit| !commit.catalog_ops.is_empty())
+        {
             batch.commits.extend(self.commits.remove(place));
             return batch;
         }
@@ -261,7 +286,9 @@ impl Sequencer {
                 break;
             }
             if program.program.catalog_version != version {
-                program.ticket.fill(Err(Refused::early(crate::locks::stale_program())));
+                program
+                    .ticket
+                    .fill(Err(Refused::early(crate::locks::stale_program())));
             } else if self.is_locked(&program) {
                 program.lock_deferrals = program.lock_deferrals.saturating_add(1);
                 shared.stats.deferrals.fetch_add(1, Relaxed);
@@ -286,7 +313,10 @@ impl Sequencer {
         program.locks.iter().any(|r| {
             self.locks.blocked_by(r.resource, r.mode)
                 && (self.leaving.is_empty()
-                    || self.locks.conflicting_holders(r.resource, r.mode).any(|txn| !self.leaving.contains(&txn)))
+                    || self
+                        .locks
+                        .conflicting_holders(r.resource, r.mode)
+                        .any(|txn| !self.leaving.contains(&txn)))
         })
     }
 
@@ -298,8 +328,8 @@ impl Sequencer {
         let answers = match run_members(shared, &mut writer, batch_id, &batch) {
             Ok(answers) => answers,
             Err(error) => {
-                // The batch never existed. Either it was a catalog change alone, which was refused because of what is
-                // there, or the executor failed.
+                // The batch never existed. Either it was a catalog change alone, which was refused because
+                // of what is there, or the executor failed.
                 writer.abort();
                 let observed = shared.store.boundary();
                 return self.refuse(batch, &Refused { error, observed });
@@ -326,7 +356,14 @@ impl Sequencer {
             }
         }
         self.record.clear();
-        record::put_head(&mut self.record, catalog_version, clock_micros, digest, &definitions, batch.len());
+        record::put_head(
+            &mut self.record,
+            catalog_version,
+            clock_micros,
+            digest,
+            &definitions,
+            batch.len(),
+        );
         for commit in &batch.commits {
             let encode = |op: &CatalogOp| {
                 let mut bytes = Vec::new();
@@ -370,8 +407,8 @@ impl Sequencer {
     }
 }
 
-/// Runs the batch's members. A panic of the executor is caught here, at the boundary of the batch, which can be undone
-/// as a whole: the callers of its members get an error, and nobody waits for ever.
+/// Runs the batch's members. A panic of the executor is caught here, at the boundary of the batch, which
+/// can be undone as a whole: the callers of its members get an error, and nobody waits for ever.
 fn run_members(
     shared: &Shared,
     writer: &mut BatchWriter<'_>,
@@ -380,7 +417,10 @@ fn run_members(
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
     let run = AssertUnwindSafe(|| run_members_or_panic(shared, writer, batch_id, batch));
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
-        Err(SqlError::new(SqlState::INTERNAL_ERROR, "the executor failed on this batch; it was undone"))
+        Err(SqlError::new(
+            SqlState::INTERNAL_ERROR,
+            "the executor failed on this batch; it was undone",
+        ))
     })
 }
 
@@ -394,12 +434,23 @@ fn run_members_or_panic(
         writer.apply_catalog(op)?;
     }
     let mut members = Vec::with_capacity(batch.len());
-    members.extend(batch.commits.iter().map(|commit| Work::WriteSet(&commit.write_set)));
     members.extend(
-        batch.programs.iter().map(|p| Work::Program { program: &p.program, inputs: &p.inputs }),
+        batch
+            .commits
+            .iter()
+            .map(|commit| Work::WriteSet(&commit.write_set)),
     );
-    let mut answers =
-        executor::run_wave(writer, batch_id, &members, shared.config.workers, shared.config.split_batch_at);
+    members.extend(batch.programs.iter().map(|p| Work::Program {
+        program: &p.program,
+        inputs: &p.inputs,
+    }));
+    let mut answers = executor::run_wave(
+        writer,
+        batch_id,
+        &members,
+        shared.config.workers,
+        shared.config.split_batch_at,
+    );
     if batch.commits.iter().any(|commit| !commit.catalog_ops.is_empty())
         && let Some(Err(refused)) = answers.first_mut()
     {
@@ -410,14 +461,20 @@ fn run_members_or_panic(
 }
 
 fn lock_not_available() -> Box<Refused> {
-    Refused::early(SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "could not obtain lock on row"))
+    Refused::early(SqlError::new(
+        SqlState::LOCK_NOT_AVAILABLE,
+        "could not obtain lock on row",
+    ))
 }
 
 fn deadlock(txn: TxnId, cycle: &[TxnId]) -> Box<Refused> {
     let mut detail = String::new();
     for (n, waiter) in cycle.iter().enumerate() {
         let holder = cycle.get(n + 1).or(cycle.first()).unwrap_or(waiter);
-        detail.push_str(&format!("Transaction {} waits for transaction {}.\n", waiter.0, holder.0));
+        detail.push_str(&format!(
+            "Transaction {} waits for transaction {}.\n",
+            waiter.0, holder.0
+        ));
     }
     if detail.is_empty() {
         detail = format!("Transaction {} would wait for itself.", txn.0);

@@ -1,8 +1,9 @@
 //! How a program reaches rows inside an interactive transaction: snapshot and overlay below, overlay above.
 //!
-//! The locks of the program were taken before it runs (`Transaction::run`), so reads are of what cannot change, or of
-//! a snapshot, and a write only has to go into the overlay after its constraints were checked against the newest state.
-//! Rows that a program holds are numbered in the order it found them; the number is the handle.
+//! The locks of the program were taken before it runs (`Transaction::run`), so reads are of what cannot
+//! change, or of a snapshot, and a write only has to go into the overlay after its constraints were checked
+//! against the newest state. Rows that a program holds are numbered in the order it found them; the number
+//! is the handle.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -47,11 +48,23 @@ impl<'t> SessionAccess<'t> {
         first_updater_wins: bool,
     ) -> SessionAccess<'t> {
         let observed = BatchId::default();
-        SessionAccess { snapshot, newest, catalog, overlay, first_updater_wins, held: Vec::new(), observed }
+        SessionAccess {
+            snapshot,
+            newest,
+            catalog,
+            overlay,
+            first_updater_wins,
+            held: Vec::new(),
+            observed,
+        }
     }
 
     fn layers(&self) -> Layers<'_> {
-        Layers { snapshot: self.snapshot, overlay: self.overlay, catalog: self.catalog }
+        Layers {
+            snapshot: self.snapshot,
+            overlay: self.overlay,
+            catalog: self.catalog,
+        }
     }
 
     fn index(&self, table: TableId, index: IndexId) -> Result<(Arc<TableDef>, Arc<IndexDef>), SqlError> {
@@ -61,27 +74,44 @@ impl<'t> SessionAccess<'t> {
     }
 
     fn hold(&mut self, def: &Arc<TableDef>, row: OverlayRow, image: &[u8]) -> RowHandle {
-        self.held.push(Held { def: Arc::clone(def), row, image: image.into() });
-        RowHandle { table: def.id, slot: self.held.len() as u64 - 1 }
+        self.held.push(Held {
+            def: Arc::clone(def),
+            row,
+            image: image.into(),
+        });
+        RowHandle {
+            table: def.id,
+            slot: self.held.len() as u64 - 1,
+        }
     }
 
     fn held(&self, row: &RowHandle) -> Result<&Held, SqlError> {
         self.held.get(row.slot as usize).ok_or_else(|| {
-            SqlError::new(SqlState::INTERNAL_ERROR, "a program used a row that it does not hold")
+            SqlError::new(
+                SqlState::INTERNAL_ERROR,
+                "a program used a row that it does not hold",
+            )
         })
     }
 
-    /// A held row's definition, place and present image; an error if it is removed, or, under REPEATABLE READ, if
-    /// another transaction changed it since the snapshot.
+    /// A held row's definition, place and present image; an error if it is removed, or, under REPEATABLE
+    /// READ, if another transaction changed it since the snapshot.
     fn writable(&self, row: &RowHandle) -> Result<(Arc<TableDef>, OverlayRow, Vec<u8>), SqlError> {
         let held = self.held(row)?;
         let image = self.row(row).ok_or_else(|| {
-            SqlError::new(SqlState::INTERNAL_ERROR, "a program changed a row that it had removed")
+            SqlError::new(
+                SqlState::INTERNAL_ERROR,
+                "a program changed a row that it had removed",
+            )
         })?;
         if self.first_updater_wins
             && let OverlayRow::Base(row_id) = held.row
         {
-            let newest = Layers { snapshot: self.newest, overlay: self.overlay, catalog: self.catalog };
+            let newest = Layers {
+                snapshot: self.newest,
+                overlay: self.overlay,
+                catalog: self.catalog,
+            };
             let unchanged = newest
                 .current(&held.def, row_id, &held.image)?
                 .is_some_and(|now| now.batch <= self.snapshot.batch());
@@ -138,7 +168,10 @@ impl DataAccess for SessionAccess<'_> {
     ) -> Result<(), SqlError> {
         let (def, index) = self.index(table, index)?;
         let rows = self.layers().range(&index, lo, hi, reverse, limit)?;
-        let rows: Vec<_> = rows.into_iter().map(|row| (row.row_id, row.bytes.into_owned())).collect();
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|row| (row.row_id, row.bytes.into_owned()))
+            .collect();
         self.observed = self.observed.max(self.snapshot.batch());
         for (row_id, image) in rows {
             let handle = self.hold(&def, overlay_row(row_id), &image);

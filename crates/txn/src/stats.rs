@@ -52,12 +52,20 @@ pub struct EngineStats {
 impl EngineStats {
     /// Members per batch, on average.
     pub fn mean_batch(&self) -> f64 {
-        if self.batches == 0 { 0.0 } else { (self.one_shot + self.session_commits) as f64 / self.batches as f64 }
+        if self.batches == 0 {
+            0.0
+        } else {
+            (self.one_shot + self.session_commits) as f64 / self.batches as f64
+        }
     }
 
     /// Share of writing transactions that were one-shot programs, 0 to 1.
     pub fn one_shot_share(&self) -> f64 {
         let all = self.one_shot + self.session_commits;
-        if all == 0 { 0.0 } else { self.one_shot as f64 / all as f64 }
+        if all == 0 {
+            0.0
+        } else {
+            self.one_shot as f64 / all as f64
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! A ticket: where one caller waits for the answer to its request.
 //!
-//! The thread that plays the sequencer fills tickets; a caller that became the sequencer itself finds its own
-//! ticket filled before it ever waits, so a lone transaction costs no thread handoff (DESIGN.md, Batches). Others
-//! spin for a moment, since a batch is often shorter than a sleep, and then block.
+//! The thread that plays the sequencer fills tickets; a caller that became the sequencer itself finds its
+//! own ticket filled before it ever waits, so a lone transaction costs no thread handoff (DESIGN.md,
+//! Batches). Others spin for a moment, since a batch is often shorter than a sleep, and then block.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -23,7 +23,11 @@ pub(crate) struct TicketCell<T> {
 impl<T> TicketCell<T> {
     /// A place without an answer yet.
     pub(crate) fn new() -> Arc<TicketCell<T>> {
-        Arc::new(TicketCell { done: AtomicBool::new(false), answer: Mutex::new(None), ready: Condvar::new() })
+        Arc::new(TicketCell {
+            done: AtomicBool::new(false),
+            answer: Mutex::new(None),
+            ready: Condvar::new(),
+        })
     }
 
     /// Puts the answer in and wakes the waiter. The first answer stands; a second one is dropped.
@@ -43,14 +47,18 @@ impl<T> TicketCell<T> {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Blocks until the answer is there and takes it. The answer can be taken once.
-    pub(crate) fn wait(&self) -> Option<T> {
+    fn spin(&self) {
         for _ in 0..SPINS_BEFORE_SLEEP {
             if self.is_done() {
-                break;
+                return;
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// Blocks until the answer is there and takes it. The answer can be taken once.
+    pub(crate) fn wait(&self) -> Option<T> {
+        self.spin();
         let mut guard = self.answer.lock();
         while !self.done.load(Ordering::Acquire) {
             self.ready.wait(&mut guard);
@@ -60,6 +68,7 @@ impl<T> TicketCell<T> {
 
     /// Blocks for at most `limit`; `None` when no answer came in that time.
     pub(crate) fn wait_for(&self, limit: Duration) -> Option<T> {
+        self.spin();
         let mut guard = self.answer.lock();
         if !self.done.load(Ordering::Acquire) {
             self.ready.wait_for(&mut guard, limit);

@@ -1,8 +1,8 @@
 //! Interactive transactions: BEGIN ... COMMIT over several messages.
 //!
-//! A transaction holds ordinary locks, asked of the sequencer and granted at batch boundaries; batch members that
-//! conflict with them are deferred. What it writes stays in its overlay and enters the sequence at commit as a
-//! write set, so both kinds of transaction stand in one order and one log.
+//! A transaction holds ordinary locks, asked of the sequencer and granted at batch boundaries; batch
+//! members that conflict with them are deferred. What it writes stays in its overlay and enters the
+//! sequence at commit as a write set, so both kinds of transaction stand in one order and one log.
 //!
 //! ```text
 //! isolation        reads                          locks
@@ -18,11 +18,11 @@
 //! Source: Barthels 2.3.5; DESIGN.md (Sessions).
 
 use crate::cancel::CancelToken;
-use crate::engine::{Engine, lost_answer};
+use crate::engine::{CANCEL_POLL, Engine, lock_timed_out, lost_answer};
 use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark};
+use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::sequencer::WRITE_SET_BYTES_MAX;
-use crate::request::{Answer, Committed, CommitRequest, LockWish, Refused, Request};
 use crate::session_access::SessionAccess;
 use crate::ticket::TicketCell;
 use crate::view::{self, Layers, TxnView, ViewRow};
@@ -34,9 +34,6 @@ use weft_lock::{LockMode, LockRequest, ResourceId, join};
 use weft_program::{AccessScratch, DataAccess, Outcome, Program, Scratch};
 use weft_store::{Catalog, CatalogOp, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState};
-
-/// How often a waiter looks whether it was cancelled.
-const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 /// How far a transaction is kept from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +56,8 @@ pub struct TxnOptions {
     pub read_only: bool,
     /// Ends waits from another thread.
     pub cancel: CancelToken,
+    /// Longest wait for a lock; zero waits for ever.
+    pub lock_timeout: Duration,
 }
 
 /// A point inside a transaction to roll back to. Locks taken since are kept, as PostgreSQL may.
@@ -90,7 +89,10 @@ pub struct Transaction {
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction").field("id", &self.id).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Transaction")
+            .field("id", &self.id)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -155,10 +157,12 @@ impl Transaction {
 
     /// The definitions that this transaction's statements are compiled for.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.private_catalog.clone().unwrap_or_else(|| match &self.pinned {
-            Some(snapshot) => Arc::clone(snapshot.catalog()),
-            None => self.engine.catalog(),
-        })
+        self.private_catalog
+            .clone()
+            .unwrap_or_else(|| match &self.pinned {
+                Some(snapshot) => Arc::clone(snapshot.catalog()),
+                None => self.engine.catalog(),
+            })
     }
 
     fn one_snapshot(&self) -> bool {
@@ -187,8 +191,15 @@ impl Transaction {
     /// What the next statement reads. For SERIALIZABLE, lock what the statement reads first (`lock_table`).
     pub fn view(&mut self) -> TxnView {
         let snapshot = self.statement_snapshot();
-        let catalog = self.private_catalog.clone().unwrap_or_else(|| Arc::clone(snapshot.catalog()));
-        TxnView { snapshot, overlay: Arc::clone(&self.overlay), catalog }
+        let catalog = self
+            .private_catalog
+            .clone()
+            .unwrap_or_else(|| Arc::clone(snapshot.catalog()));
+        TxnView {
+            snapshot,
+            overlay: Arc::clone(&self.overlay),
+            catalog,
+        }
     }
 
     /// Notes that a statement's reply tells of `batch`; queries over a view observe the view's batch.
@@ -196,8 +207,8 @@ impl Transaction {
         self.observed = self.observed.max(batch);
     }
 
-    /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the statement's
-    /// own writes are taken back.
+    /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
+    /// statement's own writes are taken back.
     pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
         if !program.read_only {
             self.refuse_writes_in_excess()?;
@@ -249,8 +260,11 @@ impl Transaction {
 
     fn refuse_writes_in_excess(&self) -> Result<(), SqlError> {
         if self.overlay.byte_count() > WRITE_SET_BYTES_MAX {
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much")
-                .detail(format!("One transaction writes at most {WRITE_SET_BYTES_MAX} bytes.")));
+            return Err(
+                SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much").detail(
+                    format!("One transaction writes at most {WRITE_SET_BYTES_MAX} bytes."),
+                ),
+            );
         }
         if self.options.read_only {
             return Err(SqlError::new(
@@ -263,7 +277,10 @@ impl Transaction {
 
     /// Takes a table lock, and nothing in a transaction that reads one snapshot without writing.
     pub fn lock_table(&mut self, table: TableId, mode: LockMode) -> Result<(), SqlError> {
-        self.lock(LockRequests::from_slice(&[LockRequest { resource: ResourceId::table(table), mode }]))
+        self.lock(LockRequests::from_slice(&[LockRequest {
+            resource: ResourceId::table(table),
+            mode,
+        }]))
     }
 
     /// Whether locks that are not free at once are refused (55P03) instead of waited for.
@@ -278,7 +295,10 @@ impl Transaction {
 
     /// Takes all definitions for change, until the transaction ends.
     pub fn lock_catalog(&mut self) -> Result<(), SqlError> {
-        let request = LockRequest { resource: ResourceId::catalog(), mode: LockMode::X };
+        let request = LockRequest {
+            resource: ResourceId::catalog(),
+            mode: LockMode::X,
+        };
         self.lock(LockRequests::from_slice(&[request]))
     }
 
@@ -287,8 +307,8 @@ impl Transaction {
         self.lock_scope() == LockScope::ReadsAndWrites
     }
 
-    /// Locks rows that a query found, for change (`write`) or against change (FOR SHARE). Each row is given by its id and
-    /// the image it was found with. Rows of this transaction's own need no lock.
+    /// Locks rows that a query found, for change (`write`) or against change (FOR SHARE). Each row is given
+    /// by its id and the image it was found with. Rows of this transaction's own need no lock.
     pub fn lock_rows<'a>(
         &mut self,
         def: &TableDef,
@@ -347,7 +367,10 @@ impl Transaction {
             for index in def.indexes.iter().filter(|index| index.unique && !index.primary) {
                 key.clear();
                 weft_types::encode_key_from_row(&mut key, &def.layout, row, &index.columns);
-                requests.push(LockRequest { resource: ResourceId::value(index.id, &key), mode: LockMode::X });
+                requests.push(LockRequest {
+                    resource: ResourceId::value(index.id, &key),
+                    mode: LockMode::X,
+                });
             }
         }
         self.lock(requests)
@@ -380,17 +403,14 @@ impl Transaction {
     }
 
     fn await_locks(&self, ticket: &TicketCell<Answer<()>>) -> Result<(), SqlError> {
-        let limit = self.engine.shared().config.lock_timeout;
+        let limit = self.options.lock_timeout;
         let began = Instant::now();
         loop {
             if let Some(answer) = ticket.wait_for(CANCEL_POLL) {
                 return answer.map_err(|refused| refused.error);
             }
-            let error = if self.options.cancel.is_cancelled() {
-                SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
-            } else if !limit.is_zero() && began.elapsed() >= limit {
-                SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
-            } else {
+            let timed_out = || (!limit.is_zero() && began.elapsed() >= limit).then(lock_timed_out);
+            let Some(error) = self.options.cancel.error().or_else(timed_out) else {
                 continue;
             };
             self.engine.shared().submit(Request::CancelWait(self.id));
@@ -398,7 +418,8 @@ impl Transaction {
         }
     }
 
-    /// Adds rows, after checking NOT NULL and unique indexes against the newest state and this transaction's own.
+    /// Adds rows, after checking NOT NULL and unique indexes against the newest state and this
+    /// transaction's own.
     pub fn insert(&mut self, def: &Arc<TableDef>, rows: &[Vec<u8>]) -> Result<Vec<RowId>, SqlError> {
         self.refuse_writes_in_excess()?;
         self.lock_new_rows(def, rows.iter().map(Vec::as_slice))?;
@@ -435,7 +456,8 @@ impl Transaction {
             self.observe(snapshot.batch());
             check_unique(def, &snapshot, &self.overlay, &self.catalog(), row, Some(row_id))?;
         }
-        self.overlay_mut().update(def, view::overlay_row(row_id), current, Arc::from(row));
+        self.overlay_mut()
+            .update(def, view::overlay_row(row_id), current, Arc::from(row));
         Ok(())
     }
 
@@ -449,21 +471,29 @@ impl Transaction {
         Ok(())
     }
 
-    /// The image of a locked row now, with this transaction's own changes, or `None` when it is gone. Under REPEATABLE READ
-    /// a row that another transaction changed since the snapshot is an error: the first updater wins.
+    /// The image of a locked row now, with this transaction's own changes, or `None` when it is gone. Under
+    /// REPEATABLE READ a row that another transaction changed since the snapshot is an error: the first
+    /// updater wins.
     pub fn current(
         &mut self,
         def: &TableDef,
         row_id: RowId,
         image: &[u8],
     ) -> Result<Option<Vec<u8>>, SqlError> {
-        let overlaid = self.overlay.table(def.id).and_then(|table| table.base_image(row_id));
+        let overlaid = self
+            .overlay
+            .table(def.id)
+            .and_then(|table| table.base_image(row_id));
         if overlaid.is_some_and(Option::is_none) {
             // Deleted by this transaction itself.
             return Ok(None);
         }
         let snapshot = Arc::new(self.engine.snapshot());
-        let view = TxnView { catalog: self.catalog(), overlay: Arc::clone(&self.overlay), snapshot };
+        let view = TxnView {
+            catalog: self.catalog(),
+            overlay: Arc::clone(&self.overlay),
+            snapshot,
+        };
         let found = view.current(def, row_id, image)?;
         let batch = found.as_ref().map_or(view.batch(), |row| row.batch);
         self.observed = self.observed.max(batch);
@@ -478,12 +508,15 @@ impl Transaction {
         Ok(found.map(|row| row.bytes.into_owned()))
     }
 
-    /// A change of definitions, seen by this transaction at once and by others after its commit. The caller locks
-    /// the table it concerns in X first.
+    /// A change of definitions, seen by this transaction at once and by others after its commit. The caller
+    /// locks the table it concerns in X first.
     pub fn catalog_op(&mut self, op: CatalogOp) -> Result<(), SqlError> {
         self.refuse_writes_in_excess()?;
         // Upon the newest definitions, as at commit, whatever snapshot the transaction reads.
-        let before = self.private_catalog.clone().unwrap_or_else(|| self.engine.catalog());
+        let before = self
+            .private_catalog
+            .clone()
+            .unwrap_or_else(|| self.engine.catalog());
         let next = before.apply(&op)?;
         match &op {
             CatalogOp::Truncate(table) | CatalogOp::DropTable(table) => {
@@ -514,13 +547,17 @@ impl Transaction {
         self.private_catalog = mark.private_catalog.clone();
     }
 
-    /// Commits: the write set enters the sequence, and the locks go when its batch has run. A refusal has rolled
-    /// everything back.
+    /// Commits: the write set enters the sequence, and the locks go when its batch has run. A refusal has
+    /// rolled everything back.
     pub fn commit(mut self) -> Answer<Committed> {
         if !self.has_writes() {
             let observed = self.observed;
             self.end();
-            return Ok(Committed { observed, batch: observed, ..Committed::default() });
+            return Ok(Committed {
+                observed,
+                batch: observed,
+                ..Committed::default()
+            });
         }
         let shared = self.engine.shared();
         if let Some(error) = shared.failure() {
@@ -534,7 +571,9 @@ impl Transaction {
             ticket: Arc::clone(&ticket),
         }));
         self.ended = true;
-        ticket.wait().unwrap_or_else(|| Err(Refused::early(lost_answer())))
+        ticket
+            .wait()
+            .unwrap_or_else(|| Err(Refused::early(lost_answer())))
     }
 
     /// Rolls back; the same as dropping the transaction.
@@ -561,11 +600,19 @@ pub(crate) fn check_unique(
     row: &[u8],
     except: Option<RowId>,
 ) -> Result<(), SqlError> {
-    let layers = Layers { snapshot: newest, overlay, catalog };
+    let layers = Layers {
+        snapshot: newest,
+        overlay,
+        catalog,
+    };
     let mut key = Vec::new();
     let mut found: Vec<ViewRow<'_>> = Vec::new();
     for index in def.indexes.iter().filter(|index| index.unique) {
-        if index.columns.iter().any(|column| def.layout.is_null(row, *column)) {
+        if index
+            .columns
+            .iter()
+            .any(|column| def.layout.is_null(row, *column))
+        {
             continue;
         }
         key.clear();

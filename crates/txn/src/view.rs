@@ -1,8 +1,9 @@
-//! What one statement of a transaction reads: a snapshot, less the rows that the transaction changed, plus its own.
+//! What one statement of a transaction reads: a snapshot, less the rows that the transaction changed, plus
+//! its own.
 //!
-//! A view is frozen: it shares the overlay as it was when the view was taken, so threads of a query may read it
-//! while the session waits for them. Every read path of a session goes through here, the query engine's included
-//! (DESIGN.md, Sessions).
+//! A view is frozen: it shares the overlay as it was when the view was taken, so threads of a query may
+//! read it while the session waits for them. Every read path of a session goes through here, the query
+//! engine's included (DESIGN.md, Sessions).
 
 use crate::overlay::{Overlay, OverlayRow, TableOverlay, locator_of};
 use std::borrow::Cow;
@@ -17,12 +18,20 @@ const OWN_ROW_BATCH: BatchId = BatchId(u64::MAX);
 
 /// The id by which a view names one of the transaction's own rows.
 pub(crate) fn own_row_id(n: u32) -> RowId {
-    RowId { batch: OWN_ROW_BATCH, member: 0, ordinal: n }
+    RowId {
+        batch: OWN_ROW_BATCH,
+        member: 0,
+        ordinal: n,
+    }
 }
 
 /// The row that an id of a view names.
 pub(crate) fn overlay_row(row_id: RowId) -> OverlayRow {
-    if row_id.batch == OWN_ROW_BATCH { OverlayRow::Own(row_id.ordinal) } else { OverlayRow::Base(row_id) }
+    if row_id.batch == OWN_ROW_BATCH {
+        OverlayRow::Own(row_id.ordinal)
+    } else {
+        OverlayRow::Base(row_id)
+    }
 }
 
 /// One row as a view shows it.
@@ -36,8 +45,8 @@ pub struct ViewRow<'a> {
     pub bytes: Cow<'a, [u8]>,
 }
 
-/// A snapshot and an overlay, read as one. The work of a view; a running program reads through it too, while its overlay
-/// grows.
+/// A snapshot and an overlay, read as one. The work of a view; a running program reads through it too,
+/// while its overlay grows.
 #[derive(Clone, Copy)]
 pub(crate) struct Layers<'a> {
     pub snapshot: &'a Snapshot,
@@ -55,7 +64,9 @@ pub struct TxnView {
 
 impl std::fmt::Debug for TxnView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TxnView").field("batch", &self.batch()).finish_non_exhaustive()
+        f.debug_struct("TxnView")
+            .field("batch", &self.batch())
+            .finish_non_exhaustive()
     }
 }
 
@@ -63,7 +74,11 @@ impl TxnView {
     /// A view of a snapshot alone.
     pub fn of_snapshot(snapshot: Snapshot) -> TxnView {
         let catalog = Arc::clone(snapshot.catalog());
-        TxnView { snapshot: Arc::new(snapshot), overlay: Arc::default(), catalog }
+        TxnView {
+            snapshot: Arc::new(snapshot),
+            overlay: Arc::default(),
+            catalog,
+        }
     }
 
     /// The definitions that the rows follow; a transaction's own catalog changes included.
@@ -77,7 +92,11 @@ impl TxnView {
     }
 
     pub(crate) fn layers(&self) -> Layers<'_> {
-        Layers { snapshot: &self.snapshot, overlay: &self.overlay, catalog: &self.catalog }
+        Layers {
+            snapshot: &self.snapshot,
+            overlay: &self.overlay,
+            catalog: &self.catalog,
+        }
     }
 
     /// How many chunks `read_chunk` knows: those of the snapshot, and one more for rows of this transaction.
@@ -105,8 +124,8 @@ impl TxnView {
         self.layers().find(index, key, out)
     }
 
-    /// Rows whose key in the ordered `index` lies between the bounds, in key order (descending when `reverse`), at
-    /// most `limit`. A prefix of a key is a valid bound.
+    /// Rows whose key in the ordered `index` lies between the bounds, in key order (descending when
+    /// `reverse`), at most `limit`. A prefix of a key is a valid bound.
     pub fn range<'a>(
         &'a self,
         index: &IndexDef,
@@ -118,8 +137,8 @@ impl TxnView {
         self.layers().range(index, lo, hi, reverse, limit)
     }
 
-    /// The row that had this id and this image when it was read, as the view shows it now; `None` when it is gone.
-    /// The image only serves to find the row: by primary key, where the table has one.
+    /// The row that had this id and this image when it was read, as the view shows it now; `None` when it
+    /// is gone. The image only serves to find the row: by primary key, where the table has one.
     pub fn current<'a>(
         &'a self,
         def: &TableDef,
@@ -164,8 +183,14 @@ impl<'a> Layers<'a> {
     }
 
     fn row_count_estimate(self, table: TableId) -> usize {
-        let own = self.table_overlay(table).map_or(0, |overlay| overlay.own_rows().count());
-        let base = if self.base_chunks(table) == 0 { 0 } else { self.snapshot.row_count_estimate(table) as usize };
+        let own = self
+            .table_overlay(table)
+            .map_or(0, |overlay| overlay.own_rows().count());
+        let base = if self.base_chunks(table) == 0 {
+            0
+        } else {
+            self.snapshot.row_count_estimate(table) as usize
+        };
         base + own
     }
 
@@ -173,7 +198,11 @@ impl<'a> Layers<'a> {
         match overlay.and_then(|overlay| overlay.base_image(row.row_id)) {
             // A changed row is found by its new key, through the overlay.
             Some(_) => None,
-            None => Some(ViewRow { row_id: row.row_id, batch: row.batch, bytes: Cow::Borrowed(row.bytes) }),
+            None => Some(ViewRow {
+                row_id: row.row_id,
+                batch: row.batch,
+                bytes: Cow::Borrowed(row.bytes),
+            }),
         }
     }
 
@@ -183,26 +212,42 @@ impl<'a> Layers<'a> {
             OverlayRow::Base(row_id) => row_id,
             OverlayRow::Own(n) => own_row_id(n),
         };
-        Some(ViewRow { row_id, batch: BatchId::default(), bytes })
+        Some(ViewRow {
+            row_id,
+            batch: BatchId::default(),
+            bytes,
+        })
     }
 
-    /// True when neither the snapshot nor the overlay has built this index: this transaction made it over rows that
-    /// were there before. Its first real use comes after commit; until then the table is scanned in its place.
+    /// True when neither the snapshot nor the overlay has built this index: this transaction made it over
+    /// rows that were there before. Its first real use comes after commit; until then the table is scanned
+    /// in its place.
     fn is_unbuilt(self, index: &IndexDef) -> bool {
         self.snapshot.catalog().index_by_id(index.id).is_none()
-            && !self.table_overlay(index.table).is_some_and(|overlay| overlay.is_complete(index.id))
+            && !self
+                .table_overlay(index.table)
+                .is_some_and(|overlay| overlay.is_complete(index.id))
     }
 
     /// All rows with their keys in `index`, by scanning.
     fn scan_keys(self, index: &IndexDef) -> Vec<(Vec<u8>, ViewRow<'a>)> {
         let mut rows = Vec::new();
-        let Some(def) = self.catalog.table_by_id(index.table) else { return rows };
+        let Some(def) = self.catalog.table_by_id(index.table) else {
+            return rows;
+        };
         for chunk in 0..self.chunk_count(index.table) {
             self.read_chunk(index.table, chunk, &mut |bytes, row_id| {
                 let mut key = Vec::new();
                 encode_key_from_row(&mut key, &def.layout, bytes, &index.columns);
                 let bytes = Cow::Owned(bytes.to_vec());
-                rows.push((key, ViewRow { row_id, batch: self.snapshot.batch(), bytes }));
+                rows.push((
+                    key,
+                    ViewRow {
+                        row_id,
+                        batch: self.snapshot.batch(),
+                        bytes,
+                    },
+                ));
             });
         }
         rows
@@ -215,7 +260,12 @@ impl<'a> Layers<'a> {
         out: &mut Vec<ViewRow<'a>>,
     ) -> Result<(), SqlError> {
         if self.is_unbuilt(index) {
-            out.extend(self.scan_keys(index).into_iter().filter(|(k, _)| k == key).map(|(_, row)| row));
+            out.extend(
+                self.scan_keys(index)
+                    .into_iter()
+                    .filter(|(k, _)| k == key)
+                    .map(|(_, row)| row),
+            );
             return Ok(());
         }
         let overlay = self.table_overlay(index.table);
@@ -226,7 +276,12 @@ impl<'a> Layers<'a> {
             })?;
         }
         if let Some(overlay) = overlay {
-            out.extend(overlay.find(index.id, key).iter().filter_map(|row| Self::overlay_view(overlay, *row)));
+            out.extend(
+                overlay
+                    .find(index.id, key)
+                    .iter()
+                    .filter_map(|row| Self::overlay_view(overlay, *row)),
+            );
         }
         Ok(())
     }
@@ -246,8 +301,13 @@ impl<'a> Layers<'a> {
         } else if self.table_overlay(index.table).is_some() {
             self.merged_range(index, lo, hi)?
         } else {
-            let rows = self.snapshot.range(index.table, index.id, lo, hi, reverse, limit)?;
-            return Ok(rows.into_iter().filter_map(|row| Self::visible(None, row)).collect());
+            let rows = self
+                .snapshot
+                .range(index.table, index.id, lo, hi, reverse, limit)?;
+            return Ok(rows
+                .into_iter()
+                .filter_map(|row| Self::visible(None, row))
+                .collect());
         };
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         if reverse {
@@ -257,7 +317,8 @@ impl<'a> Layers<'a> {
         Ok(rows.into_iter().map(|(_, row)| row).collect())
     }
 
-    /// The range with the overlay's changes, unsorted and unlimited: rows that the overlay hides must not count.
+    /// The range with the overlay's changes, unsorted and unlimited: rows that the overlay hides must not
+    /// count.
     fn merged_range(
         self,
         index: &IndexDef,
@@ -265,17 +326,25 @@ impl<'a> Layers<'a> {
         hi: Bound<&[u8]>,
     ) -> Result<Vec<(Vec<u8>, ViewRow<'a>)>, SqlError> {
         let mut rows = Vec::new();
-        let (Some(overlay), Some(def)) = (self.table_overlay(index.table), self.catalog.table_by_id(index.table))
-        else {
+        let (Some(overlay), Some(def)) = (
+            self.table_overlay(index.table),
+            self.catalog.table_by_id(index.table),
+        ) else {
             return Ok(rows);
         };
         if !overlay.base_hidden() {
-            let base = self.snapshot.range(index.table, index.id, lo, hi, false, usize::MAX)?;
-            rows.extend(base.into_iter().filter_map(|row| Self::visible(Some(overlay), row)).map(|row| {
-                let mut key = Vec::new();
-                encode_key_from_row(&mut key, &def.layout, &row.bytes, &index.columns);
-                (key, row)
-            }));
+            let base = self
+                .snapshot
+                .range(index.table, index.id, lo, hi, false, usize::MAX)?;
+            rows.extend(
+                base.into_iter()
+                    .filter_map(|row| Self::visible(Some(overlay), row))
+                    .map(|row| {
+                        let mut key = Vec::new();
+                        encode_key_from_row(&mut key, &def.layout, &row.bytes, &index.columns);
+                        (key, row)
+                    }),
+            );
         }
         let own = overlay.range(index.id, lo, hi);
         rows.extend(own.filter_map(|(key, row)| Some((key.to_vec(), Self::overlay_view(overlay, row)?))));
@@ -301,8 +370,15 @@ impl<'a> Layers<'a> {
                 let Some(slot) = self.snapshot.locate(def.id, &locator_of(def, row, image))? else {
                     return Ok(None);
                 };
-                let found = self.snapshot.get(def.id, slot).filter(|found| found.row_id == row_id);
-                found.map(|found| ViewRow { row_id, batch: found.batch, bytes: Cow::Borrowed(found.bytes) })
+                let found = self
+                    .snapshot
+                    .get(def.id, slot)
+                    .filter(|found| found.row_id == row_id);
+                found.map(|found| ViewRow {
+                    row_id,
+                    batch: found.batch,
+                    bytes: Cow::Borrowed(found.bytes),
+                })
             }
         })
     }

@@ -1,16 +1,17 @@
 //! A write set: what an interactive transaction did, as it enters the sequence at commit.
 //!
-//! Operations stand in the order in which the transaction made them: that order never violates a unique index
-//! that the transaction itself did not violate, whatever it moved around. They name rows by where these stood just
-//! before the operation (primary key; row id in a table without one; or the transaction's own n-th insert), never
-//! by address, so that the same write set applies to any replica of the state. Format: a sequence of
+//! Operations stand in the order in which the transaction made them: that order never violates a unique
+//! index that the transaction itself did not violate, whatever it moved around. They name rows by where
+//! these stood just before the operation (primary key; row id in a table without one; or the transaction's
+//! own n-th insert), never by address, so that the same write set applies to any replica of the state.
+//! Format: a sequence of
 //!
 //! ```text
 //! tag 0 insert: varint table, length-prefixed row
 //! tag 1 update: varint table, place, length-prefixed row
 //! tag 2 delete: varint table, place
-//! place: tag 0 and a length-prefixed encoded primary key | tag 1 and 16 bytes of row id | tag 2 and a varint,
-//!        the place among this write set's own inserts
+//! place: tag 0 and a length-prefixed encoded primary key | tag 1 and 16 bytes of row id
+//!        | tag 2 and a varint, the place among this write set's own inserts
 //! ```
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
@@ -116,12 +117,22 @@ fn next_op<'a>(reader: &mut ByteReader<'a>) -> Result<WriteOp<'a>, CodecError> {
     let tag = reader.u8()?;
     let table = TableId(reader.varint_u32()?);
     match tag {
-        TAG_INSERT => Ok(WriteOp::Insert { table, row: reader.len_prefixed()? }),
+        TAG_INSERT => Ok(WriteOp::Insert {
+            table,
+            row: reader.len_prefixed()?,
+        }),
         TAG_UPDATE => {
             let place = read_place(reader)?;
-            Ok(WriteOp::Update { table, place, row: reader.len_prefixed()? })
+            Ok(WriteOp::Update {
+                table,
+                place,
+                row: reader.len_prefixed()?,
+            })
         }
-        TAG_DELETE => Ok(WriteOp::Delete { table, place: read_place(reader)? }),
+        TAG_DELETE => Ok(WriteOp::Delete {
+            table,
+            place: read_place(reader)?,
+        }),
         _ => Err(reader.error("write set: unknown operation")),
     }
 }
@@ -154,7 +165,12 @@ pub(crate) fn apply(bytes: &[u8], writer: &mut MemberWriter<'_>) -> Result<(), S
     Ok(())
 }
 
-fn find(writer: &MemberWriter<'_>, table: TableId, place: &Place, own: &[SlotId]) -> Result<SlotId, SqlError> {
+fn find(
+    writer: &MemberWriter<'_>,
+    table: TableId,
+    place: &Place,
+    own: &[SlotId],
+) -> Result<SlotId, SqlError> {
     match place {
         Place::Located(locator) => writer.locate(table, locator)?,
         Place::Own(ordinal) => own.get(*ordinal as usize).copied(),
@@ -162,9 +178,13 @@ fn find(writer: &MemberWriter<'_>, table: TableId, place: &Place, own: &[SlotId]
     .ok_or_else(|| vanished(table))
 }
 
-/// A row that the transaction had locked is not there: the locks did not hold, which is a bug, not a user's error.
+/// A row that the transaction had locked is not there: the locks did not hold, which is a bug, not a user's
+/// error.
 fn vanished(table: TableId) -> SqlError {
-    SqlError::new(SqlState::INTERNAL_ERROR, format!("a locked row of table {} is gone at commit", table.0))
+    SqlError::new(
+        SqlState::INTERNAL_ERROR,
+        format!("a locked row of table {} is gone at commit", table.0),
+    )
 }
 
 #[cfg(test)]
@@ -175,20 +195,42 @@ mod tests {
 
     #[test]
     fn round_trip() {
-        let row_id = RowId { batch: BatchId(3), member: 4, ordinal: 5 };
+        let row_id = RowId {
+            batch: BatchId(3),
+            member: 4,
+            ordinal: 5,
+        };
         let mut bytes = Vec::new();
         put_delete(&mut bytes, TableId(1), &Place::Located(Locator::Key(vec![1, 2])));
-        put_update(&mut bytes, TableId(2), &Place::Located(Locator::RowId(row_id)), b"row");
+        put_update(
+            &mut bytes,
+            TableId(2),
+            &Place::Located(Locator::RowId(row_id)),
+            b"row",
+        );
         put_delete(&mut bytes, TableId(2), &Place::Own(9));
         put_insert(&mut bytes, TableId(3), b"");
         let ops: Vec<_> = operations(&bytes).map(|op| op.unwrap()).collect();
         assert_eq!(
             ops,
             vec![
-                WriteOp::Delete { table: TableId(1), place: Place::Located(Locator::Key(vec![1, 2])) },
-                WriteOp::Update { table: TableId(2), place: Place::Located(Locator::RowId(row_id)), row: b"row" },
-                WriteOp::Delete { table: TableId(2), place: Place::Own(9) },
-                WriteOp::Insert { table: TableId(3), row: b"" },
+                WriteOp::Delete {
+                    table: TableId(1),
+                    place: Place::Located(Locator::Key(vec![1, 2]))
+                },
+                WriteOp::Update {
+                    table: TableId(2),
+                    place: Place::Located(Locator::RowId(row_id)),
+                    row: b"row"
+                },
+                WriteOp::Delete {
+                    table: TableId(2),
+                    place: Place::Own(9)
+                },
+                WriteOp::Insert {
+                    table: TableId(3),
+                    row: b""
+                },
             ]
         );
     }

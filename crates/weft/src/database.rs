@@ -58,6 +58,27 @@ impl DatabaseStats {
         let all = self.program_statements + self.query_statements;
         if all == 0 { 0.0 } else { self.program_statements as f64 / all as f64 }
     }
+
+    /// One counter by name, as `SHOW weft.<name>` prints it; `None` for a name that is none.
+    pub fn show(&self, name: &str) -> Option<String> {
+        let engine = &self.engine;
+        Some(match name {
+            "batches" => engine.batches.to_string(),
+            "one_shot_transactions" => engine.one_shot.to_string(),
+            "session_commits" => engine.session_commits.to_string(),
+            "read_only_programs" => engine.read_only_programs.to_string(),
+            "deferrals" => engine.deferrals.to_string(),
+            "checkpoints" => engine.checkpoints.to_string(),
+            "log_syncs" => engine.log_syncs.to_string(),
+            "log_bytes" => engine.log_bytes.to_string(),
+            "mean_batch" => format!("{:.2}", engine.mean_batch()),
+            "one_shot_share" => format!("{:.4}", engine.one_shot_share()),
+            "program_statements" => self.program_statements.to_string(),
+            "query_statements" => self.query_statements.to_string(),
+            "program_share" => format!("{:.4}", self.program_share()),
+            _ => return None,
+        })
+    }
 }
 
 /// What the sessions of one database share.
@@ -73,6 +94,16 @@ pub(crate) struct Shared {
     /// What the sessions' random words begin with.
     pub random_seed: u64,
     next_session: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn stats(&self) -> DatabaseStats {
+        DatabaseStats {
+            engine: self.engine.stats(),
+            program_statements: self.program_statements.load(Ordering::Relaxed),
+            query_statements: self.query_statements.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// An open database. Clones share it; it closes when the last clone and the last session are gone.
@@ -163,12 +194,8 @@ impl Database {
         Ok(self.shared.engine.checkpoint()?)
     }
 
-    /// Counters since opening.
+    /// Counters since opening; in SQL, `SHOW weft.program_share` and the like.
     pub fn stats(&self) -> DatabaseStats {
-        DatabaseStats {
-            engine: self.shared.engine.stats(),
-            program_statements: self.shared.program_statements.load(Ordering::Relaxed),
-            query_statements: self.shared.query_statements.load(Ordering::Relaxed),
-        }
+        self.shared.stats()
     }
 }

@@ -83,7 +83,14 @@ impl<'a> Binder<'a> {
         params: &'a mut ParamTypes,
         text: &'a str,
     ) -> Self {
-        Binder { catalog, scope, params, text, excluded: None, depth: 0 }
+        Binder {
+            catalog,
+            scope,
+            params,
+            text,
+            excluded: None,
+            depth: 0,
+        }
     }
 
     /// Binds an expression.
@@ -114,11 +121,20 @@ impl<'a> Binder<'a> {
             Expr::IsFalse(inner) => self.truth_test(inner, false),
             Expr::IsNotTrue(inner) => Ok(not(self.truth_test(inner, true)?)),
             Expr::IsNotFalse(inner) => Ok(not(self.truth_test(inner, false)?)),
-            Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
+            Expr::Between {
+                expr,
+                negated,
+                low,
+                high,
+            } => self.between(expr, *negated, low, high),
             Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated),
-            Expr::Cast { kind: ast::CastKind::Cast | ast::CastKind::DoubleColon, expr, data_type, array: false, .. } => {
-                self.cast(expr, data_type)
-            }
+            Expr::Cast {
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                expr,
+                data_type,
+                array: false,
+                ..
+            } => self.cast(expr, data_type),
             Expr::TypedString(typed) => {
                 let ty = sql_type(&typed.data_type).ok_or(Refusal::General)?;
                 let inner = self.literal(&typed.value.value, false)?;
@@ -134,8 +150,12 @@ impl<'a> Binder<'a> {
         if start.line == 0 || self.text.is_empty() {
             return None;
         }
-        let line_start: usize =
-            self.text.split_inclusive('\n').take(start.line as usize - 1).map(|line| line.chars().count()).sum();
+        let line_start: usize = self
+            .text
+            .split_inclusive('\n')
+            .take(start.line as usize - 1)
+            .map(|line| line.chars().count())
+            .sum();
         u32::try_from(line_start as u64 + start.column).ok()
     }
 
@@ -163,10 +183,16 @@ impl<'a> Binder<'a> {
             Some(table) if table == "excluded" && self.excluded.is_some() => {
                 let number = scope.table.column_index(&name);
                 let found = number.and_then(|number| {
-                    Some(Typed::known(self.excluded?.get(number)?.clone(), scope.table.columns.get(number)?.ty))
+                    Some(Typed::known(
+                        self.excluded?.get(number)?.clone(),
+                        scope.table.columns.get(number)?.ty,
+                    ))
                 });
                 let missing = || {
-                    SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column excluded.{name} does not exist"))
+                    SqlError::new(
+                        SqlState::UNDEFINED_COLUMN,
+                        format!("column excluded.{name} does not exist"),
+                    )
                 };
                 return found.ok_or_else(|| self.at(missing(), column).into());
             }
@@ -183,7 +209,12 @@ impl<'a> Binder<'a> {
         }
         match scope.table.column_index(&name) {
             Some(number) => {
-                let ty = scope.table.columns.get(number).map(|column| column.ty).ok_or(Refusal::General)?;
+                let ty = scope
+                    .table
+                    .columns
+                    .get(number)
+                    .map(|column| column.ty)
+                    .ok_or(Refusal::General)?;
                 Ok(Typed::known(Scalar::Column(number as u16), ty))
             }
             // System columns, whole-row references and bare words such as current_user.
@@ -200,7 +231,10 @@ impl<'a> Binder<'a> {
                 let error = if qualifier.is_empty() {
                     error::undefined_column(&shown)
                 } else {
-                    SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {shown} does not exist"))
+                    SqlError::new(
+                        SqlState::UNDEFINED_COLUMN,
+                        format!("column {shown} does not exist"),
+                    )
                 };
                 Err(self.at(error, qualifier.first().unwrap_or(column)).into())
             }
@@ -212,16 +246,26 @@ impl<'a> Binder<'a> {
         match value {
             V::Number(digits, false) => number_literal(digits, negative),
             V::SingleQuotedString(text) | V::EscapedStringLiteral(text) | V::UnicodeStringLiteral(text) => {
-                Ok(Typed { scalar: Scalar::Constant(Value::Text(text.clone())), ty: None })
+                Ok(Typed {
+                    scalar: Scalar::Constant(Value::Text(text.clone())),
+                    ty: None,
+                })
             }
-            V::DollarQuotedString(text) => {
-                Ok(Typed { scalar: Scalar::Constant(Value::Text(text.value.clone())), ty: None })
-            }
+            V::DollarQuotedString(text) => Ok(Typed {
+                scalar: Scalar::Constant(Value::Text(text.value.clone())),
+                ty: None,
+            }),
             V::Boolean(value) => Ok(Typed::known(Scalar::Constant(Value::Bool(*value)), SqlType::Bool)),
-            V::Null => Ok(Typed { scalar: Scalar::Constant(Value::Null), ty: None }),
+            V::Null => Ok(Typed {
+                scalar: Scalar::Constant(Value::Null),
+                ty: None,
+            }),
             V::Placeholder(text) => {
                 let number = self.params.placeholder(text)?;
-                Ok(Typed { scalar: Scalar::Input(number as u16), ty: self.params.get(number) })
+                Ok(Typed {
+                    scalar: Scalar::Input(number as u16),
+                    ty: self.params.get(number),
+                })
             }
             _ => Err(Refusal::General),
         }
@@ -270,19 +314,27 @@ impl<'a> Binder<'a> {
         }
         match op {
             BinaryOperator::And | BinaryOperator::Or => {
-                let place = if matches!(op, BinaryOperator::And) { "AND" } else { "OR" };
+                let place = if matches!(op, BinaryOperator::And) {
+                    "AND"
+                } else {
+                    "OR"
+                };
                 let left = self.bind(left)?;
                 let left = Box::new(self.condition(left, place)?);
                 let right = self.bind(right)?;
                 let right = Box::new(self.condition(right, place)?);
-                let scalar =
-                    if place == "AND" { Scalar::And(left, right) } else { Scalar::Or(left, right) };
+                let scalar = if place == "AND" {
+                    Scalar::And(left, right)
+                } else {
+                    Scalar::Or(left, right)
+                };
                 Ok(Typed::known(scalar, SqlType::Bool))
             }
             BinaryOperator::StringConcat => {
                 let (left, right) = (self.bind(left)?, self.bind(right)?);
-                let textual = |typed: &Typed| matches!(typed.ty, None | Some(SqlType::Text | SqlType::Varchar(_)));
-                if !textual(&left) || !textual(&right) || (left.ty.is_none() && right.ty.is_none()) {
+                let textual =
+                    |typed: &Typed| matches!(typed.ty, None | Some(SqlType::Text | SqlType::Varchar(_)));
+                if !textual(&left) || !textual(&right) {
                     return Err(Refusal::General);
                 }
                 let left = Box::new(self.coerce(left, &SqlType::Text)?);
@@ -306,7 +358,9 @@ impl<'a> Binder<'a> {
             return Err(Refusal::General);
         }
         let numeric = |ty: &SqlType| is_integer(ty) || is_float(ty);
-        let all_numeric = [&left, &right].iter().all(|side| side.ty.as_ref().is_none_or(numeric));
+        let all_numeric = [&left, &right]
+            .iter()
+            .all(|side| side.ty.as_ref().is_none_or(numeric));
         if !all_numeric {
             return Err(Refusal::General);
         }
@@ -326,13 +380,22 @@ impl<'a> Binder<'a> {
             (Some(ty), None) | (None, Some(ty)) => return Ok(base_type(&ty)),
             (Some(left), Some(right)) => (left, right),
         };
-        if left.same_storage(&right) && matches!(left, SqlType::Char(_)) == matches!(right, SqlType::Char(_)) {
+        if left.same_storage(&right) && matches!(left, SqlType::Char(_)) == matches!(right, SqlType::Char(_))
+        {
             return Ok(base_type(&left));
         }
         if is_integer(&left) && is_integer(&right) {
-            return Ok(if integer_width(&left) >= integer_width(&right) { left } else { right });
+            return Ok(if integer_width(&left) >= integer_width(&right) {
+                left
+            } else {
+                right
+            });
         }
-        let number = |ty: &SqlType| is_integer(ty) || is_float(ty);
+        let exact = |ty: &SqlType| is_integer(ty) || matches!(ty, SqlType::Numeric(_));
+        if exact(&left) && exact(&right) {
+            return Ok(SqlType::Numeric(None));
+        }
+        let number = |ty: &SqlType| exact(ty) || is_float(ty);
         if number(&left) && number(&right) {
             return Ok(SqlType::Float8);
         }
@@ -348,7 +411,9 @@ impl<'a> Binder<'a> {
 
     /// The expression in another type, as an operator needs it.
     pub(crate) fn coerce(&mut self, typed: Typed, to: &SqlType) -> Bound<Scalar> {
-        let Some(from) = typed.ty else { return self.resolve_unknown(typed.scalar, to) };
+        let Some(from) = typed.ty else {
+            return self.resolve_unknown(typed.scalar, to);
+        };
         if from.same_storage(to) && matches!(from, SqlType::Char(_)) == matches!(to, SqlType::Char(_)) {
             return Ok(typed.scalar);
         }
@@ -389,7 +454,8 @@ impl<'a> Binder<'a> {
             None => (self.resolve_unknown(typed.scalar, &base)?, base),
         };
         if let Scalar::Constant(value) = scalar {
-            if cast_context(&from, &to).is_none_or(|context| context > CastContext::Assignment) && from != to {
+            if cast_context(&from, &to).is_none_or(|context| context > CastContext::Assignment) && from != to
+            {
                 return Err(error::assignment_mismatch(&column.name, &to, &from).into());
             }
             return Ok(Scalar::Constant(weft_types::assign_from(value, &from, &to)?));
@@ -433,7 +499,11 @@ impl<'a> Binder<'a> {
         if cast_context(&from, to).is_none() && !from.same_storage(to) {
             return Err(SqlError::new(
                 SqlState::CANNOT_COERCE,
-                format!("cannot cast type {} to {}", error::bare_name(&from), error::bare_name(to)),
+                format!(
+                    "cannot cast type {} to {}",
+                    error::bare_name(&from),
+                    error::bare_name(to)
+                ),
             )
             .into());
         }
@@ -460,8 +530,15 @@ impl<'a> Binder<'a> {
         let inner = self.bind(expr)?;
         let inner = self.condition(inner, if wanted { "IS TRUE" } else { "IS FALSE" })?;
         let not_null = Scalar::Not(Box::new(Scalar::IsNull(Box::new(inner.clone()))));
-        let value = if wanted { inner } else { Scalar::Not(Box::new(inner)) };
-        Ok(Typed::known(Scalar::And(Box::new(value), Box::new(not_null)), SqlType::Bool))
+        let value = if wanted {
+            inner
+        } else {
+            Scalar::Not(Box::new(inner))
+        };
+        Ok(Typed::known(
+            Scalar::And(Box::new(value), Box::new(not_null)),
+            SqlType::Bool,
+        ))
     }
 
     fn between(&mut self, expr: &Expr, negated: bool, low: &Expr, high: &Expr) -> Bound<Typed> {
@@ -470,7 +547,10 @@ impl<'a> Binder<'a> {
         let high = self.bind(high)?;
         let above = self.comparison(CompareOp::Ge, tested.clone(), low)?;
         let below = self.comparison(CompareOp::Le, tested, high)?;
-        let both = Typed::known(Scalar::And(Box::new(above.scalar), Box::new(below.scalar)), SqlType::Bool);
+        let both = Typed::known(
+            Scalar::And(Box::new(above.scalar), Box::new(below.scalar)),
+            SqlType::Bool,
+        );
         Ok(if negated { not(both) } else { both })
     }
 
@@ -505,7 +585,9 @@ impl<'a> Binder<'a> {
         let mut arguments = Vec::new();
         match &function.args {
             FunctionArguments::None => {}
-            FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
+            FunctionArguments::List(list)
+                if list.duplicate_treatment.is_none() && list.clauses.is_empty() =>
+            {
                 for argument in &list.args {
                     match argument {
                         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => arguments.push(expr),
@@ -527,13 +609,21 @@ impl<'a> Binder<'a> {
             ("random", []) => Ok(Typed::known(Scalar::Random, SqlType::Float8)),
             ("nextval" | "currval", [argument]) => {
                 let typed = self.bind(without_regclass(argument))?;
-                let Scalar::Constant(Value::Text(text)) = typed.scalar else { return Err(Refusal::General) };
+                let Scalar::Constant(Value::Text(text)) = typed.scalar else {
+                    return Err(Refusal::General);
+                };
                 let sequence = functions::sequence_named(self.catalog, &text)?;
-                let scalar =
-                    if name == "nextval" { Scalar::NextValue(sequence) } else { Scalar::CurrentValue(sequence) };
+                let scalar = if name == "nextval" {
+                    Scalar::NextValue(sequence)
+                } else {
+                    Scalar::CurrentValue(sequence)
+                };
                 Ok(Typed::known(scalar, SqlType::Int8))
             }
-            ("lastval", []) => Ok(Typed::known(Scalar::Session(SessionValue::LastValue), SqlType::Int8)),
+            ("lastval", []) => Ok(Typed::known(
+                Scalar::Session(SessionValue::LastValue),
+                SqlType::Int8,
+            )),
             ("current_setting", [argument]) => {
                 let typed = self.bind(argument)?;
                 let name = self.coerce(typed, &SqlType::Text)?;
@@ -545,7 +635,13 @@ impl<'a> Binder<'a> {
                     return Err(Refusal::General);
                 }
                 let of = Box::new(self.coerce(typed, &SqlType::Text)?);
-                Ok(Typed::known(Scalar::ChangeCase { upper: name == "upper", of }, SqlType::Text))
+                Ok(Typed::known(
+                    Scalar::ChangeCase {
+                        upper: name == "upper",
+                        of,
+                    },
+                    SqlType::Text,
+                ))
             }
             ("coalesce", [_, ..]) => self.coalesce(arguments),
             _ => Err(Refusal::General),
@@ -559,33 +655,55 @@ impl<'a> Binder<'a> {
         }
         let mut ty: Option<SqlType> = None;
         for item in &items {
-            match (ty, item.ty) {
-                (None, found) => ty = found.map(|found| base_type(&found)),
-                (Some(have), Some(found)) if !have.same_storage(&found) => return Err(Refusal::General),
-                _ => {}
-            }
+            ty = match (ty, item.ty) {
+                (have, None) => have,
+                (None, Some(found)) => Some(base_type(&found)),
+                (Some(have), Some(found)) if is_integer(&have) && is_integer(&found) => {
+                    Some(if integer_width(&have) >= integer_width(&found) {
+                        have
+                    } else {
+                        found
+                    })
+                }
+                (Some(have), Some(found)) if have.same_storage(&found) => Some(have),
+                _ => return Err(Refusal::General),
+            };
         }
         let ty = ty.unwrap_or(SqlType::Text);
-        let items = items.into_iter().map(|item| self.coerce(item, &ty)).collect::<Bound<Vec<_>>>()?;
+        let items = items
+            .into_iter()
+            .map(|item| self.coerce(item, &ty))
+            .collect::<Bound<Vec<_>>>()?;
         Ok(Typed::known(Scalar::Coalesce(items), ty))
     }
 }
 
 fn not(typed: Typed) -> Typed {
-    Typed { scalar: Scalar::Not(Box::new(typed.scalar)), ty: typed.ty }
+    Typed {
+        scalar: Scalar::Not(Box::new(typed.scalar)),
+        ty: typed.ty,
+    }
 }
 
 /// `'name'::regclass` as `'name'`.
 fn without_regclass(expr: &Expr) -> &Expr {
     match expr {
-        Expr::Cast { expr, data_type: ast::DataType::Regclass, .. } => expr,
+        Expr::Cast {
+            expr,
+            data_type: ast::DataType::Regclass,
+            ..
+        } => expr,
         other => other,
     }
 }
 
 /// A number as PostgreSQL types it: integer, bigint, or numeric.
 fn number_literal(digits: &str, negative: bool) -> Bound<Typed> {
-    let text = if negative { format!("-{digits}") } else { digits.to_owned() };
+    let text = if negative {
+        format!("-{digits}")
+    } else {
+        digits.to_owned()
+    };
     if text.contains('_') || text.contains(['x', 'X', 'o', 'O', 'b', 'B']) {
         return Err(Refusal::General);
     }
@@ -596,7 +714,10 @@ fn number_literal(digits: &str, negative: bool) -> Bound<Typed> {
         return Ok(Typed::known(Scalar::Constant(Value::Int8(value)), SqlType::Int8));
     }
     let ty = SqlType::Numeric(None);
-    Ok(Typed::known(Scalar::Constant(weft_types::parse_text(&text, &ty)?), ty))
+    Ok(Typed::known(
+        Scalar::Constant(weft_types::parse_text(&text, &ty)?),
+        ty,
+    ))
 }
 
 /// An unknown literal as a value of a type, modifiers left out of account.
@@ -638,7 +759,10 @@ fn integer_width(ty: &SqlType) -> u8 {
 }
 
 fn is_system_column(name: &str) -> bool {
-    matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid" | "oid")
+    matches!(
+        name,
+        "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid" | "oid"
+    )
 }
 
 pub(crate) fn compare_op(op: &BinaryOperator) -> Option<CompareOp> {

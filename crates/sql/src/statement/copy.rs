@@ -100,9 +100,11 @@ impl CopyPlan {
     /// Types of the incoming columns, in the data's order; empty for COPY TO.
     pub fn incoming_types(&self) -> Vec<SqlType> {
         match self {
-            CopyPlan::From { table, columns, .. } => {
-                columns.iter().filter_map(|&column| table.columns.get(column)).map(|column| column.ty).collect()
-            }
+            CopyPlan::From { table, columns, .. } => columns
+                .iter()
+                .filter_map(|&column| table.columns.get(column))
+                .map(|column| column.ty)
+                .collect(),
             CopyPlan::To { .. } => Vec::new(),
         }
     }
@@ -161,8 +163,10 @@ pub(crate) fn parse_copy(reader: &mut TokenReader<'_>) -> Result<CopyStatement, 
         reader.expect("TO")?;
     }
     if reader.accept("PROGRAM") || reader.accept_string().is_some() {
-        return Err(error::unsupported("COPY with a file or program of the server is not supported")
-            .hint("Use COPY FROM STDIN or COPY TO STDOUT; psql's \\copy does."));
+        return Err(
+            error::unsupported("COPY with a file or program of the server is not supported")
+                .hint("Use COPY FROM STDIN or COPY TO STDOUT; psql's \\copy does."),
+        );
     }
     reader.expect(if from { "STDIN" } else { "STDOUT" })?;
     if matches!(source, CopySource::Query(_)) && from {
@@ -170,9 +174,17 @@ pub(crate) fn parse_copy(reader: &mut TokenReader<'_>) -> Result<CopyStatement, 
     }
     if !reader.at_end() {
         reader.accept("WITH");
-        if reader.peek_text() == "(" { option_list(reader, &mut given)? } else { option_words(reader, &mut given)? }
+        if reader.peek_text() == "(" {
+            option_list(reader, &mut given)?
+        } else {
+            option_words(reader, &mut given)?
+        }
     }
-    Ok(CopyStatement { source, from, options: given.resolve()? })
+    Ok(CopyStatement {
+        source,
+        from,
+        options: given.resolve()?,
+    })
 }
 
 fn query_in_parentheses(reader: &mut TokenReader<'_>) -> Result<ParsedAst, SqlError> {
@@ -181,7 +193,9 @@ fn query_in_parentheses(reader: &mut TokenReader<'_>) -> Result<ParsedAst, SqlEr
     let base = reader.offset();
     let mut depth = 0usize;
     loop {
-        let Some(token) = reader.next_token() else { return Err(reader.unexpected()) };
+        let Some(token) = reader.next_token() else {
+            return Err(reader.unexpected());
+        };
         match whole.get(token.start - base..token.end - base).unwrap_or("") {
             "(" => depth += 1,
             ")" if depth == 1 => {
@@ -224,10 +238,15 @@ fn option_list(reader: &mut TokenReader<'_>, given: &mut Given) -> Result<(), Sq
             "escape" => given.escape = Some(reader.string()?),
             "encoding" => check_encoding(&reader.string()?)?,
             "force_quote" | "force_not_null" | "force_null" | "on_error" | "default" | "log_verbosity" => {
-                return Err(error::unsupported(format!("COPY option \"{name}\" is not supported")));
+                return Err(error::unsupported(format!(
+                    "COPY option \"{name}\" is not supported"
+                )));
             }
             _ => {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("option \"{name}\" not recognized")));
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("option \"{name}\" not recognized"),
+                ));
             }
         }
         if !reader.accept_symbol(",") {
@@ -275,7 +294,10 @@ fn boolean(reader: &mut TokenReader<'_>) -> Result<bool, SqlError> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),
-        other => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("\"{other}\" is not a Boolean value"))),
+        other => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("\"{other}\" is not a Boolean value"),
+        )),
     }
 }
 
@@ -294,7 +316,9 @@ fn format_named(name: &str) -> Result<CopyFormat, SqlError> {
 fn check_encoding(name: &str) -> Result<(), SqlError> {
     match name.to_ascii_lowercase().as_str() {
         "utf8" | "utf-8" | "unicode" => Ok(()),
-        other => Err(error::unsupported(format!("encoding \"{other}\" is not supported"))),
+        other => Err(error::unsupported(format!(
+            "encoding \"{other}\" is not supported"
+        ))),
     }
 }
 
@@ -314,7 +338,9 @@ impl Given {
         let format = self.format.unwrap_or(CopyFormat::Text);
         let csv = format == CopyFormat::Csv;
         if !csv && (self.quote.is_some() || self.escape.is_some()) {
-            return Err(error::unsupported("COPY quote and escape are available only in CSV mode"));
+            return Err(error::unsupported(
+                "COPY quote and escape are available only in CSV mode",
+            ));
         }
         if format == CopyFormat::Binary && (self.delimiter.is_some() || self.null.is_some() || self.header) {
             return Err(SqlError::new(
@@ -337,14 +363,23 @@ impl Given {
                 format!("COPY delimiter cannot be \"{}\"", char::from(delimiter)),
             ));
         }
-        let null = self.null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() });
+        let null = self
+            .null
+            .unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() });
         if null.contains(['\n', '\r']) || null.as_bytes().contains(&delimiter) {
             return Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
                 "COPY null representation cannot use newline, carriage return or the delimiter",
             ));
         }
-        Ok(CopyOptions { format, delimiter, null, header: self.header, quote, escape })
+        Ok(CopyOptions {
+            format,
+            delimiter,
+            null,
+            header: self.header,
+            quote,
+            escape,
+        })
     }
 }
 
@@ -356,23 +391,37 @@ pub(crate) fn plan_copy(statement: &CopyStatement, ctx: &PlanContext<'_>) -> Res
             if let ParsedAst::Sql(inner) = ast.as_ref()
                 && matches!(**inner, datafusion::sql::sqlparser::ast::Statement::Query(_))
             {
-                return Ok(CopyPlan::To { plan: super::plan(ast, ctx)?, options });
+                return Ok(CopyPlan::To {
+                    plan: super::plan(ast, ctx)?,
+                    options,
+                });
             }
-            Err(error::unsupported("COPY of anything but a query is not supported"))
+            Err(error::unsupported(
+                "COPY of anything but a query is not supported",
+            ))
         }
         CopySource::Table { name, columns } => {
             let table = names::table(ctx.catalog, name)?;
             let positions = column_positions(table, columns)?;
             if statement.from {
                 let defaults = super::defaults::missing_defaults(ctx.catalog, table, &positions)?;
-                return Ok(CopyPlan::From { table: Arc::clone(table), columns: positions, defaults, options });
+                return Ok(CopyPlan::From {
+                    table: Arc::clone(table),
+                    columns: positions,
+                    defaults,
+                    options,
+                });
             }
             let list: Vec<String> = positions
                 .iter()
                 .filter_map(|&column| table.columns.get(column))
                 .map(|column| quote_ident(&column.name))
                 .collect();
-            let sql = format!("SELECT {} FROM public.{}", list.join(", "), quote_ident(&table.name));
+            let sql = format!(
+                "SELECT {} FROM public.{}",
+                list.join(", "),
+                quote_ident(&table.name)
+            );
             let plan = super::plan(&parse::parse_one(&sql)?, ctx)?;
             Ok(CopyPlan::To { plan, options })
         }
@@ -385,8 +434,9 @@ fn column_positions(table: &TableDef, columns: &[String]) -> Result<Vec<usize>, 
     }
     let mut positions = Vec::with_capacity(columns.len());
     for name in columns {
-        let position =
-            table.column_index(name).ok_or_else(|| error::undefined_column_of(name, &table.name))?;
+        let position = table
+            .column_index(name)
+            .ok_or_else(|| error::undefined_column_of(name, &table.name))?;
         if positions.contains(&position) {
             return Err(SqlError::new(
                 SqlState::DUPLICATE_COLUMN,
@@ -420,20 +470,51 @@ mod tests {
     #[test]
     fn options_in_both_spellings() {
         let options = options_of("copy t from stdin with (freeze on)").unwrap();
-        assert_eq!((options.format, options.delimiter, options.null.as_str()), (CopyFormat::Text, b'\t', "\\N"));
+        assert_eq!(
+            (options.format, options.delimiter, options.null.as_str()),
+            (CopyFormat::Text, b'\t', "\\N")
+        );
         let options = options_of("COPY public.t (a, b) FROM STDIN CSV HEADER DELIMITER ';'").unwrap();
-        assert_eq!((options.format, options.delimiter, options.header), (CopyFormat::Csv, b';', true));
-        let options = options_of("COPY (SELECT (1), 2) TO STDOUT (FORMAT 'csv', NULL 'x', QUOTE '''')").unwrap();
+        assert_eq!(
+            (options.format, options.delimiter, options.header),
+            (CopyFormat::Csv, b';', true)
+        );
+        let options =
+            options_of("COPY (SELECT (1), 2) TO STDOUT (FORMAT 'csv', NULL 'x', QUOTE '''')").unwrap();
         assert_eq!((options.null.as_str(), options.quote), ("x", b'\''));
-        assert_eq!(options_of("COPY t TO STDOUT BINARY").unwrap().format, CopyFormat::Binary);
+        assert_eq!(
+            options_of("COPY t TO STDOUT BINARY").unwrap().format,
+            CopyFormat::Binary
+        );
     }
 
     #[test]
     fn bad_options() {
-        assert_eq!(options_of("copy t from '/etc/passwd'").unwrap_err().state.0, "0A000");
-        assert_eq!(options_of("copy t from stdin (format xml)").unwrap_err().state.0, "22023");
-        assert_eq!(options_of("copy t from stdin (delimiter '||')").unwrap_err().state.0, "0A000");
-        assert_eq!(options_of("copy t from stdin (wrong)").unwrap_err().state.0, "42601");
-        assert_eq!(options_of("copy t from stdin csv delimiter '\"'").unwrap_err().state.0, "22023");
+        assert_eq!(
+            options_of("copy t from '/etc/passwd'").unwrap_err().state.0,
+            "0A000"
+        );
+        assert_eq!(
+            options_of("copy t from stdin (format xml)").unwrap_err().state.0,
+            "22023"
+        );
+        assert_eq!(
+            options_of("copy t from stdin (delimiter '||')")
+                .unwrap_err()
+                .state
+                .0,
+            "0A000"
+        );
+        assert_eq!(
+            options_of("copy t from stdin (wrong)").unwrap_err().state.0,
+            "42601"
+        );
+        assert_eq!(
+            options_of("copy t from stdin csv delimiter '\"'")
+                .unwrap_err()
+                .state
+                .0,
+            "22023"
+        );
     }
 }

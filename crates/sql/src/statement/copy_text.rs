@@ -48,7 +48,9 @@ impl CopyDecoder {
         options: CopyOptions,
     ) -> Result<Self, SqlError> {
         if options.format == CopyFormat::Binary {
-            return Err(SqlError::unsupported("COPY FROM in binary format is not supported"));
+            return Err(SqlError::unsupported(
+                "COPY FROM in binary format is not supported",
+            ));
         }
         Ok(CopyDecoder {
             table: table.into(),
@@ -90,7 +92,10 @@ impl CopyDecoder {
     }
 
     /// The end of the data: a last line without line end is a row.
-    pub fn finish(&mut self, mut each: impl FnMut(Vec<Value>) -> Result<(), SqlError>) -> Result<(), SqlError> {
+    pub fn finish(
+        &mut self,
+        mut each: impl FnMut(Vec<Value>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
         let mut start = 0;
         while let Some((end, next)) = self.line_end(start, true) {
             self.row_at(start..end, &mut each)?;
@@ -199,7 +204,11 @@ impl CopyDecoder {
         }
         let mut row = Vec::with_capacity(self.columns.len());
         for (field, (name, ty)) in self.fields.iter().zip(&self.columns) {
-            row.push(if field.null { Value::Null } else { self.value(*field, name, ty)? });
+            row.push(if field.null {
+                Value::Null
+            } else {
+                self.value(*field, name, ty)?
+            });
         }
         Ok(Some(row))
     }
@@ -222,13 +231,20 @@ impl CopyDecoder {
         }
         weft_types::parse_text(text, ty).map_err(|error| {
             let shown: String = text.chars().take(100).collect();
-            error.context(format!("COPY {}, line {}, column {name}: \"{shown}\"", self.table, self.line))
+            error.context(format!(
+                "COPY {}, line {}, column {name}: \"{shown}\"",
+                self.table, self.line
+            ))
         })
     }
 
     fn push_field(&mut self, start: usize, raw: &[u8], quoted: bool) {
         let null = !quoted && raw == self.options.null.as_bytes();
-        self.fields.push(Field { start, end: self.decoded.len(), null });
+        self.fields.push(Field {
+            start,
+            end: self.decoded.len(),
+            null,
+        });
     }
 
     fn split_text(&mut self, line: &[u8]) -> Result<(), SqlError> {
@@ -295,7 +311,12 @@ impl CopyDecoder {
     }
 
     fn split_csv(&mut self, line: &[u8]) -> Result<(), SqlError> {
-        let CopyOptions { delimiter, quote, escape, .. } = self.options;
+        let CopyOptions {
+            delimiter,
+            quote,
+            escape,
+            ..
+        } = self.options;
         let mut at = 0;
         let mut start = 0;
         let mut raw_start = 0;
@@ -303,7 +324,8 @@ impl CopyDecoder {
         while let Some(&byte) = line.get(at) {
             at += 1;
             if inside {
-                let escapes = byte == escape && line.get(at).is_some_and(|next| *next == quote || *next == escape);
+                let escapes =
+                    byte == escape && line.get(at).is_some_and(|next| *next == quote || *next == escape);
                 if escapes {
                     self.decoded.extend(line.get(at));
                     at += 1;
@@ -378,7 +400,8 @@ fn encode_text(text: &str, delimiter: u8, out: &mut Vec<u8>) {
 }
 
 fn encode_csv(text: &str, options: &CopyOptions, out: &mut Vec<u8>) {
-    let special = |byte: u8| byte == options.delimiter || byte == options.quote || matches!(byte, b'\n' | b'\r');
+    let special =
+        |byte: u8| byte == options.delimiter || byte == options.quote || matches!(byte, b'\n' | b'\r');
     let must_quote = text == options.null || text == "\\." || text.bytes().any(special);
     if !must_quote {
         out.extend_from_slice(text.as_bytes());
@@ -401,11 +424,20 @@ mod tests {
 
     fn decoder(options: &str, types: &[SqlType]) -> CopyDecoder {
         let options = options_of(&format!("COPY t FROM STDIN {options}")).unwrap();
-        let columns = types.iter().enumerate().map(|(n, ty)| (format!("c{n}"), *ty)).collect();
+        let columns = types
+            .iter()
+            .enumerate()
+            .map(|(n, ty)| (format!("c{n}"), *ty))
+            .collect();
         CopyDecoder::new("t", columns, options).unwrap()
     }
 
-    fn decode(options: &str, types: &[SqlType], data: &[u8], piece: usize) -> Result<Vec<Vec<Value>>, SqlError> {
+    fn decode(
+        options: &str,
+        types: &[SqlType],
+        data: &[u8],
+        piece: usize,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
         let mut decoder = decoder(options, types);
         let mut rows = Vec::new();
         for piece in data.chunks(piece) {
@@ -431,13 +463,19 @@ mod tests {
         let data = b"a\\tb\t\\N\r\n\\\\N\t\\x41\\101\\q\n\t\n\\.\nafter the end\n";
         for piece in [1, 2, 3, 100] {
             let rows = decode("", &types, data, piece).unwrap();
-            assert_eq!(rows, [
-                vec![text("a\tb"), Value::Null],
-                vec![text("\\N"), text("AAq")],
-                vec![text(""), text("")],
-            ]);
+            assert_eq!(
+                rows,
+                [
+                    vec![text("a\tb"), Value::Null],
+                    vec![text("\\N"), text("AAq")],
+                    vec![text(""), text("")],
+                ]
+            );
         }
-        assert_eq!(decode("", &types, b"1\t2", 9).unwrap(), [vec![text("1"), text("2")]]);
+        assert_eq!(
+            decode("", &types, b"1\t2", 9).unwrap(),
+            [vec![text("1"), text("2")]]
+        );
         assert!(decode("", &types, b"", 9).unwrap().is_empty());
     }
 
@@ -447,7 +485,10 @@ mod tests {
         let data = b"h1,h2\n\"a,\"\"b\nc\",\n\"\",x\n";
         for piece in [1, 2, 100] {
             let rows = decode("csv header", &types, data, piece).unwrap();
-            assert_eq!(rows, [vec![text("a,\"b\nc"), Value::Null], vec![text(""), text("x")]]);
+            assert_eq!(
+                rows,
+                [vec![text("a,\"b\nc"), Value::Null], vec![text(""), text("x")]]
+            );
         }
         assert_eq!(decode("csv", &types, b"\"a,b\n", 9).unwrap_err().state.0, "22P04");
     }
@@ -456,7 +497,10 @@ mod tests {
     fn errors_name_the_line() {
         let types = [SqlType::Text, SqlType::Text];
         let error = decode("", &types, b"a\tb\nc\n", 100).unwrap_err();
-        assert_eq!((error.state.0, error.message.as_str()), ("22P04", "missing data for column \"c1\""));
+        assert_eq!(
+            (error.state.0, error.message.as_str()),
+            ("22P04", "missing data for column \"c1\"")
+        );
         assert_eq!(error.fields().context.as_deref(), Some("COPY t, line 2"));
         let error = decode("", &types, b"a\tb\tc\n", 100).unwrap_err();
         assert_eq!(error.message, "extra data after last expected column");

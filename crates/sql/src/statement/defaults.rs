@@ -25,7 +25,12 @@ pub(crate) fn column_default(catalog: &Catalog, column: &ColumnDef) -> Result<Sc
     }
     match &column.default {
         None => Ok(Scalar::Constant(Value::Null)),
-        Some(default) => bind_default(catalog, column, &parse::parse_expression(&default.sql)?, &default.sql),
+        Some(default) => bind_default(
+            catalog,
+            column,
+            &parse::parse_expression(&default.sql)?,
+            &default.sql,
+        ),
     }
 }
 
@@ -47,10 +52,11 @@ pub(crate) fn bind_default(
             error::unsupported("cannot use column reference in DEFAULT expression")
         }
         Refusal::Error(error) => error,
-        Refusal::General => {
-            error::unsupported(format!("the default expression {text} of column \"{}\" is not supported", column.name))
-                .hint("Defaults may use literals, casts, arithmetic, now(), nextval() and gen_random_uuid().")
-        }
+        Refusal::General => error::unsupported(format!(
+            "the default expression {text} of column \"{}\" is not supported",
+            column.name
+        ))
+        .hint("Defaults may use literals, casts, arithmetic, now(), nextval() and gen_random_uuid()."),
     })
 }
 
@@ -75,7 +81,11 @@ pub(crate) fn missing_defaults(
 
 /// Defaults of every column, in column order; NULL where there is none.
 pub(crate) fn all_defaults(catalog: &Catalog, table: &TableDef) -> Result<Vec<Scalar>, SqlError> {
-    table.columns.iter().map(|column| column_default(catalog, column)).collect()
+    table
+        .columns
+        .iter()
+        .map(|column| column_default(catalog, column))
+        .collect()
 }
 
 /// Defaults of a plan, evaluated in a session for each row that the query engine computes.

@@ -16,12 +16,25 @@ pub fn explain_program(plan: &ProgramPlan, catalog: &Catalog) -> Vec<String> {
         program.inputs.len(),
         if program.read_only { "read only" } else { "writes" }
     )];
-    lines.extend(program.accesses.iter().map(|access| format!("  Access: {}", describe(access, plan, catalog))));
+    lines.extend(
+        program
+            .accesses
+            .iter()
+            .map(|access| format!("  Access: {}", describe(access, plan, catalog))),
+    );
     for (number, input) in plan.hidden_inputs.iter().enumerate() {
         let HiddenInput { ty, value } = input;
-        lines.push(format!("  Input {}: {} = {value:?}", plan.params.len() + number, ty.name()));
+        lines.push(format!(
+            "  Input {}: {} = {value:?}",
+            plan.params.len() + number,
+            ty.name()
+        ));
     }
-    lines.extend(weft_program::asm::print(program).lines().map(|line| format!("  {line}")));
+    lines.extend(
+        weft_program::asm::print(program)
+            .lines()
+            .map(|line| format!("  {line}")),
+    );
     lines
 }
 
@@ -31,7 +44,9 @@ pub fn explain_constant(plan: &ConstantPlan) -> Vec<String> {
 }
 
 fn describe(access: &Access, plan: &ProgramPlan, catalog: &Catalog) -> String {
-    let table = catalog.table_by_id(access.table).map_or("?", |table| table.name.as_str());
+    let table = catalog
+        .table_by_id(access.table)
+        .map_or("?", |table| table.name.as_str());
     let kind = match access.kind {
         AccessKind::ReadRow => "read row of",
         AccessKind::WriteRow => "write row of",

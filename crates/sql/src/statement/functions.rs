@@ -4,9 +4,9 @@ use datafusion::sql::sqlparser::ast::ObjectName;
 use weft_store::{Catalog, SequenceId};
 use weft_types::{SqlError, SqlState};
 
+use super::names;
 use super::scalar::SessionValue;
 use super::token_reader::TokenReader;
-use super::names;
 
 /// A function's name without `pg_catalog.`; `None` if it lives elsewhere.
 pub(crate) fn function_name(name: &ObjectName) -> Option<String> {
@@ -40,23 +40,29 @@ pub(crate) fn session_function(name: &str) -> Option<SessionValue> {
 /// Those that SQL calls without parentheses.
 pub(crate) fn bare_word(name: &str) -> Option<SessionValue> {
     match name {
-        "current_timestamp" | "localtimestamp" | "current_date" | "current_user" | "current_role" | "user"
-        | "session_user" | "current_catalog" | "current_schema" => session_function(name),
+        "current_timestamp" | "localtimestamp" | "current_date" | "current_user" | "current_role"
+        | "user" | "session_user" | "current_catalog" | "current_schema" => session_function(name),
         _ => None,
     }
 }
 
 /// The sequence that a text names, as `nextval('name')` reads it: folded unless quoted, schema allowed.
 pub(crate) fn sequence_named(catalog: &Catalog, text: &str) -> Result<SequenceId, SqlError> {
-    let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{text}\" does not exist"));
+    let missing = || {
+        SqlError::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation \"{text}\" does not exist"),
+        )
+    };
     let mut reader = TokenReader::new(text);
     let parts = reader.qualified_name().map_err(|_| missing())?;
     let name = names::relation(&parts).map_err(|_| missing())?;
     match catalog.sequence(name) {
         Some(sequence) => Ok(sequence.id),
-        None if catalog.relation(name).is_some() => {
-            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")))
-        }
+        None if catalog.relation(name).is_some() => Err(SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("\"{name}\" is not a sequence"),
+        )),
         None => Err(missing()),
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn query(
 
 /// INSERT, UPDATE or DELETE that is no point statement.
 pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<ModifyPlan, SqlError> {
+    check_target(statement, ctx.catalog)?;
     let query = ModifyQuery::new(statement, ctx.catalog)?;
     let defaults = match query.kind {
         ModifyKind::Insert => defaults::all_defaults(ctx.catalog, &query.table)?,
@@ -48,6 +49,30 @@ pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Resul
         defaults,
         tables,
     })
+}
+
+/// The table that is written to must be a user's table.
+fn check_target(statement: &ast::Statement, catalog: &Catalog) -> Result<(), SqlError> {
+    let relation = match statement {
+        ast::Statement::Update(update) => Some(&update.table.relation),
+        ast::Statement::Delete(delete) => {
+            let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
+            from.first().map(|from| &from.relation)
+        }
+        _ => None,
+    };
+    let name = match (statement, relation) {
+        (
+            ast::Statement::Insert(ast::Insert {
+                table: ast::TableObject::TableName(name),
+                ..
+            }),
+            _,
+        ) => name,
+        (_, Some(ast::TableFactor::Table { name, .. })) => name,
+        _ => return Ok(()),
+    };
+    names::table(catalog, &names::parts(name)).map(|_| ())
 }
 
 /// Whether an INSERT's source names its own target.
@@ -70,7 +95,10 @@ struct Survey<'c> {
 }
 
 fn survey<'c>(statement: &ast::Statement, catalog: &'c Catalog) -> Survey<'c> {
-    let mut survey = Survey { catalog: Some(catalog), ..Survey::default() };
+    let mut survey = Survey {
+        catalog: Some(catalog),
+        ..Survey::default()
+    };
     let _ = statement.visit(&mut survey);
     survey
 }
@@ -79,7 +107,9 @@ impl Visitor for Survey<'_> {
     type Break = ();
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-        let table = self.catalog.and_then(|catalog| names::find_table(catalog, &names::parts(relation)));
+        let table = self
+            .catalog
+            .and_then(|catalog| names::find_table(catalog, &names::parts(relation)));
         if let Some(table) = table
             && !self.tables.contains(&table.id)
         {
@@ -97,9 +127,19 @@ impl Visitor for Survey<'_> {
     }
 }
 
-fn row_locks(query: &ast::Query, tables: &[TableId], catalog: &Catalog) -> Result<Option<RowLocks>, SqlError> {
-    let Some(first) = query.locks.first() else { return Ok(None) };
-    let mut locks = RowLocks { strength: RowLockStrength::Share, wait: RowLockWait::Wait, tables: Vec::new() };
+fn row_locks(
+    query: &ast::Query,
+    tables: &[TableId],
+    catalog: &Catalog,
+) -> Result<Option<RowLocks>, SqlError> {
+    let Some(first) = query.locks.first() else {
+        return Ok(None);
+    };
+    let mut locks = RowLocks {
+        strength: RowLockStrength::Share,
+        wait: RowLockWait::Wait,
+        tables: Vec::new(),
+    };
     for clause in &query.locks {
         if matches!(clause.lock_type, LockType::Update) {
             locks.strength = RowLockStrength::Update;
@@ -121,7 +161,9 @@ fn row_locks(query: &ast::Query, tables: &[TableId], catalog: &Catalog) -> Resul
         Some(NonBlock::SkipLocked) => RowLockWait::SkipLocked,
     };
     if locks.tables.is_empty() && !tables.is_empty() {
-        return Err(error::unsupported("FOR UPDATE of these relations is not supported"));
+        return Err(error::unsupported(
+            "FOR UPDATE of these relations is not supported",
+        ));
     }
     Ok(Some(locks))
 }

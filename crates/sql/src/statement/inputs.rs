@@ -29,13 +29,20 @@ fn check_params(types: &[SqlType], params: &[Value]) -> Result<(), SqlError> {
     if types.len() != params.len() {
         return Err(SqlError::new(
             SqlState::PROTOCOL_VIOLATION,
-            format!("bind message supplies {} parameters, but prepared statement requires {}", params.len(), types.len()),
+            format!(
+                "bind message supplies {} parameters, but prepared statement requires {}",
+                params.len(),
+                types.len()
+            ),
         ));
     }
     match params.iter().zip(types).position(|(value, ty)| !value.fits(ty)) {
         Some(number) => Err(SqlError::new(
             SqlState::DATATYPE_MISMATCH,
-            format!("the value of parameter ${} is not of the parameter's type", number + 1),
+            format!(
+                "the value of parameter ${} is not of the parameter's type",
+                number + 1
+            ),
         )),
         None => Ok(()),
     }
@@ -68,7 +75,9 @@ impl ProgramPlan {
     /// Whether a range in the statement is so wide that the query engine ([`ProgramPlan::fallback`]) reads it better.
     /// `inputs` is a bound input row.
     pub fn prefers_fallback(&self, inputs: &[u8]) -> bool {
-        let Some((low, high)) = self.range_inputs else { return false };
+        let Some((low, high)) = self.range_inputs else {
+            return false;
+        };
         let number = |input: u16| self.input_layout.value(inputs, usize::from(input)).as_i64();
         match (number(low), number(high)) {
             (Some(low), Some(high)) => high.saturating_sub(low) > super::compile::PROGRAM_RANGE_KEYS_MAX,
@@ -81,7 +90,10 @@ impl ConstantPlan {
     /// The row's values, with the types of `columns`.
     pub fn evaluate(&self, params: &[Value], source: &mut dyn InputSource) -> Result<Vec<Value>, SqlError> {
         check_params(&self.params, params)?;
-        self.row.iter().map(|scalar| scalar.evaluate(params, &[], source)).collect()
+        self.row
+            .iter()
+            .map(|scalar| scalar.evaluate(params, &[], source))
+            .collect()
     }
 }
 
@@ -95,7 +107,10 @@ pub(crate) struct HiddenInputs {
 impl HiddenInputs {
     /// No hidden inputs yet, after `param_count` parameters.
     pub(crate) fn after(param_count: usize) -> Self {
-        HiddenInputs { param_count, inputs: Vec::new() }
+        HiddenInputs {
+            param_count,
+            inputs: Vec::new(),
+        }
     }
 
     /// The number of an input that holds `value`; and whether it is a new one.
@@ -104,7 +119,10 @@ impl HiddenInputs {
             return (usize::from(number), false);
         }
         if !value.is_volatile()
-            && let Some(found) = self.inputs.iter().position(|input| input.ty == ty && input.value == value)
+            && let Some(found) = self
+                .inputs
+                .iter()
+                .position(|input| input.ty == ty && input.value == value)
         {
             return (self.param_count + found, false);
         }

@@ -15,6 +15,7 @@
 mod bind;
 mod compile;
 pub mod control;
+mod control_parse;
 pub mod copy;
 pub mod copy_text;
 pub mod ddl;
@@ -39,7 +40,8 @@ use weft_store::Catalog;
 use weft_types::{SqlError, SqlType};
 
 use self::bind::{Binder, Refusal};
-use self::compile::analyse::{Analyser, plain_select};
+use self::compile::analyse::Analyser;
+use self::compile::shape::plain_select;
 use self::control::{ControlStatement, CursorPlan, PrepareControl};
 use self::params::ParamTypes;
 use crate::error;
@@ -54,8 +56,8 @@ pub use self::inputs::bind_inputs;
 pub use self::normalize::{Literal, LiteralKind, Normalized, normalize};
 pub use self::parse::{ParsedAst, ParsedStatement, parse_one, parse_sql, split, split_and_parse};
 pub use self::plan::{
-    ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn, Plan, ProgramPlan,
-    QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
+    ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn, Plan,
+    ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
 };
 pub use self::scalar::{InputSource, NoSource, Scalar, SessionValue};
 /// The name that PostgreSQL gives an expression's output column (`?column?`, `count`, `case` ...).
@@ -75,7 +77,11 @@ pub struct PlanContext<'a> {
 impl<'a> PlanContext<'a> {
     /// A context without given parameter types.
     pub fn new(catalog: &'a Catalog, text: &'a str) -> Self {
-        PlanContext { catalog, param_types: &[], text }
+        PlanContext {
+            catalog,
+            param_types: &[],
+            text,
+        }
     }
 }
 
@@ -104,8 +110,14 @@ pub fn compile_many(
     let mut params = ParamTypes::new(param_types);
     let mut statements = Vec::with_capacity(asts.len());
     for ast in asts {
-        let ParsedAst::Sql(statement) = ast else { return Ok(None) };
-        let mut analyser = Analyser { catalog, params: &mut params, text: "" };
+        let ParsedAst::Sql(statement) = ast else {
+            return Ok(None);
+        };
+        let mut analyser = Analyser {
+            catalog,
+            params: &mut params,
+            text: "",
+        };
         match analyser.statement(statement) {
             Ok(point) => statements.push(point),
             // An error in one statement must not hide the effects that PostgreSQL would report before it.
@@ -115,7 +127,11 @@ pub fn compile_many(
     if params.len() > param_types.len() || statements.is_empty() {
         return Ok(None);
     }
-    match params.finish().map_err(Refusal::from).and_then(|types| compile::compile(catalog, &statements, types)) {
+    match params
+        .finish()
+        .map_err(Refusal::from)
+        .and_then(|types| compile::compile(catalog, &statements, types))
+    {
         Ok(plan) => Ok(Some(plan)),
         Err(Refusal::General) => Ok(None),
         Err(Refusal::Error(error)) => Err(error),
@@ -138,7 +154,11 @@ fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, S
 /// The program of a point statement; `None` if it is none.
 fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Option<ProgramPlan>, SqlError> {
     let mut params = ParamTypes::new(ctx.param_types);
-    let mut analyser = Analyser { catalog: ctx.catalog, params: &mut params, text: ctx.text };
+    let mut analyser = Analyser {
+        catalog: ctx.catalog,
+        params: &mut params,
+        text: ctx.text,
+    };
     let compiled = analyser.statement(statement).and_then(|point| {
         let types = params.finish()?;
         compile::compile(ctx.catalog, std::slice::from_ref(&point), types)
@@ -150,13 +170,22 @@ fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Op
     }
 }
 
-fn plan_query(statement: &ast::Statement, query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+fn plan_query(
+    statement: &ast::Statement,
+    query: &ast::Query,
+    ctx: &PlanContext<'_>,
+) -> Result<Plan, SqlError> {
     if let Some(constant) = constant_plan(query, ctx)? {
         return Ok(Plan::Constant(Arc::new(constant)));
     }
     match point_program(statement, ctx)? {
         Some(mut plan) => {
-            if plan.program.instrs.iter().any(|instr| instr.op == weft_program::Op::Scan) {
+            if plan
+                .program
+                .instrs
+                .iter()
+                .any(|instr| instr.op == weft_program::Op::Scan)
+            {
                 plan.fallback = Some(Arc::new(general::query(statement, query, ctx)?));
             }
             Ok(Plan::Program(Arc::new(plan)))
@@ -167,7 +196,9 @@ fn plan_query(statement: &ast::Statement, query: &ast::Query, ctx: &PlanContext<
 
 /// SELECT without FROM whose items the session computes by itself.
 fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<ConstantPlan>, SqlError> {
-    let Some(select) = plain_select(query) else { return Ok(None) };
+    let Some(select) = plain_select(query) else {
+        return Ok(None);
+    };
     let plain = select.from.is_empty()
         && select.selection.is_none()
         && !select.projection.is_empty()
@@ -197,59 +228,107 @@ fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<Con
             Err(Refusal::Error(error)) => return Err(error),
         }
     }
-    Ok(Some(ConstantPlan { params: params.finish()?, row, columns }))
+    Ok(Some(ConstantPlan {
+        params: params.finish()?,
+        row,
+        columns,
+    }))
 }
 
 fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     let tables = |names: &[Vec<String>]| {
-        names.iter().map(|name| names::table(ctx.catalog, name).map(|table| table.id)).collect::<Result<Vec<_>, _>>()
+        names
+            .iter()
+            .map(|name| names::table(ctx.catalog, name).map(|table| table.id))
+            .collect::<Result<Vec<_>, _>>()
     };
     Ok(match control {
         ControlStatement::Transaction(plan) => Plan::Transaction(plan.clone()),
         ControlStatement::Setting(plan) => Plan::Setting(plan.clone()),
-        ControlStatement::Explain { inner, analyze, verbose } => {
+        ControlStatement::Explain {
+            inner,
+            analyze,
+            verbose,
+        } => {
             let inner = plan(inner, ctx)?;
-            if matches!(inner, Plan::Empty | Plan::Transaction(_) | Plan::Setting(_) | Plan::Explain(_)) {
+            if matches!(
+                inner,
+                Plan::Empty | Plan::Transaction(_) | Plan::Setting(_) | Plan::Explain(_)
+            ) {
                 return Err(error::syntax("EXPLAIN"));
             }
             let columns = vec![OutputColumn::computed("QUERY PLAN", SqlType::Text)];
-            Plan::Explain(Arc::new(ExplainPlan { inner, analyze: *analyze, verbose: *verbose, columns }))
+            Plan::Explain(Arc::new(ExplainPlan {
+                inner,
+                analyze: *analyze,
+                verbose: *verbose,
+                columns,
+            }))
         }
         ControlStatement::Copy(statement) => Plan::Copy(Arc::new(copy::plan_copy(statement, ctx)?)),
         ControlStatement::Prepare { name, types, sql } => {
-            let types = types.iter().map(|text| named_type(text)).collect::<Result<Vec<_>, _>>()?;
-            Plan::Prepared(Arc::new(PrepareControl::Prepare { name: name.clone(), types, sql: sql.clone() }))
+            let types = types
+                .iter()
+                .map(|text| named_type(text))
+                .collect::<Result<Vec<_>, _>>()?;
+            Plan::Prepared(Arc::new(PrepareControl::Prepare {
+                name: name.clone(),
+                types,
+                sql: sql.clone(),
+            }))
         }
         ControlStatement::Execute { name, arguments } => {
-            let arguments = arguments.iter().map(|text| argument(text, ctx)).collect::<Result<Vec<_>, _>>()?;
-            Plan::Prepared(Arc::new(PrepareControl::Execute { name: name.clone(), arguments }))
+            let arguments = arguments
+                .iter()
+                .map(|text| argument(text, ctx))
+                .collect::<Result<Vec<_>, _>>()?;
+            Plan::Prepared(Arc::new(PrepareControl::Execute {
+                name: name.clone(),
+                arguments,
+            }))
         }
         ControlStatement::Deallocate(name) => {
             Plan::Prepared(Arc::new(PrepareControl::Deallocate(name.clone())))
         }
         ControlStatement::DeclareCursor { name, hold, query } => {
             let plan = plan(query, ctx)?;
-            if !matches!(plan, Plan::Query(_) | Plan::Constant(_) | Plan::Program(_)) || !plan.is_read_only() {
+            if !matches!(plan, Plan::Query(_) | Plan::Constant(_) | Plan::Program(_)) || !plan.is_read_only()
+            {
                 return Err(error::unsupported("a cursor needs a query that changes nothing"));
             }
-            Plan::Cursor(Arc::new(CursorPlan::Declare { name: name.clone(), hold: *hold, plan }))
+            Plan::Cursor(Arc::new(CursorPlan::Declare {
+                name: name.clone(),
+                hold: *hold,
+                plan,
+            }))
         }
-        ControlStatement::Fetch { name, direction, moves } => Plan::Cursor(Arc::new(CursorPlan::Fetch {
+        ControlStatement::Fetch {
+            name,
+            direction,
+            moves,
+        } => Plan::Cursor(Arc::new(CursorPlan::Fetch {
             name: name.clone(),
             direction: *direction,
             moves: *moves,
         })),
         ControlStatement::CloseCursor(name) => Plan::Cursor(Arc::new(CursorPlan::Close(name.clone()))),
-        ControlStatement::Maintain { vacuum: true, tables: names } => {
-            Plan::Maintenance(MaintenancePlan::Vacuum(tables(names)?))
-        }
-        ControlStatement::Maintain { vacuum: false, tables: names } => {
-            Plan::Maintenance(MaintenancePlan::Analyze(tables(names)?))
-        }
+        ControlStatement::Maintain {
+            vacuum: true,
+            tables: names,
+        } => Plan::Maintenance(MaintenancePlan::Vacuum(tables(names)?)),
+        ControlStatement::Maintain {
+            vacuum: false,
+            tables: names,
+        } => Plan::Maintenance(MaintenancePlan::Analyze(tables(names)?)),
         ControlStatement::Checkpoint => Plan::Maintenance(MaintenancePlan::Checkpoint),
-        ControlStatement::LockTable { tables: names, exclusive } => {
-            Plan::Maintenance(MaintenancePlan::LockTable { tables: tables(names)?, exclusive: *exclusive })
-        }
+        ControlStatement::LockTable {
+            tables: names,
+            exclusive,
+        } => Plan::Maintenance(MaintenancePlan::LockTable {
+            tables: tables(names)?,
+            exclusive: *exclusive,
+        }),
+        ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
     })
 }

@@ -17,18 +17,29 @@ pub(crate) const NAME_BYTES_MAX: usize = 63;
 
 /// The parts of a name, folded and cut.
 pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
-    name.0.iter().filter_map(|part| part.as_ident()).map(ident).collect()
+    name.0
+        .iter()
+        .filter_map(|part| part.as_ident())
+        .map(ident)
+        .collect()
 }
 
 /// One identifier, folded and cut to the longest length.
 pub(crate) fn ident(ident: &Ident) -> String {
-    cut(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
+    cut(if ident.quote_style.is_some() {
+        ident.value.clone()
+    } else {
+        ident.value.to_lowercase()
+    })
 }
 
 /// Cuts a name to the longest length at a character boundary.
 pub(crate) fn cut(mut name: String) -> String {
     if name.len() > NAME_BYTES_MAX {
-        let end = (0..=NAME_BYTES_MAX).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
+        let end = (0..=NAME_BYTES_MAX)
+            .rev()
+            .find(|&at| name.is_char_boundary(at))
+            .unwrap_or(0);
         name.truncate(end);
     }
     name
@@ -43,9 +54,10 @@ pub(crate) fn relation(parts: &[String]) -> Result<&str, SqlError> {
             SqlState::INSUFFICIENT_PRIVILEGE,
             format!("permission denied: schema \"{schema}\" is a system schema"),
         )),
-        [.., schema, _] => {
-            Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")))
-        }
+        [.., schema, _] => Err(SqlError::new(
+            SqlState::INVALID_SCHEMA_NAME,
+            format!("schema \"{schema}\" does not exist"),
+        )),
         [] => Err(SqlError::new(SqlState::INVALID_NAME, "zero-length relation name")),
     }
 }
@@ -80,9 +92,10 @@ pub(crate) fn table<'c>(catalog: &'c Catalog, parts: &[String]) -> Result<&'c Ar
     let name = parts.last().map_or("", String::as_str);
     match catalog.table(name) {
         Some(table) => Ok(table),
-        None if catalog.relation(name).is_some() => {
-            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table")))
-        }
+        None if catalog.relation(name).is_some() => Err(SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("\"{name}\" is not a table"),
+        )),
         None if name.starts_with("pg_") => Err(SqlError::new(
             SqlState::INSUFFICIENT_PRIVILEGE,
             format!("permission denied: \"{name}\" is a system catalog or does not exist"),
@@ -102,7 +115,10 @@ mod tests {
         assert_eq!(relation(&name("public.t")).unwrap(), "t");
         assert_eq!(relation(&name("db.public.t")).unwrap(), "t");
         assert_eq!(relation(&name("other.t")).unwrap_err().state.0, "3F000");
-        assert_eq!(table(&Catalog::new(), &name("no.t")).unwrap_err().message, "relation \"no.t\" does not exist");
+        assert_eq!(
+            table(&Catalog::new(), &name("no.t")).unwrap_err().message,
+            "relation \"no.t\" does not exist"
+        );
     }
 
     #[test]

@@ -18,7 +18,10 @@ pub(crate) struct ParamTypes {
 impl ParamTypes {
     /// Starts from what the client gave.
     pub(crate) fn new(given: &[Option<SqlType>]) -> Self {
-        ParamTypes { types: given.to_vec(), seen: vec![false; given.len()] }
+        ParamTypes {
+            types: given.to_vec(),
+            seen: vec![false; given.len()],
+        }
     }
 
     /// The number, from 0, of a placeholder's text (`$1`); makes room for it.
@@ -28,7 +31,10 @@ impl ParamTypes {
             .and_then(|digits| digits.parse().ok())
             .filter(|number| (1..=PARAMS_MAX).contains(number))
             .ok_or_else(|| {
-                SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {text}"))
+                SqlError::new(
+                    SqlState::UNDEFINED_PARAMETER,
+                    format!("there is no parameter {text}"),
+                )
             })?;
         if self.types.len() < number {
             self.types.resize(number, None);
@@ -86,7 +92,10 @@ mod tests {
         params.learn(1, SqlType::Text);
         assert_eq!(params.finish().unwrap(), [SqlType::Int4, SqlType::Int8]);
         params.placeholder("$4").unwrap();
-        assert_eq!(params.finish().unwrap_err().message, "could not determine data type of parameter $3");
+        assert_eq!(
+            params.finish().unwrap_err().message,
+            "could not determine data type of parameter $3"
+        );
         assert_eq!(params.placeholder("$0").unwrap_err().state.0, "42P02");
         assert_eq!(params.placeholder("$99999").unwrap_err().state.0, "42P02");
     }

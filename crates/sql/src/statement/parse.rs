@@ -5,7 +5,7 @@
 //! and a column, from which the token and PostgreSQL's words (`syntax error at or near "x"`, with a position) follow.
 //!
 //! A few statements that sqlparser lacks or reads for another dialect are rewritten or recognised before parsing
-//! ([`super::control`]): they are short and regular.
+//! ([`super::control_parse`]): they are short and regular.
 
 use std::ops::Range;
 
@@ -15,7 +15,8 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use weft_types::{SqlError, SqlState};
 
-use super::control::{self, ControlStatement};
+use super::control::ControlStatement;
+use super::control_parse;
 use super::scanner::{Scanner, TokenKind};
 use crate::error;
 
@@ -46,7 +47,9 @@ impl ParsedAst {
     /// A COMMIT or ROLLBACK, which a failed transaction still accepts.
     pub fn ends_transaction(&self) -> bool {
         match self {
-            ParsedAst::Sql(statement) => matches!(**statement, Statement::Commit { .. } | Statement::Rollback { .. }),
+            ParsedAst::Sql(statement) => {
+                matches!(**statement, Statement::Commit { .. } | Statement::Rollback { .. })
+            }
             ParsedAst::Control(control) => control.ends_transaction(),
             ParsedAst::Empty => false,
         }
@@ -96,7 +99,7 @@ pub fn parse_one(sql: &str) -> Result<ParsedAst, SqlError> {
     if Scanner::new(sql).next().is_none() {
         return Ok(ParsedAst::Empty);
     }
-    if let Some(statement) = control::recognise(sql)? {
+    if let Some(statement) = control_parse::recognise(sql)? {
         return Ok(ParsedAst::Control(statement));
     }
     parse_sql(sql).map(|statement| ParsedAst::Sql(Box::new(statement)))
@@ -109,16 +112,74 @@ pub fn parse_sql(sql: &str) -> Result<Statement, SqlError> {
     Tokenizer::new(&dialect, sql)
         .tokenize_with_location_into_buf(&mut tokens)
         .map_err(|error| near_location(sql, error.location, None))?;
-    let significant: Vec<TokenWithSpan> =
-        tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    let mut parser =
-        Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(significant);
+    let mut significant: Vec<TokenWithSpan> = tokens
+        .into_iter()
+        .filter(|token| !matches!(token.token, Token::Whitespace(_)))
+        .collect();
+    order_identity_options(&mut significant);
+    let mut parser = Parser::new(&dialect)
+        .with_recursion_limit(NESTING_MAX)
+        .with_tokens_with_locations(significant);
     let statement = parser.parse_statement().map_err(|error| word_error(sql, error))?;
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
         return Err(near_location(sql, rest.span.start, None));
     }
     Ok(statement)
+}
+
+/// Puts the options inside `IDENTITY (...)` into the one order that sqlparser takes; PostgreSQL takes any.
+fn order_identity_options(tokens: &mut [TokenWithSpan]) {
+    const ORDER: [&str; 6] = ["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
+    let rank = |token: &Token| match token {
+        Token::Word(word) => ORDER
+            .iter()
+            .position(|name| word.value.eq_ignore_ascii_case(name)),
+        _ => None,
+    };
+    let is_word = |token: &TokenWithSpan, name: &str| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case(name));
+    let mut at = 0;
+    while let Some(found) = tokens
+        .get(at..)
+        .and_then(|rest| rest.iter().position(|token| is_word(token, "IDENTITY")))
+    {
+        at += found + 1;
+        let Some(rest) = tokens.get_mut(at..) else { return };
+        if rest.first().is_none_or(|token| token.token != Token::LParen) {
+            continue;
+        }
+        let Some(end) = rest.iter().position(|token| token.token == Token::RParen) else {
+            return;
+        };
+        let Some(options) = rest.get_mut(1..end) else {
+            return;
+        };
+        let mut groups: Vec<(usize, Vec<TokenWithSpan>)> = Vec::new();
+        for (number, token) in options.iter().enumerate() {
+            let negated = number > 0
+                && options
+                    .get(number - 1)
+                    .is_some_and(|before| is_word(before, "NO"));
+            let begins = if is_word(token, "NO") {
+                options.get(number + 1).and_then(|next| rank(&next.token))
+            } else {
+                rank(&token.token).filter(|_| !negated)
+            };
+            match (begins, groups.last_mut()) {
+                (Some(rank), _) => groups.push((rank, vec![token.clone()])),
+                (None, Some((_, group))) => group.push(token.clone()),
+                // Not an option: for the parser to complain about.
+                (None, None) => return,
+            }
+        }
+        groups.sort_by_key(|(rank, _)| *rank);
+        for (slot, token) in options
+            .iter_mut()
+            .zip(groups.into_iter().flat_map(|(_, group)| group))
+        {
+            *slot = token;
+        }
+    }
 }
 
 /// Parses a single expression, e.g. a default.
@@ -139,10 +200,8 @@ pub fn parse_expression(sql: &str) -> Result<datafusion::sql::sqlparser::ast::Ex
 /// PostgreSQL's wording of a parser error. sqlparser ends its messages in `at Line: l, Column: c` where it knows.
 fn word_error(sql: &str, error: ParserError) -> SqlError {
     match error {
-        ParserError::RecursionLimitExceeded => {
-            SqlError::new(SqlState("54001"), "stack depth limit exceeded")
-                .hint("The statement is nested too deeply.")
-        }
+        ParserError::RecursionLimitExceeded => SqlError::new(SqlState("54001"), "stack depth limit exceeded")
+            .hint("The statement is nested too deeply."),
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
             match location_of(&message) {
                 Some(location) => near_location(sql, location, Some(&message)),
@@ -159,7 +218,10 @@ fn location_of(message: &str) -> Option<Location> {
     let rest = message.get(at + "Line: ".len()..)?;
     let (line, rest) = rest.split_once(", Column: ")?;
     let column: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Some(Location { line: line.trim().parse().ok()?, column: column.parse().ok()? })
+    Some(Location {
+        line: line.trim().parse().ok()?,
+        column: column.parse().ok()?,
+    })
 }
 
 fn at_end(sql: &str) -> SqlError {
@@ -168,7 +230,9 @@ fn at_end(sql: &str) -> SqlError {
 
 /// The error for the token at a line and column, both from 1.
 fn near_location(sql: &str, location: Location, message: Option<&str>) -> SqlError {
-    let Some(offset) = byte_offset(sql, location) else { return at_end(sql) };
+    let Some(offset) = byte_offset(sql, location) else {
+        return at_end(sql);
+    };
     if message.is_some_and(|text| text.contains("found: EOF")) {
         return at_end(sql);
     }
@@ -187,7 +251,10 @@ fn byte_offset(sql: &str, location: Location) -> Option<usize> {
         line => sql.match_indices('\n').nth(usize::try_from(line - 2).ok()?)?.0 + 1,
     };
     let column = usize::try_from(location.column - 1).ok()?;
-    sql.get(line_start..)?.char_indices().nth(column).map(|(at, _)| line_start + at)
+    sql.get(line_start..)?
+        .char_indices()
+        .nth(column)
+        .map(|(at, _)| line_start + at)
 }
 
 /// Position for the client: characters from 1.
@@ -224,11 +291,23 @@ mod tests {
 
     #[test]
     fn errors_name_the_token_and_its_place() {
-        assert_eq!(fails("selec 1"), ("syntax error at or near \"selec\"".into(), Some(1)));
-        assert_eq!(fails("select 1;\n  select * form t"), ("syntax error at or near \"t\"".into(), Some(27)));
-        assert_eq!(fails("select (1"), ("syntax error at end of input".into(), Some(10)));
+        assert_eq!(
+            fails("selec 1"),
+            ("syntax error at or near \"selec\"".into(), Some(1))
+        );
+        assert_eq!(
+            fails("select 1;\n  select * form t"),
+            ("syntax error at or near \"t\"".into(), Some(27))
+        );
+        assert_eq!(
+            fails("select (1"),
+            ("syntax error at end of input".into(), Some(10))
+        );
         assert_eq!(fails("select é, , 2").1, Some(11));
-        assert_eq!(fails("select 'abc"), ("unterminated quoted string at or near \"'abc\"".into(), Some(8)));
+        assert_eq!(
+            fails("select 'abc"),
+            ("unterminated quoted string at or near \"'abc\"".into(), Some(8))
+        );
     }
 
     #[test]

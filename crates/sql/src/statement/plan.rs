@@ -116,7 +116,11 @@ pub struct OutputColumn {
 impl OutputColumn {
     /// A computed column.
     pub fn computed(name: impl Into<String>, ty: SqlType) -> Self {
-        OutputColumn { name: name.into(), ty, table: None }
+        OutputColumn {
+            name: name.into(),
+            ty,
+            table: None,
+        }
     }
 }
 
@@ -197,12 +201,16 @@ pub struct ProgramPlan {
 impl ProgramPlan {
     /// Columns of the first statement.
     pub fn columns(&self) -> &[OutputColumn] {
-        self.statements.first().map_or(&[], |statement| &statement.columns)
+        self.statements
+            .first()
+            .map_or(&[], |statement| &statement.columns)
     }
 
     /// Tag of the first statement.
     pub fn tag(&self) -> Tag {
-        self.statements.first().map_or(Tag::Select, |statement| statement.tag)
+        self.statements
+            .first()
+            .map_or(Tag::Select, |statement| statement.tag)
     }
 }
 

@@ -59,9 +59,9 @@ impl SessionValue {
     /// The function's result type.
     pub fn ty(self) -> SqlType {
         match self {
-            SessionValue::TransactionTimestamp | SessionValue::StatementTimestamp | SessionValue::ClockTimestamp => {
-                SqlType::TimestampTz
-            }
+            SessionValue::TransactionTimestamp
+            | SessionValue::StatementTimestamp
+            | SessionValue::ClockTimestamp => SqlType::TimestampTz,
             SessionValue::LocalTimestamp => SqlType::Timestamp,
             SessionValue::CurrentDate => SqlType::Date,
             SessionValue::BackendPid => SqlType::Int4,
@@ -286,7 +286,9 @@ impl Scalar {
             Scalar::ExactKey(inner, to) => exact_key(&unary(inner, source)?, to),
             Scalar::ClampKey(inner, to) => clamp_key(unary(inner, source)?, to),
             Scalar::Negate(inner) => negate(unary(inner, source)?)?,
-            Scalar::Arithmetic(op, left, right) => arithmetic(*op, unary(left, source)?, unary(right, source)?)?,
+            Scalar::Arithmetic(op, left, right) => {
+                arithmetic(*op, unary(left, source)?, unary(right, source)?)?
+            }
             Scalar::Compare(op, left, right) => {
                 match weft_types::compare(&unary(left, source)?, &unary(right, source)?) {
                     Some(order) => Value::Bool(op.holds(order)),
@@ -307,7 +309,9 @@ impl Scalar {
                 (Some(false), Some(false)) => Value::Bool(false),
                 _ => Value::Null,
             },
-            Scalar::Not(inner) => truth(unary(inner, source)?).map_or(Value::Null, |value| Value::Bool(!value)),
+            Scalar::Not(inner) => {
+                truth(unary(inner, source)?).map_or(Value::Null, |value| Value::Bool(!value))
+            }
             Scalar::IsNull(inner) => Value::Bool(unary(inner, source)?.is_null()),
             Scalar::Coalesce(items) => {
                 for item in items {
@@ -319,7 +323,11 @@ impl Scalar {
                 Value::Null
             }
             Scalar::ChangeCase { upper, of } => match unary(of, source)? {
-                Value::Text(text) => Value::Text(if *upper { text.to_uppercase() } else { text.to_lowercase() }),
+                Value::Text(text) => Value::Text(if *upper {
+                    text.to_uppercase()
+                } else {
+                    text.to_lowercase()
+                }),
                 _ => Value::Null,
             },
         })
@@ -327,10 +335,11 @@ impl Scalar {
 }
 
 fn at(values: &[Value], number: u16) -> Result<Value, SqlError> {
-    values
-        .get(usize::from(number))
-        .cloned()
-        .ok_or_else(|| SqlError::internal(format!("a bound expression names value {number}, which is not there")))
+    values.get(usize::from(number)).cloned().ok_or_else(|| {
+        SqlError::internal(format!(
+            "a bound expression names value {number}, which is not there"
+        ))
+    })
 }
 
 fn truth(value: Value) -> Option<bool> {
@@ -365,7 +374,9 @@ fn exact_key(value: &Value, to: &SqlType) -> Value {
 }
 
 fn clamp_key(value: Value, to: &SqlType) -> Value {
-    let Some(number) = value.as_i64() else { return value };
+    let Some(number) = value.as_i64() else {
+        return value;
+    };
     let (low, high) = match to {
         SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
         SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
@@ -385,7 +396,10 @@ fn integer(number: i64, ty: &SqlType) -> Option<Value> {
 }
 
 fn out_of_range(ty: &SqlType) -> SqlError {
-    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", ty.name()))
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("{} out of range", ty.name()),
+    )
 }
 
 fn negate(value: Value) -> Result<Value, SqlError> {
@@ -411,7 +425,13 @@ fn arithmetic(op: ArithmeticOp, left: Value, right: Value) -> Result<Value, SqlE
         }
         (Value::Float8(l), Value::Float8(r)) => {
             let result = float_arithmetic(op, l, r)?;
-            check_float(result, l == 0.0 || (r == 0.0 && op == ArithmeticOp::Multiply), l, r, op)?;
+            check_float(
+                result,
+                l == 0.0 || (r == 0.0 && op == ArithmeticOp::Multiply),
+                l,
+                r,
+                op,
+            )?;
             Ok(Value::Float8(result))
         }
         (left, right) => match (left.as_i64(), right.as_i64(), left.sql_type()) {
@@ -434,7 +454,9 @@ fn integer_arithmetic(op: ArithmeticOp, l: i64, r: i64, ty: &SqlType) -> Result<
         ArithmeticOp::Divide => l.checked_div(r),
         ArithmeticOp::Modulo => Some(l.wrapping_rem(r)),
     };
-    result.and_then(|number| integer(number, ty)).ok_or_else(|| out_of_range(ty))
+    result
+        .and_then(|number| integer(number, ty))
+        .ok_or_else(|| out_of_range(ty))
 }
 
 fn float_arithmetic(op: ArithmeticOp, l: f64, r: f64) -> Result<f64, SqlError> {
@@ -451,7 +473,10 @@ fn float_arithmetic(op: ArithmeticOp, l: f64, r: f64) -> Result<f64, SqlError> {
 /// PostgreSQL's checks of a float result: no infinity from finite sides, no zero from a product or quotient of others.
 fn check_float(result: f64, zero_is_exact: bool, l: f64, r: f64, op: ArithmeticOp) -> Result<(), SqlError> {
     let range = |what: &str| {
-        Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {what}")))
+        Err(SqlError::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("value out of range: {what}"),
+        ))
     };
     if result.is_infinite() && l.is_finite() && r.is_finite() {
         return range("overflow");
@@ -513,7 +538,10 @@ mod tests {
         assert_eq!(value(div).unwrap_err().state.0, "22012");
         let min = Scalar::Arithmetic(ArithmeticOp::Modulo, int4(i32::MIN), int4(-1));
         assert_eq!(value(min).unwrap(), Value::Int4(0));
-        assert_eq!(value(Scalar::Negate(int4(i32::MIN))).unwrap_err().state.0, "22003");
+        assert_eq!(
+            value(Scalar::Negate(int4(i32::MIN))).unwrap_err().state.0,
+            "22003"
+        );
     }
 
     #[test]
@@ -524,16 +552,28 @@ mod tests {
         assert_eq!(value(Scalar::And(null(), no())).unwrap(), Value::Bool(false));
         assert_eq!(value(Scalar::And(null(), yes())).unwrap(), Value::Null);
         assert_eq!(value(Scalar::Or(null(), yes())).unwrap(), Value::Bool(true));
-        assert_eq!(value(Scalar::Compare(CompareOp::Eq, null(), int4(1))).unwrap(), Value::Null);
+        assert_eq!(
+            value(Scalar::Compare(CompareOp::Eq, null(), int4(1))).unwrap(),
+            Value::Null
+        );
         assert_eq!(value(Scalar::IsNull(null())).unwrap(), Value::Bool(true));
     }
 
     #[test]
     fn keys_convert_exactly_or_clamp() {
         let big = || Box::new(Scalar::Constant(Value::Int8(5_000_000_000)));
-        assert_eq!(value(Scalar::ExactKey(big(), SqlType::Int4)).unwrap(), Value::Null);
-        assert_eq!(value(Scalar::ClampKey(big(), SqlType::Int4)).unwrap(), Value::Int4(i32::MAX));
+        assert_eq!(
+            value(Scalar::ExactKey(big(), SqlType::Int4)).unwrap(),
+            Value::Null
+        );
+        assert_eq!(
+            value(Scalar::ClampKey(big(), SqlType::Int4)).unwrap(),
+            Value::Int4(i32::MAX)
+        );
         let small = Box::new(Scalar::Constant(Value::Int8(5)));
-        assert_eq!(value(Scalar::ExactKey(small, SqlType::Int2)).unwrap(), Value::Int2(5));
+        assert_eq!(
+            value(Scalar::ExactKey(small, SqlType::Int2)).unwrap(),
+            Value::Int2(5)
+        );
     }
 }

@@ -90,7 +90,11 @@ pub(crate) struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// Starts at the beginning of `sql`.
     pub(crate) fn new(sql: &'a str) -> Self {
-        Scanner { sql, bytes: sql.as_bytes(), at: 0 }
+        Scanner {
+            sql,
+            bytes: sql.as_bytes(),
+            at: 0,
+        }
     }
 
     fn peek(&self, ahead: usize) -> u8 {
@@ -266,7 +270,12 @@ impl<'a> Scanner<'a> {
         // A sign that ends a longer operator belongs to the next token, unless the operator has one of the characters
         // that SQL's own operators lack (PostgreSQL 4.1.3).
         let run = self.bytes.get(start..self.at).unwrap_or(&[]);
-        let special = run.iter().any(|b| matches!(b, b'~' | b'!' | b'@' | b'#' | b'%' | b'^' | b'&' | b'|' | b'`' | b'?'));
+        let special = run.iter().any(|b| {
+            matches!(
+                b,
+                b'~' | b'!' | b'@' | b'#' | b'%' | b'^' | b'&' | b'|' | b'`' | b'?'
+            )
+        });
         while !special && self.at > start + 1 && matches!(self.bytes.get(self.at - 1), Some(b'+' | b'-')) {
             self.at -= 1;
         }
@@ -274,7 +283,11 @@ impl<'a> Scanner<'a> {
     }
 
     fn other(&mut self) -> TokenKind {
-        let width = self.sql.get(self.at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
+        let width = self
+            .sql
+            .get(self.at..)
+            .and_then(|rest| rest.chars().next())
+            .map_or(1, char::len_utf8);
         self.at += width;
         TokenKind::Punctuation
     }
@@ -322,7 +335,11 @@ impl Iterator for Scanner<'_> {
             byte if is_word_byte(byte) => self.word(),
             _ => self.other(),
         };
-        Some(Token { kind, start, end: self.at })
+        Some(Token {
+            kind,
+            start,
+            end: self.at,
+        })
     }
 }
 
@@ -333,7 +350,22 @@ fn is_word_byte(byte: u8) -> bool {
 fn is_operator_byte(byte: u8) -> bool {
     matches!(
         byte,
-        b'+' | b'-' | b'*' | b'/' | b'<' | b'>' | b'=' | b'~' | b'!' | b'@' | b'#' | b'%' | b'^' | b'&' | b'|' | b'`' | b'?'
+        b'+' | b'-'
+            | b'*'
+            | b'/'
+            | b'<'
+            | b'>'
+            | b'='
+            | b'~'
+            | b'!'
+            | b'@'
+            | b'#'
+            | b'%'
+            | b'^'
+            | b'&'
+            | b'|'
+            | b'`'
+            | b'?'
     )
 }
 
@@ -342,25 +374,47 @@ mod tests {
     use super::*;
 
     fn kinds(sql: &str) -> Vec<(TokenKind, &str)> {
-        Scanner::new(sql).map(|token| (token.kind, token.text(sql))).collect()
+        Scanner::new(sql)
+            .map(|token| (token.kind, token.text(sql)))
+            .collect()
     }
 
     #[test]
     fn strings_of_every_kind_are_one_token() {
-        for text in ["'a''b;'", "E'a\\'b;'", "$$;'$$", "$x$ $$ ; $x$", "U&'\\0041;'", "B'01'", "n';'"] {
+        for text in [
+            "'a''b;'",
+            "E'a\\'b;'",
+            "$$;'$$",
+            "$x$ $$ ; $x$",
+            "U&'\\0041;'",
+            "B'01'",
+            "n';'",
+        ] {
             let found = kinds(text);
             assert_eq!(found.len(), 1, "{text}");
-            assert!(matches!(found[0].0, TokenKind::PlainString | TokenKind::OtherString), "{text}");
+            assert!(
+                matches!(found[0].0, TokenKind::PlainString | TokenKind::OtherString),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn numbers_and_operators() {
         use TokenKind::*;
-        assert_eq!(kinds("a+-1.5e-3"), [(Word, "a"), (Operator, "+"), (Operator, "-"), (Decimal, "1.5e-3")]);
-        assert_eq!(kinds("x=-1"), [(Word, "x"), (Operator, "="), (Operator, "-"), (Integer, "1")]);
+        assert_eq!(
+            kinds("a+-1.5e-3"),
+            [(Word, "a"), (Operator, "+"), (Operator, "-"), (Decimal, "1.5e-3")]
+        );
+        assert_eq!(
+            kinds("x=-1"),
+            [(Word, "x"), (Operator, "="), (Operator, "-"), (Integer, "1")]
+        );
         assert_eq!(kinds("1_000"), [(Decimal, "1_000")]);
-        assert_eq!(kinds("$1::int"), [(Parameter, "$1"), (DoubleColon, "::"), (Word, "int")]);
+        assert_eq!(
+            kinds("$1::int"),
+            [(Parameter, "$1"), (DoubleColon, "::"), (Word, "int")]
+        );
         assert_eq!(kinds("a<=>.5"), [(Word, "a"), (Operator, "<=>"), (Decimal, ".5")]);
     }
 
@@ -370,7 +424,10 @@ mod tests {
         let last = Scanner::new("a /* /* */").last().unwrap();
         assert_eq!(last.kind, TokenKind::Unterminated(Unterminated::Comment));
         let last = Scanner::new("select 'abc").last().unwrap();
-        assert_eq!((last.kind, last.start), (TokenKind::Unterminated(Unterminated::String), 7));
+        assert_eq!(
+            (last.kind, last.start),
+            (TokenKind::Unterminated(Unterminated::String), 7)
+        );
     }
 
     proptest::proptest! {

@@ -21,7 +21,10 @@ pub(crate) struct TokenReader<'a> {
 impl<'a> TokenReader<'a> {
     /// Reads `sql` from its start.
     pub(crate) fn new(sql: &'a str) -> Self {
-        TokenReader { sql, tokens: Scanner::new(sql).peekable() }
+        TokenReader {
+            sql,
+            tokens: Scanner::new(sql).peekable(),
+        }
     }
 
     /// The next token's text, or "" at the end.
@@ -88,7 +91,11 @@ impl<'a> TokenReader<'a> {
 
     /// Takes the keyword or fails.
     pub(crate) fn expect(&mut self, word: &str) -> Result<(), SqlError> {
-        if self.accept(word) { Ok(()) } else { Err(self.unexpected()) }
+        if self.accept(word) {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     /// Takes the symbol (`(`, `,`, `=` ...) if it comes next.
@@ -105,7 +112,11 @@ impl<'a> TokenReader<'a> {
 
     /// Takes the symbol or fails.
     pub(crate) fn expect_symbol(&mut self, symbol: &str) -> Result<(), SqlError> {
-        if self.accept_symbol(symbol) { Ok(()) } else { Err(self.unexpected()) }
+        if self.accept_symbol(symbol) {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     /// Takes an identifier: folded to lower case unless quoted.
@@ -168,7 +179,11 @@ impl<'a> TokenReader<'a> {
 
     /// Fails unless everything has been read.
     pub(crate) fn finish(&mut self) -> Result<(), SqlError> {
-        if self.at_end() { Ok(()) } else { Err(self.unexpected()) }
+        if self.at_end() {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     /// The error that names the next token.
@@ -186,8 +201,10 @@ pub(crate) fn decode_string(text: &str) -> String {
     if let Some(inner) = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return inner.replace("''", "'");
     }
-    if let Some(inner) =
-        text.strip_prefix(['e', 'E']).and_then(|rest| rest.strip_prefix('\'')).and_then(|rest| rest.strip_suffix('\''))
+    if let Some(inner) = text
+        .strip_prefix(['e', 'E'])
+        .and_then(|rest| rest.strip_prefix('\''))
+        .and_then(|rest| rest.strip_suffix('\''))
     {
         return decode_escapes(inner);
     }
@@ -195,10 +212,15 @@ pub(crate) fn decode_string(text: &str) -> String {
         && let Some(tag_end) = text.get(1..).and_then(|rest| rest.find('$'))
     {
         let tag = tag_end + 2;
-        return text.get(tag..text.len().saturating_sub(tag)).unwrap_or("").to_owned();
+        return text
+            .get(tag..text.len().saturating_sub(tag))
+            .unwrap_or("")
+            .to_owned();
     }
     let start = text.find('\'').map_or(0, |at| at + 1);
-    text.get(start..text.len().saturating_sub(1)).unwrap_or("").replace("''", "'")
+    text.get(start..text.len().saturating_sub(1))
+        .unwrap_or("")
+        .replace("''", "'")
 }
 
 fn decode_escapes(inner: &str) -> String {
@@ -217,8 +239,9 @@ fn decode_escapes(inner: &str) -> String {
                 Some('b') => out.push('\u{8}'),
                 Some('f') => out.push('\u{c}'),
                 Some('x') => {
-                    let digits: String =
-                        std::iter::from_fn(|| characters.next_if(char::is_ascii_hexdigit)).take(2).collect();
+                    let digits: String = std::iter::from_fn(|| characters.next_if(char::is_ascii_hexdigit))
+                        .take(2)
+                        .collect();
                     out.extend(u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32));
                 }
                 Some(other) => out.push(other),

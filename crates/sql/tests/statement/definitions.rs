@@ -10,7 +10,10 @@ fn notices(db: &Db, sql: &str) -> Vec<String> {
     match db.plan(sql).unwrap() {
         Plan::Ddl(plan) => {
             assert!(plan.ops.is_empty(), "{sql}");
-            plan.notices.iter().map(|notice| notice.message.to_string()).collect()
+            plan.notices
+                .iter()
+                .map(|notice| notice.message.to_string())
+                .collect()
         }
         other => panic!("{other:?}"),
     }
@@ -18,23 +21,48 @@ fn notices(db: &Db, sql: &str) -> Vec<String> {
 
 #[test]
 fn types_aliases_and_serial() {
-    let db = Db::with(&["CREATE TABLE public.t (a smallserial, b serial4, c bigserial, d int8, e double precision, \
+    let db = Db::with(&[
+        "CREATE TABLE public.t (a smallserial, b serial4, c bigserial, d int8, e double precision, \
         f timestamp with time zone, g timestamp(3) without time zone, h decimal(9,3), i character varying(7), j char, \
-        k float(24), l float, m bool NULL, n dec, \"O p\" serial NOT NULL)"]);
+        k float(24), l float, m bool NULL, n dec, \"O p\" serial NOT NULL)",
+    ]);
     let catalog = db.store.catalog();
     let table = catalog.table("t").unwrap();
     let names: Vec<String> = table.columns.iter().map(|column| column.ty.name()).collect();
-    assert_eq!(names, [
-        "smallint", "integer", "bigint", "bigint", "double precision", "timestamp with time zone",
-        "timestamp without time zone", "numeric(9,3)", "character varying(7)", "character(1)", "real",
-        "double precision", "boolean", "numeric", "integer",
-    ]);
-    let default = |column: usize| table.columns[column].default.as_ref().map(|default| default.sql.as_str());
+    assert_eq!(
+        names,
+        [
+            "smallint",
+            "integer",
+            "bigint",
+            "bigint",
+            "double precision",
+            "timestamp with time zone",
+            "timestamp without time zone",
+            "numeric(9,3)",
+            "character varying(7)",
+            "character(1)",
+            "real",
+            "double precision",
+            "boolean",
+            "numeric",
+            "integer",
+        ]
+    );
+    let default = |column: usize| {
+        table.columns[column]
+            .default
+            .as_ref()
+            .map(|default| default.sql.as_str())
+    };
     assert_eq!(default(1), Some("nextval('t_b_seq'::regclass)"));
     assert_eq!(default(14), Some("nextval('\"t_O p_seq\"'::regclass)"));
     assert!(table.columns[0].not_null);
     let sequence = catalog.sequence("t_a_seq").unwrap();
-    assert_eq!((sequence.ty, sequence.max_value, sequence.owned_by), (SqlType::Int2, 32767, Some((table.id, 0))));
+    assert_eq!(
+        (sequence.ty, sequence.max_value, sequence.owned_by),
+        (SqlType::Int2, 32767, Some((table.id, 0)))
+    );
 }
 
 #[test]
@@ -49,21 +77,60 @@ fn constraints_and_their_names() {
     let catalog = db.store.catalog();
     let table = catalog.table("t").unwrap();
     let names: Vec<&str> = table.indexes.iter().map(|index| index.name.as_str()).collect();
-    assert_eq!(names, ["t_pkey", "t_a_key", "mine", "t_b_c_key", "t_b_idx", "t_b_idx1", "named", "hashed"]);
+    assert_eq!(
+        names,
+        [
+            "t_pkey",
+            "t_a_key",
+            "mine",
+            "t_b_c_key",
+            "t_b_idx",
+            "t_b_idx1",
+            "named",
+            "hashed"
+        ]
+    );
     assert_eq!(table.primary_index().unwrap().columns, [2, 0]);
     assert!(table.columns[0].not_null && table.columns[2].not_null && !table.columns[1].not_null);
     let methods: Vec<IndexMethod> = table.indexes.iter().skip(4).map(|index| index.method).collect();
-    assert_eq!(methods, [IndexMethod::Ordered, IndexMethod::Ordered, IndexMethod::Both, IndexMethod::Hash]);
+    assert_eq!(
+        methods,
+        [
+            IndexMethod::Ordered,
+            IndexMethod::Ordered,
+            IndexMethod::Both,
+            IndexMethod::Hash
+        ]
+    );
 }
 
 #[test]
 fn if_exists_and_if_not_exists() {
     let mut db = Db::with(&["CREATE TABLE t (a int)", "CREATE INDEX i ON t (a)"]);
-    assert_eq!(notices(&db, "CREATE TABLE IF NOT EXISTS t (b int)"), ["relation \"t\" already exists, skipping"]);
-    assert_eq!(notices(&db, "DROP TABLE IF EXISTS nope"), ["table \"nope\" does not exist, skipping"]);
-    assert_eq!(notices(&db, "CREATE INDEX IF NOT EXISTS i ON t (a)"), ["relation \"i\" already exists, skipping"]);
-    fails(&mut db, "CREATE TABLE t (a int)", "42P07", "relation \"t\" already exists");
-    fails(&mut db, "DROP TABLE nope", "42P01", "table \"nope\" does not exist");
+    assert_eq!(
+        notices(&db, "CREATE TABLE IF NOT EXISTS t (b int)"),
+        ["relation \"t\" already exists, skipping"]
+    );
+    assert_eq!(
+        notices(&db, "DROP TABLE IF EXISTS nope"),
+        ["table \"nope\" does not exist, skipping"]
+    );
+    assert_eq!(
+        notices(&db, "CREATE INDEX IF NOT EXISTS i ON t (a)"),
+        ["relation \"i\" already exists, skipping"]
+    );
+    fails(
+        &mut db,
+        "CREATE TABLE t (a int)",
+        "42P07",
+        "relation \"t\" already exists",
+    );
+    fails(
+        &mut db,
+        "DROP TABLE nope",
+        "42P01",
+        "table \"nope\" does not exist",
+    );
     expect(&mut db, "DROP TABLE IF EXISTS nope, t CASCADE", &["DROP TABLE"]);
     assert!(db.store.catalog().table("t").is_none() && db.store.catalog().index_by_name("i").is_none());
 }
@@ -80,12 +147,39 @@ fn alter_table() {
         "ALTER TABLE pgbench_branches RENAME COLUMN extra TO more",
         "ALTER TABLE IF EXISTS pgbench_branches RENAME TO b",
     ]);
-    expect(&mut db, "SELECT bid, bbalance, more FROM b WHERE bid = 1", &["1|3|9"]);
-    assert_eq!(db.store.catalog().table("b").unwrap().primary_index().unwrap().name, "pgbench_branches_pkey");
-    expect(&mut db, "ALTER TABLE b ALTER filler DROP NOT NULL, DROP CONSTRAINT u, DROP COLUMN more", &["ALTER TABLE"]);
+    expect(
+        &mut db,
+        "SELECT bid, bbalance, more FROM b WHERE bid = 1",
+        &["1|3|9"],
+    );
+    assert_eq!(
+        db.store
+            .catalog()
+            .table("b")
+            .unwrap()
+            .primary_index()
+            .unwrap()
+            .name,
+        "pgbench_branches_pkey"
+    );
+    expect(
+        &mut db,
+        "ALTER TABLE b ALTER filler DROP NOT NULL, DROP CONSTRAINT u, DROP COLUMN more",
+        &["ALTER TABLE"],
+    );
     assert_eq!(db.store.catalog().table("b").unwrap().indexes.len(), 1);
-    fails(&mut db, "ALTER TABLE b ADD PRIMARY KEY (bid)", "42P16", "multiple primary keys for table \"b\" are not allowed");
-    fails(&mut db, "ALTER TABLE b ADD UNIQUE (nope)", "42703", "column \"nope\" named in key does not exist");
+    fails(
+        &mut db,
+        "ALTER TABLE b ADD PRIMARY KEY (bid)",
+        "42P16",
+        "multiple primary keys for table \"b\" are not allowed",
+    );
+    fails(
+        &mut db,
+        "ALTER TABLE b ADD UNIQUE (nope)",
+        "42703",
+        "column \"nope\" named in key does not exist",
+    );
     expect(&mut db, "TRUNCATE TABLE b", &["TRUNCATE TABLE"]);
     expect(&mut db, "SELECT bid FROM b WHERE bid = 1", &[]);
 }
@@ -94,26 +188,94 @@ fn alter_table() {
 fn what_is_refused_is_refused_clearly() {
     let mut db = Db::with(&["CREATE TABLE t (a int PRIMARY KEY)"]);
     for (sql, state, message) in [
-        ("CREATE TEMP TABLE x (a int)", "0A000", "temporary tables are not supported"),
-        ("CREATE TABLE x (a int CHECK (a > 0))", "0A000", "CHECK constraints are not supported"),
-        ("CREATE TABLE x (a int REFERENCES t)", "0A000", "FOREIGN KEY constraints are not supported"),
-        ("CREATE TABLE x (a int, FOREIGN KEY (a) REFERENCES t (a))", "0A000", "FOREIGN KEY constraints are not supported"),
-        ("CREATE TABLE x AS SELECT 1", "0A000", "CREATE TABLE AS is not supported"),
+        (
+            "CREATE TEMP TABLE x (a int)",
+            "0A000",
+            "temporary tables are not supported",
+        ),
+        (
+            "CREATE TABLE x (a int CHECK (a > 0))",
+            "0A000",
+            "CHECK constraints are not supported",
+        ),
+        (
+            "CREATE TABLE x (a int REFERENCES t)",
+            "0A000",
+            "FOREIGN KEY constraints are not supported",
+        ),
+        (
+            "CREATE TABLE x (a int, FOREIGN KEY (a) REFERENCES t (a))",
+            "0A000",
+            "FOREIGN KEY constraints are not supported",
+        ),
+        (
+            "CREATE TABLE x AS SELECT 1",
+            "0A000",
+            "CREATE TABLE AS is not supported",
+        ),
         ("CREATE TABLE x (a jsonb)", "0A000", "type jsonb is not supported"),
         ("CREATE TABLE x (a int[])", "0A000", "type int[] is not supported"),
         ("CREATE TABLE x (a nope)", "42704", "type \"nope\" does not exist"),
-        ("CREATE TABLE x (a varchar(0))", "22023", "length for type varchar must be at least 1"),
-        ("CREATE TABLE x (a numeric(2000))", "22023", "NUMERIC precision 2000 must be between 1 and 1000"),
-        ("CREATE TABLE x (a int, a int)", "42701", "column \"a\" specified more than once"),
-        ("CREATE TABLE x (a int PRIMARY KEY, PRIMARY KEY (a))", "42P16", "multiple primary keys for table \"x\" are not allowed"),
-        ("CREATE TABLE x (a int, PRIMARY KEY (b))", "42703", "column \"b\" named in key does not exist"),
-        ("CREATE TABLE x (a int DEFAULT b)", "0A000", "cannot use column reference in DEFAULT expression"),
-        ("CREATE TABLE x (a int DEFAULT 'x')", "22P02", "invalid input syntax for type integer: \"x\""),
-        ("CREATE TABLE x (a int) WITH (nope=1)", "22023", "unrecognized parameter \"nope\""),
-        ("CREATE TABLE other.x (a int)", "3F000", "schema \"other\" does not exist"),
-        ("CREATE INDEX ON t (lower(a))", "0A000", "indexes on expressions are not supported"),
-        ("CREATE INDEX ON t (a) WHERE a > 1", "0A000", "partial indexes are not supported"),
-        ("DROP INDEX t_pkey", "2BP01", "cannot drop index t_pkey because constraint t_pkey on table t requires it"),
+        (
+            "CREATE TABLE x (a varchar(0))",
+            "22023",
+            "length for type varchar must be at least 1",
+        ),
+        (
+            "CREATE TABLE x (a numeric(2000))",
+            "22023",
+            "NUMERIC precision 2000 must be between 1 and 1000",
+        ),
+        (
+            "CREATE TABLE x (a int, a int)",
+            "42701",
+            "column \"a\" specified more than once",
+        ),
+        (
+            "CREATE TABLE x (a int PRIMARY KEY, PRIMARY KEY (a))",
+            "42P16",
+            "multiple primary keys for table \"x\" are not allowed",
+        ),
+        (
+            "CREATE TABLE x (a int, PRIMARY KEY (b))",
+            "42703",
+            "column \"b\" named in key does not exist",
+        ),
+        (
+            "CREATE TABLE x (a int DEFAULT b)",
+            "0A000",
+            "cannot use column reference in DEFAULT expression",
+        ),
+        (
+            "CREATE TABLE x (a int DEFAULT 'x')",
+            "22P02",
+            "invalid input syntax for type integer: \"x\"",
+        ),
+        (
+            "CREATE TABLE x (a int) WITH (nope=1)",
+            "22023",
+            "unrecognized parameter \"nope\"",
+        ),
+        (
+            "CREATE TABLE other.x (a int)",
+            "3F000",
+            "schema \"other\" does not exist",
+        ),
+        (
+            "CREATE INDEX ON t (lower(a))",
+            "0A000",
+            "indexes on expressions are not supported",
+        ),
+        (
+            "CREATE INDEX ON t (a) WHERE a > 1",
+            "0A000",
+            "partial indexes are not supported",
+        ),
+        (
+            "DROP INDEX t_pkey",
+            "2BP01",
+            "cannot drop index t_pkey because constraint t_pkey on table t requires it",
+        ),
         ("DROP SCHEMA public", "0A000", "DROP SCHEMA is not supported"),
     ] {
         fails(&mut db, sql, state, message);
@@ -125,10 +287,18 @@ fn sequences() {
     let mut db = Db::with(&[
         "CREATE SEQUENCE s AS integer START WITH 5 INCREMENT BY 2 MINVALUE 1 MAXVALUE 100 CYCLE CACHE 10",
         "CREATE SEQUENCE down INCREMENT -1",
+        "ALTER SEQUENCE s RESTART WITH 9",
+        "CREATE TABLE t (id int GENERATED BY DEFAULT AS IDENTITY (START WITH 10 INCREMENT BY 5) PRIMARY KEY)",
     ]);
     let catalog = db.store.catalog();
     let s = catalog.sequence("s").unwrap();
-    assert_eq!((s.start, s.increment, s.min_value, s.max_value, s.cycle), (5, 2, 1, 100, true));
+    assert_eq!(
+        (s.start, s.increment, s.min_value, s.max_value, s.cycle),
+        (5, 2, 1, 100, true)
+    );
+    assert_eq!(catalog.sequence_state(s.id).unwrap().last_value, 9);
+    let identity = catalog.sequence("t_id_seq").unwrap();
+    assert_eq!((identity.start, identity.increment), (10, 5));
     let down = catalog.sequence("down").unwrap();
     assert_eq!((down.start, down.min_value, down.max_value), (-1, i64::MIN, -1));
     expect(&mut db, "DROP SEQUENCE s", &["DROP SEQUENCE"]);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use weft_base::BatchId;
 use weft_program::{BatchAccess, Outcome, Scratch, run};
 use weft_sql::statement::{
-    InputSource, Normalized, Plan, PlanContext, ProgramPlan, SessionValue, compile_many, plan_text, split_and_parse,
+    InputSource, Normalized, Plan, PlanContext, ProgramPlan, SessionValue, compile_many, plan_text,
+    split_and_parse,
 };
 use weft_store::{CatalogOp, SequenceId, Store};
 use weft_types::{SqlError, SqlState, SqlType, Value, format_text, parse_text};
@@ -65,7 +66,10 @@ impl InputSource for Source {
 
 impl Db {
     pub fn new() -> Db {
-        Db { store: Store::new(), source: Source::default() }
+        Db {
+            store: Store::new(),
+            source: Source::default(),
+        }
     }
 
     /// A database after some statements.
@@ -83,7 +87,14 @@ impl Db {
 
     pub fn plan_with(&self, sql: &str, types: &[Option<SqlType>]) -> Result<Plan, SqlError> {
         let catalog = self.store.catalog();
-        plan_text(sql, &PlanContext { catalog: &catalog, param_types: types, text: sql })
+        plan_text(
+            sql,
+            &PlanContext {
+                catalog: &catalog,
+                param_types: types,
+                text: sql,
+            },
+        )
     }
 
     /// The program of a point statement.
@@ -130,13 +141,18 @@ impl Db {
             }
             Plan::Constant(plan) => {
                 let row = plan.evaluate(params, &mut self.source)?;
-                Ok(vec![text_of(&row, &plan.columns.iter().map(|column| column.ty).collect::<Vec<_>>())])
+                Ok(vec![text_of(
+                    &row,
+                    &plan.columns.iter().map(|column| column.ty).collect::<Vec<_>>(),
+                )])
             }
             Plan::Program(plan) => {
                 let outcome = self.run_program(plan, params)?;
-                Ok((0..plan.statements.len()).flat_map(|number| describe(plan, &outcome, number)).collect())
+                Ok((0..plan.statements.len())
+                    .flat_map(|number| describe(plan, &outcome, number))
+                    .collect())
             }
-            other => panic!("cannot run {other:?} here"),
+            _ => panic!("this plan needs the query engine or a session"),
         }
     }
 
@@ -163,18 +179,25 @@ impl Db {
         result.map(|()| outcome)
     }
 
-    /// Runs a text the way the simple protocol does with a statement cache; `None` when it is not normalised.
+    /// Runs a text the way the simple protocol does with a statement cache; `None` when it is run as it stands.
     pub fn run_normalized(&mut self, sql: &str) -> Option<Result<Vec<String>, SqlError>> {
         let mut normalized = Normalized::default();
         if !normalized.read(sql) {
             return None;
         }
         let text = normalized.text().trim_end_matches(';').to_owned();
-        Some(self.plan_with(&text, &normalized.param_types()).and_then(|plan| {
-            let types = plan.params().unwrap_or(&[]).to_vec();
-            let values = normalized.values(sql, &types)?;
-            self.run_plan(&plan, &values)
-        }))
+        let plan = match self.plan_with(&text, &normalized.param_types()) {
+            // Sessions run other statements as they stand.
+            Ok(Plan::Query(_) | Plan::Modify(_)) => return None,
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        let types = plan.params().unwrap_or(&[]).to_vec();
+        Some(
+            normalized
+                .values(sql, &types)
+                .and_then(|values| self.run_plan(&plan, &values)),
+        )
     }
 
     /// Compiles several statements into one program and runs it.
@@ -194,7 +217,12 @@ fn describe(plan: &ProgramPlan, outcome: &Outcome, number: usize) -> Vec<String>
     if !shape.columns.is_empty() {
         let layout = plan.program.output_layout(number).unwrap();
         let types: Vec<SqlType> = shape.columns.iter().map(|column| column.ty).collect();
-        lines.extend(statement.rows.iter().map(|row| text_of(&layout.decode(row).unwrap(), &types)));
+        lines.extend(
+            statement
+                .rows
+                .iter()
+                .map(|row| text_of(&layout.decode(row).unwrap(), &types)),
+        );
     }
     if shape.tag != weft_sql::statement::Tag::Select {
         lines.push(format!("{} {}", shape.tag.verb(), statement.affected));

@@ -2,6 +2,7 @@
 
 mod definitions;
 mod errors;
+mod expressions;
 mod fixture;
 mod normalized;
 mod plans;

@@ -37,7 +37,10 @@ fn kinds() {
     for (sql, expected) in [
         ("", "empty"),
         ("SELECT 1", "constant"),
-        ("SELECT now(), current_user, version(), 'x'::text, NULL", "constant"),
+        (
+            "SELECT now(), current_user, version(), 'x'::text, NULL",
+            "constant",
+        ),
         ("SELECT * FROM t WHERE id = 1", "program"),
         ("SELECT * FROM t WHERE $1 = id AND a > 3", "program"),
         ("SELECT * FROM t", "query"),
@@ -89,26 +92,48 @@ fn parameter_types() {
     let db = db();
     for (sql, expected) in [
         ("SELECT * FROM t WHERE id = $1", vec![Int4]),
-        ("SELECT * FROM t WHERE id = $1 AND b > $2 + 1 AND c = $3", vec![Int4, Int4, Varchar(None)]),
-        ("INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6)", vec![Int4, Int4, Int8, Varchar(None), Numeric(None), Float4]),
-        ("UPDATE t SET a = a + $1, b = $2 WHERE id = $3", vec![Int4, Int8, Int4]),
+        (
+            "SELECT * FROM t WHERE id = $1 AND b > $2 + 1 AND c = $3",
+            vec![Int4, Int4, Varchar(None)],
+        ),
+        (
+            "INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6)",
+            vec![Int4, Int4, Int8, Varchar(None), Numeric(None), Float4],
+        ),
+        (
+            "UPDATE t SET a = a + $1, b = $2 WHERE id = $3",
+            vec![Int4, Int8, Int4],
+        ),
         ("SELECT * FROM t ORDER BY id LIMIT $1", vec![Int8]),
         ("SELECT $1, $2::date, $1 = 'a'", vec![Text, Date]),
         ("SELECT * FROM t WHERE id BETWEEN $1 AND $2", vec![Int4, Int4]),
     ] {
         assert_eq!(db.plan(sql).unwrap().params().unwrap(), expected, "{sql}");
     }
-    let plan = db.plan_with("SELECT * FROM t WHERE id = $1", &[Some(Int8)]).unwrap();
+    let plan = db
+        .plan_with("SELECT * FROM t WHERE id = $1", &[Some(Int8)])
+        .unwrap();
     assert_eq!(plan.params().unwrap(), [Int8]);
     assert!(matches!(plan, Plan::Program(_)));
-    assert_eq!(db.plan("SELECT $2").unwrap_err().message, "could not determine data type of parameter $1");
-    assert_eq!(db.plan_with("SELECT * FROM t WHERE id = $1", &[Some(Text)]).unwrap_err().state.0, "42883");
+    assert_eq!(
+        db.plan("SELECT $2").unwrap_err().message,
+        "could not determine data type of parameter $1"
+    );
+    assert_eq!(
+        db.plan_with("SELECT * FROM t WHERE id = $1", &[Some(Text)])
+            .unwrap_err()
+            .state
+            .0,
+        "42883"
+    );
 }
 
 #[test]
 fn column_names_and_origins() {
     let db = db();
-    let plan = db.plan("SELECT id, a + 1, t.c AS name, a::bigint, coalesce(a, 0), 'x' FROM t WHERE id = 1").unwrap();
+    let plan = db
+        .plan("SELECT id, a + 1, t.c AS name, a::bigint, coalesce(a, 0), 'x' FROM t WHERE id = 1")
+        .unwrap();
     let columns = plan.columns().unwrap();
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["id", "?column?", "name", "a", "coalesce", "?column?"]);
@@ -118,19 +143,36 @@ fn column_names_and_origins() {
     assert_eq!(columns[2].ty, SqlType::Varchar(Some(5)));
     assert_eq!((columns[1].table, columns[1].ty), (None, SqlType::Int4));
     assert_eq!((columns[3].ty, columns[5].ty), (SqlType::Int8, SqlType::Text));
-    let plan = db.plan("SELECT 1, now(), true, 'a'::varchar(3), current_date").unwrap();
-    let names: Vec<&str> = plan.columns().unwrap().iter().map(|column| column.name.as_str()).collect();
+    let plan = db
+        .plan("SELECT 1, now(), true, 'a'::varchar(3), current_date")
+        .unwrap();
+    let names: Vec<&str> = plan
+        .columns()
+        .unwrap()
+        .iter()
+        .map(|column| column.name.as_str())
+        .collect();
     assert_eq!(names, ["?column?", "now", "bool", "varchar", "current_date"]);
 }
 
 #[test]
 fn row_locks_of_queries() {
     let db = db();
-    let Plan::Query(plan) = db.plan("SELECT * FROM t WHERE a > 1 FOR UPDATE NOWAIT").unwrap() else { panic!() };
+    let Plan::Query(plan) = db.plan("SELECT * FROM t WHERE a > 1 FOR UPDATE NOWAIT").unwrap() else {
+        panic!()
+    };
     let locks = plan.row_locks.as_ref().unwrap();
-    assert_eq!((locks.strength, locks.wait), (RowLockStrength::Update, RowLockWait::NoWait));
+    assert_eq!(
+        (locks.strength, locks.wait),
+        (RowLockStrength::Update, RowLockWait::NoWait)
+    );
     assert_eq!(locks.tables, plan.tables);
-    let Plan::Query(plan) = db.plan("SELECT * FROM t WHERE id = 1 FOR UPDATE SKIP LOCKED").unwrap() else { panic!() };
+    let Plan::Query(plan) = db
+        .plan("SELECT * FROM t WHERE id = 1 FOR UPDATE SKIP LOCKED")
+        .unwrap()
+    else {
+        panic!()
+    };
     assert_eq!(plan.row_locks.as_ref().unwrap().wait, RowLockWait::SkipLocked);
 }
 
@@ -138,8 +180,15 @@ fn row_locks_of_queries() {
 fn modify_knows_what_it_reads() {
     let db = db();
     let target = db.store.catalog().table("t").unwrap().id;
-    let Plan::Modify(plan) = db.plan("INSERT INTO t (id) SELECT \"Key\" FROM \"Mixed\"").unwrap() else { panic!() };
+    let Plan::Modify(plan) = db
+        .plan("INSERT INTO t (id) SELECT \"Key\" FROM \"Mixed\"")
+        .unwrap()
+    else {
+        panic!()
+    };
     assert!(!plan.tables.contains(&target) && plan.tables.len() == 1);
-    let Plan::Modify(plan) = db.plan("UPDATE t SET a = 1 WHERE a = 2").unwrap() else { panic!() };
+    let Plan::Modify(plan) = db.plan("UPDATE t SET a = 1 WHERE a = 2").unwrap() else {
+        panic!()
+    };
     assert_eq!(plan.tables, [target]);
 }

@@ -35,15 +35,21 @@ pub fn primary(id: IndexId, name: &str, table: TableId) -> IndexDef {
 
 /// accounts (id bigint primary key, balance bigint not null)
 pub fn accounts() -> TableDef {
-    let columns =
-        vec![ColumnDef::new("id", SqlType::Int8), ColumnDef::new("balance", SqlType::Int8).not_null()];
+    let columns = vec![
+        ColumnDef::new("id", SqlType::Int8),
+        ColumnDef::new("balance", SqlType::Int8).not_null(),
+    ];
     TableDef::new(ACCOUNTS, "accounts", columns).with_index(primary(ACCOUNTS_PKEY, "accounts_pkey", ACCOUNTS))
 }
 
 /// journal (id bigint primary key, source bigint, target bigint, amount bigint)
 fn journal() -> TableDef {
     let columns = ["id", "source", "target", "amount"].map(|name| ColumnDef::new(name, SqlType::Int8));
-    TableDef::new(JOURNAL, "journal", columns.to_vec()).with_index(primary(JOURNAL_PKEY, "journal_pkey", JOURNAL))
+    TableDef::new(JOURNAL, "journal", columns.to_vec()).with_index(primary(
+        JOURNAL_PKEY,
+        "journal_pkey",
+        JOURNAL,
+    ))
 }
 
 /// The compiled transactions, for one catalog version.
@@ -89,7 +95,8 @@ impl Build {
     }
 
     fn touches(&mut self, kind: AccessKind, input: u16) {
-        self.b.add_access(Access::new(kind, ACCOUNTS, vec![KeyPart::Input(input)]));
+        self.b
+            .add_access(Access::new(kind, ACCOUNTS, vec![KeyPart::Input(input)]));
     }
 
     /// Searches an account; the abort handler follows when there is none.
@@ -127,7 +134,11 @@ impl Build {
     /// Inserts (i0, i1, i2, amount) into the journal.
     fn journal(&mut self, catalog: &Catalog, amount: weft_program::Reg) {
         let table = self.b.table(catalog.table_by_id(JOURNAL).unwrap());
-        self.b.add_access(Access::new(AccessKind::InsertRow, JOURNAL, vec![KeyPart::Input(0)]));
+        self.b.add_access(Access::new(
+            AccessKind::InsertRow,
+            JOURNAL,
+            vec![KeyPart::Input(0)],
+        ));
         let (row, cp, done) = (self.b.row_buffer(), self.b.collect_register(), self.b.register());
         self.b.row(row, table);
         for column in 0..3 {
@@ -140,7 +151,11 @@ impl Build {
 
     /// Walks the accounts between two inputs and calls `each` for the row in the collect register.
     fn each(&mut self, lo: u16, hi: u16, each: impl FnOnce(&mut Build, weft_program::Cp)) {
-        self.b.add_access(Access::range(ACCOUNTS, vec![KeyPart::Input(lo)], Some(vec![KeyPart::Input(hi)])));
+        self.b.add_access(Access::range(
+            ACCOUNTS,
+            vec![KeyPart::Input(lo)],
+            Some(vec![KeyPart::Input(hi)]),
+        ));
         let (from, to) = (self.b.key_buffer(), self.b.key_buffer());
         let (cp, status) = (self.b.collect_register(), self.b.register());
         for (key, input) in [(from, lo), (to, hi)] {
@@ -223,7 +238,11 @@ fn set(catalog: &Catalog, accounts: u16) -> Arc<Program> {
 fn open(catalog: &Catalog) -> Arc<Program> {
     let mut build = Build::new(catalog, 2);
     build.touches(AccessKind::InsertRow, 0);
-    let (row, cp, done) = (build.b.row_buffer(), build.b.collect_register(), build.b.register());
+    let (row, cp, done) = (
+        build.b.row_buffer(),
+        build.b.collect_register(),
+        build.b.register(),
+    );
     build.b.row(row, build.accounts);
     build.b.setin(row, 0, 0);
     build.b.setin(row, 1, 1);
@@ -338,7 +357,12 @@ pub fn quiet() -> EngineConfig {
 }
 
 pub fn open_engine(disk: &SimDisk, config: EngineConfig) -> Result<Engine, EngineError> {
-    Engine::open(Arc::new(disk.clone()), Path::new(DIR), Arc::new(ManualClock::new(0)), config)
+    Engine::open(
+        Arc::new(disk.clone()),
+        Path::new(DIR),
+        Arc::new(ManualClock::new(0)),
+        config,
+    )
 }
 
 /// An engine over a bank, and what tests do with it.
@@ -354,7 +378,7 @@ impl Bank {
     /// Opens the bank on a disk; makes the tables and `accounts` accounts (0, 1, ...) if there are none.
     pub fn open(disk: &SimDisk, config: EngineConfig, accounts: i64) -> Result<Bank, EngineError> {
         let engine = open_engine(disk, config)?;
-        Ok(Bank::over(engine, accounts)?)
+        Bank::over(engine, accounts)
     }
 
     pub fn fresh(config: EngineConfig, accounts: i64) -> Bank {
@@ -367,7 +391,8 @@ impl Bank {
             let mut txn = engine.begin(TxnOptions::default());
             txn.lock_catalog().map_err(EngineError::Stopped)?;
             for def in [super::bank::accounts(), journal()] {
-                txn.catalog_op(CatalogOp::CreateTable(def)).map_err(EngineError::Stopped)?;
+                txn.catalog_op(CatalogOp::CreateTable(def))
+                    .map_err(EngineError::Stopped)?;
             }
             let catalog = txn.catalog();
             let def = catalog.table_by_id(ACCOUNTS).unwrap();
@@ -384,8 +409,14 @@ impl Bank {
     }
 
     pub fn begin(&self, isolation: Isolation) -> Session {
-        let txn = self.engine.begin(TxnOptions { isolation, ..TxnOptions::default() });
-        Session { txn, programs: self.programs.clone() }
+        let txn = self.engine.begin(TxnOptions {
+            isolation,
+            ..TxnOptions::default()
+        });
+        Session {
+            txn,
+            programs: self.programs.clone(),
+        }
     }
 
     pub fn balance(&self, id: i64) -> Option<i64> {
@@ -398,7 +429,9 @@ impl Bank {
 }
 
 pub fn account_row(def: &TableDef, id: i64, balance: i64) -> Vec<u8> {
-    def.layout.encode(&[Value::Int8(id), Value::Int8(balance)]).unwrap()
+    def.layout
+        .encode(&[Value::Int8(id), Value::Int8(balance)])
+        .unwrap()
 }
 
 /// An interactive transaction over the bank.
@@ -444,7 +477,9 @@ impl Session {
 
 fn rows(snapshot: &Snapshot, table: TableId) -> Vec<Vec<i64>> {
     let catalog = Arc::clone(snapshot.catalog());
-    let Some(def) = catalog.table_by_id(table) else { return Vec::new() };
+    let Some(def) = catalog.table_by_id(table) else {
+        return Vec::new();
+    };
     let mut rows = Vec::new();
     for chunk in 0..snapshot.scan_chunks(table) {
         snapshot.scan_chunk(table, chunk, |row| {
@@ -459,12 +494,18 @@ fn rows(snapshot: &Snapshot, table: TableId) -> Vec<Vec<i64>> {
 }
 
 pub fn balances(snapshot: &Snapshot) -> BTreeMap<i64, i64> {
-    rows(snapshot, ACCOUNTS).into_iter().map(|row| (row[0], row[1])).collect()
+    rows(snapshot, ACCOUNTS)
+        .into_iter()
+        .map(|row| (row[0], row[1]))
+        .collect()
 }
 
 /// The journal: txid -> (source, target, amount).
 pub fn journal_rows(snapshot: &Snapshot) -> BTreeMap<i64, (i64, i64, i64)> {
-    rows(snapshot, JOURNAL).into_iter().map(|row| (row[0], (row[1], row[2], row[3]))).collect()
+    rows(snapshot, JOURNAL)
+        .into_iter()
+        .map(|row| (row[0], (row[1], row[2], row[3])))
+        .collect()
 }
 
 /// What the transfers of the journal make of the opening balances.
@@ -480,7 +521,12 @@ pub fn balances_by_journal(journal: &BTreeMap<i64, (i64, i64, i64)>, accounts: i
 /// Checks the state digest against the rows.
 pub fn check_digest(engine: &Engine) {
     let snapshot = engine.snapshot();
-    assert_eq!(engine.store().verify_digest(&snapshot), snapshot.digest(), "digest at {:?}", snapshot.batch());
+    assert_eq!(
+        engine.store().verify_digest(&snapshot),
+        snapshot.digest(),
+        "digest at {:?}",
+        snapshot.batch()
+    );
 }
 
 /// The batch that an answer stood in.

@@ -1,17 +1,21 @@
-//! Power cuts, I/O errors and restarts at any moment: what was acknowledged is there, nothing is there twice, and
-//! what is there is a prefix of the order.
+//! Power cuts, I/O errors and restarts at any moment: what was acknowledged is there, nothing is there
+//! twice, and what is there is a prefix of the order.
 //!
-//! The journal is the witness: every transfer writes one row into it, so the journal's keys say which transactions
-//! survived, and the balances must be what the journal makes of the opening balances.
+//! The journal is the witness: every transfer writes one row into it, so the journal's keys say which
+//! transactions survived, and the balances must be what the journal makes of the opening balances.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use weft_base::{BatchId, FaultKind, Prng, SimDisk, SyncSite};
+use weft_base::{BatchId, Disk, FaultKind, Prng, SimDisk, SyncSite};
 use weft_txn::{EngineConfig, EngineError, Isolation, Ticket};
+use weft_wal::{LogReader, SYNC_SITES};
 
 use crate::bank::{
-    Bank, OPENING, Session, Step, balances, balances_by_journal, batch_of, inputs, journal_rows, open_engine, quiet,
+    Bank, DIR, OPENING, Session, Step, balances, balances_by_journal, batch_of, inputs, journal_rows,
+    open_engine, quiet,
 };
 use crate::seed_count;
 
@@ -73,19 +77,29 @@ impl Run {
             disk.ignore_sync(site);
         }
         let prng = Prng::new(seed ^ 0x00ba_7c4e);
-        let config = EngineConfig { segment_bytes: 2048 + 512 * (seed % 9), ..quiet() };
-        Run { disk, prng, told: Told::default(), next_txid: 1, config }
+        let config = EngineConfig {
+            segment_bytes: 2048 + 512 * (seed % 9),
+            ..quiet()
+        };
+        Run {
+            disk,
+            prng,
+            told: Told::default(),
+            next_txid: 1,
+            config,
+        }
     }
 
     /// Opens, and says whether that was cut short by a fault that was set.
     fn open(&mut self, faulty: bool) -> Result<Option<Bank>, String> {
         match Bank::open(&self.disk, self.config.clone(), ACCOUNTS) {
             Ok(bank) => Ok(Some(bank)),
-            Err(EngineError::Io { .. } | EngineError::Log(_) | EngineError::Checkpoint(_) | EngineError::Stopped(_))
-                if faulty =>
-            {
-                Ok(None)
-            }
+            Err(
+                EngineError::Io { .. }
+                | EngineError::Log(_)
+                | EngineError::Checkpoint(_)
+                | EngineError::Stopped(_),
+            ) if faulty => Ok(None),
             Err(error) => Err(format!("opening: {error}")),
         }
     }
@@ -171,7 +185,7 @@ impl Run {
         let values = transfer(&mut self.prng, self.next_txid);
         self.next_txid += 1;
         let (session, txids) = &mut sessions[n];
-        let program = std::sync::Arc::clone(&session.programs.transfer);
+        let program = Arc::clone(&session.programs.transfer);
         match session.run(&program, &values) {
             Ok(_) => txids.push(values[0]),
             // Too little money: the statement took itself back, the transaction may go on.
@@ -190,12 +204,22 @@ impl Run {
         let snapshot = bank.engine.snapshot();
         let journal = journal_rows(&snapshot);
         if boundary < self.told.durable {
-            return Err(format!("batch {} was durable; the state ends with {}", self.told.durable.0, boundary.0));
+            return Err(format!(
+                "batch {} was durable; the state ends with {}",
+                self.told.durable.0, boundary.0
+            ));
         }
         for (txid, batch) in &self.told.committed {
             if journal.contains_key(txid) != (*batch <= boundary) {
-                let is = if journal.contains_key(txid) { "there" } else { "not there" };
-                return Err(format!("transaction {txid} of batch {} is {is}; boundary {}", batch.0, boundary.0));
+                let is = if journal.contains_key(txid) {
+                    "there"
+                } else {
+                    "not there"
+                };
+                return Err(format!(
+                    "transaction {txid} of batch {} is {is}; boundary {}",
+                    batch.0, boundary.0
+                ));
             }
         }
         if let Some(txid) = self.told.refused.iter().find(|txid| journal.contains_key(txid)) {
@@ -218,6 +242,11 @@ impl Run {
     fn settle(&mut self, bank: &Bank) -> Outcome {
         let boundary = bank.engine.boundary();
         self.check(bank, boundary)?;
+        // The log has no gap, the part before the checkpoint included, which recovery does not read.
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        for record in LogReader::open(disk, Path::new(DIR)).map_err(|error| error.to_string())? {
+            record.map_err(|error| format!("reading the log: {error}"))?;
+        }
         self.told.committed.retain(|_, batch| *batch <= boundary);
         self.told.durable = boundary;
         Ok(())
@@ -247,7 +276,8 @@ impl Run {
             }
             self.work(&mut bank)?;
             match self.prng.below(4) {
-                // The process ends in order, or is killed (the disk keeps all that was written), or the power goes.
+                // The process ends in order, or is killed (the disk keeps all that was written), or the
+                // power goes.
                 0 => drop(bank),
                 1 => self.disk = self.disk.fork(self.prng.next_u64()),
                 _ => self.disk.crash(),
@@ -265,13 +295,13 @@ impl Run {
 
     /// A cut that struck stays until the crash is made.
     fn disk_is_dead(&self) -> bool {
-        weft_base::Disk::exists(&self.disk, std::path::Path::new("/")).is_err()
+        self.disk.exists(Path::new("/")).is_err()
     }
 }
 
 #[test]
 fn every_crash_keeps_what_was_acknowledged() {
-    for seed in 0..seed_count(60) {
+    for seed in 0..seed_count(40) {
         if let Err(reason) = Run::new(seed, None).all() {
             panic!("seed {seed}: {reason}");
         }
@@ -281,14 +311,19 @@ fn every_crash_keeps_what_was_acknowledged() {
 /// Without any one of its syncs the engine loses something for some seed.
 #[test]
 fn every_sync_is_needed() {
-    let probe = Run::new(3, None);
-    let disk = probe.disk.clone();
-    probe.all().unwrap();
-    let seen = disk.seen_sites();
+    let own = [
+        "checkpoint.file",
+        "checkpoint.dir",
+        "database.marker",
+        "database.dir",
+    ]
+    .map(SyncSite);
+    let sites = SYNC_SITES.iter().copied().chain(own);
     let mut superfluous = Vec::new();
-    for site in seen {
+    for site in sites {
         let broken = (0..3000).find(|seed| {
-            let fails = |site| std::panic::catch_unwind(|| Run::new(*seed, site).all().is_err()).unwrap_or(true);
+            let fails =
+                |site| std::panic::catch_unwind(|| Run::new(*seed, site).all().is_err()).unwrap_or(true);
             fails(Some(site)) && !fails(None)
         });
         match broken {
@@ -296,15 +331,22 @@ fn every_sync_is_needed() {
             None => superfluous.push(site.0),
         }
     }
-    assert!(superfluous.is_empty(), "no seed needs these syncs: {superfluous:?}");
+    assert!(
+        superfluous.is_empty(),
+        "no seed needs these syncs: {superfluous:?}"
+    );
 }
 
 /// Threads, real group commit, and a cut in the middle.
 #[test]
 fn a_cut_under_threads_keeps_what_was_acknowledged() {
-    for seed in 0..seed_count(60).div_ceil(5) {
+    for seed in 0..seed_count(40).div_ceil(5) {
         let disk = SimDisk::new(seed);
-        let config = EngineConfig { workers: 2, split_batch_at: 2, ..quiet() };
+        let config = EngineConfig {
+            workers: 2,
+            split_batch_at: 2,
+            ..quiet()
+        };
         let bank = Bank::open(&disk, config.clone(), ACCOUNTS).unwrap();
         bank.engine.wait_durable(bank.engine.boundary()).unwrap();
         let mut prng = Prng::new(seed);
@@ -329,7 +371,8 @@ fn a_cut_under_threads_keeps_what_was_acknowledged() {
         drop(bank);
         disk.crash();
         let bank = Bank::over(open_engine(&disk, config).unwrap(), ACCOUNTS).unwrap();
-        run.check(&bank, bank.engine.boundary()).unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+        run.check(&bank, bank.engine.boundary())
+            .unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
     }
 }
 
@@ -340,10 +383,13 @@ fn client(bank: &Bank, txids: &AtomicI64, prng: &mut Prng) -> Told {
         let values = transfer(prng, txids.fetch_add(1, Ordering::Relaxed));
         let step = if prng.chance(1, 4) {
             let mut session = bank.begin(isolation(prng));
-            let program = std::sync::Arc::clone(&bank.programs.transfer);
+            let program = Arc::clone(&bank.programs.transfer);
             match session.run(&program, &values) {
                 Ok(_) => session.commit(),
-                Err(error) => Err(Box::new(weft_txn::Refused { error, observed: BatchId(0) })),
+                Err(error) => Err(Box::new(weft_txn::Refused {
+                    error,
+                    observed: BatchId(0),
+                })),
             }
         } else {
             bank.execute(&bank.programs.transfer, &values)

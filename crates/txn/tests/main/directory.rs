@@ -1,1 +1,119 @@
-//! Later.
+//! Which directories are opened: ours, once at a time; never somebody else's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weft_base::{Disk, ManualClock, OpenMode, RealDisk, SimDisk};
+use weft_txn::{Engine, EngineError};
+
+use crate::bank::{Bank, DIR, check_digest, open_engine, quiet};
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("weft-txn-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Scratch(dir)
+    }
+
+    fn open(&self) -> Result<Engine, EngineError> {
+        Engine::open(
+            Arc::new(RealDisk),
+            &self.0,
+            Arc::new(ManualClock::new(0)),
+            quiet(),
+        )
+    }
+
+    fn names(&self) -> Vec<String> {
+        RealDisk.list(&self.0).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_real_directory_is_made_and_opened_once_at_a_time() {
+    let scratch = Scratch::new("real");
+    let bank = Bank::over(scratch.open().unwrap(), 4).unwrap();
+    bank.set(1, 5);
+    bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    let second = scratch.open().unwrap_err();
+    assert!(matches!(second, EngineError::Io { .. }), "{second}");
+    assert!(second.to_string().contains("another server"), "{second}");
+    bank.engine.checkpoint().unwrap();
+    bank.set(2, 6);
+    drop(bank);
+    let bank = Bank::over(scratch.open().unwrap(), 4).unwrap();
+    assert_eq!((bank.balance(1), bank.balance(2)), (Some(5), Some(6)));
+    check_digest(&bank.engine);
+}
+
+#[test]
+fn an_existing_empty_directory_becomes_ours() {
+    let scratch = Scratch::new("empty");
+    std::fs::create_dir(&scratch.0).unwrap();
+    drop(scratch.open().unwrap());
+    drop(scratch.open().unwrap());
+}
+
+#[test]
+fn a_foreign_directory_is_refused_and_left_alone() {
+    let scratch = Scratch::new("foreign");
+    std::fs::create_dir(&scratch.0).unwrap();
+    std::fs::write(scratch.0.join("thesis.tex"), "all I have").unwrap();
+    let error = scratch.open().unwrap_err();
+    assert!(matches!(error, EngineError::Foreign { .. }), "{error}");
+    assert!(error.to_string().contains("thesis.tex"), "{error}");
+    assert_eq!(scratch.names(), ["thesis.tex"]);
+}
+
+fn write_file(disk: &SimDisk, name: &str, text: &[u8]) {
+    disk.create_dir_all(Path::new(DIR)).unwrap();
+    disk.open(&Path::new(DIR).join(name), OpenMode::CreateNew)
+        .unwrap()
+        .write_at(text, 0)
+        .unwrap();
+}
+
+#[test]
+fn another_marker_is_refused() {
+    for text in ["weft database 2\n", "weft data", "", "weft database 1\nmore"] {
+        let disk = SimDisk::new(1);
+        write_file(&disk, "WEFT", text.as_bytes());
+        let error = open_engine(&disk, quiet()).unwrap_err();
+        assert!(matches!(error, EngineError::Foreign { .. }), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn an_unfinished_marker_is_no_marker() {
+    let disk = SimDisk::new(1);
+    write_file(&disk, ".WEFT.partial", b"weft da");
+    drop(open_engine(&disk, quiet()).unwrap());
+    let names = disk.list(Path::new(DIR)).unwrap();
+    assert!(!names.contains(&".WEFT.partial".to_string()), "{names:?}");
+    drop(open_engine(&disk, quiet()).unwrap());
+}
+
+#[test]
+fn a_log_that_is_gone_is_noticed() {
+    let disk = SimDisk::new(1);
+    let bank = Bank::open(&disk, quiet(), 4).unwrap();
+    bank.set(1, 5);
+    bank.engine.checkpoint().unwrap();
+    drop(bank);
+    drop(open_engine(&disk, quiet()).unwrap());
+    for name in disk.list(Path::new(DIR)).unwrap() {
+        if name.starts_with("log-") {
+            disk.remove(&Path::new(DIR).join(name)).unwrap();
+        }
+    }
+    let error = open_engine(&disk, quiet()).unwrap_err();
+    assert!(error.to_string().contains("files are missing"), "{error}");
+}

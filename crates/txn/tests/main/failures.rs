@@ -1,1 +1,115 @@
-//! Later.
+//! A log that fails: writing ends and says so, reading goes on, and opening again recovers what was
+//! acknowledged.
+
+use std::time::Duration;
+
+use weft_base::{FaultKind, SimDisk};
+use weft_txn::{EngineError, Isolation};
+
+use crate::bank::{Bank, inputs, quiet};
+
+const IO_ERROR: &str = "58030";
+
+#[test]
+fn a_failed_log_ends_writing_and_nothing_else() {
+    for kind in [FaultKind::Io, FaultKind::StorageFull] {
+        let disk = SimDisk::new(5);
+        let bank = Bank::open(&disk, quiet(), 4).unwrap();
+        bank.set(1, 500);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+        // Open before the log fails: one with writes, one that waits for its lock, a program that is
+        // deferred.
+        let mut writer = bank.begin(Isolation::ReadCommitted);
+        writer.add(2, 1).unwrap();
+        let mut waiter = bank.begin(Isolation::ReadCommitted);
+        let waits = std::thread::spawn(move || (waiter.add(2, 1).is_ok(), waiter.commit()));
+        let add = &bank.programs.add;
+        let deferred = bank.engine.submit(add, inputs(add, &[2, 1])).unwrap();
+
+        disk.fail_after(disk.op_count() + 1, kind);
+        let committed = bank.execute(&bank.programs.set, &[1, 700]).unwrap();
+        let error = bank.engine.wait_durable(committed.observed).unwrap_err();
+        assert_eq!(error.state.0, IO_ERROR);
+        assert!(error.message.starts_with("writing has ended"), "{error}");
+
+        // Every later writer is told, in its own words or at commit; nobody hangs.
+        let refused = bank.execute(add, &[1, 1]).unwrap_err();
+        assert_eq!(refused.error.state.0, IO_ERROR);
+        assert_eq!(writer.commit().unwrap_err().error.state.0, IO_ERROR);
+        assert_eq!(deferred.wait().unwrap_err().error.state.0, IO_ERROR);
+        let (_, step) = waits.join().unwrap();
+        assert_eq!(step.unwrap_err().error.state.0, IO_ERROR);
+        assert!(matches!(
+            bank.engine.checkpoint().unwrap_err(),
+            EngineError::Stopped(_)
+        ));
+
+        // Reads go on; what never became durable is not told.
+        let read = bank.execute(&bank.programs.read, &[3]).unwrap();
+        assert!(bank.engine.wait_durable(read.observed).is_ok());
+        let read = bank.execute(&bank.programs.read, &[1]).unwrap();
+        assert_eq!(
+            bank.engine.wait_durable(read.observed).unwrap_err().state.0,
+            IO_ERROR
+        );
+
+        drop(bank);
+        disk.crash();
+        let bank = Bank::open(&disk, quiet(), 4).unwrap();
+        let balance = bank.balance(1).unwrap();
+        assert!([500, 700].contains(&balance), "{balance}");
+        assert_eq!(bank.balance(2), Some(1000));
+        bank.set(1, 1);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    }
+}
+
+#[test]
+fn a_transaction_held_back_for_a_program_is_not_forgotten_when_the_log_fails() {
+    let disk = SimDisk::new(6);
+    let bank = Bank::open(&disk, quiet(), 4).unwrap();
+    let mut holder = bank.begin(Isolation::ReadCommitted);
+    holder.add(1, 1).unwrap();
+    let add = &bank.programs.add;
+    let starving = bank.engine.submit(add, inputs(add, &[1, 1])).unwrap();
+    for _ in 0..20 {
+        bank.execute(add, &[2, 1]).unwrap();
+    }
+    let mut waiter = bank.begin(Isolation::ReadCommitted);
+    let waits = std::thread::spawn(move || waiter.add(1, 1).is_ok());
+    std::thread::sleep(Duration::from_millis(50));
+    disk.fail_after(disk.op_count() + 1, FaultKind::Io);
+    assert!(bank.engine.wait_durable(bank.engine.boundary()).is_err());
+    assert!(holder.commit().is_err());
+    assert!(starving.wait().is_err());
+    // It gets its lock; its commit will be refused.
+    assert!(waits.join().unwrap());
+}
+
+/// A batch that was never made is the caller's mistake, and no reason to stop.
+#[test]
+fn waiting_for_a_batch_that_does_not_exist_is_an_error_of_the_caller_alone() {
+    let bank = Bank::fresh(quiet(), 4);
+    let error = bank.engine.wait_durable(weft_base::BatchId(1 << 40)).unwrap_err();
+    assert_eq!(error.state.0, "XX000");
+    bank.set(1, 2);
+    bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+}
+
+/// What a refusal saw is durable before the refusal may be told.
+#[test]
+fn a_refusal_says_what_it_observed() {
+    let bank = Bank::fresh(quiet(), 4);
+    bank.execute(&bank.programs.open, &[77, 0]).unwrap();
+    let boundary = bank.engine.boundary();
+    let refused = bank.execute(&bank.programs.open, &[77, 0]).unwrap_err();
+    assert_eq!(refused.error.state.0, "23505");
+    assert!(refused.observed >= boundary);
+    let mut session = bank.begin(Isolation::ReadCommitted);
+    assert_eq!(session.open(77, 0).unwrap_err().state.0, "23505");
+    assert!(session.txn.observed() >= boundary);
+    // That a value is free was seen too.
+    let mut session = bank.begin(Isolation::ReadCommitted);
+    session.open(78, 0).unwrap();
+    assert!(session.txn.observed() >= boundary);
+}

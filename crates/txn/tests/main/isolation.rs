@@ -1,14 +1,14 @@
-//! The anomalies by name (Berenson et al., "A Critique of ANSI SQL Isolation Levels"), each as one history of two
-//! actors. The first is an interactive transaction; the second is one too, or a one-shot program where the anomaly
-//! needs no more of it. Each level must prevent what it promises to; with locking switched off what rests on locks
-//! happens, so these tests can fail.
+//! The anomalies by name (Berenson et al., "A Critique of ANSI SQL Isolation Levels"), each as one history
+//! of two actors. The first is an interactive transaction; the second is one too, or a one-shot program
+//! where the anomaly needs no more of it. Each level must prevent what it promises to; with locking
+//! switched off what rests on locks happens, so these tests can fail.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use weft_txn::Isolation::{self, ReadCommitted, RepeatableRead, Serializable};
 use weft_txn::EngineConfig;
+use weft_txn::Isolation::{self, ReadCommitted, RepeatableRead, Serializable};
 
 use crate::bank::{Bank, Session, inputs, quiet};
 
@@ -32,7 +32,8 @@ enum Do {
 
 type Reply = Result<i64, &'static str>;
 
-/// A session on a thread of its own, so that one may wait while the other goes on. After an error it does nothing.
+/// A session on a thread of its own, so that one may wait while the other goes on. After an error it does
+/// nothing.
 struct Actor {
     commands: Sender<Do>,
     replies: Receiver<Reply>,
@@ -49,7 +50,10 @@ fn perform(session: &mut Option<Session>, step: Do) -> Reply {
         Do::Add(id, by) => open.add(id, by).map_err(state),
         Do::Open(id) => open.open(id, 0).map(|()| 0).map_err(state),
         Do::Commit => match session.take() {
-            Some(session) => session.commit().map(|_| 0).map_err(|refused| refused.error.state.0),
+            Some(session) => session
+                .commit()
+                .map(|_| 0)
+                .map_err(|refused| refused.error.state.0),
             None => Err("ended"),
         },
     };
@@ -72,7 +76,11 @@ impl Actor {
                 }
             }
         });
-        Actor { commands, replies, owed: 0 }
+        Actor {
+            commands,
+            replies,
+            owed: 0,
+        }
     }
 
     /// Does a step and waits a moment for its reply; `None` when it waits for a lock.
@@ -96,7 +104,11 @@ impl Actor {
     fn settle(&mut self) -> Option<Reply> {
         let mut last = None;
         while self.owed > 0 {
-            last = Some(self.replies.recv_timeout(Duration::from_secs(10)).expect("a step never ended"));
+            last = Some(
+                self.replies
+                    .recv_timeout(Duration::from_secs(10))
+                    .expect("a step never ended"),
+            );
             self.owed -= 1;
         }
         last
@@ -111,11 +123,21 @@ enum Second {
 }
 
 fn bank(without_locks: bool) -> Bank {
-    Bank::fresh(EngineConfig { without_locks, ..quiet() }, 4)
+    Bank::fresh(
+        EngineConfig {
+            without_locks,
+            ..quiet()
+        },
+        4,
+    )
 }
 
 /// A one-shot program on a thread of its own.
-fn one_shot(bank: &Bank, program: &Arc<weft_program::Program>, values: &[i64]) -> std::thread::JoinHandle<bool> {
+fn one_shot(
+    bank: &Bank,
+    program: &Arc<weft_program::Program>,
+    values: &[i64],
+) -> std::thread::JoinHandle<bool> {
     let (engine, program) = (bank.engine.clone(), Arc::clone(program));
     let values = inputs(&program, values);
     std::thread::spawn(move || engine.execute(&program, values).is_ok())
@@ -226,7 +248,9 @@ fn lost_update(bank: &Bank, level: Isolation, second: Second) -> bool {
         other = None;
     }
     let wrote = first.step(Do::Set(X, seen + 10));
-    let wrote = wrote.or_else(|| first.settle()).is_some_and(|reply| reply.is_ok());
+    let wrote = wrote
+        .or_else(|| first.settle())
+        .is_some_and(|reply| reply.is_ok());
     added += 10 * i64::from(wrote && first.step(Do::Commit).unwrap().is_ok());
     if let Some(mut second) = other {
         second.settle();
@@ -337,15 +361,22 @@ fn phantom(bank: &Bank, level: Isolation, second: Second) -> bool {
 
 type Anomaly = fn(&Bank, Isolation, Second) -> bool;
 
-/// Runs the history at each level, against an interactive transaction of the same level and a one-shot program.
-/// `prevented` says at which levels the anomaly must not happen; at the others it must, or the history shows nothing.
+/// Runs the history at each level, against an interactive transaction of the same level and a one-shot
+/// program. `prevented` says at which levels the anomaly must not happen; at the others it must, or the
+/// history shows nothing.
 fn check(anomaly: Anomaly, prevented: [bool; 3], needs_locks: [bool; 3]) {
-    for (n, level) in [ReadCommitted, RepeatableRead, Serializable].into_iter().enumerate() {
+    for (n, level) in [ReadCommitted, RepeatableRead, Serializable]
+        .into_iter()
+        .enumerate()
+    {
         for second in [Second::Session(level), Second::OneShot] {
             let happened = anomaly(&bank(false), level, second);
             assert_eq!(happened, !prevented[n], "{level:?} against {second:?}");
             if needs_locks[n] {
-                assert!(anomaly(&bank(true), level, second), "{level:?} against {second:?}, without locks");
+                assert!(
+                    anomaly(&bank(true), level, second),
+                    "{level:?} against {second:?}, without locks"
+                );
             }
         }
     }

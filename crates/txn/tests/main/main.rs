@@ -1,9 +1,14 @@
 //! The engine as a whole: crashes, isolation by name, mixed histories, replay, failing disks, locks.
 //!
-//! All tests work on one bank (see `bank`). `WEFT_SEEDS` sets how many seeds the random ones take; a failure prints
-//! its seed.
+//! All tests work on one bank (see `bank`). `WEFT_SEEDS` sets how many seeds the random ones take; a
+//! failure prints its seed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed step fails the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step fails the test"
+)]
 
 mod bank;
 mod crash;
@@ -14,8 +19,12 @@ mod history;
 mod isolation;
 mod locking;
 mod replay;
+mod session_model;
 
 /// How many seeds a random test takes: `WEFT_SEEDS`, or `default`.
 fn seed_count(default: u64) -> u64 {
-    std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var("WEFT_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }

@@ -1,1 +1,244 @@
-//! Later.
+//! Replay: one log, executed again, gives the same state at every batch, with one worker or two; anything
+//! else is found at its batch.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_base::{BatchId, Prng, SimDisk};
+use weft_txn::record::{BatchRecord, MemberRecord};
+use weft_txn::{EngineConfig, EngineError, Isolation, Replay};
+use weft_wal::{Log, LogConfig, LogReader};
+
+use crate::bank::{ACCOUNTS, Bank, DIR, check_digest, inputs, quiet};
+
+const COUNT: i64 = 4000;
+
+fn one_segment(workers: usize) -> EngineConfig {
+    EngineConfig {
+        workers,
+        split_batch_at: 8,
+        segment_bytes: 64 << 20,
+        batch_lock_slots: 1 << 16,
+        ..quiet()
+    }
+}
+
+/// A bank with a log of large batches, some interactive commits among them.
+fn busy_disk(seed: u64) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    let bank = Bank::open(&disk, one_segment(2), COUNT).unwrap();
+    let mut prng = Prng::new(seed);
+    let mut txid = 1;
+    for _ in 0..12 {
+        let transfers: Vec<[i64; 4]> = (0..400)
+            .map(|_| {
+                txid += 1;
+                let from = prng.below(COUNT as u64) as i64;
+                [
+                    txid,
+                    from,
+                    (from + 1 + prng.below(99) as i64) % COUNT,
+                    prng.below(900) as i64,
+                ]
+            })
+            .collect();
+        let program = &bank.programs.transfer;
+        let calls = transfers.iter().map(|values| (program, inputs(program, values)));
+        for ticket in bank.engine.submit_many(calls) {
+            let _ = ticket.unwrap().wait();
+        }
+        let mut session = bank.begin(Isolation::ReadCommitted);
+        session.add(prng.below(COUNT as u64) as i64, 5).unwrap();
+        session.open(COUNT + txid, 7).unwrap();
+        session.commit().unwrap();
+    }
+    bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    let stats = bank.engine.stats();
+    assert!(stats.mean_batch() >= 32.0, "mean batch {}", stats.mean_batch());
+    assert!(stats.deferrals > 0, "no conflicts in this load");
+    check_digest(&bank.engine);
+    disk
+}
+
+fn replay(disk: &SimDisk, workers: usize) -> Result<Vec<u64>, EngineError> {
+    let disk = Arc::new(disk.fork(1));
+    let mut replay = Replay::open(disk, Path::new(DIR), &one_segment(workers))?;
+    let mut digests = Vec::new();
+    while let Some(batch) = replay.step()? {
+        digests.push(batch.digest);
+    }
+    let snapshot = replay.store().snapshot();
+    assert_eq!(replay.store().verify_digest(&snapshot), snapshot.digest());
+    Ok(digests)
+}
+
+fn records(disk: &SimDisk) -> Vec<BatchRecord> {
+    let reader = LogReader::open(Arc::new(disk.clone()), Path::new(DIR)).unwrap();
+    reader
+        .map(|record| BatchRecord::decode(&record.unwrap().payload).unwrap())
+        .collect()
+}
+
+/// A directory with this log, and no other.
+fn disk_with(source: &SimDisk, records: &[BatchRecord]) -> SimDisk {
+    let marker = weft_base::disk::read_file(source, &Path::new(DIR).join("WEFT")).unwrap();
+    let disk = SimDisk::new(1);
+    {
+        use weft_base::{Disk, OpenMode};
+        disk.create_dir_all(Path::new(DIR)).unwrap();
+        let file = disk
+            .open(&Path::new(DIR).join("WEFT"), OpenMode::CreateNew)
+            .unwrap();
+        file.write_at(&marker, 0).unwrap();
+        let config = LogConfig {
+            segment_bytes: 64 << 20,
+            ..LogConfig::default()
+        };
+        let (log, _) = Log::open(Arc::new(disk.clone()), Path::new(DIR), config).unwrap();
+        for (record, batch) in records.iter().zip(1..) {
+            log.append(BatchId(batch), &record.encode()).unwrap();
+        }
+        log.close().unwrap();
+    }
+    disk
+}
+
+#[test]
+fn one_and_two_workers_agree_at_every_batch() {
+    let disk = busy_disk(1);
+    let logged: Vec<u64> = records(&disk).iter().map(|record| record.digest).collect();
+    let members: usize = records(&disk).iter().map(|record| record.members.len()).sum();
+    assert!(members >= 32 * logged.len(), "mean batch of the log");
+    assert_eq!(replay(&disk, 1).unwrap(), logged);
+    assert_eq!(replay(&disk, 2).unwrap(), logged);
+    assert_eq!(replay(&disk_with(&disk, &records(&disk)), 2).unwrap(), logged);
+}
+
+#[test]
+fn a_flipped_bit_is_caught() {
+    let disk = busy_disk(2);
+    // In a row that the next batches touch: caught at the batch.
+    let mut good = Replay::open(Arc::new(disk.fork(1)), Path::new(DIR), &one_segment(1)).unwrap();
+    let mut bad = Replay::open(Arc::new(disk.fork(2)), Path::new(DIR), &one_segment(1)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(good.step().unwrap(), bad.step().unwrap());
+    }
+    for nth in 0..COUNT as usize {
+        assert!(bad.store().corrupt_row_for_test(ACCOUNTS, nth, 70));
+    }
+    let mismatch = bad.step().unwrap_err();
+    assert!(
+        matches!(
+            mismatch,
+            EngineError::DigestMismatch {
+                batch: BatchId(4),
+                ..
+            }
+        ),
+        "{mismatch}"
+    );
+    // In a row that nobody touches: caught by the full check.
+    assert!(good.store().corrupt_row_for_test(ACCOUNTS, 17, 70));
+    let snapshot = good.store().snapshot();
+    assert_ne!(good.store().verify_digest(&snapshot), snapshot.digest());
+}
+
+#[test]
+fn a_flipped_bit_under_a_running_engine_stops_its_checkpoint() {
+    let bank = Bank::fresh(quiet(), 10);
+    assert!(bank.engine.store().corrupt_row_for_test(ACCOUNTS, 3, 70));
+    let error = bank.engine.checkpoint().unwrap_err();
+    assert!(matches!(error, EngineError::Checkpoint(_)), "{error}");
+}
+
+/// Two sets of one account, in one batch that admission would never have made.
+#[test]
+fn a_wrong_order_of_conflicting_members_is_caught() {
+    let disk = SimDisk::new(3);
+    let bank = Bank::open(&disk, one_segment(1), 10).unwrap();
+    bank.set(1, 10);
+    bank.set(1, 20);
+    bank.set(2, 30);
+    bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    drop(bank);
+    let logged = records(&disk);
+    assert_eq!(replay(&disk_with(&disk, &logged), 1).unwrap().len(), 4);
+
+    // Members of two batches, the other way round.
+    let mut swapped = records(&disk);
+    let (first, second) = (swapped[1].members.clone(), swapped[2].members.clone());
+    swapped[1].members = second;
+    swapped[2].members = first;
+    let error = replay(&disk_with(&disk, &swapped), 1).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EngineError::DigestMismatch {
+                batch: BatchId(2),
+                ..
+            }
+        ),
+        "{error}"
+    );
+
+    // Both in one batch: in the right order the state is the logged one, in the wrong order it is not.
+    let joined = |members: Vec<MemberRecord>| {
+        let mut records = vec![logged[0].clone(), logged[2].clone()];
+        records[1].members = members;
+        records[1].programs = logged[1].programs.clone();
+        replay(&disk_with(&disk, &records), 1)
+    };
+    let members = [logged[1].members.clone(), logged[2].members.clone()].concat();
+    let right = joined(members.clone());
+    let wrong = joined(members.into_iter().rev().collect());
+    // The digest is that of rows, their ids and contents; the batch that wrote them enters neither.
+    assert!(right.is_ok(), "{right:?}");
+    let error = wrong.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EngineError::DigestMismatch {
+                batch: BatchId(2),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let named = error.to_string();
+    assert!(named.contains("batch 2"), "{named}");
+}
+
+#[test]
+fn a_record_that_cannot_be_read_names_its_batch() {
+    let disk = SimDisk::new(4);
+    let bank = Bank::open(&disk, one_segment(1), 4).unwrap();
+    bank.set(1, 10);
+    bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    drop(bank);
+    let mut unknown = records(&disk);
+    unknown[1].programs.clear();
+    let error = replay(&disk_with(&disk, &unknown), 1).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EngineError::Record {
+                batch: BatchId(2),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let mut garbage = records(&disk);
+    garbage[1].programs = vec![vec![0xff; 40]];
+    let error = replay(&disk_with(&disk, &garbage), 1).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EngineError::Record {
+                batch: BatchId(2),
+                ..
+            }
+        ),
+        "{error}"
+    );
+}

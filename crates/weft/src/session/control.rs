@@ -196,7 +196,8 @@ impl Session {
                 self.open.as_ref().map_or(self.settings.default_read_only, |open| open.txn.is_read_only());
             return Ok(if read_only { "on" } else { "off" }.to_string());
         }
-        self.settings.show(name).ok_or_else(|| settings::unknown(name))
+        let statistic = name.strip_prefix("weft.").and_then(|of| self.shared.stats().show(of));
+        statistic.or_else(|| self.settings.show(name)).ok_or_else(|| settings::unknown(name))
     }
 
     fn discard(&mut self, scope: DiscardScope, sink: &mut dyn ResultSink) -> Result<(), SqlError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Statement;
 use weft_sql::statement::control::{CursorPlan, PrepareControl};
-use weft_sql::statement::{self, Plan, PlanContext, TransactionPlan};
+use weft_sql::statement::{self, ParsedAst, Plan, PlanContext, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::query::result_column;
@@ -28,6 +28,24 @@ fn ends_transaction(plan: &Plan) -> bool {
     )
 }
 
+/// Plans a text of at most one statement, semicolons around it allowed.
+fn plan_single(sql: &str, context: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    let parsed = statement::split_and_parse(sql)?;
+    let mut statements = parsed.iter().filter(|statement| !matches!(statement.ast, ParsedAst::Empty));
+    match (statements.next(), statements.next()) {
+        (None, _) => Ok(Plan::Empty),
+        (Some(only), None) => {
+            let text = sql.get(only.range.clone()).unwrap_or(sql);
+            statement::plan(&only.ast, &PlanContext { text, ..*context })
+                .map_err(|error| statement::parse::shift_position(error, sql, only.range.start))
+        }
+        (Some(_), Some(_)) => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "cannot insert multiple commands into a prepared statement",
+        )),
+    }
+}
+
 impl Session {
     /// The plan of one statement for the present catalog, from the cache if it is there. Inside a transaction that
     /// changed definitions nothing is cached: its catalog is nobody else's.
@@ -38,9 +56,7 @@ impl Session {
         if shared_catalog && let Some(plan) = self.shared.plans.get(sql, types, version) {
             return Ok(Planned { plan, version });
         }
-        let parsed = statement::parse_one(sql)?;
-        let context = PlanContext { catalog: &catalog, param_types: types, text: sql };
-        let plan = Arc::new(statement::plan(&parsed, &context)?);
+        let plan = Arc::new(plan_single(sql, &PlanContext { catalog: &catalog, param_types: types, text: sql })?);
         if shared_catalog {
             self.shared.plans.put(sql, types, version, &plan);
         }

@@ -32,7 +32,7 @@ mod simple;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use hashbrown::HashMap;
@@ -277,7 +277,9 @@ impl Session {
     }
 
     pub(crate) fn begin_statement(&mut self) {
-        self.cancel.token.reset();
+        let timeout = self.settings.statement_timeout;
+        let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
+        self.cancel.token.reset(deadline);
         self.cancel.signal.reset();
         self.cancel.running.store(true, Ordering::Release);
         self.statement_micros = self.shared.clock.unix_micros();
@@ -311,6 +313,7 @@ impl Session {
             isolation: self.settings.default_isolation,
             read_only: self.settings.default_read_only,
             cancel: self.cancel.token.clone(),
+            lock_timeout: self.settings.lock_timeout,
         }
     }
 

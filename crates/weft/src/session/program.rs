@@ -52,7 +52,16 @@ impl Session {
     fn run_inputs(&mut self, plan: &ProgramPlan, inputs: Vec<u8>, scope: Scope) -> Result<Outcome, SqlError> {
         if self.open.is_none() && scope == Scope::Alone && !(self.settings.default_read_only && !plan.program.read_only)
         {
-            return match self.shared.engine.execute(&plan.program, inputs) {
+            let engine = &self.shared.engine;
+            let answer = if plan.program.read_only {
+                engine.execute(&plan.program, inputs)
+            } else {
+                let lock_timeout = self.settings.lock_timeout;
+                engine
+                    .submit(&plan.program, inputs)
+                    .and_then(|ticket| ticket.wait_under(engine, &self.cancel.token, lock_timeout))
+            };
+            return match answer {
                 Ok(committed) => {
                     self.gate.raise(committed.observed);
                     Ok(committed.outcome)

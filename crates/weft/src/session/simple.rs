@@ -26,10 +26,7 @@ impl Session {
     }
 
     pub(crate) fn check_cancelled(&self) -> Result<(), SqlError> {
-        if self.cancel.token.is_cancelled() {
-            return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
-        }
-        Ok(())
+        self.cancel.token.error().map_or(Ok(()), Err)
     }
 
     fn run_message(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {

@@ -12,14 +12,17 @@ use crate::driver::RunError;
 use crate::tpcb::{self, Input, TpcbTransaction};
 use crate::ycsb::{self, YcsbShape, YcsbTransaction};
 
-/// Compiles point statements to one program. They share the parameters `$1..$n`, which have these types; none may
-/// depend on clock or session.
+/// Compiles point statements to one program. They share the parameters `$1..$n`, which have these types; none
+/// may depend on clock or session.
 pub fn compile(
     database: &Database,
     statements: &[String],
     types: &[SqlType],
 ) -> Result<Arc<ProgramPlan>, RunError> {
-    let parsed = statements.iter().map(|text| statement::parse_one(text)).collect::<Result<Vec<_>, _>>();
+    let parsed = statements
+        .iter()
+        .map(|text| statement::parse_one(text))
+        .collect::<Result<Vec<_>, _>>();
     let parsed = parsed.map_err(|e| RunError::doing("parsing", e))?;
     let asts: Vec<&statement::ParsedAst> = parsed.iter().collect();
     let types: Vec<Option<SqlType>> = types.iter().cloned().map(Some).collect();
@@ -68,11 +71,21 @@ impl YcsbPrograms {
             }
         }
         let update = |field| {
-            compile(database, &[ycsb::update_statement(field, 1, 2)], &[SqlType::Int8, SqlType::Text])
+            compile(
+                database,
+                &[ycsb::update_statement(field, 1, 2)],
+                &[SqlType::Int8, SqlType::Text],
+            )
         };
-        let update = (0..if updates { shape.fields } else { 0 }).map(update).collect::<Result<_, _>>()?;
+        let update = (0..if updates { shape.fields } else { 0 })
+            .map(update)
+            .collect::<Result<_, _>>()?;
         let read = compile(database, &[ycsb::read_statement(1)], &[SqlType::Int8])?;
-        Ok(Self { read, update, one_shot })
+        Ok(Self {
+            read,
+            update,
+            one_shot,
+        })
     }
 }
 
@@ -121,8 +134,17 @@ const HISTORY_TIME: Value = Value::Timestamp(757_382_400_000_000);
 impl TpcbPrograms {
     /// Compiles them for the loaded bank.
     pub fn compile(database: &Database) -> Result<Self, RunError> {
-        let texts: Vec<String> = tpcb::STATEMENTS.iter().map(|(text, inputs)| shared_text(text, inputs)).collect();
-        let types = [SqlType::Int4, SqlType::Int4, SqlType::Int4, SqlType::Int4, SqlType::Timestamp];
+        let texts: Vec<String> = tpcb::STATEMENTS
+            .iter()
+            .map(|(text, inputs)| shared_text(text, inputs))
+            .collect();
+        let types = [
+            SqlType::Int4,
+            SqlType::Int4,
+            SqlType::Int4,
+            SqlType::Int4,
+            SqlType::Timestamp,
+        ];
         let mut steps = Vec::with_capacity(texts.len());
         for (text, inputs) in tpcb::STATEMENTS {
             let mut types = vec![SqlType::Int4; inputs.len()];
@@ -133,11 +155,17 @@ impl TpcbPrograms {
             }
             steps.push(compile(database, &[text], &types)?);
         }
-        Ok(Self { one_shot: compile(database, &texts, &types)?, steps })
+        Ok(Self {
+            one_shot: compile(database, &texts, &types)?,
+            steps,
+        })
     }
 
     fn values(inputs: &[Input], text: &str, request: &TpcbTransaction) -> Vec<Value> {
-        let mut values: Vec<Value> = inputs.iter().map(|input| Value::Int4(input.of(request))).collect();
+        let mut values: Vec<Value> = inputs
+            .iter()
+            .map(|input| Value::Int4(input.of(request)))
+            .collect();
         if text.contains(CLOCK) {
             values.push(HISTORY_TIME);
         }
@@ -165,10 +193,9 @@ const CLOCK: &str = "CURRENT_TIMESTAMP";
 
 impl Programs<TpcbTransaction> for TpcbPrograms {
     fn one_shot(&self, request: &TpcbTransaction) -> Result<Call, RunError> {
-        let each = tpcb::STATEMENTS
-            .iter()
-            .map(|(text, inputs)| Self::values(inputs, text, request));
-        call(&self.one_shot, &each.flatten().collect::<Vec<_>>())
+        let mut values = SHARED.map(|input| Value::Int4(input.of(request))).to_vec();
+        values.push(HISTORY_TIME);
+        call(&self.one_shot, &values)
     }
 
     fn steps(&self, request: &TpcbTransaction) -> Result<Vec<Call>, RunError> {
@@ -184,7 +211,10 @@ mod tests {
 
     #[test]
     fn parameters_are_renumbered_to_the_shared_ones() {
-        let texts: Vec<String> = tpcb::STATEMENTS.iter().map(|(text, inputs)| shared_text(text, inputs)).collect();
+        let texts: Vec<String> = tpcb::STATEMENTS
+            .iter()
+            .map(|(text, inputs)| shared_text(text, inputs))
+            .collect();
         assert!(texts[0].ends_with("abalance + $4 WHERE aid = $1"), "{}", texts[0]);
         assert!(texts[2].ends_with("tbalance + $4 WHERE tid = $2"), "{}", texts[2]);
         assert!(texts[3].ends_with("bbalance + $4 WHERE bid = $3"), "{}", texts[3]);

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, AssignmentTarget, ConflictTarget, Expr, FromTable, GroupByExpr, LimitClause, LockType, ObjectName, OnConflict,
-    OnConflictAction, OnInsert, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableObject, TableWithJoins,
+    self, AssignmentTarget, Expr, FromTable, LimitClause, ObjectName, OnConflict, OnConflictAction, OnInsert,
+    OrderByKind, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableObject,
 };
-use weft_store::{Catalog, IndexDef, TableDef};
+use weft_store::{Catalog, TableDef};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::super::bind::{Binder, Refusal, Scope};
@@ -18,6 +17,10 @@ use super::super::{defaults, names};
 use super::path::{self, Order, conjuncts, folded};
 use super::point::{
     ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointSelect, PointStatement,
+};
+use super::shape::{
+    arbiter, check_width, column_item, is_default, is_plain_wildcard, plain_select, refuse_unique_columns,
+    row_locks, single_table, target_columns, values_are_implicit,
 };
 use crate::error;
 use crate::query::output_name;
@@ -51,7 +54,9 @@ impl Analyser<'_> {
 
     fn find(&self, name: &ObjectName) -> Analysed<Arc<TableDef>> {
         let parts = names::parts(name);
-        names::find_table(self.catalog, &parts).cloned().ok_or(Refusal::General)
+        names::find_table(self.catalog, &parts)
+            .cloned()
+            .ok_or(Refusal::General)
     }
 
     fn binder<'b>(&'b mut self, table: &'b TableDef, alias: &'b str) -> Binder<'b> {
@@ -65,7 +70,14 @@ impl Analyser<'_> {
     // ---- INSERT ----
 
     fn insert(&mut self, insert: &ast::Insert) -> Analysed<PointInsert> {
-        let ast::Insert { table: TableObject::TableName(name), source, returning, on, .. } = insert else {
+        let ast::Insert {
+            table: TableObject::TableName(name),
+            source,
+            returning,
+            on,
+            ..
+        } = insert
+        else {
             return Err(Refusal::General);
         };
         let plain = insert.or.is_none()
@@ -79,7 +91,10 @@ impl Analyser<'_> {
         }
         let table = self.find(name)?;
         let targets = target_columns(&table, &insert.columns)?;
-        let alias = insert.table_alias.as_ref().map_or(table.name.clone(), |alias| names::ident(&alias.alias));
+        let alias = insert
+            .table_alias
+            .as_ref()
+            .map_or(table.name.clone(), |alias| names::ident(&alias.alias));
         let rows = match source.as_deref() {
             // DEFAULT VALUES
             None => vec![defaults::all_defaults(self.catalog, &table)?],
@@ -91,16 +106,28 @@ impl Analyser<'_> {
             Some(_) => return Err(Refusal::General),
         };
         let returning = self.returning(returning.as_deref(), &table, &alias)?;
-        Ok(PointInsert { table, rows, on_conflict, returning })
+        Ok(PointInsert {
+            table,
+            rows,
+            on_conflict,
+            returning,
+        })
     }
 
-    fn inserted_rows(&mut self, query: &Query, table: &TableDef, targets: &[usize]) -> Analysed<Vec<Vec<Scalar>>> {
+    fn inserted_rows(
+        &mut self,
+        query: &Query,
+        table: &TableDef,
+        targets: &[usize],
+    ) -> Analysed<Vec<Vec<Scalar>>> {
         let plain = query.with.is_none()
             && query.order_by.is_none()
             && query.limit_clause.is_none()
             && query.fetch.is_none()
             && query.locks.is_empty();
-        let SetExpr::Values(values) = query.body.as_ref() else { return Err(Refusal::General) };
+        let SetExpr::Values(values) = query.body.as_ref() else {
+            return Err(Refusal::General);
+        };
         if !plain || values.rows.len() > INSERT_ROWS_MAX {
             return Err(Refusal::General);
         }
@@ -116,7 +143,11 @@ impl Analyser<'_> {
                 )
                 .into());
             }
-            check_width(expressions.len(), targets.len(), !values_are_implicit(targets, table))?;
+            check_width(
+                expressions.len(),
+                targets.len(),
+                !values_are_implicit(targets, table),
+            )?;
             rows.push(self.inserted_row(expressions, table, targets, &mut template)?);
         }
         Ok(rows)
@@ -139,9 +170,15 @@ impl Analyser<'_> {
             if column.identity.as_ref().is_some_and(|identity| identity.always) {
                 return Err(SqlError::new(
                     SqlState("428C9"),
-                    format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name),
+                    format!(
+                        "cannot insert a non-DEFAULT value into column \"{}\"",
+                        column.name
+                    ),
                 )
-                .detail(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name))
+                .detail(format!(
+                    "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
+                    column.name
+                ))
                 .hint("Use OVERRIDING SYSTEM VALUE to override.")
                 .into());
             }
@@ -154,18 +191,20 @@ impl Analyser<'_> {
         }
         row.into_iter()
             .enumerate()
-            .map(|(number, value)| match (value, template.get_mut(number), table.columns.get(number)) {
-                (Some(value), _, _) => Ok(value),
-                (None, Some(slot), Some(column)) => match slot {
-                    Some(value) => Ok(value.clone()),
-                    None => {
-                        let value = defaults::column_default(self.catalog, column)?;
-                        *slot = Some(value.clone());
-                        Ok(value)
-                    }
+            .map(
+                |(number, value)| match (value, template.get_mut(number), table.columns.get(number)) {
+                    (Some(value), _, _) => Ok(value),
+                    (None, Some(slot), Some(column)) => match slot {
+                        Some(value) => Ok(value.clone()),
+                        None => {
+                            let value = defaults::column_default(self.catalog, column)?;
+                            *slot = Some(value.clone());
+                            Ok(value)
+                        }
+                    },
+                    _ => Err(Refusal::General),
                 },
-                _ => Err(Refusal::General),
-            })
+            )
             .collect()
     }
 
@@ -179,7 +218,10 @@ impl Analyser<'_> {
         let arbiter = arbiter(conflict, table)?;
         // A key that is drawn anew for each use could not be searched for and inserted alike.
         let volatile_key = rows.iter().any(|row| {
-            arbiter.columns.iter().any(|&column| row.get(column).is_none_or(Scalar::is_volatile))
+            arbiter
+                .columns
+                .iter()
+                .any(|&column| row.get(column).is_none_or(Scalar::is_volatile))
         });
         if volatile_key {
             return Err(error::unsupported("ON CONFLICT with a generated key is not supported").into());
@@ -190,7 +232,10 @@ impl Analyser<'_> {
                 let mut updates = Vec::with_capacity(rows.len());
                 for row in rows {
                     if row.iter().any(Scalar::is_volatile) {
-                        return Err(error::unsupported("ON CONFLICT DO UPDATE with volatile values is not supported").into());
+                        return Err(error::unsupported(
+                            "ON CONFLICT DO UPDATE with volatile values is not supported",
+                        )
+                        .into());
                     }
                     let assignments = self.assignments(&update.assignments, table, alias, Some(row))?;
                     refuse_unique_columns(table, &assignments)?;
@@ -203,7 +248,10 @@ impl Analyser<'_> {
                             Some(binder.condition(typed, "WHERE")?)
                         }
                     };
-                    updates.push(ConflictRow { assignments, condition });
+                    updates.push(ConflictRow {
+                        assignments,
+                        condition,
+                    });
                 }
                 Some(updates)
             }
@@ -222,11 +270,16 @@ impl Analyser<'_> {
     ) -> Analysed<Vec<(usize, Scalar)>> {
         let mut bound: Vec<(usize, Scalar)> = Vec::with_capacity(list.len());
         for assignment in list {
-            let AssignmentTarget::ColumnName(name) = &assignment.target else { return Err(Refusal::General) };
+            let AssignmentTarget::ColumnName(name) = &assignment.target else {
+                return Err(Refusal::General);
+            };
             let parts = names::parts(name);
-            let [name] = parts.as_slice() else { return Err(Refusal::General) };
-            let number =
-                table.column_index(name).ok_or_else(|| error::undefined_column_of(name, &table.name))?;
+            let [name] = parts.as_slice() else {
+                return Err(Refusal::General);
+            };
+            let number = table
+                .column_index(name)
+                .ok_or_else(|| error::undefined_column_of(name, &table.name))?;
             if bound.iter().any(|(other, _)| *other == number) {
                 return Err(SqlError::new(
                     SqlState::SYNTAX_ERROR,
@@ -243,7 +296,9 @@ impl Analyser<'_> {
                         SqlState("428C9"),
                         format!("column \"{name}\" can only be updated to DEFAULT"),
                     )
-                    .detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."))
+                    .detail(format!(
+                        "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
+                    ))
                     .into());
                 }
                 let mut binder = self.binder(table, alias);
@@ -270,12 +325,20 @@ impl Analyser<'_> {
         }
         let assignments = self.assignments(&update.assignments, &table, &alias, None)?;
         refuse_unique_columns(&table, &assignments)?;
-        self.change(table, &alias, update.selection.as_ref(), Some(assignments), update.returning.as_deref())
+        self.change(
+            table,
+            &alias,
+            update.selection.as_ref(),
+            Some(assignments),
+            update.returning.as_deref(),
+        )
     }
 
     fn delete(&mut self, delete: &ast::Delete) -> Analysed<PointChange> {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-        let [from] = from.as_slice() else { return Err(Refusal::General) };
+        let [from] = from.as_slice() else {
+            return Err(Refusal::General);
+        };
         let plain = delete.using.is_none()
             && delete.tables.is_empty()
             && delete.limit.is_none()
@@ -288,7 +351,13 @@ impl Analyser<'_> {
         if !plain || table.indexes.iter().any(|index| index.unique && !index.primary) {
             return Err(Refusal::General);
         }
-        self.change(table, &alias, delete.selection.as_ref(), None, delete.returning.as_deref())
+        self.change(
+            table,
+            &alias,
+            delete.selection.as_ref(),
+            None,
+            delete.returning.as_deref(),
+        )
     }
 
     fn change(
@@ -303,23 +372,43 @@ impl Analyser<'_> {
         let (index, key, residual) =
             path::choose_primary(&table, conjuncts(condition)).ok_or(Refusal::General)?;
         let returning = self.returning(returning, &table, alias)?;
-        Ok(PointChange { table, index, key, residual, assignments, returning })
+        Ok(PointChange {
+            table,
+            index,
+            key,
+            residual,
+            assignments,
+            returning,
+        })
     }
 
-    fn condition(&mut self, selection: Option<&Expr>, table: &TableDef, alias: &str) -> Analysed<Option<Scalar>> {
-        let Some(selection) = selection else { return Ok(None) };
+    fn condition(
+        &mut self,
+        selection: Option<&Expr>,
+        table: &TableDef,
+        alias: &str,
+    ) -> Analysed<Option<Scalar>> {
+        let Some(selection) = selection else {
+            return Ok(None);
+        };
         let mut binder = self.binder(table, alias);
         let typed = binder.bind(selection)?;
         let condition = binder.condition(typed, "WHERE")?;
         // Computed once as an input it would not be drawn for each row.
-        if condition.is_volatile() { Err(Refusal::General) } else { Ok(Some(condition)) }
+        if condition.is_volatile() {
+            Err(Refusal::General)
+        } else {
+            Ok(Some(condition))
+        }
     }
 
     // ---- SELECT ----
 
     fn select(&mut self, query: &Query) -> Analysed<PointSelect> {
         let select = plain_select(query).ok_or(Refusal::General)?;
-        let [from] = select.from.as_slice() else { return Err(Refusal::General) };
+        let [from] = select.from.as_slice() else {
+            return Err(Refusal::General);
+        };
         let (name, alias) = single_table(from)?;
         let table = self.find(name)?;
         let alias = alias.unwrap_or_else(|| table.name.clone());
@@ -327,8 +416,7 @@ impl Analyser<'_> {
         let condition = self.condition(select.selection.as_ref(), &table, &alias)?;
         let order = self.order(query, &table, &alias, &output)?;
         let (limit, offset) = self.limits(query)?;
-        let choice =
-            path::choose(&table, conjuncts(condition), order.as_ref()).ok_or(Refusal::General)?;
+        let choice = path::choose(&table, conjuncts(condition), order.as_ref()).ok_or(Refusal::General)?;
         let locks = row_locks(query)?;
         match &choice.path {
             Path::Key { .. } => {
@@ -341,7 +429,9 @@ impl Analyser<'_> {
                     return Err(Refusal::General);
                 }
             }
-            Path::Range { prefix, low, high, .. } => {
+            Path::Range {
+                prefix, low, high, ..
+            } => {
                 let small_limit = match &limit {
                     Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit <= LIMIT_MAX),
                     other => other.is_some(),
@@ -354,7 +444,15 @@ impl Analyser<'_> {
                 }
             }
         }
-        Ok(PointSelect { table, path: choice.path, residual: choice.residual, output, limit, offset, locks })
+        Ok(PointSelect {
+            table,
+            path: choice.path,
+            residual: choice.residual,
+            output,
+            limit,
+            offset,
+            locks,
+        })
     }
 
     /// The columns of a select or RETURNING list.
@@ -369,7 +467,8 @@ impl Analyser<'_> {
                     continue;
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
-                    if is_plain_wildcard(options) && names::parts(name).last().is_some_and(|last| last == alias) =>
+                    if is_plain_wildcard(options)
+                        && names::parts(name).last().is_some_and(|last| last == alias) =>
                 {
                     output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
                     continue;
@@ -386,7 +485,14 @@ impl Analyser<'_> {
                 Scalar::Column(column) => Some((table.id, column as i16 + 1)),
                 _ => None,
             };
-            output.push(OutputItem { scalar, column: OutputColumn { name, ty, table: origin } });
+            output.push(OutputItem {
+                scalar,
+                column: OutputColumn {
+                    name,
+                    ty,
+                    table: origin,
+                },
+            });
         }
         Ok(output)
     }
@@ -407,8 +513,12 @@ impl Analyser<'_> {
         alias: &str,
         output: &[OutputItem],
     ) -> Analysed<Option<Order>> {
-        let Some(order_by) = &query.order_by else { return Ok(None) };
-        let OrderByKind::Expressions(list) = &order_by.kind else { return Err(Refusal::General) };
+        let Some(order_by) = &query.order_by else {
+            return Ok(None);
+        };
+        let OrderByKind::Expressions(list) = &order_by.kind else {
+            return Err(Refusal::General);
+        };
         let mut order = Order::default();
         for (number, item) in list.iter().enumerate() {
             let descending = item.options.asc == Some(false);
@@ -417,20 +527,30 @@ impl Analyser<'_> {
                 return Err(Refusal::General);
             }
             order.descending = descending;
-            order.columns.push(self.order_column(&item.expr, table, alias, output)?);
+            order
+                .columns
+                .push(self.order_column(&item.expr, table, alias, output)?);
         }
         Ok(Some(order))
     }
 
     /// An ORDER BY item as a column: by output position, by output name, or by expression, in PostgreSQL's order.
-    fn order_column(&mut self, expr: &Expr, table: &TableDef, alias: &str, output: &[OutputItem]) -> Analysed<usize> {
+    fn order_column(
+        &mut self,
+        expr: &Expr,
+        table: &TableDef,
+        alias: &str,
+        output: &[OutputItem],
+    ) -> Analysed<usize> {
         let as_column = |scalar: &Scalar| match scalar {
             Scalar::Column(column) => Ok(usize::from(*column)),
             _ => Err(Refusal::General),
         };
         match expr {
             Expr::Value(value) => {
-                let ast::Value::Number(digits, false) = &value.value else { return Err(Refusal::General) };
+                let ast::Value::Number(digits, false) = &value.value else {
+                    return Err(Refusal::General);
+                };
                 let position: usize = digits.parse().map_err(|_| Refusal::General)?;
                 let item = position.checked_sub(1).and_then(|position| output.get(position));
                 as_column(&item.ok_or(Refusal::General)?.scalar)
@@ -454,9 +574,14 @@ impl Analyser<'_> {
     fn limits(&mut self, query: &Query) -> Analysed<(Option<Scalar>, Option<Scalar>)> {
         let (limit, offset) = match (&query.limit_clause, &query.fetch) {
             (None, None) => (None, None),
-            (Some(LimitClause::LimitOffset { limit, offset, limit_by }), None) if limit_by.is_empty() => {
-                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
-            }
+            (
+                Some(LimitClause::LimitOffset {
+                    limit,
+                    offset,
+                    limit_by,
+                }),
+                None,
+            ) if limit_by.is_empty() => (limit.as_ref(), offset.as_ref().map(|offset| &offset.value)),
             (None, Some(fetch)) if !fetch.with_ties && !fetch.percent => (fetch.quantity.as_ref(), None),
             _ => return Err(Refusal::General),
         };
@@ -481,193 +606,4 @@ impl Analyser<'_> {
         let [limit, offset] = bound;
         Ok((limit, offset))
     }
-}
-
-/// The columns that an INSERT names, or all.
-fn target_columns(table: &TableDef, columns: &[ObjectName]) -> Analysed<Vec<usize>> {
-    if columns.is_empty() {
-        return Ok((0..table.columns.len()).collect());
-    }
-    let mut targets = Vec::with_capacity(columns.len());
-    for column in columns {
-        let parts = names::parts(column);
-        let [name] = parts.as_slice() else { return Err(Refusal::General) };
-        let number = table.column_index(name).ok_or_else(|| error::undefined_column_of(name, &table.name))?;
-        if targets.contains(&number) {
-            return Err(SqlError::new(
-                SqlState::DUPLICATE_COLUMN,
-                format!("column \"{name}\" specified more than once"),
-            )
-            .into());
-        }
-        targets.push(number);
-    }
-    Ok(targets)
-}
-
-fn values_are_implicit(targets: &[usize], table: &TableDef) -> bool {
-    targets.len() == table.columns.len()
-}
-
-fn check_width(expressions: usize, targets: usize, explicit: bool) -> Result<(), SqlError> {
-    if expressions > targets {
-        return Err(SqlError::new(
-            SqlState::SYNTAX_ERROR,
-            "INSERT has more expressions than target columns",
-        ));
-    }
-    if expressions < targets && explicit {
-        return Err(SqlError::new(
-            SqlState::SYNTAX_ERROR,
-            "INSERT has more target columns than expressions",
-        ));
-    }
-    Ok(())
-}
-
-fn is_default(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
-}
-
-fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>) -> Analysed<Arc<IndexDef>> {
-    let no_match = || {
-        SqlError::new(
-            SqlState::INVALID_COLUMN_REFERENCE,
-            "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-        )
-    };
-    match &conflict.conflict_target {
-        Some(ConflictTarget::Columns(columns)) => {
-            let mut wanted = Vec::with_capacity(columns.len());
-            for column in columns {
-                let name = names::ident(column);
-                wanted.push(table.column_index(&name).ok_or_else(|| error::undefined_column(&name))?);
-            }
-            let matches = |index: &&Arc<IndexDef>| {
-                index.unique
-                    && index.columns.len() == wanted.len()
-                    && index.columns.iter().all(|column| wanted.contains(column))
-            };
-            table.indexes.iter().find(matches).cloned().ok_or_else(|| no_match().into())
-        }
-        Some(ConflictTarget::OnConstraint(name)) => {
-            let parts = names::parts(name);
-            let name = parts.last().map_or("", String::as_str);
-            table.indexes.iter().find(|index| index.unique && index.name == name).cloned().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::UNDEFINED_OBJECT,
-                    format!("constraint \"{name}\" for table \"{}\" does not exist", table.name),
-                )
-                .into()
-            })
-        }
-        None => {
-            if !matches!(conflict.action, OnConflictAction::DoNothing) {
-                return Err(SqlError::new(
-                    SqlState::SYNTAX_ERROR,
-                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
-                )
-                .into());
-            }
-            let mut unique = table.indexes.iter().filter(|index| index.unique);
-            match (unique.next(), unique.next()) {
-                (Some(index), None) => Ok(Arc::clone(index)),
-                _ => Err(error::unsupported("ON CONFLICT DO NOTHING without a target needs exactly one unique index")
-                    .hint("Name the columns: ON CONFLICT (id) DO NOTHING.")
-                    .into()),
-            }
-        }
-    }
-}
-
-fn refuse_unique_columns(table: &TableDef, assignments: &[(usize, Scalar)]) -> Analysed<()> {
-    let changes_key = table
-        .indexes
-        .iter()
-        .filter(|index| index.unique)
-        .any(|index| assignments.iter().any(|(column, _)| index.columns.contains(column)));
-    if changes_key { Err(Refusal::General) } else { Ok(()) }
-}
-
-fn single_table(from: &TableWithJoins) -> Analysed<(&ObjectName, Option<String>)> {
-    match &from.relation {
-        TableFactor::Table {
-            name,
-            alias,
-            args: None,
-            with_hints,
-            version: None,
-            with_ordinality: false,
-            partitions,
-            json_path: None,
-            sample: None,
-            index_hints,
-        } if from.joins.is_empty()
-            && with_hints.is_empty()
-            && partitions.is_empty()
-            && index_hints.is_empty()
-            && alias.as_ref().is_none_or(|alias| alias.columns.is_empty()) =>
-        {
-            Ok((name, alias.as_ref().map(|alias| names::ident(&alias.name))))
-        }
-        _ => Err(Refusal::General),
-    }
-}
-
-/// The SELECT of a query without clauses that only the query engine knows.
-pub(crate) fn plain_select(query: &Query) -> Option<&Select> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let grouped = match &select.group_by {
-        GroupByExpr::Expressions(list, modifiers) => !list.is_empty() || !modifiers.is_empty(),
-        GroupByExpr::All(_) => true,
-    };
-    let plain = query.with.is_none()
-        && query.for_clause.is_none()
-        && query.settings.is_none()
-        && query.format_clause.is_none()
-        && query.pipe_operators.is_empty()
-        && !grouped
-        && select.distinct.is_none()
-        && select.top.is_none()
-        && select.into.is_none()
-        && select.exclude.is_none()
-        && select.lateral_views.is_empty()
-        && select.prewhere.is_none()
-        && select.having.is_none()
-        && select.named_window.is_empty()
-        && select.qualify.is_none()
-        && select.value_table_mode.is_none()
-        && select.connect_by.is_empty()
-        && select.cluster_by.is_empty()
-        && select.distribute_by.is_empty()
-        && select.sort_by.is_empty();
-    plain.then_some(select.as_ref())
-}
-
-/// Whether rows are locked; waiting policies other than waiting go the general way.
-fn row_locks(query: &Query) -> Analysed<bool> {
-    match query.locks.as_slice() {
-        [] => Ok(false),
-        [lock] if lock.nonblock.is_none() && lock.of.is_none() => match lock.lock_type {
-            LockType::Update => Ok(true),
-            LockType::Share => Err(Refusal::General),
-        },
-        _ => Err(Refusal::General),
-    }
-}
-
-fn is_plain_wildcard(options: &ast::WildcardAdditionalOptions) -> bool {
-    options.opt_ilike.is_none()
-        && options.opt_exclude.is_none()
-        && options.opt_except.is_none()
-        && options.opt_replace.is_none()
-        && options.opt_rename.is_none()
-}
-
-fn column_item(table: &TableDef, column: usize) -> Option<OutputItem> {
-    let def = table.columns.get(column)?;
-    Some(OutputItem {
-        scalar: Scalar::Column(column as u16),
-        column: OutputColumn { name: def.name.clone(), ty: def.ty, table: Some((table.id, column as i16 + 1)) },
-    })
 }

@@ -32,7 +32,11 @@ impl<'a> Coder<'a> {
         for ty in params {
             b.input(*ty);
         }
-        Coder { b, hidden: HiddenInputs::after(params.len()), row: None }
+        Coder {
+            b,
+            hidden: HiddenInputs::after(params.len()),
+            row: None,
+        }
     }
 
     /// The builder and the hidden inputs.
@@ -60,9 +64,12 @@ impl<'a> Coder<'a> {
     fn type_of(&self, scalar: &Scalar) -> Coded<SqlType> {
         Ok(match scalar {
             Scalar::Constant(value) => value.sql_type().unwrap_or(SqlType::Text),
-            Scalar::Input(number) => {
-                self.b.inputs().get(usize::from(*number)).copied().ok_or(Refusal::General)?
-            }
+            Scalar::Input(number) => self
+                .b
+                .inputs()
+                .get(usize::from(*number))
+                .copied()
+                .ok_or(Refusal::General)?,
             Scalar::Column(column) => self.column_type(*column)?,
             Scalar::Session(which) => which.ty(),
             Scalar::NextValue(_) | Scalar::CurrentValue(_) => SqlType::Int8,
@@ -77,7 +84,9 @@ impl<'a> Coder<'a> {
                 SqlType::Bool
             }
             Scalar::Coalesce(items) => {
-                let typed = items.iter().find(|item| !matches!(item, Scalar::Constant(Value::Null)));
+                let typed = items
+                    .iter()
+                    .find(|item| !matches!(item, Scalar::Constant(Value::Null)));
                 self.type_of(typed.ok_or(Refusal::General)?)?
             }
         })
@@ -102,14 +111,19 @@ impl<'a> Coder<'a> {
                 if new && usize::from(self.b.input(ty)) != number {
                     return Err(Refusal::General);
                 }
-                u16::try_from(number).map(KeyPart::Input).map_err(|_| Refusal::General)
+                u16::try_from(number)
+                    .map(KeyPart::Input)
+                    .map_err(|_| Refusal::General)
             }
         }
     }
 
     fn datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
         if let Scalar::Column(column) = scalar {
-            return Ok(Datum::Column { cp: self.cp()?.0, column: *column });
+            return Ok(Datum::Column {
+                cp: self.cp()?.0,
+                column: *column,
+            });
         }
         Ok(match self.part(scalar, base_type(&ty))? {
             KeyPart::Input(number) => Datum::Input(number),
@@ -153,7 +167,9 @@ impl<'a> Coder<'a> {
                 Ok(to)
             }
             Scalar::IsNull(inner) => self.is_null(inner),
-            Scalar::Cast(inner, from, to) | Scalar::Assign(inner, from, to) => self.convert(inner, *from, *to),
+            Scalar::Cast(inner, from, to) | Scalar::Assign(inner, from, to) => {
+                self.convert(inner, *from, *to)
+            }
             Scalar::Coalesce(items) => self.coalesce(items, ty),
             _ => Err(Refusal::General),
         }
@@ -303,7 +319,13 @@ impl<'a> Coder<'a> {
     }
 
     /// Sets a column of a row buffer to a scalar that is of the column's type.
-    pub(crate) fn set_column(&mut self, buffer: RowBuf, column: u16, scalar: &Scalar, ty: SqlType) -> Coded<()> {
+    pub(crate) fn set_column(
+        &mut self,
+        buffer: RowBuf,
+        column: u16,
+        scalar: &Scalar,
+        ty: SqlType,
+    ) -> Coded<()> {
         if let Scalar::Column(source) = scalar {
             if !weft_program::fits_without_check(&self.column_type(*source)?, &ty) {
                 return Err(Refusal::General);
@@ -319,9 +341,11 @@ impl<'a> Coder<'a> {
         }
         match self.part(scalar, ty)? {
             KeyPart::Input(number) => {
-                let fits = self.b.inputs().get(usize::from(number)).is_some_and(|from| {
-                    weft_program::fits_without_check(from, &ty)
-                });
+                let fits = self
+                    .b
+                    .inputs()
+                    .get(usize::from(number))
+                    .is_some_and(|from| weft_program::fits_without_check(from, &ty));
                 if !fits {
                     return Err(Refusal::General);
                 }

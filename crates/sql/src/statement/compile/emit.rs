@@ -20,7 +20,8 @@ use super::super::bind::{Refusal, base_type};
 use super::super::scalar::Scalar;
 use super::code::Coder;
 use super::point::{
-    ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointSelect, PointStatement, RangeEnd,
+    ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointSelect, PointStatement,
+    RangeEnd,
 };
 
 type Coded<T> = Result<T, Refusal>;
@@ -45,7 +46,11 @@ impl<'a> Coder<'a> {
             .iter()
             .zip(&index.columns)
             .map(|(value, &column)| {
-                let ty = table.columns.get(column).map(|column| base_type(&column.ty)).ok_or(Refusal::General)?;
+                let ty = table
+                    .columns
+                    .get(column)
+                    .map(|column| base_type(&column.ty))
+                    .ok_or(Refusal::General)?;
                 self.part(value, ty)
             })
             .collect()
@@ -144,8 +149,10 @@ impl<'a> Coder<'a> {
 
     fn insert_accesses(&mut self, insert: &PointInsert, row: &[Scalar]) -> Coded<()> {
         let def = &insert.table;
-        let conflict_on_secondary =
-            insert.on_conflict.as_ref().is_some_and(|conflict| !conflict.arbiter.primary);
+        let conflict_on_secondary = insert
+            .on_conflict
+            .as_ref()
+            .is_some_and(|conflict| !conflict.arbiter.primary);
         if conflict_on_secondary {
             self.b.add_access(Access::table(AccessKind::WriteTable, def.id));
             return Ok(());
@@ -160,7 +167,8 @@ impl<'a> Coder<'a> {
             self.b.add_access(Access::new(kind, def.id, parts));
         }
         if def.primary_key.is_none() {
-            self.b.add_access(Access::new(AccessKind::InsertRow, def.id, Vec::new()));
+            self.b
+                .add_access(Access::new(AccessKind::InsertRow, def.id, Vec::new()));
         }
         Ok(())
     }
@@ -234,7 +242,11 @@ impl<'a> Coder<'a> {
         let buffer = self.b.row_buffer();
         self.b.copyrow(buffer, cp);
         for (column, value) in assignments {
-            let ty = def.columns.get(*column).map(|column| column.ty).ok_or(Refusal::General)?;
+            let ty = def
+                .columns
+                .get(*column)
+                .map(|column| column.ty)
+                .ok_or(Refusal::General)?;
             let mark = self.b.mark();
             if *value == Scalar::Constant(Value::Null) {
                 self.b.setnull(buffer, *column as u16);
@@ -253,7 +265,8 @@ impl<'a> Coder<'a> {
     fn change(&mut self, change: &'a PointChange, statement: u32) -> Coded<()> {
         let table = self.b.table(&change.table);
         let parts = self.key_parts(&change.table, &change.index, &change.key)?;
-        self.b.add_access(Access::new(AccessKind::WriteRow, change.table.id, parts.clone()));
+        self.b
+            .add_access(Access::new(AccessKind::WriteRow, change.table.id, parts.clone()));
         let key = self.build_key(&parts);
         let index = self.b.index(table, change.index.id);
         let (cp, status) = (self.b.collect_register(), self.b.register());
@@ -284,9 +297,20 @@ impl<'a> Coder<'a> {
     fn select(&mut self, select: &'a PointSelect, statement: u32) -> Coded<()> {
         match &select.path {
             Path::Key { index, values } => self.select_by_key(select, index, values, statement),
-            Path::Range { index, prefix, low, high, reverse } => {
-                self.select_by_range(select, index, prefix, [low.as_ref(), high.as_ref()], *reverse, statement)
-            }
+            Path::Range {
+                index,
+                prefix,
+                low,
+                high,
+                reverse,
+            } => self.select_by_range(
+                select,
+                index,
+                prefix,
+                [low.as_ref(), high.as_ref()],
+                *reverse,
+                statement,
+            ),
         }
     }
 
@@ -334,8 +358,13 @@ impl<'a> Coder<'a> {
         for (end, exclusive) in ends.into_iter().zip([SCAN_LO_EXCLUSIVE, SCAN_HI_EXCLUSIVE]) {
             let mut parts = prefix_parts.clone();
             if let Some(end) = end {
-                let column = index.columns.get(prefix.len()).and_then(|&column| select.table.columns.get(column));
-                let ty = column.map(|column| base_type(&column.ty)).ok_or(Refusal::General)?;
+                let column = index
+                    .columns
+                    .get(prefix.len())
+                    .and_then(|&column| select.table.columns.get(column));
+                let ty = column
+                    .map(|column| base_type(&column.ty))
+                    .ok_or(Refusal::General)?;
                 parts.push(self.part(&end.value, ty)?);
                 if end.exclusive {
                     flags |= exclusive;
@@ -343,7 +372,9 @@ impl<'a> Coder<'a> {
             }
             bounds.push(parts);
         }
-        let (Some(high), Some(low)) = (bounds.pop(), bounds.pop()) else { return Err(Refusal::General) };
+        let (Some(high), Some(low)) = (bounds.pop(), bounds.pop()) else {
+            return Err(Refusal::General);
+        };
         let keys = [self.build_key(&low), self.build_key(&high)];
         self.b.add_access(match index.primary {
             true => Access::range(select.table.id, low, Some(high)),
@@ -379,7 +410,12 @@ impl<'a> Coder<'a> {
         self.b.ldi(zero, 0);
         self.b.ldi(one, 1);
         if let Some(limit) = limit.filter(|_| counted) {
-            self.refuse_negative(limit, zero, weft_program::RaiseState::InvalidLimit, "LIMIT must not be negative");
+            self.refuse_negative(
+                limit,
+                zero,
+                weft_program::RaiseState::InvalidLimit,
+                "LIMIT must not be negative",
+            );
             self.b.branch(Cond::Le, limit, zero, done);
         }
         let offset = match &select.offset {
@@ -391,7 +427,8 @@ impl<'a> Coder<'a> {
             }
             None => None,
         };
-        self.b.scan(cp, table, ordinal, low, high, flags, limit.filter(|_| !counted));
+        self.b
+            .scan(cp, table, ordinal, low, high, flags, limit.filter(|_| !counted));
         self.b.ret(status, cp);
         self.b.branch_not_true(status, done);
         self.set_row(&select.table, cp);

@@ -19,6 +19,7 @@ mod code;
 mod emit;
 pub(crate) mod path;
 pub(crate) mod point;
+pub(crate) mod shape;
 
 use std::sync::Arc;
 
@@ -52,13 +53,20 @@ pub(crate) fn compile(
     // What does not fit (registers, buffers, table sizes) is planned in general form.
     let program = builder.finish().map_err(|_| Refusal::General)?;
     if let Err(error) = weft_program::verify(&program, catalog) {
-        return Err(weft_types::SqlError::internal(format!("a compiled program failed verification: {error}")).into());
+        return Err(weft_types::SqlError::internal(format!(
+            "a compiled program failed verification: {error}"
+        ))
+        .into());
     }
     let shapes = statements
         .iter()
         .map(|statement| StatementShape {
             tag: statement.tag(),
-            columns: statement.output().iter().map(|item| item.column.clone()).collect(),
+            columns: statement
+                .output()
+                .iter()
+                .map(|item| item.column.clone())
+                .collect(),
         })
         .collect();
     Ok(ProgramPlan {
@@ -74,7 +82,14 @@ pub(crate) fn compile(
 
 /// The parameters that bound an integer range.
 fn range_inputs(path: &Path) -> Option<(u16, u16)> {
-    let Path::Range { low: Some(low), high: Some(high), .. } = path else { return None };
+    let Path::Range {
+        low: Some(low),
+        high: Some(high),
+        ..
+    } = path
+    else {
+        return None;
+    };
     match (&low.value, &high.value) {
         (Scalar::Input(low), Scalar::Input(high)) => Some((*low, *high)),
         _ => None,

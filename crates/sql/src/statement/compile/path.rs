@@ -59,7 +59,9 @@ fn flatten(scalar: Scalar, list: &mut Vec<Scalar>) {
 fn column_of(scalar: &Scalar) -> Option<(usize, Option<SqlType>)> {
     match scalar {
         Scalar::Column(column) => Some((usize::from(*column), None)),
-        Scalar::Cast(inner, from, SqlType::Int4 | SqlType::Int8) if matches!(from, SqlType::Int2 | SqlType::Int4) => {
+        Scalar::Cast(inner, from, SqlType::Int4 | SqlType::Int8)
+            if matches!(from, SqlType::Int2 | SqlType::Int4) =>
+        {
             match **inner {
                 Scalar::Column(column) => Some((usize::from(column), Some(*from))),
                 _ => None,
@@ -70,17 +72,31 @@ fn column_of(scalar: &Scalar) -> Option<(usize, Option<SqlType>)> {
 }
 
 fn sarg(conjunct: usize, scalar: &Scalar) -> Option<Sarg> {
-    let Scalar::Compare(op, left, right) = scalar else { return None };
+    let Scalar::Compare(op, left, right) = scalar else {
+        return None;
+    };
     let usable = |value: &Scalar| !value.has_column() && !value.is_volatile();
     if let Some((column, widened)) = column_of(left)
         && usable(right)
     {
-        return Some(Sarg { conjunct, column, op: *op, value: (**right).clone(), widened });
+        return Some(Sarg {
+            conjunct,
+            column,
+            op: *op,
+            value: (**right).clone(),
+            widened,
+        });
     }
     if let Some((column, widened)) = column_of(right)
         && usable(left)
     {
-        return Some(Sarg { conjunct, column, op: op.mirrored(), value: (**left).clone(), widened });
+        return Some(Sarg {
+            conjunct,
+            column,
+            op: op.mirrored(),
+            value: (**left).clone(),
+            widened,
+        });
     }
     None
 }
@@ -105,7 +121,9 @@ pub(crate) fn folded(scalar: Scalar) -> Scalar {
         );
     });
     match constant {
-        true => scalar.evaluate(&[], &[], &mut NoSource).map_or(scalar, Scalar::Constant),
+        true => scalar
+            .evaluate(&[], &[], &mut NoSource)
+            .map_or(scalar, Scalar::Constant),
         false => scalar,
     }
 }
@@ -131,8 +149,11 @@ impl Sarg {
 
 /// Chooses a path. `order` must be satisfied by it, if given; `None` when no index serves.
 pub(crate) fn choose(table: &TableDef, list: Vec<Scalar>, order: Option<&Order>) -> Option<Choice> {
-    let sargs: Vec<Sarg> =
-        list.iter().enumerate().filter_map(|(conjunct, scalar)| sarg(conjunct, scalar)).collect();
+    let sargs: Vec<Sarg> = list
+        .iter()
+        .enumerate()
+        .filter_map(|(conjunct, scalar)| sarg(conjunct, scalar))
+        .collect();
     let mut best: Option<(usize, Path, Vec<usize>)> = None;
     for index in &table.indexes {
         let candidate = key_path(index, &sargs).or_else(|| range_path(table, index, &sargs, order));
@@ -143,27 +164,45 @@ pub(crate) fn choose(table: &TableDef, list: Vec<Scalar>, order: Option<&Order>)
         }
     }
     let (_, path, used) = best?;
-    let residual =
-        list.into_iter().enumerate().filter(|(number, _)| !used.contains(number)).map(|(_, scalar)| scalar).collect();
+    let residual = list
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| !used.contains(number))
+        .map(|(_, scalar)| scalar)
+        .collect();
     Some(Choice { path, residual })
 }
 
 /// Chooses the primary key alone: what UPDATE and DELETE need.
-pub(crate) fn choose_primary(table: &TableDef, list: Vec<Scalar>) -> Option<(Arc<IndexDef>, Vec<Scalar>, Vec<Scalar>)> {
+pub(crate) fn choose_primary(
+    table: &TableDef,
+    list: Vec<Scalar>,
+) -> Option<(Arc<IndexDef>, Vec<Scalar>, Vec<Scalar>)> {
     let index = table.primary_index()?;
-    let sargs: Vec<Sarg> =
-        list.iter().enumerate().filter_map(|(conjunct, scalar)| sarg(conjunct, scalar)).collect();
+    let sargs: Vec<Sarg> = list
+        .iter()
+        .enumerate()
+        .filter_map(|(conjunct, scalar)| sarg(conjunct, scalar))
+        .collect();
     let (_, path, used) = key_path(index, &sargs)?;
-    let Path::Key { index, values } = path else { return None };
-    let residual =
-        list.into_iter().enumerate().filter(|(number, _)| !used.contains(number)).map(|(_, scalar)| scalar).collect();
+    let Path::Key { index, values } = path else {
+        return None;
+    };
+    let residual = list
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| !used.contains(number))
+        .map(|(_, scalar)| scalar)
+        .collect();
     Some((index, values, residual))
 }
 
 type Candidate = (usize, Path, Vec<usize>);
 
 fn equality(sargs: &[Sarg], column: usize) -> Option<&Sarg> {
-    sargs.iter().find(|sarg| sarg.column == column && sarg.op == CompareOp::Eq)
+    sargs
+        .iter()
+        .find(|sarg| sarg.column == column && sarg.op == CompareOp::Eq)
 }
 
 fn key_path(index: &Arc<IndexDef>, sargs: &[Sarg]) -> Option<Candidate> {
@@ -178,17 +217,31 @@ fn key_path(index: &Arc<IndexDef>, sargs: &[Sarg]) -> Option<Candidate> {
         used.push(sarg.conjunct);
     }
     let score = 10_000 + usize::from(index.primary);
-    Some((score, Path::Key { index: Arc::clone(index), values }, used))
+    Some((
+        score,
+        Path::Key {
+            index: Arc::clone(index),
+            values,
+        },
+        used,
+    ))
 }
 
-fn range_path(table: &TableDef, index: &Arc<IndexDef>, sargs: &[Sarg], order: Option<&Order>) -> Option<Candidate> {
+fn range_path(
+    table: &TableDef,
+    index: &Arc<IndexDef>,
+    sargs: &[Sarg],
+    order: Option<&Order>,
+) -> Option<Candidate> {
     if !index.method.is_ordered() {
         return None;
     }
     let mut prefix = Vec::new();
     let mut used = Vec::new();
     for &column in &index.columns {
-        let Some(sarg) = equality(sargs, column) else { break };
+        let Some(sarg) = equality(sargs, column) else {
+            break;
+        };
         prefix.push(sarg.exact());
         used.push(sarg.conjunct);
     }
@@ -197,9 +250,14 @@ fn range_path(table: &TableDef, index: &Arc<IndexDef>, sargs: &[Sarg], order: Op
     if let Some(&column) = index.columns.get(equal) {
         let nullable = table.columns.get(column).is_none_or(|column| !column.not_null);
         let find = |wanted: [CompareOp; 2]| {
-            sargs.iter().find(|sarg| sarg.column == column && wanted.contains(&sarg.op))
+            sargs
+                .iter()
+                .find(|sarg| sarg.column == column && wanted.contains(&sarg.op))
         };
-        let (from, to) = (find([CompareOp::Gt, CompareOp::Ge]), find([CompareOp::Lt, CompareOp::Le]));
+        let (from, to) = (
+            find([CompareOp::Gt, CompareOp::Ge]),
+            find([CompareOp::Lt, CompareOp::Le]),
+        );
         low = from.map(Sarg::range_end);
         high = to.map(Sarg::range_end);
         // NULLs lie after all values: a range without upper bound runs into them, so its conjunct stays.
@@ -230,5 +288,15 @@ fn range_path(table: &TableDef, index: &Arc<IndexDef>, sargs: &[Sarg], order: Op
     }
     let ends = usize::from(low.is_some()) + usize::from(high.is_some());
     let score = equal * 10 + ends * 3 + usize::from(index.primary);
-    Some((score, Path::Range { index: Arc::clone(index), prefix, low, high, reverse }, used))
+    Some((
+        score,
+        Path::Range {
+            index: Arc::clone(index),
+            prefix,
+            low,
+            high,
+            reverse,
+        },
+        used,
+    ))
 }

@@ -51,13 +51,23 @@ fn alter_one(
             let (kind, name, columns) = table::read_constraint(constraint)?;
             add_constraint(changes, table, kind, name, &columns)
         }
-        AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
-            add_column(changes, table, column_def, *if_not_exists)
-        }
-        AlterTableOperation::DropColumn { column_names, if_exists, .. } => {
+        AlterTableOperation::AddColumn {
+            if_not_exists,
+            column_def,
+            column_position: None,
+            ..
+        } => add_column(changes, table, column_def, *if_not_exists),
+        AlterTableOperation::DropColumn {
+            column_names,
+            if_exists,
+            ..
+        } => {
             for name in column_names {
                 match column(table, name) {
-                    Ok(column) => changes.push(CatalogOp::DropColumn { table: table.id, column })?,
+                    Ok(column) => changes.push(CatalogOp::DropColumn {
+                        table: table.id,
+                        column,
+                    })?,
                     Err(_) if *if_exists => {
                         let name = names::ident(name);
                         changes.notice(format!(
@@ -77,23 +87,41 @@ fn alter_one(
             let (RenameTableNameKind::To(name) | RenameTableNameKind::As(name)) = table_name;
             let parts = names::parts(name);
             let name = names::relation(&parts)?.to_owned();
-            changes.push(CatalogOp::RenameTable { table: table.id, name })
+            changes.push(CatalogOp::RenameTable {
+                table: table.id,
+                name,
+            })
         }
-        AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+        AlterTableOperation::RenameColumn {
+            old_column_name,
+            new_column_name,
+        } => {
             let column = column(table, old_column_name)?;
             let name = names::ident(new_column_name);
-            changes.push(CatalogOp::RenameColumn { table: table.id, column, name })
+            changes.push(CatalogOp::RenameColumn {
+                table: table.id,
+                column,
+                name,
+            })
         }
         AlterTableOperation::RenameConstraint { old_name, new_name } => {
             let old = names::ident(old_name);
-            let index = table.indexes.iter().find(|index| index.unique && index.name == old);
+            let index = table
+                .indexes
+                .iter()
+                .find(|index| index.unique && index.name == old);
             let index = index.ok_or_else(|| missing_constraint(&old, &table.name))?.id;
-            changes.push(CatalogOp::RenameIndex { index, name: names::ident(new_name) })
+            changes.push(CatalogOp::RenameIndex {
+                index,
+                name: names::ident(new_name),
+            })
         }
         AlterTableOperation::AlterColumn { column_name, op } => alter_column(changes, table, column_name, op),
         // There is one owner, and settings of storage and logging mean nothing here.
         AlterTableOperation::OwnerTo { .. } | AlterTableOperation::SetOptionsParens { .. } => Ok(()),
-        other => Err(error::unsupported(format!("ALTER TABLE {other} is not supported"))),
+        other => Err(error::unsupported(format!(
+            "ALTER TABLE {other} is not supported"
+        ))),
     }
 }
 
@@ -115,8 +143,17 @@ fn add_constraint(
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let name = name.unwrap_or_else(|| changes.catalog.free_name(&kind.default_name(&table.name, columns)));
-    let index = kind.define(IndexId(changes.catalog.next_object_id()), name, table.id, positions);
+    let name = name.unwrap_or_else(|| {
+        changes
+            .catalog
+            .free_name(&kind.default_name(&table.name, columns))
+    });
+    let index = kind.define(
+        IndexId(changes.catalog.next_object_id()),
+        name,
+        table.id,
+        positions,
+    );
     changes.push(match kind {
         IndexKind::Primary => CatalogOp::AddPrimaryKey(index),
         _ => CatalogOp::CreateIndex(index),
@@ -136,7 +173,11 @@ fn drop_constraint(
     name: &str,
     if_exists: bool,
 ) -> Result<(), SqlError> {
-    match table.indexes.iter().find(|index| index.unique && index.name == name) {
+    match table
+        .indexes
+        .iter()
+        .find(|index| index.unique && index.name == name)
+    {
         Some(index) => changes.push(CatalogOp::DropIndex(index.id)),
         None if if_exists => {
             changes.notice(format!(
@@ -164,7 +205,9 @@ fn add_column(
         return Ok(());
     }
     if new.sequence.is_some() {
-        return Err(error::unsupported("adding a SERIAL or IDENTITY column to a table is not supported"));
+        return Err(error::unsupported(
+            "adding a SERIAL or IDENTITY column to a table is not supported",
+        ));
     }
     table::settle_default(&changes.catalog, &mut new)?;
     // Rows that exist get one value, so it must not be drawn anew for each.
@@ -178,14 +221,22 @@ fn add_column(
     let constant = new.def.default.is_none() || !matches!(fill, Value::Null);
     let fill = if constant { fill } else { Value::Null };
     let column_name = new.def.name.clone();
-    changes.push(CatalogOp::AddColumn { table: table.id, column: new.def, fill })?;
+    changes.push(CatalogOp::AddColumn {
+        table: table.id,
+        column: new.def,
+        fill,
+    })?;
     let indexes = new
         .primary
         .into_iter()
         .map(|name| (IndexKind::Primary, name))
         .chain(new.unique.into_iter().map(|name| (IndexKind::Unique, name)));
     for (kind, name) in indexes {
-        let current = changes.catalog.table_by_id(table.id).cloned().unwrap_or_else(|| Arc::clone(table));
+        let current = changes
+            .catalog
+            .table_by_id(table.id)
+            .cloned()
+            .unwrap_or_else(|| Arc::clone(table));
         add_constraint(changes, &current, kind, name, std::slice::from_ref(&column_name))?;
     }
     Ok(())
@@ -199,15 +250,21 @@ fn alter_column(
 ) -> Result<(), SqlError> {
     let column = column(table, name)?;
     match operation {
-        AlterColumnOperation::SetNotNull => {
-            changes.push(CatalogOp::SetNotNull { table: table.id, column, not_null: true })
-        }
-        AlterColumnOperation::DropNotNull => {
-            changes.push(CatalogOp::SetNotNull { table: table.id, column, not_null: false })
-        }
-        AlterColumnOperation::DropDefault => {
-            changes.push(CatalogOp::SetDefault { table: table.id, column, default: None })
-        }
+        AlterColumnOperation::SetNotNull => changes.push(CatalogOp::SetNotNull {
+            table: table.id,
+            column,
+            not_null: true,
+        }),
+        AlterColumnOperation::DropNotNull => changes.push(CatalogOp::SetNotNull {
+            table: table.id,
+            column,
+            not_null: false,
+        }),
+        AlterColumnOperation::DropDefault => changes.push(CatalogOp::SetDefault {
+            table: table.id,
+            column,
+            default: None,
+        }),
         AlterColumnOperation::SetDefault { value } => {
             let def = table.columns.get(column as usize).cloned();
             let def = def.ok_or_else(|| SqlError::internal("a column vanished"))?;
@@ -219,9 +276,15 @@ fn alter_column(
                 unique: Vec::new(),
             };
             table::settle_default(&changes.catalog, &mut new)?;
-            changes.push(CatalogOp::SetDefault { table: table.id, column, default: new.def.default })
+            changes.push(CatalogOp::SetDefault {
+                table: table.id,
+                column,
+                default: new.def.default,
+            })
         }
-        other => Err(error::unsupported(format!("ALTER COLUMN {other} is not supported"))),
+        other => Err(error::unsupported(format!(
+            "ALTER COLUMN {other} is not supported"
+        ))),
     }
 }
 

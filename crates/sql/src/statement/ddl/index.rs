@@ -41,12 +41,22 @@ impl IndexKind {
     /// The definition of an index of this kind.
     pub(super) fn define(self, id: IndexId, name: String, table: TableId, columns: Vec<usize>) -> IndexDef {
         let method = match self {
-            IndexKind::Primary | IndexKind::Unique | IndexKind::Plain { unique: true, .. } => IndexMethod::Both,
+            IndexKind::Primary | IndexKind::Unique | IndexKind::Plain { unique: true, .. } => {
+                IndexMethod::Both
+            }
             IndexKind::Plain { hash: true, .. } => IndexMethod::Hash,
             IndexKind::Plain { .. } => IndexMethod::Ordered,
         };
         let unique = !matches!(self, IndexKind::Plain { unique: false, .. });
-        IndexDef { id, name, table, columns, unique, primary: self == IndexKind::Primary, method }
+        IndexDef {
+            id,
+            name,
+            table,
+            columns,
+            unique,
+            primary: self == IndexKind::Primary,
+            method,
+        }
     }
 }
 
@@ -75,7 +85,11 @@ pub(super) fn column_names(columns: &[IndexColumn]) -> Result<Vec<String>, SqlEr
 pub(super) fn positions(table: &TableDef, columns: &[String]) -> Result<Vec<usize>, SqlError> {
     columns
         .iter()
-        .map(|name| table.column_index(name).ok_or_else(|| error::undefined_column(name)))
+        .map(|name| {
+            table
+                .column_index(name)
+                .ok_or_else(|| error::undefined_column(name))
+        })
         .collect()
 }
 
@@ -94,18 +108,28 @@ pub(super) fn create_index(changes: &mut Changes, create: &ast::CreateIndex) -> 
         None | Some(IndexType::BTree) => false,
         Some(IndexType::Hash) => true,
         Some(other) => {
-            return Err(error::unsupported(format!("index method {} is not supported", other.to_string().to_lowercase())));
+            return Err(error::unsupported(format!(
+                "index method {} is not supported",
+                other.to_string().to_lowercase()
+            )));
         }
     };
     if hash && create.unique {
-        return Err(error::unsupported("access method \"hash\" does not support unique indexes"));
+        return Err(error::unsupported(
+            "access method \"hash\" does not support unique indexes",
+        ));
     }
     let table = changes.table(&create.table_name)?;
     let columns = column_names(&create.columns)?;
     if hash && columns.len() > 1 {
-        return Err(error::unsupported("access method \"hash\" does not support multicolumn indexes"));
+        return Err(error::unsupported(
+            "access method \"hash\" does not support multicolumn indexes",
+        ));
     }
-    let kind = IndexKind::Plain { unique: create.unique, hash };
+    let kind = IndexKind::Plain {
+        unique: create.unique,
+        hash,
+    };
     let name = match &create.name {
         Some(name) => {
             let parts = names::parts(name);
@@ -116,7 +140,9 @@ pub(super) fn create_index(changes: &mut Changes, create: &ast::CreateIndex) -> 
             }
             name
         }
-        None => changes.catalog.free_name(&kind.default_name(&table.name, &columns)),
+        None => changes
+            .catalog
+            .free_name(&kind.default_name(&table.name, &columns)),
     };
     let id = IndexId(changes.catalog.next_object_id());
     let columns = positions(&table, &columns)?;
@@ -124,19 +150,29 @@ pub(super) fn create_index(changes: &mut Changes, create: &ast::CreateIndex) -> 
 }
 
 /// DROP INDEX.
-pub(super) fn drop_indexes(changes: &mut Changes, list: &[ObjectName], if_exists: bool) -> Result<(), SqlError> {
+pub(super) fn drop_indexes(
+    changes: &mut Changes,
+    list: &[ObjectName],
+    if_exists: bool,
+) -> Result<(), SqlError> {
     for name in list {
         let parts = names::parts(name);
         let name = names::relation(&parts)?;
         let Some(index) = changes.catalog.index_by_name(name).cloned() else {
             if changes.catalog.relation(name).is_some() {
-                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not an index")));
+                return Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("\"{name}\" is not an index"),
+                ));
             }
             if if_exists {
                 changes.notice(format!("index \"{name}\" does not exist, skipping"));
                 continue;
             }
-            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("index \"{name}\" does not exist")));
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("index \"{name}\" does not exist"),
+            ));
         };
         refuse_constraint(changes, &index)?;
         changes.push(CatalogOp::DropIndex(index.id))?;
@@ -148,7 +184,10 @@ fn refuse_constraint(changes: &Changes, index: &Arc<IndexDef>) -> Result<(), Sql
     if !index.primary {
         return Ok(());
     }
-    let table = changes.catalog.table_by_id(index.table).map_or("", |table| table.name.as_str());
+    let table = changes
+        .catalog
+        .table_by_id(index.table)
+        .map_or("", |table| table.name.as_str());
     Err(SqlError::new(
         SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
         format!(
@@ -156,5 +195,8 @@ fn refuse_constraint(changes: &Changes, index: &Arc<IndexDef>) -> Result<(), Sql
             name = index.name
         ),
     )
-    .hint(format!("You can drop constraint {} on table {table} instead.", index.name)))
+    .hint(format!(
+        "You can drop constraint {} on table {table} instead.",
+        index.name
+    )))
 }

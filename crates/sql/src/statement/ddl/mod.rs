@@ -6,7 +6,7 @@
 
 mod alter;
 mod index;
-mod sequence;
+pub(crate) mod sequence;
 mod table;
 pub(crate) mod types;
 
@@ -30,7 +30,11 @@ pub(super) struct Changes {
 
 impl Changes {
     fn new(catalog: &Catalog) -> Self {
-        Changes { catalog: catalog.clone(), ops: Vec::new(), notices: Vec::new() }
+        Changes {
+            catalog: catalog.clone(),
+            ops: Vec::new(),
+            notices: Vec::new(),
+        }
     }
 
     /// Adds an operation, checked against the ones before it.
@@ -41,7 +45,8 @@ impl Changes {
     }
 
     fn notice(&mut self, message: String) {
-        self.notices.push(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        self.notices
+            .push(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
 
     fn table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>, SqlError> {
@@ -49,7 +54,11 @@ impl Changes {
     }
 
     fn finish(self, tag: &'static str) -> Plan {
-        Plan::Ddl(Arc::new(DdlPlan { tag, ops: self.ops, notices: self.notices }))
+        Plan::Ddl(Arc::new(DdlPlan {
+            tag,
+            ops: self.ops,
+            notices: self.notices,
+        }))
     }
 }
 
@@ -77,31 +86,47 @@ pub(crate) fn plan_ddl(statement: &Statement, ctx: &PlanContext<'_>) -> Result<P
             self::truncate(&mut changes, truncate)?;
             "TRUNCATE TABLE"
         }
-        Statement::CreateSequence { .. } => {
-            sequence::create_sequence(&mut changes, statement)?;
-            "CREATE SEQUENCE"
-        }
-        Statement::Drop { object_type, if_exists, names, cascade, temporary: false, table: None, .. } => {
-            match object_type {
-                ObjectType::Table => {
-                    drop_tables(&mut changes, names, *if_exists)?;
-                    "DROP TABLE"
-                }
-                ObjectType::Index => {
-                    index::drop_indexes(&mut changes, names, *if_exists)?;
-                    "DROP INDEX"
-                }
-                ObjectType::Sequence => {
-                    sequence::drop_sequences(&mut changes, names, *if_exists, *cascade)?;
-                    "DROP SEQUENCE"
-                }
-                other => return Err(error::unsupported(format!("DROP {other} is not supported"))),
+        Statement::Drop {
+            object_type,
+            if_exists,
+            names,
+            cascade,
+            temporary: false,
+            table: None,
+            ..
+        } => match object_type {
+            ObjectType::Table => {
+                drop_tables(&mut changes, names, *if_exists)?;
+                "DROP TABLE"
             }
-        }
+            ObjectType::Index => {
+                index::drop_indexes(&mut changes, names, *if_exists)?;
+                "DROP INDEX"
+            }
+            ObjectType::Sequence => {
+                sequence::drop_sequences(&mut changes, names, *if_exists, *cascade)?;
+                "DROP SEQUENCE"
+            }
+            other => return Err(error::unsupported(format!("DROP {other} is not supported"))),
+        },
         Statement::Comment { .. } => return Ok(Plan::Maintenance(MaintenancePlan::Ignored("COMMENT"))),
         other => return Err(unsupported(other)),
     };
     Ok(changes.finish(tag))
+}
+
+/// Plans CREATE SEQUENCE and ALTER SEQUENCE.
+pub(crate) fn plan_sequence(
+    statement: &sequence::SequenceStatement,
+    ctx: &PlanContext<'_>,
+) -> Result<Plan, SqlError> {
+    let mut changes = Changes::new(ctx.catalog);
+    if statement.create {
+        sequence::create_sequence(&mut changes, statement)?;
+        return Ok(changes.finish("CREATE SEQUENCE"));
+    }
+    sequence::alter_sequence(&mut changes, statement)?;
+    Ok(changes.finish("ALTER SEQUENCE"))
 }
 
 fn unsupported(statement: &Statement) -> SqlError {

@@ -1,41 +1,171 @@
-//! CREATE SEQUENCE, DROP SEQUENCE, and the options that IDENTITY shares with them.
+//! CREATE SEQUENCE, ALTER SEQUENCE, DROP SEQUENCE, and the options that IDENTITY shares with them.
+//!
+//! PostgreSQL takes the options in any order, sqlparser in one order only, so the two statements are read here.
 
-use datafusion::sql::sqlparser::ast::{Expr, ObjectName, SequenceOptions, Statement};
-use weft_store::{CatalogOp, SequenceDef, SequenceId};
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use datafusion::sql::sqlparser::ast::{Expr, ObjectName, SequenceOptions, UnaryOperator, Value};
+use weft_store::{CatalogOp, SequenceDef, SequenceId, SequenceState};
+use weft_types::{SqlError, SqlState, SqlType};
 
-use super::super::bind::Binder;
-use super::super::compile::path::folded;
 use super::super::names;
-use super::super::params::ParamTypes;
-use super::{Changes, types};
+use super::super::token_reader::TokenReader;
+use super::Changes;
 use crate::error;
 
-/// CREATE SEQUENCE.
-pub(super) fn create_sequence(changes: &mut Changes, statement: &Statement) -> Result<(), SqlError> {
-    let Statement::CreateSequence { temporary, if_not_exists, name, data_type, sequence_options, owned_by } = statement
-    else {
-        return Err(SqlError::internal("not a CREATE SEQUENCE"));
+/// Options of a sequence as far as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SequenceChoices {
+    increment: Option<i64>,
+    start: Option<i64>,
+    /// `Some(None)`: NO MINVALUE.
+    min_value: Option<Option<i64>>,
+    max_value: Option<Option<i64>>,
+    cycle: Option<bool>,
+    /// RESTART; with a value or at the start.
+    restart: Option<Option<i64>>,
+    /// AS type, as written.
+    ty: Option<String>,
+    /// OWNED BY table.column; `Some(None)`: NONE.
+    owned_by: Option<Option<(Vec<String>, String)>>,
+}
+
+/// CREATE SEQUENCE or ALTER SEQUENCE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequenceStatement {
+    /// CREATE rather than ALTER.
+    pub create: bool,
+    /// IF NOT EXISTS, IF EXISTS.
+    pub lenient: bool,
+    /// Qualified name.
+    pub name: Vec<String>,
+    /// Options.
+    pub choices: SequenceChoices,
+}
+
+/// Reads what follows CREATE or ALTER; `None` if it is about something else than a sequence.
+pub(crate) fn parse_sequence(
+    reader: &mut TokenReader<'_>,
+    create: bool,
+) -> Result<Option<SequenceStatement>, SqlError> {
+    if !reader.accept("SEQUENCE") {
+        return Ok(None);
+    }
+    let lenient = if create {
+        reader.accept_all(&["IF", "NOT", "EXISTS"])
+    } else {
+        reader.accept_all(&["IF", "EXISTS"])
     };
-    if *temporary {
-        return Err(error::unsupported("temporary sequences are not supported"));
+    let name = reader.qualified_name()?;
+    let mut choices = SequenceChoices::default();
+    while !reader.at_end() {
+        choice(reader, &mut choices, create)?;
     }
-    if owned_by.is_some() {
-        return Err(error::unsupported("OWNED BY is not supported"));
+    Ok(Some(SequenceStatement {
+        create,
+        lenient,
+        name,
+        choices,
+    }))
+}
+
+fn number(reader: &mut TokenReader<'_>) -> Result<i64, SqlError> {
+    reader.accept_integer().ok_or_else(|| reader.unexpected())
+}
+
+fn choice(reader: &mut TokenReader<'_>, choices: &mut SequenceChoices, create: bool) -> Result<(), SqlError> {
+    if reader.accept("INCREMENT") {
+        reader.accept("BY");
+        choices.increment = Some(number(reader)?);
+    } else if reader.accept("START") {
+        reader.accept("WITH");
+        choices.start = Some(number(reader)?);
+    } else if reader.accept("MINVALUE") {
+        choices.min_value = Some(Some(number(reader)?));
+    } else if reader.accept("MAXVALUE") {
+        choices.max_value = Some(Some(number(reader)?));
+    } else if reader.accept_all(&["NO", "MINVALUE"]) {
+        choices.min_value = Some(None);
+    } else if reader.accept_all(&["NO", "MAXVALUE"]) {
+        choices.max_value = Some(None);
+    } else if reader.accept_all(&["NO", "CYCLE"]) {
+        choices.cycle = Some(false);
+    } else if reader.accept("CYCLE") {
+        choices.cycle = Some(true);
+    } else if reader.accept("CACHE") {
+        number(reader)?;
+    } else if !create && reader.accept("RESTART") {
+        reader.accept("WITH");
+        choices.restart = Some(reader.accept_integer());
+    } else if reader.accept("AS") {
+        choices.ty = Some(reader.identifier()?);
+    } else if reader.accept_all(&["OWNED", "BY"]) {
+        let mut parts = reader.qualified_name()?;
+        let column = parts.pop().unwrap_or_default();
+        choices.owned_by = Some(match parts.is_empty() {
+            true if column == "none" => None,
+            true => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
+                    .hint("Specify OWNED BY table.column or OWNED BY NONE."));
+            }
+            false => Some((parts, column)),
+        });
+    } else {
+        return Err(reader.unexpected());
     }
-    let parts = names::parts(name);
-    let name = names::relation(&parts)?;
-    if *if_not_exists && changes.catalog.relation(name).is_some() {
+    Ok(())
+}
+
+/// CREATE SEQUENCE.
+pub(super) fn create_sequence(changes: &mut Changes, statement: &SequenceStatement) -> Result<(), SqlError> {
+    let name = names::relation(&statement.name)?;
+    if statement.lenient && changes.catalog.relation(name).is_some() {
         changes.notice(format!("relation \"{name}\" already exists, skipping"));
         return Ok(());
     }
-    let ty = match data_type {
+    let ty = match &statement.choices.ty {
         None => SqlType::Int8,
-        Some(data_type) => types::known_type(data_type)?,
+        Some(text) => super::super::named_type(text)?,
     };
     let mut sequence = new_sequence(SequenceId(changes.catalog.next_object_id()), name, ty)?;
-    apply_options(&mut sequence, sequence_options)?;
+    apply_choices(&mut sequence, &statement.choices)?;
+    if let Some(Some((table, column))) = &statement.choices.owned_by {
+        let table = names::table(&changes.catalog, table)?;
+        let position = table
+            .column_index(column)
+            .and_then(|position| u32::try_from(position).ok())
+            .ok_or_else(|| error::undefined_column_of(column, &table.name))?;
+        sequence.owned_by = Some((table.id, position));
+    }
     changes.push(CatalogOp::CreateSequence(sequence))
+}
+
+/// ALTER SEQUENCE: its position. Other properties are fixed when it is created.
+pub(super) fn alter_sequence(changes: &mut Changes, statement: &SequenceStatement) -> Result<(), SqlError> {
+    let name = names::relation(&statement.name)?;
+    let Some(sequence) = changes.catalog.sequence(name).cloned() else {
+        if statement.lenient {
+            changes.notice(format!("relation \"{name}\" does not exist, skipping"));
+            return Ok(());
+        }
+        return Err(error::undefined_table(name));
+    };
+    let only_restart = SequenceChoices {
+        restart: statement.choices.restart,
+        ..SequenceChoices::default()
+    };
+    if statement.choices != only_restart {
+        return Err(error::unsupported("ALTER SEQUENCE can only RESTART"));
+    }
+    if let Some(restart) = statement.choices.restart {
+        let state = SequenceState {
+            last_value: restart.unwrap_or(sequence.start),
+            is_called: false,
+        };
+        changes.push(CatalogOp::SetSequence {
+            id: sequence.id,
+            state,
+        })?;
+    }
+    Ok(())
 }
 
 /// An ascending sequence over a type.
@@ -51,23 +181,16 @@ pub(super) fn new_sequence(id: SequenceId, name: &str, ty: SqlType) -> Result<Se
             ));
         }
     };
-    Ok(SequenceDef { ty, max_value, ..SequenceDef::new(id, name) })
+    Ok(SequenceDef {
+        ty,
+        max_value,
+        ..SequenceDef::new(id, name)
+    })
 }
 
 /// Applies START, INCREMENT, MINVALUE, MAXVALUE, CYCLE; CACHE means nothing here.
-pub(super) fn apply_options(sequence: &mut SequenceDef, options: &[SequenceOptions]) -> Result<(), SqlError> {
-    let mut start = None;
-    let (mut min, mut max) = (None, None);
-    for option in options {
-        match option {
-            SequenceOptions::IncrementBy(expr, _) => sequence.increment = integer(expr)?,
-            SequenceOptions::StartWith(expr, _) => start = Some(integer(expr)?),
-            SequenceOptions::MinValue(Some(expr)) => min = Some(integer(expr)?),
-            SequenceOptions::MaxValue(Some(expr)) => max = Some(integer(expr)?),
-            SequenceOptions::Cycle(no) => sequence.cycle = !*no,
-            SequenceOptions::MinValue(None) | SequenceOptions::MaxValue(None) | SequenceOptions::Cache(_) => {}
-        }
-    }
+fn apply_choices(sequence: &mut SequenceDef, choices: &SequenceChoices) -> Result<(), SqlError> {
+    sequence.increment = choices.increment.unwrap_or(1);
     if sequence.increment < 0 {
         let smallest = match sequence.ty {
             SqlType::Int2 => i64::from(i16::MIN),
@@ -76,26 +199,54 @@ pub(super) fn apply_options(sequence: &mut SequenceDef, options: &[SequenceOptio
         };
         (sequence.min_value, sequence.max_value) = (smallest, -1);
     }
-    sequence.min_value = min.unwrap_or(sequence.min_value);
-    sequence.max_value = max.unwrap_or(sequence.max_value);
-    let first = if sequence.increment < 0 { sequence.max_value } else { sequence.min_value };
-    sequence.start = start.unwrap_or(first);
+    sequence.min_value = choices.min_value.flatten().unwrap_or(sequence.min_value);
+    sequence.max_value = choices.max_value.flatten().unwrap_or(sequence.max_value);
+    sequence.cycle = choices.cycle.unwrap_or(false);
+    let first = if sequence.increment < 0 {
+        sequence.max_value
+    } else {
+        sequence.min_value
+    };
+    sequence.start = choices.start.unwrap_or(first);
     Ok(())
 }
 
+/// Applies the options of an IDENTITY column, as sqlparser reads them.
+pub(super) fn apply_options(sequence: &mut SequenceDef, options: &[SequenceOptions]) -> Result<(), SqlError> {
+    let mut choices = SequenceChoices::default();
+    for option in options {
+        match option {
+            SequenceOptions::IncrementBy(expr, _) => choices.increment = Some(integer(expr)?),
+            SequenceOptions::StartWith(expr, _) => choices.start = Some(integer(expr)?),
+            SequenceOptions::MinValue(expr) => {
+                choices.min_value = Some(expr.as_ref().map(integer).transpose()?)
+            }
+            SequenceOptions::MaxValue(expr) => {
+                choices.max_value = Some(expr.as_ref().map(integer).transpose()?)
+            }
+            SequenceOptions::Cycle(no) => choices.cycle = Some(!*no),
+            SequenceOptions::Cache(_) => {}
+        }
+    }
+    apply_choices(sequence, &choices)
+}
+
 fn integer(expr: &Expr) -> Result<i64, SqlError> {
-    let mut params = ParamTypes::default();
-    let catalog = weft_store::Catalog::new();
-    let mut binder = Binder::new(&catalog, None, &mut params, "");
-    let value = binder.bind(expr).ok().map(|typed| folded(typed.scalar));
-    match value {
-        Some(super::super::scalar::Scalar::Constant(value)) if value.as_i64().is_some() => {
-            Ok(value.as_i64().unwrap_or_default())
-        }
-        Some(super::super::scalar::Scalar::Constant(Value::Text(text))) => {
-            text.parse().map_err(|_| error::syntax(&text))
-        }
-        _ => Err(error::syntax(&expr.to_string())),
+    let (expr, sign) = match expr {
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => (expr.as_ref(), "-"),
+        other => (other, ""),
+    };
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => format!("{sign}{digits}")
+                .parse()
+                .map_err(|_| error::syntax(digits)),
+            other => Err(error::syntax(&other.to_string())),
+        },
+        other => Err(error::syntax(&other.to_string())),
     }
 }
 
@@ -122,7 +273,10 @@ pub(super) fn drop_sequences(
         if let Some((owner, column)) = sequence.owned_by {
             let table = changes.catalog.table_by_id(owner).cloned();
             let names = table.as_ref().and_then(|table| {
-                Some((table.name.clone(), table.columns.get(column as usize)?.name.clone()))
+                Some((
+                    table.name.clone(),
+                    table.columns.get(column as usize)?.name.clone(),
+                ))
             });
             if let Some((table_name, column_name)) = names {
                 if !cascade {
@@ -135,7 +289,11 @@ pub(super) fn drop_sequences(
                     ))
                     .hint("Use DROP ... CASCADE to drop the dependent objects too."));
                 }
-                changes.push(CatalogOp::SetDefault { table: owner, column, default: None })?;
+                changes.push(CatalogOp::SetDefault {
+                    table: owner,
+                    column,
+                    default: None,
+                })?;
             }
         }
         changes.push(CatalogOp::DropSequence(sequence.id))?;

@@ -3,11 +3,11 @@
 //! Order of object ids, as PostgreSQL draws them: sequences of SERIAL and IDENTITY columns, the table, its indexes. The
 //! sequences are created first because column defaults name them.
 
-use datafusion::sql::sqlparser::ast::{
-    self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint,
-};
+use datafusion::sql::sqlparser::ast::{self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint};
 use weft_base::{IndexId, TableId};
-use weft_store::{Catalog, CatalogOp, ColumnDef, DefaultExpr, Identity, IndexDef, SequenceDef, SequenceId, TableDef};
+use weft_store::{
+    Catalog, CatalogOp, ColumnDef, DefaultExpr, Identity, IndexDef, SequenceDef, SequenceId, TableDef,
+};
 use weft_types::{SqlError, SqlState};
 
 use super::super::copy::quote_ident;
@@ -83,18 +83,25 @@ fn refuse_variants(create: &ast::CreateTable) -> Result<(), SqlError> {
 
 /// WITH (fillfactor = ...) and the like change nothing here; unknown names are errors, as in PostgreSQL.
 fn check_storage_options(options: &CreateTableOptions) -> Result<(), SqlError> {
-    let (CreateTableOptions::With(list) | CreateTableOptions::Options(list) | CreateTableOptions::Plain(list)) =
-        options
+    let (CreateTableOptions::With(list)
+    | CreateTableOptions::Options(list)
+    | CreateTableOptions::Plain(list)) = options
     else {
         return Ok(());
     };
     for option in list {
         let name = match option {
             ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => names::ident(key),
-            other => return Err(error::unsupported(format!("storage option {other} is not supported"))),
+            other => {
+                return Err(error::unsupported(format!(
+                    "storage option {other} is not supported"
+                )));
+            }
         };
-        let known = matches!(name.as_str(), "fillfactor" | "parallel_workers" | "oids" | "user_catalog_table")
-            || name.starts_with("autovacuum_")
+        let known = matches!(
+            name.as_str(),
+            "fillfactor" | "parallel_workers" | "oids" | "user_catalog_table"
+        ) || name.starts_with("autovacuum_")
             || name.starts_with("toast")
             || name.starts_with("vacuum_");
         if !known {
@@ -140,18 +147,26 @@ pub(super) fn new_column(column: &ast::ColumnDef, table: &str) -> Result<NewColu
             ColumnOption::PrimaryKey(_) if new.primary.is_none() => new.primary = Some(constraint_name),
             ColumnOption::PrimaryKey(_) => return Err(multiple_keys(table)),
             ColumnOption::Unique(_) => new.unique.push(constraint_name),
-            ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
+            ColumnOption::Generated {
+                generated_as,
+                sequence_options,
+                generation_expr: None,
+                ..
+            } => {
                 let always = match generated_as {
                     GeneratedAs::Always => true,
                     GeneratedAs::ByDefault => false,
-                    GeneratedAs::ExpStored => return Err(error::unsupported("generated columns are not supported")),
+                    GeneratedAs::ExpStored => {
+                        return Err(error::unsupported("generated columns are not supported"));
+                    }
                 };
-                let mut sequence = sequence::new_sequence(SequenceId(0), "", column_type.ty).map_err(|_| {
-                    SqlError::new(
-                        SqlState::INVALID_PARAMETER_VALUE,
-                        "identity column type must be smallint, integer, or bigint",
-                    )
-                })?;
+                let mut sequence =
+                    sequence::new_sequence(SequenceId(0), "", column_type.ty).map_err(|_| {
+                        SqlError::new(
+                            SqlState::INVALID_PARAMETER_VALUE,
+                            "identity column type must be smallint, integer, or bigint",
+                        )
+                    })?;
                 sequence::apply_options(&mut sequence, sequence_options.as_deref().unwrap_or(&[]))?;
                 new.def.not_null = true;
                 new.sequence = Some((sequence, Some(always)));
@@ -161,7 +176,11 @@ pub(super) fn new_column(column: &ast::ColumnDef, table: &str) -> Result<NewColu
             ColumnOption::ForeignKey(_) => {
                 return Err(error::unsupported("FOREIGN KEY constraints are not supported"));
             }
-            other => return Err(error::unsupported(format!("column option {other} is not supported"))),
+            other => {
+                return Err(error::unsupported(format!(
+                    "column option {other} is not supported"
+                )));
+            }
         }
     }
     if null && (new.def.not_null || new.primary.is_some()) {
@@ -190,7 +209,11 @@ fn multiple_keys(table: &str) -> SqlError {
 
 fn refuse_duplicates(columns: &[NewColumn]) -> Result<(), SqlError> {
     for (number, column) in columns.iter().enumerate() {
-        if columns.iter().take(number).any(|other| other.def.name == column.def.name) {
+        if columns
+            .iter()
+            .take(number)
+            .any(|other| other.def.name == column.def.name)
+        {
             return Err(SqlError::new(
                 SqlState::DUPLICATE_COLUMN,
                 format!("column \"{}\" specified more than once", column.def.name),
@@ -205,19 +228,28 @@ fn constraints(create: &ast::CreateTable, columns: &[NewColumn]) -> Result<Vec<C
     let mut list = Vec::new();
     for column in columns {
         let own = || vec![column.def.name.clone()];
-        list.extend(
-            column.primary.iter().map(|name| Constraint { kind: IndexKind::Primary, name: name.clone(), columns: own() }),
-        );
-        list.extend(
-            column.unique.iter().map(|name| Constraint { kind: IndexKind::Unique, name: name.clone(), columns: own() }),
-        );
+        list.extend(column.primary.iter().map(|name| Constraint {
+            kind: IndexKind::Primary,
+            name: name.clone(),
+            columns: own(),
+        }));
+        list.extend(column.unique.iter().map(|name| Constraint {
+            kind: IndexKind::Unique,
+            name: name.clone(),
+            columns: own(),
+        }));
     }
     for constraint in &create.constraints {
         let (kind, name, columns) = read_constraint(constraint)?;
         list.push(Constraint { kind, name, columns });
     }
     let table = names::parts(&create.name).pop().unwrap_or_default();
-    if list.iter().filter(|constraint| constraint.kind == IndexKind::Primary).count() > 1 {
+    if list
+        .iter()
+        .filter(|constraint| constraint.kind == IndexKind::Primary)
+        .count()
+        > 1
+    {
         return Err(multiple_keys(&table));
     }
     list.sort_by_key(|constraint| constraint.kind != IndexKind::Primary);
@@ -229,16 +261,24 @@ pub(super) fn read_constraint(
     constraint: &TableConstraint,
 ) -> Result<(IndexKind, Option<String>, Vec<String>), SqlError> {
     match constraint {
-        TableConstraint::PrimaryKey(key) => {
-            Ok((IndexKind::Primary, key.name.as_ref().map(names::ident), column_names(&key.columns)?))
-        }
+        TableConstraint::PrimaryKey(key) => Ok((
+            IndexKind::Primary,
+            key.name.as_ref().map(names::ident),
+            column_names(&key.columns)?,
+        )),
         TableConstraint::Unique(unique) => {
             if matches!(unique.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
                 return Err(error::unsupported("NULLS NOT DISTINCT is not supported"));
             }
-            Ok((IndexKind::Unique, unique.name.as_ref().map(names::ident), column_names(&unique.columns)?))
+            Ok((
+                IndexKind::Unique,
+                unique.name.as_ref().map(names::ident),
+                column_names(&unique.columns)?,
+            ))
         }
-        TableConstraint::ForeignKey(_) => Err(error::unsupported("FOREIGN KEY constraints are not supported")),
+        TableConstraint::ForeignKey(_) => {
+            Err(error::unsupported("FOREIGN KEY constraints are not supported"))
+        }
         TableConstraint::Check(_) => Err(error::unsupported("CHECK constraints are not supported")),
         other => Err(error::unsupported(format!("constraint {other} is not supported"))),
     }
@@ -253,7 +293,10 @@ fn define_constraint(
     let mut columns = Vec::with_capacity(constraint.columns.len());
     for name in &constraint.columns {
         columns.push(table.column_index(name).ok_or_else(|| {
-            SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" named in key does not exist"))
+            SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{name}\" named in key does not exist"),
+            )
         })?);
     }
     let name = match constraint.name {
@@ -294,14 +337,27 @@ pub(super) fn tie_sequence(
     owner: (TableId, u32),
     column: &mut NewColumn,
 ) -> Result<(), SqlError> {
-    let Some((mut sequence, identity)) = column.sequence.take() else { return Ok(()) };
+    let Some((mut sequence, identity)) = column.sequence.take() else {
+        return Ok(());
+    };
     sequence.id = SequenceId(changes.catalog.next_object_id());
-    sequence.name = changes.catalog.free_name(&names::cut(format!("{table}_{}_seq", column.def.name)));
+    sequence.name = changes
+        .catalog
+        .free_name(&names::cut(format!("{table}_{}_seq", column.def.name)));
     sequence.owned_by = Some(owner);
     match identity {
-        Some(always) => column.def.identity = Some(Identity { always, sequence: sequence.id }),
+        Some(always) => {
+            column.def.identity = Some(Identity {
+                always,
+                sequence: sequence.id,
+            })
+        }
         None => {
-            let quoted = if is_plain(&sequence.name) { sequence.name.clone() } else { quote_ident(&sequence.name) };
+            let quoted = if is_plain(&sequence.name) {
+                sequence.name.clone()
+            } else {
+                quote_ident(&sequence.name)
+            };
             let sql = format!("nextval('{}'::regclass)", quoted.replace('\'', "''"));
             column.def.default = Some(DefaultExpr { sql });
         }
@@ -312,7 +368,9 @@ pub(super) fn tie_sequence(
 /// Reads back without quotes.
 fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
 /// Checks a default and keeps its text.

@@ -29,7 +29,10 @@ pub(crate) fn column_type(data_type: &DataType) -> Result<ColumnType, SqlError> 
             return Ok(ColumnType { ty, serial: true });
         }
     }
-    Ok(ColumnType { ty: known_type(data_type)?, serial: false })
+    Ok(ColumnType {
+        ty: known_type(data_type)?,
+        serial: false,
+    })
 }
 
 /// A type that exists, modifiers checked.
@@ -83,12 +86,39 @@ fn unknown_type(data_type: &DataType) -> SqlError {
     };
     match unsupported || POSTGRES_TYPES.contains(&name.as_str()) {
         true => error::unsupported(format!("type {name} is not supported")),
-        false => SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")),
+        false => SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("type \"{name}\" does not exist"),
+        ),
     }
 }
 
 /// Types that PostgreSQL has and Weft lacks, beyond those that the parser knows.
 const POSTGRES_TYPES: &[&str] = &[
-    "json", "jsonb", "xml", "inet", "cidr", "macaddr", "money", "oid", "interval", "time", "timetz", "bit", "varbit", "point",
-    "line", "lseg", "box", "path", "polygon", "circle", "tsvector", "tsquery", "hstore", "regclass", "int4range", "int8range",
+    "json",
+    "jsonb",
+    "xml",
+    "inet",
+    "cidr",
+    "macaddr",
+    "money",
+    "oid",
+    "interval",
+    "time",
+    "timetz",
+    "bit",
+    "varbit",
+    "point",
+    "line",
+    "lseg",
+    "box",
+    "path",
+    "polygon",
+    "circle",
+    "tsvector",
+    "tsquery",
+    "hstore",
+    "regclass",
+    "int4range",
+    "int8range",
 ];
