@@ -128,7 +128,7 @@ impl Bank {
     fn client(&mut self, shared: &Arc<Shared>, seed: u64) -> thread::JoinHandle<ClientReport> {
         let number = self.next_client;
         self.next_client += 1;
-        let style = if number % 2 == 0 {
+        let style = if number.is_multiple_of(2) {
             Style::Message
         } else {
             Style::Steps

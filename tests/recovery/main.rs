@@ -9,6 +9,9 @@
 //! The short form runs with the other tests. `WEFT_RECOVERY_ROUNDS=100` makes it long;
 //! `WEFT_RECOVERY_SEED` repeats the moments of an earlier run (as far as a real machine can).
 
+// A test may stop at anything unexpected, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
 mod harness;
 
 use std::time::Duration;

@@ -4,7 +4,6 @@
 //! the server as a child waits for it ([`crate::server_process`]).
 
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -17,8 +16,6 @@ use crate::failure::Failure;
 
 /// Time that clients get to end when the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// The file that makes a directory a database.
-const MARKER: &str = "WEFT";
 /// What stands before the address on stdout.
 pub(crate) const LISTENING: &str = "listening on ";
 
@@ -32,7 +29,6 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
             arguments.listen
         )));
     }
-    refuse_foreign_folders(&arguments.data)?;
     let (signal, signalled) = mpsc::channel();
     ctrlc::set_handler(move || signal.send(()).unwrap_or(()))
         .map_err(|e| Failure::doing("handling signals", e))?;
@@ -54,28 +50,6 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         eprintln!("{closed} connection(s) closed");
     }
     Ok(())
-}
-
-/// The engine refuses a directory with somebody else's files; here also one with somebody else's folders, so
-/// that a slip of the hand (`--data /usr`) puts no log between them.
-fn refuse_foreign_folders(dir: &Path) -> Result<(), Failure> {
-    let Ok(entries) = std::fs::read_dir(dir) else {
-        return Ok(());
-    };
-    if dir.join(MARKER).exists() {
-        return Ok(());
-    }
-    let folder = entries
-        .filter_map(Result::ok)
-        .find(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    match folder {
-        Some(folder) => Err(Failure::Corrupt(format!(
-            "{} is not a Weft database: found folder {:?}",
-            dir.display(),
-            folder.file_name()
-        ))),
-        None => Ok(()),
-    }
 }
 
 fn options(arguments: &ServeArguments) -> Options {

@@ -1,7 +1,7 @@
 //! Deterministic batches: admit what does not conflict, run it without any lock, put the rest off.
 //!
-//! Source: Hobbes 3.3.3, Algorithm 1, with stamps in place of cleared bitmaps. Deferred transactions go first into the
-//! next batch.
+//! Source: Hobbes 3.3.3, Algorithm 1, with stamps in place of cleared bitmaps. Deferred transactions go first
+//! into the next batch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

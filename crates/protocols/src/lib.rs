@@ -1,8 +1,9 @@
 //! The documents' other concurrency controls, for measuring only, on the same store and programs.
 //!
-//! The product has one way, batch and locks (crate `txn`). Here each protocol of the documents runs the same stream of
-//! one-shot programs against the same store, without log and sequencer, so that nothing but concurrency control
-//! differs between two figures of one run. A protocol is a type; each has a file of its own with its source cited.
+//! The product has one way, batch and locks (crate `txn`). Here each protocol of the documents runs the same
+//! stream of one-shot programs against the same store, without log and sequencer, so that nothing but
+//! concurrency control differs between two figures of one run. A protocol is a type; each has a file of its
+//! own with its source cited.
 //!
 //!     batch               Hobbes 3.3.3, Algorithm 1 on stamps; waves without conflicts
 //!     two_phase_locking   Hobbes 3.2.2: a read-write lock a tuple, taken in order, released at commit
@@ -32,7 +33,8 @@ pub struct Job {
 pub struct RunReport {
     /// Wall time of the whole stream.
     pub elapsed: Duration,
-    /// The part of `elapsed` in which one thread chose what may run together; zero for protocols that do not plan.
+    /// The part of `elapsed` in which one thread chose what may run together; zero for protocols that do not
+    /// plan.
     pub planning: Duration,
     /// Transactions that committed.
     pub committed: u64,
@@ -56,7 +58,7 @@ pub trait Protocol {
     /// The name that figures print.
     const NAME: &'static str;
 
-    /// Runs every job once, in an order equivalent to some serial one, on `workers` threads, and publishes the result.
-    /// Jobs whose inputs do not fit their program count as failed.
+    /// Runs every job once, in an order equivalent to some serial one, on `workers` threads, and publishes
+    /// the result. Jobs whose inputs do not fit their program count as failed.
     fn run(&self, store: &Arc<Store>, jobs: &[Job], workers: usize) -> RunReport;
 }

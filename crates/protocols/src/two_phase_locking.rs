@@ -1,14 +1,15 @@
 //! Two-phase locking: each worker takes the locks of its transaction, runs it, and lets them go.
 //!
-//! As in Hobbes 3.2.2 there is a read-write lock per tuple in a table that all workers share. Locks are taken in slot order,
-//! so there is no deadlock to detect; a worker that must wait spins for a moment and then yields. Only rows, unique
-//! values and whole-table reads or writes are locked: the intention locks of the multi-granularity table would put a hot
-//! line before every transaction, and no transaction of these workloads needs them.
+//! As in Hobbes 3.2.2 there is a read-write lock per tuple in a table that all workers share. Locks are taken
+//! in slot order, so there is no deadlock to detect; a worker that must wait spins for a moment and then
+//! yields. Only rows, unique values and whole-table reads or writes are locked: the intention locks of the
+//! multi-granularity table would put a hot line before every transaction, and no transaction of these
+//! workloads needs them.
 //!
 //!     slot (AtomicU32): 0 free | n readers | WRITER one writer
 //!
-//! Transactions run inside epochs of the store, so that versions and snapshots work as for batches; their order is what
-//! the locks made it, and not repeatable.
+//! Transactions run inside epochs of the store, so that versions and snapshots work as for batches; their
+//! order is what the locks made it, and not repeatable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

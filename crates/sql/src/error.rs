@@ -1,7 +1,8 @@
 //! Errors of parsing and planning: constructors that carry PostgreSQL's codes and words.
 //!
-//! Everything here is the user's error and deterministic: the same text on the same catalog gives the same error. One
-//! function per wording keeps the words in one place, so that a test which compares with PostgreSQL has one thing to fix.
+//! Everything here is the user's error and deterministic: the same text on the same catalog gives the same
+//! error. One function per wording keeps the words in one place, so that a test which compares with
+//! PostgreSQL has one thing to fix.
 
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -15,7 +16,8 @@ pub fn syntax_at_end() -> SqlError {
     SqlError::new(SqlState("42601"), "syntax error at end of input")
 }
 
-/// 0A000: something that PostgreSQL can do and Weft cannot. `what` is a noun phrase in the plural or a sentence.
+/// 0A000: something that PostgreSQL can do and Weft cannot. `what` is a noun phrase in the plural or a
+/// sentence.
 pub fn unsupported(what: impl Into<String>) -> SqlError {
     SqlError::unsupported(what)
 }

@@ -125,6 +125,11 @@ impl TableOverlay {
         self.base.get(&row_id)
     }
 
+    /// True when rows of this transaction's making stand here, or rows that it changed or deleted.
+    pub(crate) fn has_rows(&self) -> bool {
+        !self.base.is_empty() || self.own.iter().any(|own| own.image.is_some())
+    }
+
     /// True when no row differs from the snapshot.
     pub(crate) fn is_empty(&self) -> bool {
         !self.base_hidden && self.base.is_empty() && self.own.is_empty()

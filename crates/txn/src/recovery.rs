@@ -92,7 +92,17 @@ fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
     let other = names
         .iter()
         .find(|name| !name.starts_with('.') && *name != RealDisk::LOCK_FILE);
-    other.map_or(Ok(false), |other| foreign(format!("file \"{other}\"")))
+    if let Some(other) = other {
+        return foreign(format!("file \"{other}\""));
+    }
+    // A slip of the hand must not put a log between somebody else's folders. `lost+found` makes a mount point.
+    let folders = disk
+        .list_dirs(dir)
+        .map_err(io_error(format!("listing {}", dir.display())))?;
+    let other = folders
+        .iter()
+        .find(|name| !name.starts_with('.') && *name != "lost+found");
+    other.map_or(Ok(false), |other| foreign(format!("folder \"{other}\"")))
 }
 
 fn write_marker(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {

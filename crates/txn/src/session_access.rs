@@ -35,6 +35,8 @@ pub(crate) struct SessionAccess<'t> {
     pub overlay: &'t mut Overlay,
     /// Under REPEATABLE READ, the snapshot that rows must not have changed since.
     pub first_updater_wins: bool,
+    /// The program locks what it finds (FOR UPDATE) and changes nothing.
+    locks_only: bool,
     held: Vec<Held>,
     observed: BatchId,
 }
@@ -46,6 +48,7 @@ impl<'t> SessionAccess<'t> {
         catalog: &'t Catalog,
         overlay: &'t mut Overlay,
         first_updater_wins: bool,
+        locks_only: bool,
     ) -> SessionAccess<'t> {
         let observed = BatchId::default();
         SessionAccess {
@@ -54,6 +57,7 @@ impl<'t> SessionAccess<'t> {
             catalog,
             overlay,
             first_updater_wins,
+            locks_only,
             held: Vec::new(),
             observed,
         }
@@ -138,7 +142,11 @@ impl DataAccess for SessionAccess<'_> {
         };
         let (row_id, batch, image) = (row.row_id, row.batch, row.bytes.into_owned());
         self.observed = self.observed.max(batch);
-        Ok(Some(self.hold(&def, overlay_row(row_id), &image)))
+        let handle = self.hold(&def, overlay_row(row_id), &image);
+        if self.locks_only {
+            self.writable(&handle)?;
+        }
+        Ok(Some(handle))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {

@@ -20,7 +20,7 @@
 use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out, lost_answer};
 use crate::locks::{self, LockRequests, LockScope};
-use crate::overlay::{Overlay, OverlayMark};
+use crate::overlay::{Overlay, OverlayMark, TableOverlay};
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::sequencer::WRITE_SET_BYTES_MAX;
 use crate::session_access::SessionAccess;
@@ -199,6 +199,7 @@ impl Transaction {
             snapshot,
             overlay: Arc::clone(&self.overlay),
             catalog,
+            reshaped: self.reshaped_tables(),
         }
     }
 
@@ -223,6 +224,12 @@ impl Transaction {
         if program.catalog_version != view.catalog.version() {
             return Err(locks::stale_program());
         }
+        if !program.read_only {
+            self.check_definitions()?;
+        }
+        for access in &program.accesses {
+            view.check_readable(access.table)?;
+        }
         let mark = self.overlay.mark();
         let mut outcome = Outcome::default();
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -233,6 +240,7 @@ impl Transaction {
             &view.catalog,
             Arc::make_mut(&mut self.overlay),
             newest.is_some(),
+            program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
         );
         let result = weft_program::run(
             program,
@@ -291,6 +299,43 @@ impl Transaction {
     /// True when this transaction sees definitions that nobody else sees.
     pub fn changes_catalog(&self) -> bool {
         self.private_catalog.is_some()
+    }
+
+    /// Tables with rows whose columns this transaction changed: the rows are written anew at the commit.
+    fn reshaped_tables(&self) -> Arc<[TableId]> {
+        let hidden = |table| self.overlay.table(table).is_some_and(|table| table.base_hidden());
+        let changed = self.catalog_ops.iter().filter_map(reshaped_by);
+        changed.filter(|table| !hidden(*table)).collect()
+    }
+
+    /// Refuses to write a table that waits to be written anew.
+    fn refuse_reshaped(&self, def: &TableDef) -> Result<(), SqlError> {
+        if !self.catalog_ops.is_empty() && self.reshaped_tables().contains(&def.id) {
+            return Err(view::reshaped());
+        }
+        Ok(())
+    }
+
+    /// Longest wait for a lock from now on; zero waits for ever.
+    pub fn set_lock_timeout(&mut self, limit: Duration) {
+        self.options.lock_timeout = limit;
+    }
+
+    /// After a table was locked for change: an error (40001) if the transaction reads a snapshot whose
+    /// definitions are no longer the newest. What it would write is laid out for tables as they were.
+    pub fn check_definitions(&self) -> Result<(), SqlError> {
+        match &self.pinned {
+            Some(pinned)
+                if self.private_catalog.is_none()
+                    && pinned.catalog().version() != self.engine.catalog().version() =>
+            {
+                Err(SqlError::new(
+                    SqlState::SERIALIZATION_FAILURE,
+                    "could not serialize access due to concurrent change of definitions",
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes all definitions for change, until the transaction ends.
@@ -422,6 +467,7 @@ impl Transaction {
     /// transaction's own.
     pub fn insert(&mut self, def: &Arc<TableDef>, rows: &[Vec<u8>]) -> Result<Vec<RowId>, SqlError> {
         self.refuse_writes_in_excess()?;
+        self.refuse_reshaped(def)?;
         self.lock_new_rows(def, rows.iter().map(Vec::as_slice))?;
         let snapshot = self.engine.snapshot();
         let catalog = self.catalog();
@@ -449,6 +495,7 @@ impl Transaction {
         row: &[u8],
     ) -> Result<(), SqlError> {
         self.refuse_writes_in_excess()?;
+        self.refuse_reshaped(def)?;
         def.check_not_null(row)?;
         if def.unique_key_changes(current, row) {
             self.lock_new_rows(def, [current, row])?;
@@ -464,6 +511,7 @@ impl Transaction {
     /// Deletes a row that `lock_rows` locked; `current` is its image now.
     pub fn delete(&mut self, def: &Arc<TableDef>, row_id: RowId, current: &[u8]) -> Result<(), SqlError> {
         self.refuse_writes_in_excess()?;
+        self.refuse_reshaped(def)?;
         if def.indexes.iter().any(|index| index.unique && !index.primary) {
             self.lock_new_rows(def, [current])?;
         }
@@ -493,6 +541,7 @@ impl Transaction {
             catalog: self.catalog(),
             overlay: Arc::clone(&self.overlay),
             snapshot,
+            reshaped: Arc::default(),
         };
         let found = view.current(def, row_id, image)?;
         let batch = found.as_ref().map_or(view.batch(), |row| row.batch);
@@ -518,6 +567,13 @@ impl Transaction {
             .clone()
             .unwrap_or_else(|| self.engine.catalog());
         let next = before.apply(&op)?;
+        if let Some(table) = reshaped_by(&op)
+            && self.overlay.table(table).is_some_and(TableOverlay::has_rows)
+        {
+            return Err(SqlError::unsupported(
+                "the columns of a table cannot be changed in a transaction that has written its rows",
+            ));
+        }
         match &op {
             CatalogOp::Truncate(table) | CatalogOp::DropTable(table) => {
                 let indexes = next.table_by_id(*table).map_or(&[][..], |def| &def.indexes);
@@ -588,6 +644,14 @@ impl Transaction {
                 self.engine.shared().submit(Request::Release(self.id));
             }
         }
+    }
+}
+
+/// The table whose rows are laid out anew by a change.
+fn reshaped_by(op: &CatalogOp) -> Option<TableId> {
+    match op {
+        CatalogOp::AddColumn { table, .. } | CatalogOp::DropColumn { table, .. } => Some(*table),
+        _ => None,
     }
 }
 

@@ -54,12 +54,22 @@ pub(crate) struct Layers<'a> {
     pub catalog: &'a Catalog,
 }
 
+/// The error for using the rows of a table whose columns the same transaction changed.
+pub(crate) fn reshaped() -> SqlError {
+    SqlError::unsupported(
+        "a table with rows whose columns were added or dropped can be used after the commit only",
+    )
+    .hint("Commit the change of the table first.")
+}
+
 /// A frozen view. Cheap to clone.
 #[derive(Clone)]
 pub struct TxnView {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) overlay: Arc<Overlay>,
     pub(crate) catalog: Arc<Catalog>,
+    /// Tables whose rows are still laid out as before this transaction changed their columns.
+    pub(crate) reshaped: Arc<[TableId]>,
 }
 
 impl std::fmt::Debug for TxnView {
@@ -78,6 +88,17 @@ impl TxnView {
             snapshot: Arc::new(snapshot),
             overlay: Arc::default(),
             catalog,
+            reshaped: Arc::default(),
+        }
+    }
+
+    /// An error (0A000) for a table whose columns this transaction added or dropped: its rows are written anew at
+    /// the commit, and cannot be read before.
+    pub fn check_readable(&self, table: TableId) -> Result<(), SqlError> {
+        if self.reshaped.contains(&table) {
+            Err(reshaped())
+        } else {
+            Ok(())
         }
     }
 

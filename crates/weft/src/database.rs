@@ -56,7 +56,11 @@ impl DatabaseStats {
     /// Share of row statements that ran as programs, 0 to 1.
     pub fn program_share(&self) -> f64 {
         let all = self.program_statements + self.query_statements;
-        if all == 0 { 0.0 } else { self.program_statements as f64 / all as f64 }
+        if all == 0 {
+            0.0
+        } else {
+            self.program_statements as f64 / all as f64
+        }
     }
 
     /// One counter by name, as `SHOW weft.<name>` prints it; `None` for a name that is none.
@@ -127,7 +131,9 @@ pub struct Database {
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database").field("engine", &self.shared.engine).finish_non_exhaustive()
+        f.debug_struct("Database")
+            .field("engine", &self.shared.engine)
+            .finish_non_exhaustive()
     }
 }
 
@@ -135,7 +141,12 @@ impl Database {
     /// Opens the database in a directory of the real disk, making it if the directory is empty or absent, and recovers
     /// whatever had been acknowledged.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Database, Error> {
-        Database::open_with(Arc::new(RealDisk), dir.as_ref(), Arc::new(SystemClock::new()), options)
+        Database::open_with(
+            Arc::new(RealDisk),
+            dir.as_ref(),
+            Arc::new(SystemClock::new()),
+            options,
+        )
     }
 
     /// Opens a database on any disk and with any clock: for simulations.
@@ -146,10 +157,15 @@ impl Database {
         options: Options,
     ) -> Result<Database, Error> {
         if options.engine.workers == 0 || options.query_threads == 0 {
-            return Err(Error::Options("at least one worker and one query thread are needed".into()));
+            return Err(Error::Options(
+                "at least one worker and one query thread are needed".into(),
+            ));
         }
         let entropy = SystemEntropy::new();
-        let engine_config = EngineConfig { log_salt: entropy.next_u64(), ..options.engine.clone() };
+        let engine_config = EngineConfig {
+            log_salt: entropy.next_u64(),
+            ..options.engine.clone()
+        };
         let engine = Engine::open(disk, dir, Arc::clone(&clock), engine_config)?;
         let queries = QueryEngine::with_options(EngineOptions {
             threads: options.query_threads,
@@ -169,7 +185,9 @@ impl Database {
             random_seed: entropy.next_u64(),
             next_session: AtomicU64::new(1),
         };
-        Ok(Database { shared: Arc::new(shared) })
+        Ok(Database {
+            shared: Arc::new(shared),
+        })
     }
 
     /// Opens a session for the user `postgres`.

@@ -20,25 +20,29 @@ pub struct DurabilityGate {
 
 impl DurabilityGate {
     pub(crate) fn new(engine: Engine, waits: bool) -> Arc<DurabilityGate> {
-        Arc::new(DurabilityGate { engine, observed: AtomicU64::new(0), waits: AtomicBool::new(waits) })
+        Arc::new(DurabilityGate {
+            engine,
+            observed: AtomicU64::new(0),
+            waits: AtomicBool::new(waits),
+        })
     }
 
-    /// A result that depends on `batch` is about to be pushed.
+    /// A result that depends on `batch` is about to be pushed. A session that chose not to wait is not held back.
     pub(crate) fn raise(&self, batch: BatchId) {
-        self.observed.fetch_max(batch.0, Ordering::AcqRel);
+        if self.waits.load(Ordering::Acquire) {
+            self.observed.fetch_max(batch.0, Ordering::AcqRel);
+        }
     }
 
-    /// Chooses whether replies wait (`synchronous_commit`).
+    /// Chooses whether results pushed from now on wait (`synchronous_commit`).
     pub(crate) fn set_waits(&self, waits: bool) {
         self.waits.store(waits, Ordering::Release);
     }
 
-    /// Returns when every batch observed so far is durable, at once if the session chose not to wait. An error
-    /// means that it never will be: the reply must not be sent.
+    /// Returns when every batch that the gate was raised to is durable. An error means that it never will be: the
+    /// reply must not be sent.
     pub fn wait(&self) -> Result<(), SqlError> {
-        if !self.waits.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.engine.wait_durable(BatchId(self.observed.load(Ordering::Acquire)))
+        self.engine
+            .wait_durable(BatchId(self.observed.load(Ordering::Acquire)))
     }
 }

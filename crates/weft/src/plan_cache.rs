@@ -27,7 +27,11 @@ struct KeyRef<'a> {
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        KeyRef { sql: &self.sql, param_types: &self.param_types }.hash(state);
+        KeyRef {
+            sql: &self.sql,
+            param_types: &self.param_types,
+        }
+        .hash(state);
     }
 }
 
@@ -53,7 +57,10 @@ pub(crate) struct PlanCache {
 
 impl PlanCache {
     pub(crate) fn new(entries_max: usize) -> PlanCache {
-        PlanCache { entries_max, plans: RwLock::default() }
+        PlanCache {
+            entries_max,
+            plans: RwLock::default(),
+        }
     }
 
     /// The plan of a text at this catalog version, if it is kept.
@@ -80,6 +87,12 @@ impl PlanCache {
         if plans.len() >= self.entries_max {
             plans.clear();
         }
-        plans.insert(Key { sql: sql.into(), param_types: param_types.into() }, (version, Arc::clone(plan)));
+        plans.insert(
+            Key {
+                sql: sql.into(),
+                param_types: param_types.into(),
+            },
+            (version, Arc::clone(plan)),
+        );
     }
 }

@@ -31,7 +31,11 @@ impl Rows {
 
     /// One value; NULL where there is none.
     pub fn value(&self, row: usize, column: usize) -> Value {
-        self.rows.get(row).and_then(|row| row.get(column)).cloned().unwrap_or(Value::Null)
+        self.rows
+            .get(row)
+            .and_then(|row| row.get(column))
+            .cloned()
+            .unwrap_or(Value::Null)
     }
 
     /// The rows in order.
@@ -70,7 +74,10 @@ impl ResultSink for Collected {
     fn columns(&mut self, columns: &[OutputColumn]) {
         let types: Vec<SqlType> = columns.iter().map(|column| column.ty.clone()).collect();
         self.layout = Some(RowLayout::new(&types));
-        self.rows = Rows { columns: columns.to_vec(), rows: Vec::new() };
+        self.rows = Rows {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        };
     }
 
     fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
@@ -99,7 +106,10 @@ impl ResultSink for Collected {
         _header: CopyHeader,
         _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
-        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "COPY FROM STDIN needs a caller that has data to give"))
+        Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "COPY FROM STDIN needs a caller that has data to give",
+        ))
     }
 
     fn copy_out(&mut self, _header: CopyHeader) {}
@@ -120,8 +130,16 @@ pub(crate) fn assign_all(values: &[Value], types: &[SqlType]) -> Result<Vec<Valu
     if values.len() != types.len() {
         return Err(SqlError::new(
             SqlState("08P01"),
-            format!("the statement has {} parameters, {} were given", types.len(), values.len()),
+            format!(
+                "the statement has {} parameters, {} were given",
+                types.len(),
+                values.len()
+            ),
         ));
     }
-    values.iter().zip(types).map(|(value, ty)| assign(value.clone(), ty)).collect()
+    values
+        .iter()
+        .zip(types)
+        .map(|(value, ty)| assign(value.clone(), ty))
+        .collect()
 }

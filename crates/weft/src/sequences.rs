@@ -6,6 +6,7 @@
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use weft_base::BatchId;
 use weft_store::{CatalogOp, SequenceDef, SequenceId, SequenceState};
 use weft_txn::{Engine, TxnOptions};
 use weft_types::{SqlError, SqlState};
@@ -17,6 +18,14 @@ const BLOCK_VALUES: i64 = 32;
 struct Block {
     state: SequenceState,
     left: i64,
+    reserved_in: BatchId,
+}
+
+/// A value, and the batch that must be durable before anybody outside is told of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drawn {
+    pub value: i64,
+    pub reserved_in: BatchId,
 }
 
 /// The blocks of all sequences of a database.
@@ -27,17 +36,24 @@ pub(crate) struct Sequences {
 
 /// The error of a sequence that has no further value.
 pub(crate) fn exhausted(def: &SequenceDef) -> SqlError {
-    let (end, limit) = if def.increment > 0 { ("maximum", def.max_value) } else { ("minimum", def.min_value) };
+    let (end, limit) = if def.increment > 0 {
+        ("maximum", def.max_value)
+    } else {
+        ("minimum", def.min_value)
+    };
     SqlError::new(
         SqlState("2200H"),
-        format!("nextval: reached {end} value of sequence \"{}\" ({limit})", def.name),
+        format!(
+            "nextval: reached {end} value of sequence \"{}\" ({limit})",
+            def.name
+        ),
     )
 }
 
 impl Sequences {
-    /// The next value. Reserving a block takes a place in a batch; the value may be used at once, since whatever uses it
-    /// stands later in the log.
-    pub(crate) fn next(&self, engine: &Engine, def: &SequenceDef) -> Result<i64, SqlError> {
+    /// The next value. Reserving a block takes a place in a batch; a statement may use the value at once, since what it
+    /// writes stands later in the log.
+    pub(crate) fn next(&self, engine: &Engine, def: &SequenceDef) -> Result<Drawn, SqlError> {
         let mut blocks = self.blocks.lock();
         let block = match blocks.get_mut(&def.id) {
             Some(block) if block.left > 0 => block,
@@ -47,34 +63,63 @@ impl Sequences {
             }
         };
         let value = block.state.next(def).ok_or_else(|| exhausted(def))?;
-        block.state = SequenceState { last_value: value, is_called: true };
+        block.state = SequenceState {
+            last_value: value,
+            is_called: true,
+        };
         block.left -= 1;
-        Ok(value)
+        Ok(Drawn {
+            value,
+            reserved_in: block.reserved_in,
+        })
     }
 
-    /// Forgets what is left of a sequence's block, after its position was set or it was dropped.
-    pub(crate) fn forget(&self, id: SequenceId) {
-        self.blocks.lock().remove(&id);
+    /// Runs the commit of a transaction that set or dropped these sequences and forgets what is left of their blocks.
+    /// No block is reserved meanwhile: one that began before the commit would end behind it and undo its position.
+    pub(crate) fn forget_with<T>(&self, ids: &[SequenceId], commit: impl FnOnce() -> T) -> T {
+        if ids.is_empty() {
+            return commit();
+        }
+        let mut blocks = self.blocks.lock();
+        for id in ids {
+            blocks.remove(id);
+        }
+        commit()
     }
 }
 
 /// Reserves the values after the logged position: up to a block's worth, fewer near the sequence's end.
 fn reserve(engine: &Engine, def: &SequenceDef) -> Result<Block, SqlError> {
     let state = engine.catalog().sequence_state(def.id).ok_or_else(|| {
-        SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", def.name))
+        SqlError::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation \"{}\" does not exist", def.name),
+        )
     })?;
     let mut last = state;
     let mut left = 0;
     while left < BLOCK_VALUES {
         match last.next(def) {
-            Some(value) => last = SequenceState { last_value: value, is_called: true },
+            Some(value) => {
+                last = SequenceState {
+                    last_value: value,
+                    is_called: true,
+                }
+            }
             None if left == 0 => return Err(exhausted(def)),
             None => break,
         }
         left += 1;
     }
     let mut txn = engine.begin(TxnOptions::default());
-    txn.catalog_op(CatalogOp::AdvanceSequence { id: def.id, to: last.last_value })?;
-    txn.commit().map_err(|refused| refused.error)?;
-    Ok(Block { state, left })
+    txn.catalog_op(CatalogOp::AdvanceSequence {
+        id: def.id,
+        to: last.last_value,
+    })?;
+    let committed = txn.commit().map_err(|refused| refused.error)?;
+    Ok(Block {
+        state,
+        left,
+        reserved_in: committed.observed,
+    })
 }

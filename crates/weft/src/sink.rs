@@ -26,7 +26,12 @@ pub struct OutputColumn {
 impl OutputColumn {
     /// A column that belongs to no table.
     pub fn new(name: impl Into<String>, ty: SqlType) -> Self {
-        OutputColumn { name: name.into(), ty, type_oid: None, table: None }
+        OutputColumn {
+            name: name.into(),
+            ty,
+            type_oid: None,
+            table: None,
+        }
     }
 
     /// The type oid that a client is told.
@@ -77,12 +82,18 @@ pub struct CommandTag {
 impl CommandTag {
     /// A tag without a count.
     pub fn plain(verb: impl Into<Cow<'static, str>>) -> Self {
-        CommandTag { verb: verb.into(), rows: None }
+        CommandTag {
+            verb: verb.into(),
+            rows: None,
+        }
     }
 
     /// A tag with a count.
     pub fn counted(verb: impl Into<Cow<'static, str>>, rows: u64) -> Self {
-        CommandTag { verb: verb.into(), rows: Some(rows) }
+        CommandTag {
+            verb: verb.into(),
+            rows: Some(rows),
+        }
     }
 }
 
@@ -148,4 +159,3 @@ pub trait ResultSink {
     /// there was one of that name.
     fn deallocate(&mut self, name: Option<&str>) -> bool;
 }
-

@@ -29,6 +29,7 @@ impl ReadSource for ViewSource {
     }
 
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
+        self.0.check_readable(table)?;
         self.0.read_chunk(table, chunk, visit);
         Ok(())
     }
@@ -40,6 +41,7 @@ impl ReadSource for ViewSource {
         high: Bound<&[u8]>,
         visit: RowVisitor<'_>,
     ) -> Result<bool, SqlError> {
+        self.0.check_readable(index.table)?;
         if !index.method.is_ordered() {
             return Ok(false);
         }

@@ -64,6 +64,15 @@ pub trait Disk: Send + Sync {
     /// `NotFound`, or whatever the system says.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
+    /// Names of the directories in a directory, sorted; none on a disk that does not keep track of them.
+    ///
+    /// # Errors
+    /// `NotFound`, or whatever the system says.
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let _ = dir;
+        Ok(Vec::new())
+    }
+
     /// Makes a directory and those above it. The names of new directories are made durable by this call.
     ///
     /// # Errors

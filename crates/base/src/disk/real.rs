@@ -36,6 +36,23 @@ struct RealDirLock(#[allow(dead_code, reason = "held for its drop, which release
 
 impl DirLock for RealDirLock {}
 
+/// Names of the directories, or of all else, in a directory, sorted.
+fn names_in(dir: &Path, directories: bool) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() != directories {
+            continue;
+        }
+        // A name that is not UTF-8 is not one of ours.
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
         let mut options = OpenOptions::new();
@@ -61,19 +78,11 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                continue;
-            }
-            // A name that is not UTF-8 is not one of ours.
-            if let Ok(name) = entry.file_name().into_string() {
-                names.push(name);
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
+        names_in(dir, false)
+    }
+
+    fn list_dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        names_in(dir, true)
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {

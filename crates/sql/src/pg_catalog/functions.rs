@@ -329,16 +329,23 @@ static CONSTANTS: &[SessionFunction] = &[
     lenient("txid_current", bigint, |_, _| Ok(int8(1))),
 ];
 
-/// `pg_sleep(seconds)`, which ends when the statement is canceled or its time is up.
+/// `pg_sleep(seconds)`, which ends when the statement is canceled or its time is up. Other queries get the
+/// thread.
 fn sleep(session: &SessionContext, args: &[ScalarValue]) -> Answer {
     let seconds = text_arg(args, 0)
         .parse::<f64>()
         .unwrap_or(0.0)
         .clamp(0.0, 86_400.0);
-    let started = std::time::Instant::now();
     let wanted = std::time::Duration::from_secs_f64(seconds);
+    tokio::task::block_in_place(|| sleep_for(session, wanted))
+}
+
+fn sleep_for(session: &SessionContext, wanted: std::time::Duration) -> Answer {
+    let started = std::time::Instant::now();
+    let cancel = &session.settings.cancel;
+    let requests = cancel.requests();
     while started.elapsed() < wanted {
-        if session.settings.cancel.is_canceled() {
+        if cancel.is_canceled() || cancel.requests() != requests {
             return Err(canceled_by_user());
         }
         if session

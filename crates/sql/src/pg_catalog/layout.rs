@@ -1,7 +1,8 @@
 //! The catalog's tables: names and columns, as PostgreSQL 15 has them.
 //!
-//! One line per table: name, then `column:kind` with kind o oid, t text/name/"char", b boolean, s int2, i int4, l int8,
-//! f float4, d float8, z timestamptz, O oid[], S int2[], T text[]. What a client does not look at is left out.
+//! One line per table: name, then `column:kind` with kind o oid, t text/name/"char", b boolean, s int2, i
+//! int4, l int8, f float4, d float8, z timestamptz, O oid[], S int2[], T text[]. What a client does not look
+//! at is left out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

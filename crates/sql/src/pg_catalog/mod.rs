@@ -1,11 +1,12 @@
 //! The system catalog that clients read: `pg_catalog` and `information_schema`.
 //!
-//! Nothing here is stored. A table of the catalog is made from the [`Catalog`](weft_store::Catalog) when a statement
-//! names it, a few thousand cells at most, and planned like any other table. Ids of tables, indexes and sequences are
-//! their PostgreSQL oids; constraints and column defaults, which have no id of their own, get derived ones.
+//! Nothing here is stored. A table of the catalog is made from the [`Catalog`](weft_store::Catalog) when a
+//! statement names it, a few thousand cells at most, and planned like any other table. Ids of tables, indexes
+//! and sequences are their PostgreSQL oids; constraints and column defaults, which have no id of their own,
+//! get derived ones.
 //!
-//! [`layout`] has the columns, [`rows`] and [`information_schema`] the rows, [`functions`] the functions that clients
-//! call on them, [`types`] the built-in types.
+//! [`layout`] has the columns, [`rows`] and [`information_schema`] the rows, [`functions`] the functions that
+//! clients call on them, [`types`] the built-in types.
 
 pub mod functions;
 mod information_schema;

@@ -9,9 +9,9 @@ use weft_types::SqlType;
 pub struct TypeRow {
     /// Oid.
     pub oid: u32,
-    /// The other columns as text: typname, typlen, typbyval, typtype, typcategory, typispreferred, typdelim, typelem,
-    /// typarray, typinput, typoutput, typreceive, typsend, typalign, typstorage, typcollation, typsubscript and the
-    /// name that `format_type` shows.
+    /// The other columns as text: typname, typlen, typbyval, typtype, typcategory, typispreferred, typdelim,
+    /// typelem, typarray, typinput, typoutput, typreceive, typsend, typalign, typstorage, typcollation,
+    /// typsubscript and the name that `format_type` shows.
     pub cells: Vec<&'static str>,
 }
 

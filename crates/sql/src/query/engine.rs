@@ -1,7 +1,8 @@
 //! The query engine: plans statements, runs plans.
 //!
 //! One engine serves all sessions. Its runtime has a fixed number of threads, so that analytics cannot take every core
-//! from transactions, and its memory pool a bound; a query that needs more fails with 53200 and the others go on.
+//! from transactions, and its memory pool a bound; a query that needs more fails with 53200 and the others go on. All
+//! operators run on those threads, in slices (see [`super::slice`]); a session's own thread plans, waits and encodes.
 //!
 //! Planning is the dear part of a small query, so optimised logical plans are cached by statement text, catalog version
 //! and parameter types. A plan holds no data: scans look their source up when they run. Plans with functions of
@@ -18,6 +19,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_plan::common::spawn_buffered;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
@@ -32,11 +34,13 @@ use super::functions::session::SessionContext;
 use super::modify::Evaluation;
 use super::naming::visible_name;
 use super::operators::AdoptLiterals;
+use super::place::placed;
 use super::planner::{FunctionRegistry, StatementContext};
 use super::results::scalar_of_value;
 use super::rewrite::rewrite;
 use super::scan::{RelationProvider, SourceExtension};
 use super::schema::{arrow_type, sql_type_of, sql_type_of_arrow};
+use super::slice::{StopSignal, sliced};
 use super::stream::{ResultColumn, RowStream, canceled_by_user};
 use super::{QuerySettings, ReadSource};
 
@@ -82,6 +86,9 @@ pub struct QueryEngine {
     registry: FunctionRegistry,
     plans: Mutex<PlanCache>,
 }
+
+/// After how many slices a thread looks for queries that have just come, and at timers.
+const QUEUE_INTERVAL: u32 = 4;
 
 /// A planned statement.
 #[derive(Clone)]
@@ -132,6 +139,8 @@ impl QueryEngine {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(options.threads.max(1))
             .thread_name("weft-query")
+            .global_queue_interval(QUEUE_INTERVAL)
+            .event_interval(QUEUE_INTERVAL)
             .enable_time()
             .build()
             .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no query threads: {error}")))?;
@@ -242,7 +251,9 @@ impl QueryEngine {
         {
             return Ok(planned.clone());
         }
-        let (planned, reusable) = self.plan(ast.clone(), source, param_types, settings)?;
+        let (planned, reusable) = self
+            .plan(ast.clone(), source, param_types, settings)
+            .map_err(|error| placed(error, ast, sql))?;
         if reusable && !sql.is_empty() {
             self.plans.lock().insert(key, planned.clone());
         }
@@ -330,8 +341,10 @@ impl QueryEngine {
         params: &[Value],
         settings: &QuerySettings,
     ) -> Result<RowStream, SqlError> {
+        let deadline = settings.statement_timeout.map(|timeout| Instant::now() + timeout);
+        let stop = StopSignal::new(settings.cancel.clone(), deadline);
         let columns = Arc::clone(&planned.columns);
-        let plan = self.physical(planned, params)?;
+        let plan = sliced(self.physical(planned, params)?, &stop).map_err(sql_error)?;
         let extension = Arc::new(SourceExtension::new(source, target));
         let config = self.state.config().clone().with_extension(extension);
         let context = TaskContext::new(
@@ -347,16 +360,11 @@ impl QueryEngine {
         let handle = self.handle.clone();
         let stream = {
             let _entered = handle.enter();
-            execute_stream(plan, Arc::new(context)).map_err(sql_error)?
+            let stream = execute_stream(plan, Arc::new(context)).map_err(sql_error)?;
+            // The topmost operator, too, runs on the engine's threads, one batch ahead of its reader.
+            spawn_buffered(stream, 1)
         };
-        let deadline = settings.statement_timeout.map(|timeout| Instant::now() + timeout);
-        Ok(RowStream::new(
-            columns,
-            stream,
-            handle,
-            settings.cancel.clone(),
-            deadline,
-        ))
+        Ok(RowStream::new(columns, stream, handle, stop))
     }
 }
 

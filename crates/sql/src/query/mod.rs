@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   syntax tree --rewrite--> what DataFusion takes --planner, operators, functions--> plan with PostgreSQL's meaning
+//!        plan --slice--> the same, to be stopped at any time and sharing its threads
 //!        plan --scan, key_range, columns--> rows of a ReadSource (snapshot or transaction's view) as record batches
 //!     batches --stream, results--> encoded rows, or for INSERT, UPDATE, DELETE (modify) the rows to write
 //! ```
@@ -19,12 +20,14 @@ mod modify;
 mod naming;
 mod numeric;
 mod operators;
+mod place;
 mod planner;
 mod results;
 mod rewrite;
 mod scan;
 mod schema;
 mod settings;
+mod slice;
 mod source;
 mod stream;
 
@@ -34,6 +37,7 @@ pub use errors::sql_error;
 pub use functions::session::{SessionContext, SessionFunction};
 pub use modify::{Evaluation, InsertDefaults, ModifyKind, ModifyQuery, RowChange};
 pub use naming::{output_name, visible_name};
+pub use place::placed;
 pub use results::{RowEncoder, ValueColumn, array_of_values, scalar_of_value};
 pub use schema::{arrow_field, arrow_type, sql_type_of, table_schema, timestamptz as timestamptz_type};
 pub use settings::{CancelSignal, QuerySettings};

@@ -31,6 +31,7 @@ use weft_types::{RowBuilder, SqlError, SqlState, SqlType, Value, assign_from};
 
 use super::engine::QueryEngine;
 use super::naming::{folded, last_part};
+use super::place::{placed, shown};
 use super::planner::ROWS_SCHEMA;
 use super::results::ValueColumn;
 use super::rewrite::{null, object_name};
@@ -93,12 +94,13 @@ pub struct Evaluation<'a> {
 impl ModifyQuery {
     /// Takes the statement apart. Refuses what is not built: ON CONFLICT, rows as subquery assignments.
     pub fn new(ast: &Statement, catalog: &Catalog) -> Result<ModifyQuery, SqlError> {
-        match ast {
+        let query = match ast {
             Statement::Insert(insert) => from_insert(insert, catalog),
             Statement::Update(update) => from_update(update, catalog),
             Statement::Delete(delete) => from_delete(delete, catalog),
             _ => Err(SqlError::internal("not a statement that writes rows")),
-        }
+        };
+        query.map_err(|error| placed(error, ast, ""))
     }
 
     /// Whether the statement has a RETURNING clause.
@@ -590,7 +592,7 @@ fn target_table(name: &ObjectName, catalog: &Catalog) -> Result<Arc<TableDef>, S
     catalog.table(&table).filter(|_| public).cloned().ok_or_else(|| {
         SqlError::new(
             SqlState::UNDEFINED_TABLE,
-            format!("relation \"{name}\" does not exist"),
+            format!("relation \"{}\" does not exist", shown(name)),
         )
     })
 }

@@ -165,3 +165,101 @@ pub fn quotient(left: (i256, i8), right: (i256, i8), scale: i8) -> Option<i256> 
     };
     exact.checked_mul(power_of_ten(u32::try_from(i32::from(scale) - digits).ok()?)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weft_types::{SqlType, Value, parse_text};
+
+    use super::*;
+
+    fn numeric(text: &str) -> Numeric {
+        match parse_text(text, &SqlType::Numeric(None)) {
+            Ok(Value::Numeric(numeric)) => numeric,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    /// `|left| / |right|` in integers, halves away from zero.
+    fn divided(left: i128, right: i128) -> i128 {
+        let magnitude = (left.unsigned_abs() * 2 + right.unsigned_abs()) / (right.unsigned_abs() * 2);
+        let magnitude = magnitude as i128;
+        if (left < 0) == (right < 0) {
+            magnitude
+        } else {
+            -magnitude
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_of_a_decimal_reads_back(value in any::<i128>(), scale in 0i8..40) {
+            let value = i256::from_i128(value);
+            let text = decimal_text(value, scale);
+            prop_assert_eq!(numeric_to_i256(&numeric(&text), scale).unwrap(), value);
+            prop_assert_eq!(numeric_to_i256(&numeric(trim_zeros(&text)), scale).unwrap(), value);
+        }
+
+        #[test]
+        fn seventy_digits_are_kept(text in "-?[1-9][0-9]{40,55}\\.[0-9]{15}") {
+            let value = numeric_to_i256(&numeric(&text), 15).unwrap();
+            prop_assert_eq!(decimal_text(value, 15), text);
+        }
+
+        #[test]
+        fn more_digits_than_fit_are_refused(text in "-?[1-9][0-9]{80,90}") {
+            prop_assert!(numeric_to_i256(&numeric(&text), 0).is_err());
+        }
+
+        #[test]
+        fn divisions_round_half_away_from_zero(
+            left in -(1i128 << 100)..(1i128 << 100),
+            right in -(1i128 << 60)..(1i128 << 60),
+        ) {
+            let quotient = divide_rounded(i256::from_i128(left), i256::from_i128(right));
+            let expected = (right != 0).then(|| i256::from_i128(divided(left, right)));
+            prop_assert_eq!(quotient, expected);
+        }
+
+        #[test]
+        fn halves_go_away_from_zero(whole in any::<i64>(), half in any::<i32>()) {
+            // (2 * whole * half + half) / (2 * half) is whole and a half.
+            prop_assume!(half != 0);
+            let (whole, half) = (i128::from(whole), i128::from(half));
+            let dividend = i256::from_i128(2 * whole * half + half);
+            let rounded = if whole < 0 { whole } else { whole + 1 };
+            prop_assert_eq!(
+                divide_rounded(dividend, i256::from_i128(2 * half)),
+                Some(i256::from_i128(rounded))
+            );
+        }
+
+        #[test]
+        fn rounding_keeps_the_scale(value in any::<i64>(), scale in 0i32..20, digits in 0i32..20) {
+            let rounded = round_at(i256::from_i128(i128::from(value)), scale, digits).unwrap();
+            let expected = if digits >= scale {
+                i128::from(value)
+            } else {
+                let unit = 10i128.pow((scale - digits) as u32);
+                divided(i128::from(value), unit) * unit
+            };
+            prop_assert_eq!(rounded, i256::from_i128(expected));
+        }
+
+        /// The quotient has PostgreSQL's digits: those that the numeric type's own division gives.
+        #[test]
+        fn quotients_are_those_of_the_numeric_type(
+            left in any::<i64>(), left_scale in 0i8..10,
+            right in any::<i64>(), right_scale in 0i8..10,
+        ) {
+            prop_assume!(right != 0);
+            let (left, right) = (i256::from_i128(left.into()), i256::from_i128(right.into()));
+            let scale = 38;
+            let computed = quotient((left, left_scale), (right, right_scale), scale).unwrap();
+            let divided = numeric(&decimal_text(left, left_scale))
+                .div(&numeric(&decimal_text(right, right_scale)))
+                .unwrap();
+            prop_assert_eq!(computed, numeric_to_i256(&divided, scale).unwrap());
+        }
+    }
+}

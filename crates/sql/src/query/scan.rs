@@ -11,6 +11,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
@@ -40,6 +41,7 @@ use super::ReadSource;
 use super::columns::BatchBuilder;
 use super::key_range::{self, KeyRanges};
 use super::schema::table_schema;
+use super::slice::yield_due;
 
 /// The source that scans of one execution read, carried by the session configuration's extensions.
 ///
@@ -270,7 +272,7 @@ impl ExecutionPlan for RelationScan {
         let Some(extension) = extension else {
             return datafusion::common::internal_err!("no source to scan {} in", self.table.name);
         };
-        let reader = ScanReader {
+        let mut reader = ScanReader {
             scan: self.clone(),
             source: Arc::clone(extension.source(self.hidden)),
             extension,
@@ -281,7 +283,7 @@ impl ExecutionPlan for RelationScan {
             ready: VecDeque::new(),
             done: false,
         };
-        let stream = futures::stream::iter(reader);
+        let stream = futures::stream::poll_fn(move |context| reader.poll(context));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             Arc::clone(&self.schema),
             stream,
@@ -337,7 +339,7 @@ impl ExecutionPlan for RelationScan {
     }
 }
 
-/// One partition's work: an iterator over record batches.
+/// One partition's work: a stream of record batches.
 struct ScanReader {
     scan: RelationScan,
     source: Arc<dyn ReadSource>,
@@ -350,10 +352,9 @@ struct ScanReader {
     done: bool,
 }
 
-impl Iterator for ScanReader {
-    type Item = Result<RecordBatch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl ScanReader {
+    /// The next batch. Chunks without a visible row are passed over in slices.
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
             if let Some(batch) = self.ready.pop_front() {
                 let batch = if batch.num_rows() > self.remaining {
@@ -362,20 +363,21 @@ impl Iterator for ScanReader {
                     batch
                 };
                 self.remaining -= batch.num_rows();
-                return Some(Ok(batch));
+                return Poll::Ready(Some(Ok(batch)));
             }
             if self.done || self.remaining == 0 {
-                return None;
+                return Poll::Ready(None);
+            }
+            if yield_due(context) {
+                return Poll::Pending;
             }
             if let Err(error) = self.advance() {
                 self.done = true;
-                return Some(Err(error));
+                return Poll::Ready(Some(Err(error)));
             }
         }
     }
-}
 
-impl ScanReader {
     /// Reads the index ranges, once, or the next chunk.
     fn advance(&mut self) -> Result<()> {
         if !self.started {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -46,30 +46,44 @@ impl Default for QuerySettings {
 /// Stops a running query from another thread.
 #[derive(Debug, Clone, Default)]
 pub struct CancelSignal {
-    shared: Arc<(AtomicBool, Notify)>,
+    shared: Arc<CancelState>,
+}
+
+#[derive(Debug, Default)]
+struct CancelState {
+    raised: AtomicBool,
+    requests: AtomicU64,
+    notify: Notify,
 }
 
 impl CancelSignal {
-    /// Asks the query to stop; it ends with 57014 at its next batch boundary.
+    /// Asks the query to stop; it ends with 57014 within milliseconds.
     pub fn cancel(&self) {
-        self.shared.0.store(true, Ordering::SeqCst);
-        self.shared.1.notify_waiters();
+        self.shared.requests.fetch_add(1, Ordering::SeqCst);
+        self.shared.raised.store(true, Ordering::SeqCst);
+        self.shared.notify.notify_waiters();
     }
 
     /// Forgets an earlier request, before the next statement.
     pub fn reset(&self) {
-        self.shared.0.store(false, Ordering::SeqCst);
+        self.shared.raised.store(false, Ordering::SeqCst);
     }
 
     /// Whether somebody asked.
     pub fn is_canceled(&self) -> bool {
-        self.shared.0.load(Ordering::SeqCst)
+        self.shared.raised.load(Ordering::SeqCst)
+    }
+
+    /// How often somebody has asked. Who looks only now and then sees a request that [`CancelSignal::reset`] has
+    /// forgotten meanwhile.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::SeqCst)
     }
 
     /// Resolves when somebody asks.
     pub async fn canceled(&self) {
         loop {
-            let notified = self.shared.1.notified();
+            let notified = self.shared.notify.notified();
             if self.is_canceled() {
                 return;
             }

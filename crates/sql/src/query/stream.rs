@@ -17,7 +17,7 @@ use weft_types::{RowLayout, SqlError, SqlState, SqlType};
 
 use super::errors::sql_error;
 use super::results::RowEncoder;
-use super::settings::CancelSignal;
+use super::slice::StopSignal;
 
 /// One column of a result.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,8 +37,7 @@ pub struct RowStream {
     columns: Arc<[ResultColumn]>,
     stream: Option<SendableRecordBatchStream>,
     runtime: Handle,
-    cancel: CancelSignal,
-    deadline: Option<Instant>,
+    stop: Arc<StopSignal>,
 }
 
 impl RowStream {
@@ -46,15 +45,13 @@ impl RowStream {
         columns: Arc<[ResultColumn]>,
         stream: SendableRecordBatchStream,
         runtime: Handle,
-        cancel: CancelSignal,
-        deadline: Option<Instant>,
+        stop: Arc<StopSignal>,
     ) -> Self {
         RowStream {
             columns,
             stream: Some(stream),
             runtime,
-            cancel,
-            deadline,
+            stop,
         }
     }
 
@@ -85,12 +82,12 @@ impl RowStream {
         let Some(stream) = self.stream.as_mut() else {
             return Ok(None);
         };
-        if self.cancel.is_canceled() {
-            self.stream = None;
+        let cancel = self.stop.cancel();
+        if cancel.is_canceled() {
+            self.end();
             return Err(canceled_by_user());
         }
-        let cancel = self.cancel.clone();
-        let deadline = self.deadline;
+        let deadline = self.stop.deadline();
         let outcome = self.runtime.block_on(async move {
             tokio::select! {
                 biased;
@@ -104,9 +101,15 @@ impl RowStream {
             }
         });
         if !matches!(outcome, Ok(Some(_))) {
-            self.stream = None;
+            self.end();
         }
         outcome
+    }
+
+    /// Makes the operators that still run give up.
+    fn end(&mut self) {
+        self.stop.abandon();
+        self.stream = None;
     }
 
     /// Everything that is left.
@@ -127,6 +130,12 @@ impl RowStream {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for RowStream {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

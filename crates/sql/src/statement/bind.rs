@@ -1,13 +1,15 @@
-//! The binder: from an expression's syntax tree to a [`Scalar`], with types resolved as PostgreSQL resolves them.
+//! The binder: from an expression's syntax tree to a [`Scalar`], with types resolved as PostgreSQL resolves
+//! them.
 //!
-//! Only what a point statement may contain is bound: one table's columns, parameters, literals, arithmetic, comparison,
-//! logic, casts and the functions of the session. Everything else is refused with [`Refusal::General`], whereupon the
-//! statement goes the general way through the query engine. Errors that the general way would report too (an unknown column,
-//! an operator that does not exist) are reported here, with their position.
+//! Only what a point statement may contain is bound: one table's columns, parameters, literals, arithmetic,
+//! comparison, logic, casts and the functions of the session. Everything else is refused with
+//! [`Refusal::General`], whereupon the statement goes the general way through the query engine. Errors that
+//! the general way would report too (an unknown column, an operator that does not exist) are reported here,
+//! with their position.
 //!
-//! Types (PostgreSQL chapter 10, the part that matters here): a quoted literal, NULL or an untyped parameter is of *unknown*
-//! type and takes the type of what it meets; integers widen to the wider side; an integer or real that meets another kind
-//! of number is computed in double precision.
+//! Types (PostgreSQL chapter 10, the part that matters here): a quoted literal, NULL or an untyped parameter
+//! is of *unknown* type and takes the type of what it meets; integers widen to the wider side; an integer or
+//! real that meets another kind of number is computed in double precision.
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, UnaryOperator,
@@ -17,6 +19,10 @@ use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, cast_context};
 
 use super::params::ParamTypes;
 use super::scalar::{ArithmeticOp, CompareOp, Scalar, SessionValue};
+use super::type_rules::{
+    arithmetic_op, arithmetic_symbol, base_type, compare_op, integer_width, is_date_like, is_float,
+    is_integer, is_system_column,
+};
 use super::{functions, names};
 use crate::error;
 use crate::query::sql_type;
@@ -274,7 +280,8 @@ impl<'a> Binder<'a> {
     fn unary(&mut self, op: &UnaryOperator, expr: &Expr) -> Bound<Typed> {
         match op {
             UnaryOperator::Minus => {
-                // A sign before a number is part of the number, as PostgreSQL's grammar has it: -2147483648 is an integer.
+                // A sign before a number is part of the number, as PostgreSQL's grammar has it: -2147483648
+                // is an integer.
                 if let Expr::Value(value) = expr
                     && matches!(value.value, ast::Value::Number(..))
                 {
@@ -726,74 +733,5 @@ fn parse_unknown(text: &str, to: &SqlType) -> Result<Value, SqlError> {
         // Longer than the column is no error in a comparison.
         SqlType::Char(_) => Ok(Value::Text(text.to_owned())),
         _ => weft_types::parse_text(text, &base_type(to)),
-    }
-}
-
-/// The type without modifiers, those of `char(n)` excepted.
-pub(crate) fn base_type(ty: &SqlType) -> SqlType {
-    match ty {
-        SqlType::Varchar(_) => SqlType::Varchar(None),
-        SqlType::Numeric(_) => SqlType::Numeric(None),
-        other => *other,
-    }
-}
-
-pub(crate) fn is_integer(ty: &SqlType) -> bool {
-    matches!(ty, SqlType::Int2 | SqlType::Int4 | SqlType::Int8)
-}
-
-pub(crate) fn is_float(ty: &SqlType) -> bool {
-    matches!(ty, SqlType::Float4 | SqlType::Float8)
-}
-
-fn is_date_like(ty: &SqlType) -> bool {
-    matches!(ty, SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz)
-}
-
-fn integer_width(ty: &SqlType) -> u8 {
-    match ty {
-        SqlType::Int2 => 2,
-        SqlType::Int4 => 4,
-        _ => 8,
-    }
-}
-
-fn is_system_column(name: &str) -> bool {
-    matches!(
-        name,
-        "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid" | "oid"
-    )
-}
-
-pub(crate) fn compare_op(op: &BinaryOperator) -> Option<CompareOp> {
-    Some(match op {
-        BinaryOperator::Eq => CompareOp::Eq,
-        BinaryOperator::NotEq => CompareOp::Ne,
-        BinaryOperator::Lt => CompareOp::Lt,
-        BinaryOperator::LtEq => CompareOp::Le,
-        BinaryOperator::Gt => CompareOp::Gt,
-        BinaryOperator::GtEq => CompareOp::Ge,
-        _ => return None,
-    })
-}
-
-fn arithmetic_op(op: &BinaryOperator) -> Option<ArithmeticOp> {
-    Some(match op {
-        BinaryOperator::Plus => ArithmeticOp::Add,
-        BinaryOperator::Minus => ArithmeticOp::Subtract,
-        BinaryOperator::Multiply => ArithmeticOp::Multiply,
-        BinaryOperator::Divide => ArithmeticOp::Divide,
-        BinaryOperator::Modulo => ArithmeticOp::Modulo,
-        _ => return None,
-    })
-}
-
-fn arithmetic_symbol(op: ArithmeticOp) -> &'static str {
-    match op {
-        ArithmeticOp::Add => "+",
-        ArithmeticOp::Subtract => "-",
-        ArithmeticOp::Multiply => "*",
-        ArithmeticOp::Divide => "/",
-        ArithmeticOp::Modulo => "%",
     }
 }

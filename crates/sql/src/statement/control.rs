@@ -1,8 +1,8 @@
 //! Statements about the session: transactions, settings, prepared statements, cursors, maintenance.
 //!
-//! They are short and regular, clients send them all the time, and sqlparser reads several of them for another dialect
-//! (COPY, SET, DEALLOCATE ALL, BEGIN with modes). So [`super::control_parse`] reads them into their final form, which is
-//! defined here; names of tables are resolved at planning.
+//! They are short and regular, clients send them all the time, and sqlparser reads several of them for
+//! another dialect (COPY, SET, DEALLOCATE ALL, BEGIN with modes). So [`super::control_parse`] reads them into
+//! their final form, which is defined here; names of tables are resolved at planning.
 
 use weft_types::SqlType;
 

@@ -1,7 +1,8 @@
 //! COPY: the statement, its options, and what the session needs to carry it out.
 //!
-//! Source: PostgreSQL's documentation of COPY, both spellings of the options (`WITH (FORMAT csv, ...)` and the older list of
-//! words). Only STDIN and STDOUT are possible; files and programs of the server are refused.
+//! Source: PostgreSQL's documentation of COPY, both spellings of the options (`WITH (FORMAT csv, ...)` and
+//! the older list of words). Only STDIN and STDOUT are possible; files and programs of the server are
+//! refused.
 
 use std::sync::Arc;
 

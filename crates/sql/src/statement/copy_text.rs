@@ -1,12 +1,13 @@
 //! Decoding COPY data: bytes as they arrive, in pieces of any size, to rows of values.
 //!
-//! Text format (PostgreSQL, COPY, "Text Format"): one row a line, values between delimiters, `\N` for NULL, backslash escapes
-//! `\b \f \n \r \t \v \ooo \xhh` and any other character for itself, `\.` alone on a line ends the data. Lines end in LF,
-//! CR LF or CR; a raw CR or LF in a value must be escaped. CSV: values may be quoted, quotes doubled inside, line ends may
-//! occur inside quotes, an empty unquoted value (or the NULL text) is NULL.
+//! Text format (PostgreSQL, COPY, "Text Format"): one row a line, values between delimiters, `\N` for NULL,
+//! backslash escapes `\b \f \n \r \t \v \ooo \xhh` and any other character for itself, `\.` alone on a line
+//! ends the data. Lines end in LF, CR LF or CR; a raw CR or LF in a value must be escaped. CSV: values may be
+//! quoted, quotes doubled inside, line ends may occur inside quotes, an empty unquoted value (or the NULL
+//! text) is NULL.
 //!
-//! Errors name the line, from 1, as PostgreSQL does in CONTEXT: `COPY t, line 3, column a: "x"`. A line longer than
-//! [`LINE_BYTES_MAX`] is refused, so that memory is bounded by it.
+//! Errors name the line, from 1, as PostgreSQL does in CONTEXT: `COPY t, line 3, column a: "x"`. A line
+//! longer than [`LINE_BYTES_MAX`] is refused, so that memory is bounded by it.
 
 use weft_types::{SqlError, SqlState, SqlType, Value};
 

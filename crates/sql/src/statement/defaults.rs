@@ -1,7 +1,7 @@
 //! Column defaults: what an INSERT or COPY puts where it names no value.
 //!
-//! A default is kept in the catalog as text and bound again for each plan. It may contain what the binder understands and no
-//! columns; CREATE TABLE refuses others, so that an INSERT never meets one.
+//! A default is kept in the catalog as text and bound again for each plan. It may contain what the binder
+//! understands and no columns; CREATE TABLE refuses others, so that an INSERT never meets one.
 
 use datafusion::sql::sqlparser::ast::Expr;
 use weft_store::{Catalog, ColumnDef, TableDef};

@@ -147,7 +147,8 @@ fn row_locks(
         match &clause.of {
             None => locks.tables = tables.to_vec(),
             Some(name) => {
-                // OF names tables or their aliases; an alias locks what the query reads, which is never too little.
+                // OF names tables or their aliases; an alias locks what the query reads, which is never too
+                // little.
                 match names::find_table(catalog, &names::parts(name)) {
                     Some(table) if tables.contains(&table.id) => locks.tables.push(table.id),
                     _ => locks.tables = tables.to_vec(),

@@ -1,7 +1,8 @@
 //! Binding: from parameter values and a session to the row of inputs that a plan runs on.
 //!
-//! Inputs are the parameters, then the hidden inputs in order; a hidden input may use any input before it. Errors of
-//! conversion (a text too long for its column, a number out of range) are raised here, before anything runs.
+//! Inputs are the parameters, then the hidden inputs in order; a hidden input may use any input before it.
+//! Errors of conversion (a text too long for its column, a number out of range) are raised here, before
+//! anything runs.
 
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
@@ -72,8 +73,8 @@ impl ProgramPlan {
         Ok(row)
     }
 
-    /// Whether a range in the statement is so wide that the query engine ([`ProgramPlan::fallback`]) reads it better.
-    /// `inputs` is a bound input row.
+    /// Whether a range in the statement is so wide that the query engine ([`ProgramPlan::fallback`]) reads it
+    /// better. `inputs` is a bound input row.
     pub fn prefers_fallback(&self, inputs: &[u8]) -> bool {
         let Some((low, high)) = self.range_inputs else {
             return false;

@@ -9,8 +9,8 @@
 //!                                                      +-- general: handed to crate::query
 //! ```
 //!
-//! Planning is a pure function of syntax tree, catalog and the parameter types that the client gave. It reads no rows and no
-//! clock; whatever varies becomes a hidden input of the plan, computed at bind ([`inputs`]).
+//! Planning is a pure function of syntax tree, catalog and the parameter types that the client gave. It reads
+//! no rows and no clock; whatever varies becomes a hidden input of the plan, computed at bind ([`inputs`]).
 
 mod bind;
 mod compile;
@@ -32,6 +32,7 @@ pub mod plan;
 pub mod scalar;
 mod scanner;
 mod token_reader;
+mod type_rules;
 
 use std::sync::Arc;
 
@@ -90,7 +91,9 @@ pub fn plan(ast: &ParsedAst, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     match ast {
         ParsedAst::Empty => Ok(Plan::Empty),
         ParsedAst::Control(control) => plan_control(control, ctx),
-        ParsedAst::Sql(statement) => plan_sql(statement, ctx),
+        ParsedAst::Sql(statement) => {
+            plan_sql(statement, ctx).map_err(|error| crate::query::placed(error, statement, ctx.text))
+        }
     }
 }
 
@@ -99,9 +102,9 @@ pub fn plan_text(text: &str, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     plan(&parse_one(text)?, &PlanContext { text, ..*ctx })
 }
 
-/// Compiles the point statements of one message, e.g. between its BEGIN and COMMIT, into one program. `None` when one of
-/// them is no point statement: run them in a session instead. They share the parameters `$1..$n`, which have these types;
-/// no others may occur.
+/// Compiles the point statements of one message, e.g. between its BEGIN and COMMIT, into one program. `None`
+/// when one of them is no point statement: run them in a session instead. They share the parameters `$1..$n`,
+/// which have these types; no others may occur.
 pub fn compile_many(
     asts: &[&ParsedAst],
     catalog: &Catalog,

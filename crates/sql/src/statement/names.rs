@@ -1,8 +1,8 @@
 //! Names: folding, schemas, and looking tables and columns up in the catalog.
 //!
-//! Every table lives in `public`. `public.t`, `"current_database".public.t` and plain `t` name the same table;
-//! `pg_catalog.x` and `information_schema.x` name system relations, which the query engine provides. Other schemas do not exist
-//! (3F000 where one is needed, 42P01 where a relation is).
+//! Every table lives in `public`. `public.t`, `"current_database".public.t` and plain `t` name the same
+//! table; `pg_catalog.x` and `information_schema.x` name system relations, which the query engine provides.
+//! Other schemas do not exist (3F000 where one is needed, 42P01 where a relation is).
 
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
-//! Literal normalisation: `UPDATE t SET a = a + -123 WHERE id = 5` and the same with other numbers share one plan.
+//! Literal normalisation: `UPDATE t SET a = a + -123 WHERE id = 5` and the same with other numbers share one
+//! plan.
 //!
-//! Clients of the simple protocol write their values into the text. One pass over the text replaces number and string literals
-//! by parameters; what is left, with the literals' types in front, is the key of the statement cache:
+//! Clients of the simple protocol write their values into the text. One pass over the text replaces number
+//! and string literals by parameters; what is left, with the literals' types in front, is the key of the
+//! statement cache:
 //!
 //! ```text
 //!   UPDATE t SET a = a + -123 WHERE id = 5     ->  key  "ii|UPDATE t SET a = a + $1 WHERE id = $2"
@@ -9,13 +11,15 @@
 //!
 //! A literal may be lifted only where a parameter of its type would mean the same:
 //!
-//! 1. Types are decided from the literal as PostgreSQL does: `i` integer, `l` bigint, `n` numeric by its size and form, `u`
-//!    unknown for a quoted string, which then takes its type from where it stands.
-//! 2. Not lifted are literals inside parentheses that follow a name (arguments, type modifiers: `varchar(10)`, `round(x, 2)`),
-//!    after LIMIT, OFFSET, BY (positions), after a type name (`DATE '...'`) or AS, before or after `::`, strings with a prefix.
-//! 3. Statements with clauses that compare expressions by their text or count on constants (GROUP BY, UNION, DISTINCT, WITH,
-//!    window clauses, INTERVAL, JOIN, subqueries) and texts with parameters of their own are left alone; so are texts with
-//!    several statements, unless they begin with BEGIN: those may be one-shot transactions.
+//! 1. Types are decided from the literal as PostgreSQL does: `i` integer, `l` bigint, `n` numeric by its size
+//!    and form, `u` unknown for a quoted string, which then takes its type from where it stands.
+//! 2. Not lifted are literals inside parentheses that follow a name (arguments, type modifiers:
+//!    `varchar(10)`, `round(x, 2)`), after LIMIT, OFFSET, BY (positions), after a type name (`DATE '...'`) or
+//!    AS, before or after `::`, strings with a prefix.
+//! 3. Statements with clauses that compare expressions by their text or count on constants (GROUP BY, UNION,
+//!    DISTINCT, WITH, window clauses, INTERVAL, JOIN, subqueries) and texts with parameters of their own are
+//!    left alone; so are texts with several statements, unless they begin with BEGIN: those may be one-shot
+//!    transactions.
 //!
 //! A sign belongs to the number if it cannot be an operator between two operands, as in PostgreSQL's grammar.
 //! The pass allocates nothing but the key and the list, and both are reused.

@@ -1,4 +1,5 @@
-//! Parameter types while a statement is being bound: given by the client, or found at the first place that tells.
+//! Parameter types while a statement is being bound: given by the client, or found at the first place that
+//! tells.
 
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -63,8 +64,8 @@ impl ParamTypes {
         self.types.len()
     }
 
-    /// Types of all parameters. One that occurs but was never given a type is text, as an unknown literal would be;
-    /// one that does not occur at all is an error.
+    /// Types of all parameters. One that occurs but was never given a type is text, as an unknown literal
+    /// would be; one that does not occur at all is an error.
     pub(crate) fn finish(&self) -> Result<Vec<SqlType>, SqlError> {
         self.types
             .iter()

@@ -1,11 +1,12 @@
 //! Text to syntax trees: split a message into statements, parse each, and word errors as PostgreSQL does.
 //!
-//! Splitting comes first, by [`super::scanner`], so that one bad statement does not hide the good ones before it and so
-//! that each statement keeps its place in the text. sqlparser then parses one statement's tokens; its error tells a line
-//! and a column, from which the token and PostgreSQL's words (`syntax error at or near "x"`, with a position) follow.
+//! Splitting comes first, by [`super::scanner`], so that one bad statement does not hide the good ones before
+//! it and so that each statement keeps its place in the text. sqlparser then parses one statement's tokens;
+//! its error tells a line and a column, from which the token and PostgreSQL's words (`syntax error at or near
+//! "x"`, with a position) follow.
 //!
-//! A few statements that sqlparser lacks or reads for another dialect are rewritten or recognised before parsing
-//! ([`super::control_parse`]): they are short and regular.
+//! A few statements that sqlparser lacks or reads for another dialect are rewritten or recognised before
+//! parsing ([`super::control_parse`]): they are short and regular.
 
 use std::ops::Range;
 
@@ -56,8 +57,8 @@ impl ParsedAst {
     }
 }
 
-/// Splits and parses a message. Text without any token gives no statements: the message is an empty query; so do lone
-/// semicolons. As in PostgreSQL, an error anywhere means that nothing of the message is run.
+/// Splits and parses a message. Text without any token gives no statements: the message is an empty query; so
+/// do lone semicolons. As in PostgreSQL, an error anywhere means that nothing of the message is run.
 pub fn split_and_parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
     split(sql)?
         .into_iter()
@@ -69,7 +70,8 @@ pub fn split_and_parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         .collect()
 }
 
-/// The byte ranges of the statements of a message, trimmed to their tokens; statements without tokens are left out.
+/// The byte ranges of the statements of a message, trimmed to their tokens; statements without tokens are
+/// left out.
 pub fn split(sql: &str) -> Result<Vec<Range<usize>>, SqlError> {
     let mut ranges = Vec::new();
     let mut current: Option<Range<usize>> = None;
@@ -197,7 +199,8 @@ pub fn parse_expression(sql: &str) -> Result<datafusion::sql::sqlparser::ast::Ex
     Ok(expression)
 }
 
-/// PostgreSQL's wording of a parser error. sqlparser ends its messages in `at Line: l, Column: c` where it knows.
+/// PostgreSQL's wording of a parser error. sqlparser ends its messages in `at Line: l, Column: c` where it
+/// knows.
 fn word_error(sql: &str, error: ParserError) -> SqlError {
     match error {
         ParserError::RecursionLimitExceeded => SqlError::new(SqlState("54001"), "stack depth limit exceeded")

@@ -1,7 +1,7 @@
 //! What planning hands to the session: one [`Plan`] per statement.
 //!
-//! A plan holds no rows and no parameter values; it is immutable, may be cached under (statement text, parameter types,
-//! catalog version) and shared between sessions. Six forms do work on tables or give rows:
+//! A plan holds no rows and no parameter values; it is immutable, may be cached under (statement text,
+//! parameter types, catalog version) and shared between sessions. Six forms do work on tables or give rows:
 //!
 //! ```text
 //!   Constant   one row computed from parameters and the session alone: SELECT 1, SELECT now()
@@ -12,10 +12,11 @@
 //!   Copy       COPY .. FROM STDIN, COPY .. TO STDOUT
 //! ```
 //!
-//! **Inputs.** A program runs on one row of *inputs*: first the parameters `$1..$n` with the types in `params`, then the
-//! [`HiddenInput`]s, computed once per execution from the parameters and the session. Hidden inputs hold everything that
-//! varies (clock, sequences, random numbers) and everything that does not depend on rows, so that a program's effect
-//! follows from its inputs alone. [`ProgramPlan::bind`] computes the row.
+//! **Inputs.** A program runs on one row of *inputs*: first the parameters `$1..$n` with the types in
+//! `params`, then the [`HiddenInput`]s, computed once per execution from the parameters and the session.
+//! Hidden inputs hold everything that varies (clock, sequences, random numbers) and everything that does not
+//! depend on rows, so that a program's effect follows from its inputs alone. [`ProgramPlan::bind`] computes
+//! the row.
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ use crate::query::{ModifyKind, ModifyQuery};
 /// One planned statement.
 #[derive(Clone, Debug)]
 pub enum Plan {
-    /// Nothing between two semicolons, or an empty text: answered by EmptyQueryResponse if it is the whole message.
+    /// Nothing between two semicolons, or an empty text: answered by EmptyQueryResponse if it is the whole
+    /// message.
     Empty,
     /// One row from the inputs alone.
     Constant(Arc<ConstantPlan>),
@@ -62,7 +64,8 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Types of the parameters `$1..$n`; `None` where the query engine tells them ([`Plan::Query`], [`Plan::Modify`]).
+    /// Types of the parameters `$1..$n`; `None` where the query engine tells them ([`Plan::Query`],
+    /// [`Plan::Modify`]).
     pub fn params(&self) -> Option<&[SqlType]> {
         match self {
             Plan::Constant(plan) => Some(&plan.params),
@@ -74,8 +77,9 @@ impl Plan {
         }
     }
 
-    /// Columns of the result where planning already knows them; `None` for forms whose columns the query engine tells
-    /// ([`Plan::Query`], [`Plan::Modify`] with RETURNING). An empty slice means that the statement gives no rows.
+    /// Columns of the result where planning already knows them; `None` for forms whose columns the query
+    /// engine tells ([`Plan::Query`], [`Plan::Modify`] with RETURNING). An empty slice means that the
+    /// statement gives no rows.
     pub fn columns(&self) -> Option<&[OutputColumn]> {
         match self {
             Plan::Constant(plan) => Some(&plan.columns),
@@ -296,7 +300,8 @@ impl ModifyPlan {
 pub struct DdlPlan {
     /// Command tag, e.g. `CREATE TABLE`.
     pub tag: &'static str,
-    /// To be applied together, each checked against the catalog after the ones before it. Empty: nothing to do.
+    /// To be applied together, each checked against the catalog after the ones before it. Empty: nothing to
+    /// do.
     pub ops: Vec<CatalogOp>,
     /// Said to the client, e.g. `relation "t" already exists, skipping` (SQLSTATE 42P07 or 00000).
     pub notices: Vec<weft_types::SqlError>,
@@ -324,7 +329,8 @@ pub enum MaintenancePlan {
     Analyze(Vec<TableId>),
     /// `CHECKPOINT`
     Checkpoint,
-    /// Accepted and ignored, e.g. `COMMENT ON`, `LOCK TABLE`'s relatives without meaning here; the command tag.
+    /// Accepted and ignored, e.g. `COMMENT ON`, `LOCK TABLE`'s relatives without meaning here; the command
+    /// tag.
     Ignored(&'static str),
     /// `LOCK TABLE`: exclusive (`true`) or shared.
     LockTable {

@@ -1,11 +1,13 @@
 //! Bound expressions: typed, with every cast written out, over inputs and the columns of one row.
 //!
-//! A [`Scalar`] is what the binder makes of an expression that a point statement may contain. The part of it without
-//! columns is evaluated here, once per execution, and becomes a hidden input; the part with columns is compiled to
-//! instructions ([`super::compile`]). [`Scalar::evaluate`] is also the model that compiled code is tested against.
+//! A [`Scalar`] is what the binder makes of an expression that a point statement may contain. The part of it
+//! without columns is evaluated here, once per execution, and becomes a hidden input; the part with columns
+//! is compiled to instructions ([`super::compile`]). [`Scalar::evaluate`] is also the model that compiled
+//! code is tested against.
 //!
-//! Values of an operator's sides have the operator's type already; NULL follows SQL's three-valued logic; integer overflow
-//! is 22003 and division by zero 22012, in PostgreSQL's words. AND and OR evaluate both sides.
+//! Values of an operator's sides have the operator's type already; NULL follows SQL's three-valued logic;
+//! integer overflow is 22003 and division by zero 22012, in PostgreSQL's words. AND and OR evaluate both
+//! sides.
 
 use std::cmp::Ordering;
 
@@ -165,9 +167,11 @@ pub enum Scalar {
     Cast(Box<Scalar>, SqlType, SqlType),
     /// A value on its way into a column: from type, to type.
     Assign(Box<Scalar>, SqlType, SqlType),
-    /// The same value in a key column's type; NULL when that type has no equal value, so that the key finds nothing.
+    /// The same value in a key column's type; NULL when that type has no equal value, so that the key finds
+    /// nothing.
     ExactKey(Box<Scalar>, SqlType),
-    /// The nearest value of a key column's integer type: a bound that leaves out no row which the exact bound admits.
+    /// The nearest value of a key column's integer type: a bound that leaves out no row which the exact bound
+    /// admits.
     ClampKey(Box<Scalar>, SqlType),
     /// `-x`
     Negate(Box<Scalar>),
@@ -470,7 +474,8 @@ fn float_arithmetic(op: ArithmeticOp, l: f64, r: f64) -> Result<f64, SqlError> {
     })
 }
 
-/// PostgreSQL's checks of a float result: no infinity from finite sides, no zero from a product or quotient of others.
+/// PostgreSQL's checks of a float result: no infinity from finite sides, no zero from a product or quotient
+/// of others.
 fn check_float(result: f64, zero_is_exact: bool, l: f64, r: f64, op: ArithmeticOp) -> Result<(), SqlError> {
     let range = |what: &str| {
         Err(SqlError::new(

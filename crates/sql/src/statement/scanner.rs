@@ -1,11 +1,13 @@
 //! A small scanner for PostgreSQL's lexical structure: enough to find where tokens begin and end.
 //!
-//! The grammar proper is sqlparser's. This scanner serves what must happen before or beside it: splitting a message into
-//! statements, lifting literals for the statement cache, and finding the token that an error message names. It follows
-//! PostgreSQL's chapter 4.1: `'..'` with doubled quotes, `E'..'` with backslashes, `U&'..'`, `B'..'`, `X'..'`, `N'..'`,
-//! `$tag$..$tag$`, `"..."`, nested block comments, `$n` parameters, numbers with fraction, exponent and underscores.
+//! The grammar proper is sqlparser's. This scanner serves what must happen before or beside it: splitting a
+//! message into statements, lifting literals for the statement cache, and finding the token that an error
+//! message names. It follows PostgreSQL's chapter 4.1: `'..'` with doubled quotes, `E'..'` with backslashes,
+//! `U&'..'`, `B'..'`, `X'..'`, `N'..'`, `$tag$..$tag$`, `"..."`, nested block comments, `$n` parameters,
+//! numbers with fraction, exponent and underscores.
 //!
-//! It borrows the text and allocates nothing. Positions are byte offsets; all tokens end on character boundaries.
+//! It borrows the text and allocates nothing. Positions are byte offsets; all tokens end on character
+//! boundaries.
 
 /// What kind of token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +141,8 @@ impl<'a> Scanner<'a> {
         Err(start)
     }
 
-    /// Reads up to and over the closing `quote`; a doubled quote stays inside. False when the text ends first.
+    /// Reads up to and over the closing `quote`; a doubled quote stays inside. False when the text ends
+    /// first.
     fn read_quoted(&mut self, quote: u8, backslash: bool) -> bool {
         while self.at < self.bytes.len() {
             let byte = self.peek(0);
@@ -267,8 +270,8 @@ impl<'a> Scanner<'a> {
             }
             self.at += 1;
         }
-        // A sign that ends a longer operator belongs to the next token, unless the operator has one of the characters
-        // that SQL's own operators lack (PostgreSQL 4.1.3).
+        // A sign that ends a longer operator belongs to the next token, unless the operator has one of the
+        // characters that SQL's own operators lack (PostgreSQL 4.1.3).
         let run = self.bytes.get(start..self.at).unwrap_or(&[]);
         let special = run.iter().any(|b| {
             matches!(

@@ -1,7 +1,7 @@
 //! Reading short, regular statements token by token: keywords, names, strings.
 //!
-//! Used for the statements that Weft parses itself (transaction control, settings, COPY ...). Errors are PostgreSQL's
-//! `syntax error at or near "x"` with the position of the token that did not fit.
+//! Used for the statements that Weft parses itself (transaction control, settings, COPY ...). Errors are
+//! PostgreSQL's `syntax error at or near "x"` with the position of the token that did not fit.
 
 use std::iter::Peekable;
 
@@ -196,7 +196,8 @@ impl<'a> TokenReader<'a> {
     }
 }
 
-/// The contents of a string literal token. `E'..'` escapes beyond the common ones and `U&` escapes stay as written.
+/// The contents of a string literal token. `E'..'` escapes beyond the common ones and `U&` escapes stay as
+/// written.
 pub(crate) fn decode_string(text: &str) -> String {
     if let Some(inner) = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return inner.replace("''", "'");

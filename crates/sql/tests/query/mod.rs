@@ -5,5 +5,7 @@ mod catalog;
 mod clients;
 mod fixture;
 mod modify;
+mod places;
 mod results;
 mod selects;
+mod slices;

@@ -1,5 +1,5 @@
-//! Compiled expressions against the model: what a program computes from a row's columns is what the session computes from
-//! the same values written as constants.
+//! Compiled expressions against the model: what a program computes from a row's columns is what the session
+//! computes from the same values written as constants.
 
 use proptest::prelude::*;
 

@@ -179,7 +179,8 @@ impl Db {
         result.map(|()| outcome)
     }
 
-    /// Runs a text the way the simple protocol does with a statement cache; `None` when it is run as it stands.
+    /// Runs a text the way the simple protocol does with a statement cache; `None` when it is run as it
+    /// stands.
     pub fn run_normalized(&mut self, sql: &str) -> Option<Result<Vec<String>, SqlError>> {
         let mut normalized = Normalized::default();
         if !normalized.read(sql) {

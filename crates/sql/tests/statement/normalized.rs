@@ -69,7 +69,8 @@ proptest! {
             if !runs(&direct.plan(statement)) {
                 continue;
             }
-            // Of two errors in one statement either may come first, so that sessions ask the text itself for the error.
+            // Of two errors in one statement either may come first, so that sessions ask the text itself for
+            // the error.
             let expected = direct.run(statement).map_err(|_| ());
             let found = cached.run_normalized(sql).unwrap_or_else(|| cached.run(statement)).map_err(|_| ());
             prop_assert_eq!(expected, found, "{}", sql);

@@ -160,8 +160,8 @@ mod tests {
     const PINS: u64 = 1_000_000;
     const PUBLICATIONS: u64 = 500_000;
 
-    /// A collector that follows every publication must never pass a reader that is pinned, and a reader never sees
-    /// parts of two states.
+    /// A collector that follows every publication must never pass a reader that is pinned, and a reader never
+    /// sees parts of two states.
     #[test]
     fn the_collector_never_passes_a_pinned_reader() {
         let schema = Arc::new(Schema {

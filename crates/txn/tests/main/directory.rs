@@ -73,6 +73,15 @@ fn a_foreign_directory_is_refused_and_left_alone() {
     assert_eq!(scratch.names(), ["thesis.tex"]);
 }
 
+#[test]
+fn a_directory_of_somebody_elses_folders_is_refused_and_left_alone() {
+    let scratch = Scratch::new("folders");
+    std::fs::create_dir_all(scratch.0.join("share")).unwrap();
+    let error = scratch.open().unwrap_err();
+    assert!(error.to_string().contains("folder \"share\""), "{error}");
+    assert!(scratch.names().is_empty());
+}
+
 fn write_file(disk: &SimDisk, name: &str, text: &[u8]) {
     disk.create_dir_all(Path::new(DIR)).unwrap();
     disk.open(&Path::new(DIR).join(name), OpenMode::CreateNew)

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use weft_lock::LockMode;
-use weft_sql::statement::{
-    DiscardScope, IsolationLevel, MaintenancePlan, OutputColumn as PlanColumn, SettingPlan,
-    TransactionModes, TransactionPlan,
-};
 use weft_sql::statement::control::PrepareControl;
+use weft_sql::statement::{
+    DiscardScope, IsolationLevel, MaintenancePlan, OutputColumn as PlanColumn, SettingPlan, TransactionModes,
+    TransactionPlan,
+};
 use weft_txn::Isolation;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 
-use super::{OpenTransaction, Prepared, Session, settings};
+use super::{OpenTransaction, Prepared, Savepoint, Session, Settings, settings};
 use crate::sink::{CommandTag, NoticeLevel, ResultSink, RowRef, Scope};
 
 const ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25001");
@@ -27,10 +27,19 @@ fn isolation_of(level: IsolationLevel) -> Isolation {
 }
 
 /// Pushes one row of texts.
-pub(crate) fn push_texts(sink: &mut dyn ResultSink, layout: &RowLayout, texts: &[String]) -> Result<bool, SqlError> {
+pub(crate) fn push_texts(
+    sink: &mut dyn ResultSink,
+    layout: &RowLayout,
+    texts: &[String],
+) -> Result<bool, SqlError> {
     let values: Vec<Value> = texts.iter().map(|text| Value::Text(text.clone())).collect();
     let bytes = layout.encode(&values)?;
-    Ok(sink.row(RowRef { layout, bytes: &bytes }).is_continue())
+    Ok(sink
+        .row(RowRef {
+            layout,
+            bytes: &bytes,
+        })
+        .is_continue())
 }
 
 impl Session {
@@ -50,24 +59,23 @@ impl Session {
             }
             TransactionPlan::Rollback { chain } => self.end_transaction(false, *chain, sink)?,
             TransactionPlan::Savepoint(name) => {
+                let (settings, first_cursor) = (Arc::clone(&self.settings), self.cursors_made);
                 let open = self.explicit_transaction("SAVEPOINT")?;
-                let mark = open.txn.savepoint();
-                open.savepoints.push((name.clone(), mark));
+                open.savepoints.push(Savepoint {
+                    name: name.clone(),
+                    mark: open.txn.savepoint(),
+                    settings,
+                    settings_after: Arc::clone(&open.settings_after),
+                    first_cursor,
+                    sequences_set: open.sequences_set.len(),
+                });
             }
             TransactionPlan::Release(name) => {
                 let open = self.explicit_transaction("RELEASE SAVEPOINT")?;
                 let place = find_savepoint(open, name)?;
                 open.savepoints.truncate(place);
             }
-            TransactionPlan::RollbackTo(name) => {
-                let open = self.explicit_transaction("ROLLBACK TO SAVEPOINT")?;
-                let place = find_savepoint(open, name)?;
-                open.savepoints.truncate(place + 1);
-                if let Some((_, mark)) = open.savepoints.last() {
-                    open.txn.rollback_to(&mark.clone());
-                }
-                self.failed = false;
-            }
+            TransactionPlan::RollbackTo(name) => self.rollback_to(name)?,
             TransactionPlan::SetTransaction(modes) => match &mut self.open {
                 Some(open) if open.explicit => set_modes(open, modes)?,
                 _ => sink.notice(
@@ -79,12 +87,15 @@ impl Session {
                 ),
             },
             TransactionPlan::SetSessionCharacteristics(modes) => {
-                if let Some(level) = modes.isolation {
-                    self.settings.default_isolation = isolation_of(level);
-                }
-                if let Some(read_only) = modes.read_only {
-                    self.settings.default_read_only = read_only;
-                }
+                self.change_settings(false, &|settings, _| {
+                    if let Some(level) = modes.isolation {
+                        settings.default_isolation = isolation_of(level);
+                    }
+                    if let Some(read_only) = modes.read_only {
+                        settings.default_read_only = read_only;
+                    }
+                    Ok(())
+                })?;
             }
         }
         sink.complete(&CommandTag::plain(tag));
@@ -95,7 +106,10 @@ impl Session {
         if self.open.as_ref().is_some_and(|open| open.explicit) {
             sink.notice(
                 NoticeLevel::Warning,
-                &SqlError::new(ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress"),
+                &SqlError::new(
+                    ACTIVE_SQL_TRANSACTION,
+                    "there is already a transaction in progress",
+                ),
             );
             return Ok(());
         }
@@ -105,10 +119,18 @@ impl Session {
         set_modes(open, modes)
     }
 
-    fn end_transaction(&mut self, commit: bool, chain: bool, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+    fn end_transaction(
+        &mut self,
+        commit: bool,
+        chain: bool,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
         let was_explicit = self.open.as_ref().is_some_and(|open| open.explicit);
         self.failed = false;
-        let modes = self.open.as_ref().map(|open| (open.txn.isolation(), open.txn.is_read_only()));
+        let modes = self
+            .open
+            .as_ref()
+            .map(|open| (open.txn.isolation(), open.txn.is_read_only()));
         let open = self.open.take();
         if !was_explicit {
             if chain {
@@ -125,10 +147,7 @@ impl Session {
         }
         match open {
             Some(open) if commit => self.commit(open)?,
-            Some(open) => {
-                self.cursors.retain(|_, cursor| cursor.holds);
-                open.txn.rollback();
-            }
+            Some(open) => self.roll_back(open),
             None => {}
         }
         if chain && let Some((isolation, read_only)) = modes {
@@ -136,6 +155,24 @@ impl Session {
             open.explicit = true;
             open.txn.set_mode(isolation, read_only)?;
         }
+        Ok(())
+    }
+
+    fn rollback_to(&mut self, name: &str) -> Result<(), SqlError> {
+        let open = self.explicit_transaction("ROLLBACK TO SAVEPOINT")?;
+        let place = find_savepoint(open, name)?;
+        open.savepoints.truncate(place + 1);
+        let Some(savepoint) = open.savepoints.last() else {
+            return Ok(());
+        };
+        open.txn.rollback_to(&savepoint.mark);
+        open.settings_after = Arc::clone(&savepoint.settings_after);
+        open.sequences_set.truncate(savepoint.sequences_set);
+        let (settings, first_cursor) = (Arc::clone(&savepoint.settings), savepoint.first_cursor);
+        self.cursors.retain(|_, cursor| cursor.number < first_cursor);
+        self.take_settings(settings);
+        self.era += 1;
+        self.failed = false;
         Ok(())
     }
 
@@ -149,29 +186,91 @@ impl Session {
         }
     }
 
-    pub(crate) fn run_setting(&mut self, plan: &SettingPlan, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+    pub(crate) fn run_setting(
+        &mut self,
+        plan: &SettingPlan,
+        scope: Scope,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        if scope == Scope::Pipelined {
+            // The implicit transaction takes the setting back if a later statement of it fails.
+            self.transaction();
+        }
         match plan {
-            SettingPlan::Set { name, value, .. } => self.set(name, value.as_deref())?,
-            SettingPlan::Reset(name) => self.set(name, None)?,
-            SettingPlan::ResetAll => self.settings.reset(None, &self.first_settings.clone())?,
+            SettingPlan::Set { local: true, .. } if self.open.is_none() => sink.notice(
+                NoticeLevel::Warning,
+                &SqlError::new(
+                    NO_ACTIVE_SQL_TRANSACTION,
+                    "SET LOCAL can only be used in transaction blocks",
+                ),
+            ),
+            SettingPlan::Set { name, value, local } => self.set(name, value.as_deref(), *local)?,
+            SettingPlan::Reset(name) => self.set(name, None, false)?,
+            SettingPlan::ResetAll => {
+                self.change_settings(false, &|settings, first| settings.reset(None, first))?
+            }
             SettingPlan::Show { name, columns } => {
                 let value = self.show(name)?;
                 self.push_table(columns, &[vec![value]], sink)?;
             }
             SettingPlan::ShowAll { columns } => {
-                let rows: Vec<Vec<String>> =
-                    self.settings.all().into_iter().map(|(name, value)| vec![name, value, String::new()]).collect();
+                let rows: Vec<Vec<String>> = self
+                    .settings
+                    .all()
+                    .into_iter()
+                    .map(|(name, value)| vec![name, value, String::new()])
+                    .collect();
                 self.push_table(columns, &rows, sink)?;
             }
             SettingPlan::Discard(scope) => self.discard(*scope, sink)?,
         }
-        self.gate.set_waits(self.settings.synchronous_commit);
         sink.complete(&CommandTag::plain(plan.tag()));
         Ok(())
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
+    /// Changes settings: `local` for the open transaction only, otherwise for what comes after its commit too.
+    fn change_settings(
+        &mut self,
+        local: bool,
+        change: &dyn Fn(&mut Settings, &Settings) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let first = Arc::clone(&self.first_settings);
+        change(Arc::make_mut(&mut self.settings), &first)?;
+        if !local && let Some(open) = &mut self.open {
+            change(Arc::make_mut(&mut open.settings_after), &first)?;
+        }
+        self.heed_settings();
+        Ok(())
+    }
+
+    /// Replaces all settings, as the end of a transaction does.
+    pub(crate) fn take_settings(&mut self, settings: Arc<Settings>) {
+        if !Arc::ptr_eq(&self.settings, &settings) {
+            let version = self.settings.version() + 1;
+            self.settings = settings;
+            Arc::make_mut(&mut self.settings).set_version(version);
+            self.heed_settings();
+        }
+    }
+
+    /// Tells the settings to those who act on them between statements.
+    fn heed_settings(&mut self) {
+        self.gate.set_waits(self.settings.synchronous_commit);
+        if let Some(open) = &mut self.open {
+            open.txn.set_lock_timeout(self.settings.lock_timeout);
+        }
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), SqlError> {
         match (name, value) {
+            ("transaction_read_only", Some(value)) => {
+                let read_only = settings::parse_bool(name, value)?;
+                if let Some(open) = &mut self.open {
+                    let isolation = open.txn.isolation();
+                    open.txn.set_mode(isolation, read_only)?;
+                }
+                Ok(())
+            }
             ("transaction_isolation", Some(value)) => {
                 let isolation = settings::parse_isolation(value)?;
                 if let Some(open) = &mut self.open {
@@ -180,24 +279,32 @@ impl Session {
                 }
                 Ok(())
             }
-            (_, Some(value)) => self.settings.set(name, value),
-            (_, None) => self.settings.reset(Some(name), &self.first_settings.clone()),
+            (_, Some(value)) => self.change_settings(local, &|settings, _| settings.set(name, value)),
+            (_, None) => self.change_settings(local, &|settings, first| settings.reset(Some(name), first)),
         }
     }
 
     fn show(&self, name: &str) -> Result<String, SqlError> {
         if name == "transaction_isolation" {
-            let isolation =
-                self.open.as_ref().map_or(self.settings.default_isolation, |open| open.txn.isolation());
+            let isolation = self
+                .open
+                .as_ref()
+                .map_or(self.settings.default_isolation, |open| open.txn.isolation());
             return Ok(settings::isolation_name(isolation).to_string());
         }
         if name == "transaction_read_only" {
-            let read_only =
-                self.open.as_ref().map_or(self.settings.default_read_only, |open| open.txn.is_read_only());
+            let read_only = self
+                .open
+                .as_ref()
+                .map_or(self.settings.default_read_only, |open| open.txn.is_read_only());
             return Ok(if read_only { "on" } else { "off" }.to_string());
         }
-        let statistic = name.strip_prefix("weft.").and_then(|of| self.shared.stats().show(of));
-        statistic.or_else(|| self.settings.show(name)).ok_or_else(|| settings::unknown(name))
+        let statistic = name
+            .strip_prefix("weft.")
+            .and_then(|of| self.shared.stats().show(of));
+        statistic
+            .or_else(|| self.settings.show(name))
+            .ok_or_else(|| settings::unknown(name))
     }
 
     fn discard(&mut self, scope: DiscardScope, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
@@ -208,7 +315,7 @@ impl Session {
                     "DISCARD ALL cannot run inside a transaction block",
                 ));
             }
-            self.settings.reset(None, &self.first_settings.clone())?;
+            self.change_settings(false, &|settings, first| settings.reset(None, first))?;
             self.prepared.clear();
             self.cursors.clear();
             sink.deallocate(None);
@@ -243,6 +350,7 @@ impl Session {
         &mut self,
         plan: &PrepareControl,
         params: &[Value],
+        scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         match plan {
@@ -270,14 +378,17 @@ impl Session {
                         SqlState::SYNTAX_ERROR,
                         format!("wrong number of parameters for prepared statement \"{name}\""),
                     )
-                    .detail(format!("Expected {} parameters but got {}.", wanted.len(), values.len())));
+                    .detail(format!(
+                        "Expected {} parameters but got {}.",
+                        wanted.len(),
+                        values.len()
+                    )));
                 }
                 let mut bound = Vec::with_capacity(values.len());
                 for ((value, from), to) in values.into_iter().zip(&wanted) {
                     bound.push(weft_types::assign_from(value, &from, to)?);
                 }
-                let planned = prepared.planned.clone();
-                return self.run_plan(&planned, &bound, Scope::Pipelined, sink);
+                return self.run_prepared(&prepared, &bound, scope, sink);
             }
             PrepareControl::Deallocate(name) => {
                 let known = match name {
@@ -291,7 +402,11 @@ impl Session {
                 if !known {
                     return Err(missing_statement(name.as_deref().unwrap_or_default()));
                 }
-                let tag = if name.is_none() { "DEALLOCATE ALL" } else { "DEALLOCATE" };
+                let tag = if name.is_none() {
+                    "DEALLOCATE ALL"
+                } else {
+                    "DEALLOCATE"
+                };
                 sink.complete(&CommandTag::plain(tag));
             }
         }
@@ -299,7 +414,10 @@ impl Session {
     }
 
     pub(crate) fn named(&mut self, name: &str) -> Result<Arc<Prepared>, SqlError> {
-        self.prepared.get(name).cloned().ok_or_else(|| missing_statement(name))
+        self.prepared
+            .get(name)
+            .cloned()
+            .ok_or_else(|| missing_statement(name))
     }
 
     pub(crate) fn run_maintenance(
@@ -342,15 +460,20 @@ impl Session {
 
 fn set_modes(open: &mut OpenTransaction, modes: &TransactionModes) -> Result<(), SqlError> {
     let isolation = modes.isolation.map_or(open.txn.isolation(), isolation_of);
-    open.txn.set_mode(isolation, modes.read_only.unwrap_or(open.txn.is_read_only()))
+    open.txn
+        .set_mode(isolation, modes.read_only.unwrap_or(open.txn.is_read_only()))
 }
 
 fn find_savepoint(open: &OpenTransaction, name: &str) -> Result<usize, SqlError> {
-    open.savepoints.iter().rposition(|(known, _)| known == name).ok_or_else(|| {
-        SqlError::new(INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
-    })
+    open.savepoints
+        .iter()
+        .rposition(|savepoint| savepoint.name == name)
+        .ok_or_else(|| SqlError::new(INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist")))
 }
 
 fn missing_statement(name: &str) -> SqlError {
-    SqlError::new(SqlState("26000"), format!("prepared statement \"{name}\" does not exist"))
+    SqlError::new(
+        SqlState("26000"),
+        format!("prepared statement \"{name}\" does not exist"),
+    )
 }

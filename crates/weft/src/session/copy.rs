@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_base::CatalogVersion;
 use weft_sql::statement::copy_text::{CopyDecoder, encode_line};
 use weft_sql::statement::{CopyFormat, CopyOptions, CopyPlan, Plan, Scalar};
 use weft_store::TableDef;
@@ -58,33 +57,53 @@ impl Session {
     pub(crate) fn run_copy(
         &mut self,
         plan: &CopyPlan,
-        version: CatalogVersion,
+        planned: &Planned,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         match plan {
-            CopyPlan::From { table, columns, defaults, options } => {
-                if self.transaction().txn.catalog().version() != version {
-                    return Err(weft_txn::stale_program());
-                }
+            CopyPlan::From {
+                table,
+                columns,
+                defaults,
+                options,
+            } => {
+                self.keep_definition(table.id, planned)?;
                 let named = columns.iter().filter_map(|column| table.columns.get(*column));
                 let named: Vec<_> = named.map(|column| (column.name.clone(), column.ty)).collect();
-                let header = CopyHeader { binary: false, column_count: named.len() as u16 };
+                let header = CopyHeader {
+                    binary: false,
+                    column_count: named.len() as u16,
+                };
                 let mut decoder = CopyDecoder::new(table.name.clone(), named, options.clone())?;
-                let mut writer =
-                    RowWriter { session: self, table, columns, defaults, chunk: Vec::new(), rows: 0 };
-                sink.copy_in(header, &mut |data| decoder.push(data, |values| writer.row(values)))?;
+                let mut writer = RowWriter {
+                    session: self,
+                    table,
+                    columns,
+                    defaults,
+                    chunk: Vec::new(),
+                    rows: 0,
+                };
+                sink.copy_in(header, &mut |data| {
+                    decoder.push(data, |values| writer.row(values))
+                })?;
                 decoder.finish(|values| writer.row(values))?;
                 writer.flush()?;
                 let rows = writer.rows;
                 sink.complete(&CommandTag::counted("COPY", rows));
             }
             CopyPlan::To { plan, options } => {
-                let mut out = CopyOut { sink, options, types: Vec::new(), line: Vec::new(), rows: 0 };
+                let mut out = CopyOut {
+                    sink,
+                    options,
+                    types: Vec::new(),
+                    line: Vec::new(),
+                    rows: 0,
+                };
                 if options.format == CopyFormat::Binary {
                     return Err(SqlError::unsupported("COPY TO in binary format is not supported"));
                 }
-                let planned = Planned { plan: Arc::new(Plan::clone(plan)), version };
+                let planned = planned.with_plan(Plan::clone(plan));
                 self.run_plan(&planned, params, Scope::Pipelined, &mut out)?;
                 let rows = out.rows;
                 sink.copy_done();
@@ -107,9 +126,15 @@ struct CopyOut<'a> {
 impl ResultSink for CopyOut<'_> {
     fn columns(&mut self, columns: &[OutputColumn]) {
         self.types = columns.iter().map(|column| column.ty).collect();
-        self.sink.copy_out(CopyHeader { binary: false, column_count: columns.len() as u16 });
+        self.sink.copy_out(CopyHeader {
+            binary: false,
+            column_count: columns.len() as u16,
+        });
         if self.options.header {
-            let names: Vec<Value> = columns.iter().map(|column| Value::Text(column.name.clone())).collect();
+            let names: Vec<Value> = columns
+                .iter()
+                .map(|column| Value::Text(column.name.clone()))
+                .collect();
             let types = vec![SqlType::Text; names.len()];
             encode_line(&names, &types, self.options, &mut self.line);
             let _ = self.sink.copy_data(&self.line);
@@ -117,7 +142,9 @@ impl ResultSink for CopyOut<'_> {
     }
 
     fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
-        let Ok(values) = row.layout.decode(row.bytes) else { return ControlFlow::Break(()) };
+        let Ok(values) = row.layout.decode(row.bytes) else {
+            return ControlFlow::Break(());
+        };
         self.line.clear();
         encode_line(&values, &self.types, self.options, &mut self.line);
         self.rows += 1;

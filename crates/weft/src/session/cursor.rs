@@ -6,7 +6,6 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_base::CatalogVersion;
 use weft_sql::statement::control::CursorPlan;
 use weft_sql::statement::{FetchDirection, Plan};
 use weft_types::{RowLayout, SqlError, SqlState, Value};
@@ -27,6 +26,8 @@ pub(crate) struct Cursor {
     position: usize,
     /// Survives the transaction.
     pub holds: bool,
+    /// Counts the session's cursors: which were declared before a savepoint or transaction.
+    pub number: u64,
 }
 
 #[derive(Default)]
@@ -84,7 +85,11 @@ impl Cursor {
         // `at` is the number of the current row, counted from 1; 0 and count + 1 lie outside.
         let single = |target: i64| {
             let target = target.clamp(0, count as i64 + 1) as usize;
-            let range = if target == 0 || target > count { 0..0 } else { target - 1..target };
+            let range = if target == 0 || target > count {
+                0..0
+            } else {
+                target - 1..target
+            };
             (range, target)
         };
         let (range, position, reverse) = match direction {
@@ -124,7 +129,7 @@ impl Session {
     pub(crate) fn run_cursor(
         &mut self,
         plan: &CursorPlan,
-        version: CatalogVersion,
+        planned: &Planned,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -138,19 +143,31 @@ impl Session {
                     ));
                 }
                 if self.cursors.contains_key(name) {
-                    return Err(SqlError::new(SqlState("42P03"), format!("cursor \"{name}\" already exists")));
+                    return Err(SqlError::new(
+                        SqlState("42P03"),
+                        format!("cursor \"{name}\" already exists"),
+                    ));
                 }
-                let cursor = self.open_cursor(plan, version, params, *hold)?;
+                let cursor = self.open_cursor(plan, planned, params, *hold)?;
                 self.cursors.insert(name.clone(), cursor);
                 sink.complete(&CommandTag::plain("DECLARE CURSOR"));
             }
-            CursorPlan::Fetch { name, direction, moves } => {
+            CursorPlan::Fetch {
+                name,
+                direction,
+                moves,
+            } => {
                 let cursor = self.cursors.get_mut(name).ok_or_else(|| missing_cursor(name))?;
                 let (range, reverse) = cursor.advance(*direction);
                 let rows = cursor.rows.get(range).unwrap_or_default();
                 if !moves {
                     sink.columns(&cursor.columns);
-                    let push = |row: &[u8]| sink.row(RowRef { layout: &cursor.layout, bytes: row });
+                    let push = |row: &[u8]| {
+                        sink.row(RowRef {
+                            layout: &cursor.layout,
+                            bytes: row,
+                        })
+                    };
                     let pushed: ControlFlow<()> = if reverse {
                         rows.iter().rev().map(|row| row.as_ref()).try_for_each(push)
                     } else {
@@ -175,18 +192,21 @@ impl Session {
 
     /// Columns that FETCH from a cursor returns.
     pub(crate) fn cursor_columns(&self, name: &str) -> Result<Vec<OutputColumn>, SqlError> {
-        self.cursors.get(name).map(|cursor| cursor.columns.clone()).ok_or_else(|| missing_cursor(name))
+        self.cursors
+            .get(name)
+            .map(|cursor| cursor.columns.clone())
+            .ok_or_else(|| missing_cursor(name))
     }
 
     fn open_cursor(
         &mut self,
         plan: &Plan,
-        version: CatalogVersion,
+        planned: &Planned,
         params: &[Value],
         holds: bool,
     ) -> Result<Cursor, SqlError> {
         let mut keep = Keep::default();
-        let planned = Planned { plan: Arc::new(plan.clone()), version };
+        let planned = planned.with_plan(plan.clone());
         self.run_plan(&planned, params, Scope::Pipelined, &mut keep)?;
         if keep.byte_count > CURSOR_BYTES_MAX {
             return Err(SqlError::new(
@@ -195,7 +215,16 @@ impl Session {
             ));
         }
         let layout = super::program::layout_of(&keep.columns);
-        Ok(Cursor { columns: keep.columns, layout, rows: keep.rows, position: 0, holds })
+        let number = self.cursors_made;
+        self.cursors_made += 1;
+        Ok(Cursor {
+            columns: keep.columns,
+            layout,
+            rows: keep.rows,
+            position: 0,
+            holds,
+            number,
+        })
     }
 }
 
@@ -210,6 +239,7 @@ mod tests {
             rows: (0..rows).map(|n| vec![n as u8].into()).collect(),
             position: 0,
             holds: false,
+            number: 0,
         }
     }
 

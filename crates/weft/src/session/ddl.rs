@@ -53,7 +53,13 @@ impl Session {
             let shared = Arc::clone(&self.shared);
             let open = self.transaction();
             open.txn.lock_catalog()?;
-            if open.txn.catalog().version() != planned_for {
+            // The newest definitions, even where the transaction reads an older snapshot.
+            let newest = if open.txn.changes_catalog() {
+                open.txn.catalog()
+            } else {
+                shared.engine.catalog()
+            };
+            if newest.version() != planned_for {
                 // Somebody else changed definitions before the lock was granted: plan again, on what they left.
                 return Err(weft_txn::stale_program());
             }
@@ -63,7 +69,7 @@ impl Session {
                 }
                 open.txn.catalog_op(op.clone())?;
                 if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
-                    shared.sequences.forget(*id);
+                    open.sequences_set.push(*id);
                 }
             }
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Statement;
-use weft_sql::statement::control::{CursorPlan, PrepareControl};
-use weft_sql::statement::{self, ParsedAst, Plan, PlanContext, TransactionPlan};
+use weft_sql::statement::control::{ControlStatement, CursorPlan, PrepareControl};
+use weft_sql::statement::{self, CopyPlan, ParsedAst, Plan, PlanContext, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::query::result_column;
@@ -23,15 +23,36 @@ fn ends_transaction(plan: &Plan) -> bool {
     matches!(
         plan,
         Plan::Transaction(
-            TransactionPlan::Commit { .. } | TransactionPlan::Rollback { .. } | TransactionPlan::RollbackTo(_)
+            TransactionPlan::Commit { .. }
+                | TransactionPlan::Rollback { .. }
+                | TransactionPlan::RollbackTo(_)
         )
     )
+}
+
+/// Whether a failed transaction takes this text: nothing, or its end.
+fn check_ends_transaction(sql: &str) -> Result<(), SqlError> {
+    let ends = |ast: &ParsedAst| match ast {
+        ParsedAst::Empty => true,
+        ParsedAst::Control(ControlStatement::Transaction(plan)) => {
+            ends_transaction(&Plan::Transaction(plan.clone()))
+        }
+        _ => false,
+    };
+    let parsed = statement::split_and_parse(sql)?;
+    if parsed.iter().all(|statement| ends(&statement.ast)) {
+        Ok(())
+    } else {
+        Err(in_failed_transaction())
+    }
 }
 
 /// Plans a text of at most one statement, semicolons around it allowed.
 fn plan_single(sql: &str, context: &PlanContext<'_>) -> Result<Plan, SqlError> {
     let parsed = statement::split_and_parse(sql)?;
-    let mut statements = parsed.iter().filter(|statement| !matches!(statement.ast, ParsedAst::Empty));
+    let mut statements = parsed
+        .iter()
+        .filter(|statement| !matches!(statement.ast, ParsedAst::Empty));
     match (statements.next(), statements.next()) {
         (None, _) => Ok(Plan::Empty),
         (Some(only), None) => {
@@ -50,17 +71,96 @@ impl Session {
     /// The plan of one statement for the present catalog, from the cache if it is there. Inside a transaction that
     /// changed definitions nothing is cached: its catalog is nobody else's.
     pub(crate) fn plan(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Planned, SqlError> {
+        if self.failed {
+            // Before names are looked up: a failed transaction says so first.
+            check_ends_transaction(sql)?;
+        }
         let catalog = self.catalog();
         let version = catalog.version();
-        let shared_catalog = self.open.as_ref().is_none_or(|open| !open.txn.changes_catalog());
+        let private_era = self.private_era();
+        let shared_catalog = private_era.is_none();
         if shared_catalog && let Some(plan) = self.shared.plans.get(sql, types, version) {
-            return Ok(Planned { plan, version });
+            return Ok(Planned {
+                plan,
+                version,
+                private_era,
+            });
         }
-        let plan = Arc::new(plan_single(sql, &PlanContext { catalog: &catalog, param_types: types, text: sql })?);
+        let plan = Arc::new(plan_single(
+            sql,
+            &PlanContext {
+                catalog: &catalog,
+                param_types: types,
+                text: sql,
+            },
+        )?);
         if shared_catalog {
             self.shared.plans.put(sql, types, version, &plan);
         }
-        Ok(Planned { plan, version })
+        Ok(Planned {
+            plan,
+            version,
+            private_era,
+        })
+    }
+
+    /// The era of the definitions that only the open transaction sees; `None` while it sees what all see.
+    fn private_era(&self) -> Option<u64> {
+        self.open
+            .as_ref()
+            .filter(|open| open.txn.changes_catalog())
+            .map(|_| self.era)
+    }
+
+    /// True when a plan was made for the definitions that the session sees now. The version alone does not tell:
+    /// transactions that roll back leave their versions to others.
+    pub(crate) fn is_current(&self, planned: &Planned) -> bool {
+        planned.private_era == self.private_era() && planned.version == self.catalog().version()
+    }
+
+    /// Refuses a plan made for other definitions, where running it does not find that out by itself.
+    fn check_current(&self, planned: &Planned) -> Result<(), SqlError> {
+        let needs_check = match planned.plan.as_ref() {
+            // The engine compares versions; it does not know of definitions that were never committed.
+            Plan::Program(_) => self.open.is_some() || planned.private_era.is_some(),
+            Plan::Query(_) | Plan::Modify(_) | Plan::Ddl(_) | Plan::Copy(_) => true,
+            Plan::Explain(_) | Plan::Cursor(_) | Plan::Maintenance(_) | Plan::Constant(_) => true,
+            Plan::Empty | Plan::Transaction(_) | Plan::Setting(_) | Plan::Prepared(_) => false,
+        };
+        if needs_check && !self.is_current(planned) {
+            Err(weft_txn::stale_program())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses a plan that writes where the transaction only reads (25006).
+    pub(crate) fn check_writable(&self, plan: &Plan) -> Result<(), SqlError> {
+        let reads_only = match &self.open {
+            Some(open) => open.txn.is_read_only(),
+            None => self.settings.default_read_only,
+        };
+        if !reads_only {
+            return Ok(());
+        }
+        let what = match plan {
+            Plan::Program(plan) if !plan.program.read_only => {
+                let writes = |tag: &statement::Tag| *tag != statement::Tag::Select;
+                plan.statements
+                    .iter()
+                    .map(|shape| shape.tag)
+                    .find(writes)
+                    .map_or("a program", |tag| tag.verb())
+            }
+            Plan::Program(plan) if super::program::locks_only(plan) => "SELECT FOR UPDATE",
+            Plan::Modify(plan) => plan.tag().verb(),
+            Plan::Ddl(plan) => plan.tag,
+            Plan::Copy(copy) if matches!(copy.as_ref(), CopyPlan::From { .. }) => "COPY FROM",
+            Plan::Query(query) if query.row_locks.is_some() => "SELECT FOR UPDATE",
+            _ => return Ok(()),
+        };
+        let message = format!("cannot execute {what} in a read-only transaction");
+        Err(SqlError::new(SqlState("25006"), message))
     }
 
     /// Refuses what a failed transaction does not take.
@@ -74,7 +174,10 @@ impl Session {
     /// The parameter types of a plan and the columns that it returns; no columns when it returns no rows.
     pub(crate) fn describe(&mut self, plan: &Plan) -> Result<(Vec<SqlType>, Vec<OutputColumn>), SqlError> {
         if let (Some(params), Some(columns)) = (plan.params(), plan.columns()) {
-            return Ok((params.to_vec(), columns.iter().map(super::program::sink_column).collect()));
+            return Ok((
+                params.to_vec(),
+                columns.iter().map(super::program::sink_column).collect(),
+            ));
         }
         match plan {
             Plan::Query(query) => self.describe_query(&query.text, &query.statement, &query.param_types),
@@ -84,12 +187,16 @@ impl Session {
                 Ok((self.describe(&plan.inner)?.0, columns))
             }
             Plan::Cursor(cursor) => match cursor.as_ref() {
-                CursorPlan::Fetch { name, moves: false, .. } => Ok((Vec::new(), self.cursor_columns(name)?)),
+                CursorPlan::Fetch {
+                    name, moves: false, ..
+                } => Ok((Vec::new(), self.cursor_columns(name)?)),
                 CursorPlan::Declare { plan, .. } => Ok((self.describe(plan)?.0, Vec::new())),
                 _ => Ok(Default::default()),
             },
             Plan::Prepared(control) => match control.as_ref() {
-                PrepareControl::Execute { name, .. } => Ok((Vec::new(), self.named(name)?.columns().to_vec())),
+                PrepareControl::Execute { name, .. } => {
+                    Ok((Vec::new(), self.named(name)?.columns().to_vec()))
+                }
                 _ => Ok(Default::default()),
             },
             _ => Ok(Default::default()),
@@ -104,8 +211,14 @@ impl Session {
     ) -> Result<(Vec<SqlType>, Vec<OutputColumn>), SqlError> {
         let source = self.describe_source();
         let settings = self.query_settings();
-        let described = self.shared.queries.describe(text, ast, source, types, &settings)?;
-        Ok((described.params, described.columns.iter().map(result_column).collect()))
+        let described = self
+            .shared
+            .queries
+            .describe(text, ast, source, types, &settings)?;
+        Ok((
+            described.params,
+            described.columns.iter().map(result_column).collect(),
+        ))
     }
 
     /// Runs a plan. `Scope::Alone`: with no transaction open, the statement is a whole transaction by itself.
@@ -117,6 +230,8 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         self.check_usable(&planned.plan)?;
+        self.check_current(planned)?;
+        self.check_writable(&planned.plan)?;
         match planned.plan.as_ref() {
             Plan::Empty => {
                 sink.empty();
@@ -125,14 +240,14 @@ impl Session {
             Plan::Constant(plan) => self.run_constant(plan, params, sink),
             Plan::Program(plan) => self.run_program(plan, params, scope, sink),
             Plan::Query(plan) => self.run_query(plan, params, sink),
-            Plan::Modify(plan) => self.run_modify(plan, params, sink),
+            Plan::Modify(plan) => self.run_modify(plan, planned, params, sink),
             Plan::Ddl(plan) => self.run_ddl(plan, planned.version, sink),
             Plan::Transaction(plan) => self.run_transaction(plan, sink),
-            Plan::Copy(plan) => self.run_copy(plan, planned.version, params, sink),
-            Plan::Setting(plan) => self.run_setting(plan, sink),
-            Plan::Explain(plan) => self.run_explain(plan, planned.version, params, sink),
-            Plan::Prepared(plan) => self.run_prepare(plan, params, sink),
-            Plan::Cursor(plan) => self.run_cursor(plan, planned.version, params, sink),
+            Plan::Copy(plan) => self.run_copy(plan, planned, params, sink),
+            Plan::Setting(plan) => self.run_setting(plan, scope, sink),
+            Plan::Explain(plan) => self.run_explain(plan, planned, params, sink),
+            Plan::Prepared(plan) => self.run_prepare(plan, params, scope, sink),
+            Plan::Cursor(plan) => self.run_cursor(plan, planned, params, sink),
             Plan::Maintenance(plan) => self.run_maintenance(plan, sink),
         }
     }

@@ -1,10 +1,8 @@
 //! EXPLAIN: the program of a point statement, or the query engine's plan.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::sql::sqlparser::ast::Statement;
-use weft_base::CatalogVersion;
 use weft_sql::statement::{self, ExplainPlan, Plan};
 use weft_types::{SqlError, Value};
 
@@ -16,7 +14,7 @@ impl Session {
     pub(crate) fn run_explain(
         &mut self,
         plan: &ExplainPlan,
-        version: CatalogVersion,
+        planned: &Planned,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -24,10 +22,13 @@ impl Session {
         if plan.analyze {
             let began = Instant::now();
             let mut rows = Collected::default();
-            let planned = Planned { plan: Arc::new(plan.inner.clone()), version };
+            let planned = planned.with_plan(plan.inner.clone());
             self.run_plan(&planned, params, Scope::Pipelined, &mut rows)?;
             lines.push(format!("Rows: {}", rows.affected()));
-            lines.push(format!("Execution Time: {:.3} ms", began.elapsed().as_secs_f64() * 1e3));
+            lines.push(format!(
+                "Execution Time: {:.3} ms",
+                began.elapsed().as_secs_f64() * 1e3
+            ));
         }
         let rows: Vec<Vec<String>> = lines.into_iter().map(|line| vec![line]).collect();
         self.push_table(&plan.columns, &rows, sink)?;

@@ -20,7 +20,9 @@ static DRAWS: AtomicU64 = AtomicU64::new(0);
 impl Session {
     /// `now()`: when the transaction began, else the statement.
     pub(crate) fn transaction_micros(&self) -> i64 {
-        self.open.as_ref().map_or(self.statement_micros, |open| open.began_micros)
+        self.open
+            .as_ref()
+            .map_or(self.statement_micros, |open| open.began_micros)
     }
 }
 
@@ -30,7 +32,9 @@ impl InputSource for Session {
         Ok(match which {
             SessionValue::TransactionTimestamp => Value::TimestampTz(now),
             SessionValue::LocalTimestamp => Value::Timestamp(now),
-            SessionValue::StatementTimestamp => Value::TimestampTz(self.statement_micros - POSTGRES_EPOCH_MICROS),
+            SessionValue::StatementTimestamp => {
+                Value::TimestampTz(self.statement_micros - POSTGRES_EPOCH_MICROS)
+            }
             SessionValue::ClockTimestamp => {
                 Value::TimestampTz(self.shared.clock.unix_micros() - POSTGRES_EPOCH_MICROS)
             }
@@ -52,9 +56,18 @@ impl InputSource for Session {
 
     fn next_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
         let public = self.shared.engine.catalog();
+        // A sequence that this transaction made or set has its position in the transaction.
+        let is_own = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.sequences_set.contains(&sequence));
         let value = match public.sequence_by_id(sequence) {
-            Some(def) => self.shared.sequences.next(&self.shared.engine, def)?,
-            None => self.next_private_value(sequence)?,
+            Some(def) if !is_own => {
+                let drawn = self.shared.sequences.next(&self.shared.engine, def)?;
+                self.gate.raise(drawn.reserved_in);
+                drawn.value
+            }
+            _ => self.next_private_value(sequence)?,
         };
         self.drawn.insert(sequence, value);
         self.last_drawn = Some(value);
@@ -64,7 +77,9 @@ impl InputSource for Session {
     fn current_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
         self.drawn.get(&sequence).copied().ok_or_else(|| {
             let catalog = self.catalog();
-            let name = catalog.sequence_by_id(sequence).map_or("?", |def| def.name.as_str());
+            let name = catalog
+                .sequence_by_id(sequence)
+                .map_or("?", |def| def.name.as_str());
             SqlError::new(
                 SqlState("55000"),
                 format!("currval of sequence \"{name}\" is not yet defined in this session"),
@@ -74,25 +89,33 @@ impl InputSource for Session {
 
     fn random_u64(&mut self) -> u64 {
         let draw = DRAWS.fetch_add(1, Ordering::Relaxed);
-        let clock = self.shared.clock.monotonic_nanos() ^ (self.shared.clock.unix_micros() as u64).rotate_left(32);
+        let clock =
+            self.shared.clock.monotonic_nanos() ^ (self.shared.clock.unix_micros() as u64).rotate_left(32);
         weft_ops::mix64(self.shared.random_seed ^ weft_ops::mix64(clock ^ draw.rotate_left(17)))
     }
 }
 
 impl Session {
-    /// A value of a sequence that the open transaction made: nobody else can draw from it yet.
+    /// A value of a sequence that the open transaction made or set: nobody else draws from that position yet.
     fn next_private_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
         let catalog = self.catalog();
         let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, "the sequence does not exist");
         let def = catalog.sequence_by_id(sequence).ok_or_else(missing)?;
         let state = catalog.sequence_state(sequence).ok_or_else(missing)?;
         let value = state.next(def).ok_or_else(|| crate::sequences::exhausted(def))?;
-        self.transaction().txn.catalog_op(CatalogOp::AdvanceSequence { id: sequence, to: value })?;
+        self.transaction().txn.catalog_op(CatalogOp::AdvanceSequence {
+            id: sequence,
+            to: value,
+        })?;
         Ok(value)
     }
 }
 
 /// What `version()` says.
 pub(crate) fn version() -> String {
-    format!("PostgreSQL {} on {}", settings::server_version(), std::env::consts::ARCH)
+    format!(
+        "PostgreSQL {} on {}",
+        settings::server_version(),
+        std::env::consts::ARCH
+    )
 }

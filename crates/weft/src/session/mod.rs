@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use hashbrown::HashMap;
+use parking_lot::RwLock;
 use weft_base::CatalogVersion;
 use weft_sql::query::CancelSignal;
 use weft_sql::statement::{Normalized, Plan};
@@ -76,6 +77,18 @@ impl CancelHandle {
 pub(crate) struct Planned {
     pub plan: Arc<Plan>,
     pub version: CatalogVersion,
+    /// For a plan made inside a transaction that changed definitions: in which era of the session (`Session::era`).
+    pub private_era: Option<u64>,
+}
+
+impl Planned {
+    /// Another plan, made for the same definitions: a part of this one.
+    fn with_plan(&self, plan: Plan) -> Planned {
+        Planned {
+            plan: Arc::new(plan),
+            ..self.clone()
+        }
+    }
 }
 
 /// A prepared statement. It outlives catalog changes: it is planned again when it runs after one.
@@ -83,7 +96,8 @@ pub(crate) struct Planned {
 pub struct Prepared {
     pub(crate) sql: Arc<str>,
     pub(crate) param_types: Vec<Option<SqlType>>,
-    pub(crate) planned: Planned,
+    /// Renewed when the statement was planned again.
+    planned: RwLock<Planned>,
     params: Vec<SqlType>,
     columns: Vec<OutputColumn>,
 }
@@ -105,9 +119,28 @@ impl Prepared {
 pub(crate) struct OpenTransaction {
     pub txn: Transaction,
     pub explicit: bool,
-    pub savepoints: Vec<(String, Mark)>,
+    pub savepoints: Vec<Savepoint>,
     /// `now()`: when it began, microseconds since 1970.
     pub began_micros: i64,
+    /// The settings that a rollback goes back to.
+    pub settings_before: Arc<Settings>,
+    /// The settings that outlast a commit: without those of SET LOCAL.
+    pub settings_after: Arc<Settings>,
+    /// Cursors from this number on were declared in it.
+    pub first_cursor: u64,
+    /// Sequences whose position or existence it changed.
+    pub sequences_set: Vec<weft_store::SequenceId>,
+}
+
+/// What ROLLBACK TO goes back to.
+#[derive(Debug)]
+pub(crate) struct Savepoint {
+    pub name: String,
+    pub mark: Mark,
+    pub settings: Arc<Settings>,
+    pub settings_after: Arc<Settings>,
+    pub first_cursor: u64,
+    pub sequences_set: usize,
 }
 
 /// One client's conversation. Used by one thread at a time; dropping it rolls back what is open.
@@ -118,14 +151,17 @@ pub struct Session {
     pub(crate) failed: bool,
     /// Reused for each simple message.
     pub(crate) normalized: Normalized,
-    pub(crate) settings: Settings,
-    pub(crate) first_settings: Settings,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) first_settings: Arc<Settings>,
     pub(crate) user: Arc<str>,
     pub(crate) pid: u32,
     pub(crate) gate: Arc<DurabilityGate>,
     pub(crate) cancel: CancelHandle,
     pub(crate) prepared: HashMap<String, Arc<Prepared>>,
     pub(crate) cursors: HashMap<String, Cursor>,
+    pub(crate) cursors_made: u64,
+    /// Raised whenever definitions of an open transaction may have been taken back.
+    pub(crate) era: u64,
     /// The last value that this session drew from each sequence, for `currval`.
     pub(crate) drawn: BTreeMap<weft_store::SequenceId, i64>,
     pub(crate) last_drawn: Option<i64>,
@@ -135,13 +171,16 @@ pub struct Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("user", &self.user).field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("user", &self.user)
+            .field("status", &self.status())
+            .finish_non_exhaustive()
     }
 }
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, user: &str, pid: u32) -> Session {
-        let settings = Settings::new(user, shared.options.synchronous_commit);
+        let settings = Arc::new(Settings::new(user, shared.options.synchronous_commit));
         let gate = DurabilityGate::new(shared.engine.clone(), settings.synchronous_commit);
         let cancel = CancelHandle {
             token: CancelToken::default(),
@@ -153,7 +192,7 @@ impl Session {
             open: None,
             failed: false,
             normalized: Normalized::default(),
-            first_settings: settings.clone(),
+            first_settings: Arc::clone(&settings),
             settings,
             user: user.into(),
             pid,
@@ -161,6 +200,8 @@ impl Session {
             cancel,
             prepared: HashMap::new(),
             cursors: HashMap::new(),
+            cursors_made: 0,
+            era: 0,
             drawn: BTreeMap::new(),
             last_drawn: None,
             statement_micros: 0,
@@ -198,8 +239,8 @@ impl Session {
 
     /// Sets a run-time parameter for the session, and what RESET goes back to.
     pub fn set_startup(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
-        self.settings.set(name, value)?;
-        self.first_settings.set(name, value)?;
+        Arc::make_mut(&mut self.settings).set(name, value)?;
+        Arc::make_mut(&mut self.first_settings).set(name, value)?;
         self.gate.set_waits(self.settings.synchronous_commit);
         Ok(())
     }
@@ -221,6 +262,18 @@ impl Session {
     /// Parses and plans one statement. `param_types` holds a type for each parameter that the client declared; others
     /// are inferred. An empty statement is allowed.
     pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
+        let prepared = self.prepare_planned(sql, param_types);
+        if prepared.is_err() {
+            self.fail();
+        }
+        prepared
+    }
+
+    fn prepare_planned(
+        &mut self,
+        sql: &str,
+        param_types: &[Option<SqlType>],
+    ) -> Result<Arc<Prepared>, SqlError> {
         let planned = self.plan(sql, param_types)?;
         self.check_usable(&planned.plan)?;
         let (params, columns) = self.describe(&planned.plan)?;
@@ -229,7 +282,7 @@ impl Session {
             param_types: param_types.to_vec(),
             params,
             columns,
-            planned,
+            planned: RwLock::new(planned),
         }))
     }
 
@@ -241,39 +294,47 @@ impl Session {
         scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        let result = self.execute_planned(prepared, params, scope, sink);
+        self.begin_statement();
+        let result = self.run_prepared(prepared, params, scope, sink);
         if result.is_err() {
             self.fail();
         }
         result
     }
 
-    fn execute_planned(
+    /// Runs a prepared statement, planning it again if definitions changed.
+    pub(crate) fn run_prepared(
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Value],
         scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        self.begin_statement();
-        let mut planned = prepared.planned.clone();
+        let mut planned = prepared.planned.read().clone();
         for _ in 0..PLANNING_ATTEMPTS {
             match self.run_plan(&planned, params, scope, sink) {
                 Err(error) if weft_txn::is_stale(&error) => {
                     planned = self.plan(&prepared.sql, &prepared.param_types)?;
                     let (params, columns) = self.describe(&planned.plan)?;
-                    let same = columns.iter().map(|c| &c.ty).eq(prepared.columns.iter().map(|c| &c.ty));
+                    let same = columns
+                        .iter()
+                        .map(|c| &c.ty)
+                        .eq(prepared.columns.iter().map(|c| &c.ty));
                     if !same || params != prepared.params {
                         return Err(SqlError::new(
                             SqlState::FEATURE_NOT_SUPPORTED,
                             "cached plan must not change result type",
                         ));
                     }
+                    *prepared.planned.write() = planned.clone();
                 }
                 result => return result,
             }
         }
-        Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, "the catalog changed too often under this statement"))
+        Err(SqlError::new(
+            SqlState::SERIALIZATION_FAILURE,
+            "the catalog changed too often under this statement",
+        ))
     }
 
     pub(crate) fn begin_statement(&mut self) {
@@ -299,12 +360,13 @@ impl Session {
 
     /// The pipeline failed: rolls back an implicit transaction, makes an explicit one failed.
     pub fn fail(&mut self) {
-        match &self.open {
-            Some(open) if open.explicit => self.failed = true,
-            _ => {
-                self.open = None;
-                self.cursors.clear();
+        match self.open.take() {
+            Some(open) if open.explicit => {
+                self.open = Some(open);
+                self.failed = true;
             }
+            Some(open) => self.roll_back(open),
+            None => {}
         }
     }
 
@@ -320,28 +382,53 @@ impl Session {
     /// The open transaction; an implicit one is opened if there is none.
     pub(crate) fn transaction(&mut self) -> &mut OpenTransaction {
         let options = self.txn_options();
-        let (shared, began_micros) = (&self.shared, self.statement_micros);
+        let (shared, settings) = (&self.shared, &self.settings);
+        let (began_micros, first_cursor) = (self.statement_micros, self.cursors_made);
         self.open.get_or_insert_with(|| OpenTransaction {
             txn: shared.engine.begin(options),
             explicit: false,
             savepoints: Vec::new(),
             began_micros,
+            settings_before: Arc::clone(settings),
+            settings_after: Arc::clone(settings),
+            first_cursor,
+            sequences_set: Vec::new(),
         })
     }
 
     /// Commits and raises the gate to what the commit's reply depends on.
     pub(crate) fn commit(&mut self, open: OpenTransaction) -> Result<(), SqlError> {
-        self.cursors.retain(|_, cursor| cursor.holds);
-        match open.txn.commit() {
+        let OpenTransaction {
+            txn,
+            settings_before,
+            settings_after,
+            first_cursor,
+            sequences_set,
+            ..
+        } = open;
+        self.era += 1;
+        match self.shared.sequences.forget_with(&sequences_set, || txn.commit()) {
             Ok(committed) => {
                 self.gate.raise(committed.observed);
+                self.cursors.retain(|_, cursor| cursor.holds);
+                self.take_settings(settings_after);
                 Ok(())
             }
             Err(refused) => {
                 self.gate.raise(refused.observed);
+                self.cursors.retain(|_, cursor| cursor.number < first_cursor);
+                self.take_settings(settings_before);
                 Err(refused.error)
             }
         }
+    }
+
+    /// Rolls back, with what the session itself keeps of the transaction.
+    pub(crate) fn roll_back(&mut self, open: OpenTransaction) {
+        open.txn.rollback();
+        self.era += 1;
+        self.cursors.retain(|_, cursor| cursor.number < open.first_cursor);
+        self.take_settings(open.settings_before);
     }
 
     /// Runs statements and drops their rows: for definitions, settings, transaction control.
@@ -353,8 +440,9 @@ impl Session {
 
     /// Runs one statement with parameters and returns how many rows it returned or changed, once that is durable.
     pub fn execute_values(&mut self, prepared: &Arc<Prepared>, params: &[Value]) -> Result<u64, SqlError> {
+        let params = crate::rows::assign_all(params, prepared.params()).inspect_err(|_| self.fail())?;
         let mut sink = Collected::default();
-        self.execute(prepared, params, Scope::Alone, &mut sink)?;
+        self.execute(prepared, &params, Scope::Alone, &mut sink)?;
         self.sync()?;
         self.gate.wait()?;
         Ok(sink.affected())
@@ -364,7 +452,7 @@ impl Session {
     pub fn query(&mut self, sql: &str, params: &[Value]) -> Result<Rows, SqlError> {
         let types: Vec<Option<SqlType>> = params.iter().map(Value::sql_type).collect();
         let prepared = self.prepare(sql, &types)?;
-        let params = crate::rows::assign_all(params, prepared.params())?;
+        let params = crate::rows::assign_all(params, prepared.params()).inspect_err(|_| self.fail())?;
         let mut sink = Collected::default();
         self.execute(&prepared, &params, Scope::Alone, &mut sink)?;
         self.sync()?;
@@ -376,14 +464,18 @@ impl Session {
     /// what they tell is durable.
     pub fn query_arrow(&mut self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
         self.begin_statement();
+        let batches = self.collect_arrow(sql).inspect_err(|_| self.fail())?;
+        self.sync()?;
+        self.gate.wait()?;
+        Ok(batches)
+    }
+
+    fn collect_arrow(&mut self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
         let planned = self.plan(sql, &[])?;
         self.check_usable(&planned.plan)?;
         if !planned.plan.is_read_only() {
             return Err(SqlError::unsupported("only a query returns record batches"));
         }
-        let batches = self.start_text(sql)?.collect()?;
-        self.sync()?;
-        self.gate.wait()?;
-        Ok(batches)
+        self.start_text(sql)?.collect()
     }
 }

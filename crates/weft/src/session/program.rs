@@ -38,7 +38,9 @@ impl Session {
         {
             return self.run_query(fallback, params, sink);
         }
-        self.shared.program_statements.fetch_add(plan.statements.len() as u64, Relaxed);
+        self.shared
+            .program_statements
+            .fetch_add(plan.statements.len() as u64, Relaxed);
         let outcome = match (self.run_inputs(plan, inputs, scope), &plan.fallback) {
             (Err(error), Some(fallback)) if error.state == OUT_OF_BUDGET => {
                 return self.run_query(fallback, params, sink);
@@ -50,8 +52,8 @@ impl Session {
     }
 
     fn run_inputs(&mut self, plan: &ProgramPlan, inputs: Vec<u8>, scope: Scope) -> Result<Outcome, SqlError> {
-        if self.open.is_none() && scope == Scope::Alone && !(self.settings.default_read_only && !plan.program.read_only)
-        {
+        // One that only locks (FOR UPDATE) waits for its locks, and so has to be a transaction's.
+        if self.open.is_none() && scope == Scope::Alone && !locks_only(plan) {
             let engine = &self.shared.engine;
             let answer = if plan.program.read_only {
                 engine.execute(&plan.program, inputs)
@@ -91,10 +93,18 @@ impl Session {
         let layout = RowLayout::new(&columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>());
         let bytes = layout.encode(&values)?;
         sink.columns(&columns);
-        let _ = sink.row(RowRef { layout: &layout, bytes: &bytes });
+        let _ = sink.row(RowRef {
+            layout: &layout,
+            bytes: &bytes,
+        });
         sink.complete(&CommandTag::counted("SELECT", 1));
         Ok(())
     }
+}
+
+/// True for a program that locks rows and changes none.
+pub(crate) fn locks_only(plan: &ProgramPlan) -> bool {
+    plan.program.read_only && plan.program.accesses.iter().any(|access| access.kind.is_write())
 }
 
 fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink) {
@@ -130,5 +140,7 @@ fn push_statement(
 
 /// A layout for rows with these columns.
 pub(crate) fn layout_of(columns: &[OutputColumn]) -> Arc<RowLayout> {
-    Arc::new(RowLayout::new(&columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>()))
+    Arc::new(RowLayout::new(
+        &columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>(),
+    ))
 }

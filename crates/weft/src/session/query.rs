@@ -26,8 +26,12 @@ pub(crate) fn result_column(column: &ResultColumn) -> OutputColumn {
 impl Session {
     /// What the session contributes to the meaning of its queries.
     pub(crate) fn query_settings(&self) -> QuerySettings {
-        let parameters: BTreeMap<String, String> =
-            self.settings.all().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+        let parameters: BTreeMap<String, String> = self
+            .settings
+            .all()
+            .into_iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect();
         QuerySettings {
             transaction_micros: self.transaction_micros(),
             statement_micros: self.statement_micros,
@@ -42,7 +46,10 @@ impl Session {
 
     /// The source for a statement: the open transaction's view, or the newest boundary. Under SERIALIZABLE the tables are
     /// locked first.
-    pub(crate) fn read_source(&mut self, tables: &[weft_base::TableId]) -> Result<Arc<dyn ReadSource>, SqlError> {
+    pub(crate) fn read_source(
+        &mut self,
+        tables: &[weft_base::TableId],
+    ) -> Result<Arc<dyn ReadSource>, SqlError> {
         let view = match &mut self.open {
             None => weft_txn::TxnView::of_snapshot(self.shared.engine.snapshot()),
             Some(open) => {
@@ -79,7 +86,14 @@ impl Session {
         let source = self.read_source(&plan.tables)?;
         let settings = self.query_settings();
         let shared = Arc::clone(&self.shared);
-        shared.queries.run(&plan.text, &plan.statement, source, params, &plan.param_types, &settings)
+        shared.queries.run(
+            &plan.text,
+            &plan.statement,
+            source,
+            params,
+            &plan.param_types,
+            &settings,
+        )
     }
 
     /// Starts a SELECT in the query engine, whatever plan its text has otherwise.
@@ -115,7 +129,11 @@ pub(crate) fn push_stream(stream: RowStream, sink: &mut dyn ResultSink) -> Resul
     let mut rows = 0;
     stream.for_each_row(|bytes| {
         rows += 1;
-        sink.row(RowRef { layout: &layout, bytes }).is_continue()
+        sink.row(RowRef {
+            layout: &layout,
+            bytes,
+        })
+        .is_continue()
     })?;
     Ok(rows)
 }

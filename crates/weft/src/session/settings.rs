@@ -83,21 +83,30 @@ pub(crate) fn server_version() -> String {
     format!("15.0 (Weft {})", env!("CARGO_PKG_VERSION"))
 }
 
-fn parse_bool(name: &str, value: &str) -> Result<bool, SqlError> {
+/// A Boolean as PostgreSQL reads it.
+pub(crate) fn parse_bool(name: &str, value: &str) -> Result<bool, SqlError> {
     match value.to_ascii_lowercase().as_str() {
         "on" | "true" | "yes" | "1" | "t" | "y" => Ok(true),
         "off" | "false" | "no" | "0" | "f" | "n" => Ok(false),
-        _ => Err(SqlError::new(INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"))),
+        _ => Err(SqlError::new(
+            INVALID_PARAMETER_VALUE,
+            format!("parameter \"{name}\" requires a Boolean value"),
+        )),
     }
 }
 
 /// A duration as PostgreSQL writes it: a number of milliseconds, or a number with us, ms, s, min, h or d.
 fn parse_duration(name: &str, value: &str) -> Result<Duration, SqlError> {
     let bad = || {
-        SqlError::new(INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
+        SqlError::new(
+            INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{name}\": \"{value}\""),
+        )
     };
     let text = value.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: f64 = number.parse().map_err(|_| bad())?;
     let seconds = match unit.trim() {
@@ -151,7 +160,10 @@ impl Settings {
             .iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), (name.to_string(), value.to_string())))
             .collect();
-        plain.insert("session_authorization".into(), ("session_authorization".into(), user.into()));
+        plain.insert(
+            "session_authorization".into(),
+            ("session_authorization".into(), user.into()),
+        );
         Settings {
             plain,
             synchronous_commit,
@@ -169,13 +181,20 @@ impl Settings {
         self.version
     }
 
+    pub(crate) fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
     /// Sets a parameter; the name is matched without regard to case.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         let key = name.to_ascii_lowercase();
         match key.as_str() {
             "synchronous_commit" => {
                 // PostgreSQL's levels between off and on concern replicas, of which there are none.
-                let local = matches!(value.to_ascii_lowercase().as_str(), "local" | "remote_write" | "remote_apply");
+                let local = matches!(
+                    value.to_ascii_lowercase().as_str(),
+                    "local" | "remote_write" | "remote_apply"
+                );
                 self.synchronous_commit = local || parse_bool(name, value)?;
             }
             "default_transaction_isolation" => self.default_isolation = parse_isolation(value)?,
@@ -205,7 +224,10 @@ impl Settings {
             }
             "timezone" => {
                 let plain = value.to_ascii_uppercase();
-                if !matches!(plain.as_str(), "UTC" | "GMT" | "ETC/UTC" | "UCT" | "ZULU" | "DEFAULT") {
+                if !matches!(
+                    plain.as_str(),
+                    "UTC" | "GMT" | "ETC/UTC" | "UCT" | "ZULU" | "DEFAULT"
+                ) {
                     return Err(SqlError::new(
                         SqlState::FEATURE_NOT_SUPPORTED,
                         format!("time zone \"{value}\" is not supported for display"),
@@ -229,7 +251,8 @@ impl Settings {
         if let Some(slot) = self.plain.get_mut(key) {
             slot.1 = value.to_string();
         } else if key.contains('.') {
-            self.plain.insert(key.to_string(), (name.to_string(), value.to_string()));
+            self.plain
+                .insert(key.to_string(), (name.to_string(), value.to_string()));
         } else {
             return Err(unknown(name));
         }
@@ -239,7 +262,12 @@ impl Settings {
     /// Puts one parameter, or all, back to its first value.
     pub(crate) fn reset(&mut self, name: Option<&str>, first: &Settings) -> Result<(), SqlError> {
         match name {
-            None => *self = Settings { version: self.version, ..first.clone() },
+            None => {
+                *self = Settings {
+                    version: self.version,
+                    ..first.clone()
+                }
+            }
             Some(name) => {
                 let value = first.show(name).unwrap_or_default();
                 self.set(name, &value)?;
@@ -282,8 +310,16 @@ impl Settings {
             "synchronous_commit",
         ];
         let mut all: Vec<(String, String)> = self.plain.values().cloned().collect();
-        all.extend(FIXED.iter().map(|(name, value)| (name.to_string(), value.to_string())));
-        all.extend(named.iter().filter_map(|name| Some((name.to_string(), self.show(name)?))));
+        all.extend(
+            FIXED
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string())),
+        );
+        all.extend(
+            named
+                .iter()
+                .filter_map(|name| Some((name.to_string(), self.show(name)?))),
+        );
         all.sort_by_key(|(name, _)| name.to_ascii_lowercase());
         all
     }
@@ -291,7 +327,10 @@ impl Settings {
 
 /// The error for a parameter that does not exist.
 pub(crate) fn unknown(name: &str) -> SqlError {
-    SqlError::new(UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+    SqlError::new(
+        UNDEFINED_OBJECT,
+        format!("unrecognized configuration parameter \"{name}\""),
+    )
 }
 
 #[cfg(test)]
@@ -322,7 +361,10 @@ mod tests {
         assert_eq!(settings.show("statement_timeout").as_deref(), Some("1500ms"));
         settings.set("statement_timeout", "2 min").unwrap();
         assert_eq!(settings.show("statement_timeout").as_deref(), Some("2min"));
-        assert_eq!(settings.set("statement_timeout", "soon").unwrap_err().state.0, "22023");
+        assert_eq!(
+            settings.set("statement_timeout", "soon").unwrap_err().state.0,
+            "22023"
+        );
     }
 
     #[test]

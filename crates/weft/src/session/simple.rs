@@ -8,11 +8,15 @@
 use std::sync::Arc;
 
 use weft_sql::statement::control::ControlStatement;
-use weft_sql::statement::{self, Normalized, ParsedAst, ParsedStatement, Plan, TransactionPlan};
+use weft_sql::statement::{self, Normalized, ParsedAst, ParsedStatement, Plan, ProgramPlan, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::{PLANNING_ATTEMPTS, Session};
 use crate::sink::{CommandTag, ResultSink, Scope};
+
+const QUERY_CANCELED: SqlState = SqlState::QUERY_CANCELED;
+const LOCK_NOT_AVAILABLE: SqlState = SqlState::LOCK_NOT_AVAILABLE;
+const IO_ERROR: SqlState = SqlState::IO_ERROR;
 
 impl Session {
     /// Runs one simple-query message and pushes the results of its statements. The message ends at its first error.
@@ -60,10 +64,15 @@ impl Session {
     }
 
     /// Runs a text whose literals were lifted, if its plan takes them as parameters; otherwise as it stands.
-    fn run_lifted(&mut self, sql: &str, lifted: &Normalized, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+    fn run_lifted(
+        &mut self,
+        sql: &str,
+        lifted: &Normalized,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
         let types = lifted.param_types();
         let shared_catalog = self.open.as_ref().is_none_or(|open| !open.txn.changes_catalog());
-        if !shared_catalog || self.failed {
+        if !shared_catalog || self.failed || self.settings.default_read_only {
             return self.run_statements(sql, sink);
         }
         let version = self.catalog().version();
@@ -76,7 +85,10 @@ impl Session {
             }
         };
         // `Empty` stands for: not to be run with its literals lifted.
-        let Plan::Program(program) = plan.as_ref() else { return self.run_statements(sql, sink) };
+        let Plan::Program(program) = plan.as_ref() else {
+            return self.run_statements(sql, sink);
+        };
+        self.check_writable(&plan)?;
         let one_transaction = program.statements.len() > 1;
         if one_transaction && self.open.is_some() {
             return self.run_statements(sql, sink);
@@ -87,23 +99,54 @@ impl Session {
             Err(_) => return self.run_statements(sql, sink),
         };
         if one_transaction {
-            let mut framed = Framed { sink, opened: false };
-            self.run_program(program, &params, Scope::Alone, &mut framed)?;
-            framed.sink.complete(&CommandTag::plain("COMMIT"));
-            return Ok(());
+            return self.run_one_shot_transaction(program, &params, sql, sink);
         }
         self.run_program(program, &params, Scope::Alone, sink)
     }
 
+    /// Runs `BEGIN; point statements; COMMIT` as one program. If it fails, nothing of it has happened, and an explicit
+    /// transaction is left that has failed: which of its statements got how far is found by running them one by one.
+    fn run_one_shot_transaction(
+        &mut self,
+        program: &ProgramPlan,
+        params: &[Value],
+        sql: &str,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        let mut framed = Framed { sink, opened: false };
+        match self.run_program(program, params, Scope::Alone, &mut framed) {
+            Ok(()) => {
+                framed.open().complete(&CommandTag::plain("COMMIT"));
+                Ok(())
+            }
+            Err(error) if weft_txn::is_stale(&error) => Err(error),
+            // Another attempt would meet the same end, after waiting once more.
+            Err(error) if matches!(error.state, QUERY_CANCELED | LOCK_NOT_AVAILABLE | IO_ERROR) => {
+                framed.open();
+                self.transaction().explicit = true;
+                Err(error)
+            }
+            Err(_) => self.run_statements(sql, sink),
+        }
+    }
+
     /// A program for the lifted text, or `Plan::Empty` when it is no point statement and no transaction of such.
     fn plan_lifted(&mut self, lifted: &Normalized, types: &[Option<SqlType>]) -> Result<Plan, SqlError> {
-        let Ok(parsed) = statement::split_and_parse(lifted.text()) else { return Ok(Plan::Empty) };
+        let Ok(parsed) = statement::split_and_parse(lifted.text()) else {
+            return Ok(Plan::Empty);
+        };
         let catalog = self.catalog();
-        let statements: Vec<&ParsedStatement> =
-            parsed.iter().filter(|statement| !matches!(statement.ast, ParsedAst::Empty)).collect();
+        let statements: Vec<&ParsedStatement> = parsed
+            .iter()
+            .filter(|statement| !matches!(statement.ast, ParsedAst::Empty))
+            .collect();
         let program = match statements.as_slice() {
             [only] => {
-                let context = statement::PlanContext { catalog: &catalog, param_types: types, text: lifted.text() };
+                let context = statement::PlanContext {
+                    catalog: &catalog,
+                    param_types: types,
+                    text: lifted.text(),
+                };
                 match statement::plan(&only.ast, &context) {
                     Ok(plan @ Plan::Program(_)) => return Ok(plan),
                     _ => None,
@@ -156,7 +199,9 @@ fn begins(ast: &ParsedAst) -> bool {
 fn commits(ast: &ParsedAst) -> bool {
     matches!(
         ast,
-        ParsedAst::Control(ControlStatement::Transaction(TransactionPlan::Commit { chain: false }))
+        ParsedAst::Control(ControlStatement::Transaction(TransactionPlan::Commit {
+            chain: false
+        }))
     )
 }
 

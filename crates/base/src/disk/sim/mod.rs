@@ -54,7 +54,8 @@ pub const SECTOR_BYTES: usize = 512;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// An input/output error (EIO). A failed write may have written a part. A failed sync may have made a
-    /// part durable, and the rest may be such that later syncs pass over it (see [`DiskFile::forget_cached`]).
+    /// part durable, and the rest may be such that later syncs pass over it (see
+    /// [`DiskFile::forget_cached`]).
     Io,
     /// No space left (ENOSPC). Nothing was written.
     StorageFull,

@@ -534,7 +534,8 @@ impl Analyser<'_> {
         Ok(Some(order))
     }
 
-    /// An ORDER BY item as a column: by output position, by output name, or by expression, in PostgreSQL's order.
+    /// An ORDER BY item as a column: by output position, by output name, or by expression, in PostgreSQL's
+    /// order.
     fn order_column(
         &mut self,
         expr: &Expr,

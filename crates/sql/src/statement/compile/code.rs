@@ -1,18 +1,20 @@
 //! Code for expressions: from [`Scalar`]s to instructions on registers.
 //!
-//! What depends on no row is never computed by the program: it becomes an input or a constant. What depends on the row must fit
-//! registers: integers, floats, booleans, dates and timestamps; values of other types may be copied and compared (CMPV), and
-//! everything else is refused, whereupon the statement goes the general way.
+//! What depends on no row is never computed by the program: it becomes an input or a constant. What depends
+//! on the row must fit registers: integers, floats, booleans, dates and timestamps; values of other types may
+//! be copied and compared (CMPV), and everything else is refused, whereupon the statement goes the general
+//! way.
 
 use weft_base::CatalogVersion;
 use weft_program::{Class, Cond, Cp, Datum, KeyPart, Op, ProgramBuilder, Reg, RowBuf};
 use weft_store::TableDef;
 use weft_types::{SqlType, Value};
 
-use super::super::bind::{Refusal, base_type, is_integer};
+use super::super::bind::Refusal;
 use super::super::inputs::HiddenInputs;
 use super::super::plan::HiddenInput;
 use super::super::scalar::{ArithmeticOp, CompareOp, Scalar};
+use super::super::type_rules::{base_type, is_integer};
 use super::path::folded;
 
 /// Generates code for one program.

@@ -1,4 +1,5 @@
-//! Code for statements: each becomes a stretch of the logic section that issues its DB instructions and collects them.
+//! Code for statements: each becomes a stretch of the logic section that issues its DB instructions and
+//! collects them.
 //!
 //! ```text
 //!   INSERT          ROW, SET.., INSERT, RET, COUNT                      per row
@@ -8,16 +9,17 @@
 //!   SELECT by range KEY.., KEY.., SCAN, RET, loop: residual, OUTROW, SET.., EMIT, NEXT
 //! ```
 //!
-//! Every statement declares what it touches; keys of accesses are inputs or constants. A row that is read by a secondary index
-//! has a primary key which nobody knows beforehand, so such a read declares the table.
+//! Every statement declares what it touches; keys of accesses are inputs or constants. A row that is read by
+//! a secondary index has a primary key which nobody knows beforehand, so such a read declares the table.
 
 use weft_program::instr::{SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE};
 use weft_program::{Access, AccessKind, Cond, Cp, KeyBuf, KeyPart, Label, RowBuf, TableNo};
 use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value};
 
-use super::super::bind::{Refusal, base_type};
+use super::super::bind::Refusal;
 use super::super::scalar::Scalar;
+use super::super::type_rules::base_type;
 use super::code::Coder;
 use super::point::{
     ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointSelect, PointStatement,
@@ -132,8 +134,8 @@ impl<'a> Coder<'a> {
         Ok(())
     }
 
-    /// The row with everything that is computed at bind as an input, so that a value which is drawn anew each time (a
-    /// sequence's) is drawn once and is the same in key and row.
+    /// The row with everything that is computed at bind as an input, so that a value which is drawn anew each
+    /// time (a sequence's) is drawn once and is the same in key and row.
     fn bound_row(&mut self, table: &TableDef, row: &[Scalar]) -> Coded<Vec<Scalar>> {
         row.iter()
             .zip(&table.columns)

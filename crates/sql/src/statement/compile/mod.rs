@@ -5,12 +5,14 @@
 //!                  bind, path
 //! ```
 //!
-//! A point statement touches rows that its parameters name: INSERT of given rows, UPDATE and DELETE by primary key, SELECT
-//! by key or by a bounded range of an index. [`analyse`] binds it and chooses the path ([`path`]); [`emit`] and [`code`]
-//! generate instructions. Several statements compile to one program ([`compile`] takes a list): that is how a message
-//! `BEGIN; ...; COMMIT` of point statements becomes a one-shot transaction.
+//! A point statement touches rows that its parameters name: INSERT of given rows, UPDATE and DELETE by
+//! primary key, SELECT by key or by a bounded range of an index. [`analyse`] binds it and chooses the path
+//! ([`path`]); [`emit`] and [`code`] generate instructions. Several statements compile to one program
+//! ([`compile`] takes a list): that is how a message `BEGIN; ...; COMMIT` of point statements becomes a
+//! one-shot transaction.
 //!
-//! Whatever does not fit is refused with [`Refusal::General`] and planned in general form. A program is verified before it leaves.
+//! Whatever does not fit is refused with [`Refusal::General`] and planned in general form. A program is
+//! verified before it leaves.
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures compiled to Table 2's instructions).
 

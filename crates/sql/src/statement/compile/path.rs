@@ -1,9 +1,9 @@
 //! Choosing how to find rows: which conjuncts of a WHERE clause name a key or a range of an index.
 //!
-//! A conjunct serves an index column if it compares that column with something that depends on no row. A column that was
-//! widened for the comparison (`integer = bigint`) serves too: the other side is converted to the column's type, exactly for
-//! equality (a value that the type lacks finds nothing), to the nearest value for a range, in which case the conjunct is
-//! checked again on each row.
+//! A conjunct serves an index column if it compares that column with something that depends on no row. A
+//! column that was widened for the comparison (`integer = bigint`) serves too: the other side is converted to
+//! the column's type, exactly for equality (a value that the type lacks finds nothing), to the nearest value
+//! for a range, in which case the conjunct is checked again on each row.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use weft_types::SqlType;
 use super::super::scalar::{CompareOp, NoSource, Scalar};
 use super::point::{Path, RangeEnd};
 
-/// An ORDER BY that an index can satisfy: plain columns, all in one direction, NULLs where that direction has them.
+/// An ORDER BY that an index can satisfy: plain columns, all in one direction, NULLs where that direction has
+/// them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     pub(crate) columns: Vec<usize>,

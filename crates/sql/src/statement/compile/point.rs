@@ -59,8 +59,8 @@ pub(crate) struct PointInsert {
 pub(crate) struct PointConflict {
     /// The unique index whose conflict is handled.
     pub(crate) arbiter: Arc<IndexDef>,
-    /// Per inserted row: assignments over the existing row, with the new row's values in place of `excluded`; `None` is
-    /// DO NOTHING.
+    /// Per inserted row: assignments over the existing row, with the new row's values in place of `excluded`;
+    /// `None` is DO NOTHING.
     pub(crate) updates: Option<Vec<ConflictRow>>,
 }
 

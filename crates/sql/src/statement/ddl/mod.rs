@@ -1,8 +1,9 @@
 //! Data definition: statements to lists of catalog operations.
 //!
-//! A statement's operations are applied, while they are collected, to a working copy of the catalog, so that each is checked against
-//! the ones before it and planning reports every error that depends on definitions alone. What depends on rows (a duplicate
-//! key, a NULL) is reported when the operations run. Object ids are drawn from the catalog's counter in order of creation.
+//! A statement's operations are applied, while they are collected, to a working copy of the catalog, so that
+//! each is checked against the ones before it and planning reports every error that depends on definitions
+//! alone. What depends on rows (a duplicate key, a NULL) is reported when the operations run. Object ids are
+//! drawn from the catalog's counter in order of creation.
 
 mod alter;
 mod index;

@@ -1,6 +1,7 @@
 //! CREATE SEQUENCE, ALTER SEQUENCE, DROP SEQUENCE, and the options that IDENTITY shares with them.
 //!
-//! PostgreSQL takes the options in any order, sqlparser in one order only, so the two statements are read here.
+//! PostgreSQL takes the options in any order, sqlparser in one order only, so the two statements are read
+//! here.
 
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, SequenceOptions, UnaryOperator, Value};
 use weft_store::{CatalogOp, SequenceDef, SequenceId, SequenceState};

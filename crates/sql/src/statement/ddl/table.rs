@@ -1,7 +1,7 @@
 //! CREATE TABLE.
 //!
-//! Order of object ids, as PostgreSQL draws them: sequences of SERIAL and IDENTITY columns, the table, its indexes. The
-//! sequences are created first because column defaults name them.
+//! Order of object ids, as PostgreSQL draws them: sequences of SERIAL and IDENTITY columns, the table, its
+//! indexes. The sequences are created first because column defaults name them.
 
 use datafusion::sql::sqlparser::ast::{self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint};
 use weft_base::{IndexId, TableId};
@@ -27,7 +27,8 @@ struct Constraint {
 pub(super) struct NewColumn {
     pub(super) def: ColumnDef,
     pub(super) default: Option<ast::Expr>,
-    /// The sequence behind SERIAL or IDENTITY, id and owner still to be set; whether it is an identity, and ALWAYS.
+    /// The sequence behind SERIAL or IDENTITY, id and owner still to be set; whether it is an identity, and
+    /// ALWAYS.
     pub(super) sequence: Option<(SequenceDef, Option<bool>)>,
     pub(super) primary: Option<Option<String>>,
     pub(super) unique: Vec<Option<String>>,

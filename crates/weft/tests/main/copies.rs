@@ -1,0 +1,94 @@
+//! COPY in and out.
+
+use crate::client::{Client, Results, database};
+use weft::sink::TxnStatus::{Failed, Idle};
+
+#[test]
+fn text_and_csv_both_ways() {
+    let db = database();
+    let mut c = Client::with(
+        &db,
+        "create table t (id int primary key, v text, n numeric(6,2) default 1.5)",
+    );
+    assert_eq!(
+        c.copy_in("copy t (id, v) from stdin", "1\ta\\tb\n2\t\\N\n\\.\n")
+            .unwrap(),
+        "COPY 2"
+    );
+    assert_eq!(
+        c.copy_in(
+            "copy t from stdin with (format csv, header)",
+            "id,v,n\n3,\"x,\"\"y\"\"\nz\",2\n4,,\n"
+        )
+        .unwrap(),
+        "COPY 2"
+    );
+    let (results, result) = c.message("copy t to stdout");
+    result.unwrap();
+    let mut lines: Vec<&str> = results.output.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "1\ta\\tb\t1.50",
+            "2\t\\N\t1.50",
+            "3\tx,\"y\"\\nz\t2.00",
+            "4\t\\N\t\\N"
+        ]
+    );
+    assert_eq!(results.tags, ["COPY 4"]);
+    let (results, result) =
+        c.message("copy (select id, v from t where id <= 3 order by id desc) to stdout with csv header");
+    result.unwrap();
+    assert_eq!(results.output, "id,v\n3,\"x,\"\"y\"\"\nz\"\n2,\n1,a\tb\n");
+}
+
+#[test]
+fn an_error_undoes_the_whole_copy() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int not null)");
+    c.ok("insert into t values (7, 7)");
+    for (input, state) in [
+        ("1\t1\n2\tx\n", "22P02"),
+        ("1\t1\n2\n", "22P04"),
+        ("1\t1\n7\t1\n", "23505"),
+        ("1\t1\n1\t2\n", "23505"),
+        ("1\t1\n2\t\\N\n", "23502"),
+        ("1\t1\n99999999999\t1\n", "22003"),
+    ] {
+        assert_eq!(
+            c.copy_in("copy t from stdin", input).unwrap_err().state.0,
+            state,
+            "{input}"
+        );
+        c.is(Idle);
+        assert_eq!(c.rows("select * from t"), "7,7");
+    }
+    let mut sink = Results {
+        input: b"1\t1\n".to_vec(),
+        breaks: true,
+        ..Results::default()
+    };
+    assert_eq!(
+        c.0.execute_simple("copy t from stdin", &mut sink)
+            .unwrap_err()
+            .state
+            .0,
+        "57014"
+    );
+    assert_eq!(c.rows("select * from t"), "7,7");
+    c.ok("begin; insert into t values (8, 8)");
+    c.copy_in("copy t from stdin", "8\t8\n").unwrap_err();
+    c.is(Failed);
+    c.ok("rollback");
+    assert_eq!(c.rows("select * from t"), "7,7");
+}
+
+#[test]
+fn many_rows() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    let input: String = (0..10_000).map(|id| format!("{id}\t{}\n", id % 7)).collect();
+    assert_eq!(c.copy_in("copy t from stdin", &input).unwrap(), "COPY 10000");
+    assert_eq!(c.rows("select count(*), sum(v) from t"), "10000,29994");
+}

@@ -1,0 +1,134 @@
+//! Definitions inside transactions.
+
+use crate::client::{Client, database, in_thread, moment};
+
+#[test]
+fn a_table_lives_and_dies_with_its_transaction() {
+    let db = database();
+    let mut c = Client::new(&db);
+    c.ok("begin");
+    c.ok("create table t (id int primary key, v text default 'd')");
+    c.ok("insert into t (id) values (1)");
+    c.ok("insert into t select id + 1, v || '!' from t");
+    c.ok("create index t_v on t (v)");
+    assert_eq!(c.rows("select * from t order by id"), "1,d;2,d!");
+    assert_eq!(c.rows("select id from t where v = 'd!'"), "2");
+    Client::new(&db).fails("select * from t", "42P01");
+    c.ok("rollback");
+    c.fails("select * from t", "42P01");
+    c.ok("begin; create table t (id int primary key); insert into t values (1); commit");
+    assert_eq!(Client::new(&db).rows("select * from t"), "1");
+    c.fails("create table t (id int)", "42P07");
+    let (results, result) = c.message("create table if not exists t (id int); drop table if exists nothing");
+    result.unwrap();
+    assert_eq!(results.notices.len(), 2);
+}
+
+#[test]
+fn truncate_copy_commit() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    c.ok("insert into t values (1, 1), (2, 2)");
+    c.ok("begin; truncate t");
+    assert_eq!(
+        c.copy_in("copy t from stdin", "2\t20\n3\t30\n").unwrap(),
+        "COPY 2"
+    );
+    assert_eq!(c.rows("select * from t order by id"), "2,20;3,30");
+    assert_eq!(c.rows("select v from t where id = 1"), "");
+    c.ok("commit");
+    assert_eq!(Client::new(&db).rows("select * from t order by id"), "2,20;3,30");
+    c.ok("begin; truncate t; rollback");
+    assert_eq!(c.rows("select count(*) from t"), "2");
+}
+
+#[test]
+fn an_index_made_in_a_transaction_knows_its_rows() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    c.ok("insert into t values (1, 1), (2, 2), (3, 2)");
+    c.fails("create unique index t_v on t (v)", "23505");
+    c.ok("begin; delete from t where id = 3; create unique index t_v on t (v)");
+    c.fails("insert into t values (4, 2)", "23505");
+    c.ok("rollback");
+    c.ok("delete from t where id = 3");
+    c.ok("begin; create unique index t_v on t (v); insert into t values (4, 4); commit");
+    c.fails("insert into t values (5, 4)", "23505");
+    assert_eq!(c.rows("select id from t where v = 4"), "4");
+    c.ok("begin; drop index t_v; insert into t values (5, 4); commit");
+    assert_eq!(c.rows("select count(*) from t"), "4");
+}
+
+#[test]
+fn a_change_waits_for_writers_and_writers_for_it() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    c.ok("begin; insert into t values (1, 1)");
+    let alter = in_thread(Client::new(&db), "alter table t add column w int default 7");
+    moment();
+    assert!(!alter.is_finished());
+    c.ok("insert into t values (2, 2); commit");
+    alter.join().unwrap().2.unwrap();
+    assert_eq!(c.rows("select * from t order by id"), "1,1,7;2,2,7");
+
+    // A statement that waited for the change runs on what it left.
+    c.ok("begin; alter table t drop column v");
+    let insert = in_thread(Client::new(&db), "insert into t select 3, max(w) from t");
+    let point = in_thread(Client::new(&db), "update t set w = 8 where id = 1");
+    moment();
+    assert!(!insert.is_finished() && !point.is_finished());
+    c.ok("commit");
+    insert.join().unwrap().2.unwrap();
+    point.join().unwrap().2.unwrap();
+    let rows = c.rows("select * from t order by id");
+    assert!(rows == "1,8;2,7;3,7" || rows == "1,8;2,7;3,8", "{rows}");
+}
+
+#[test]
+fn a_snapshot_older_than_a_change_does_not_write() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    for write in [
+        "insert into t values (1, 1)",
+        "insert into t select 1, 1",
+        "update t set v = 2 where v = 5",
+    ] {
+        c.ok("begin isolation level repeatable read");
+        c.ok("select * from t");
+        Client::new(&db).ok("alter table t add column w int; alter table t drop column w");
+        c.fails(write, "40001");
+        c.ok("rollback");
+    }
+}
+
+#[test]
+fn rows_of_a_table_whose_columns_change_wait_for_the_commit() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    c.ok("insert into t values (1, 1), (2, 2)");
+    for sql in [
+        "select * from t",
+        "select v from t where id = 1",
+        "insert into t (id) values (3)",
+        "insert into t (id) select 3",
+        "update t set v = 3 where id = 1",
+        "update t set v = 3 where v > 0",
+        "delete from t",
+    ] {
+        c.ok("begin; alter table t drop column v; alter table t add column v int");
+        c.fails(sql, "0A000");
+        c.ok("rollback");
+    }
+    c.ok("begin; update t set v = 3 where id = 1");
+    c.fails("alter table t add column w int", "0A000");
+    c.ok("rollback");
+    // A table without other rows than the transaction's later ones is free to use.
+    c.ok("begin; truncate t; alter table t add column w int default 5; insert into t values (1, 1); commit");
+    c.ok("begin; create table u (id int primary key); alter table u add column w int; insert into u values (1, 2)");
+    c.ok("update u set w = w + 1; commit");
+    assert_eq!(c.rows("select * from t, u"), "1,1,5,1,3");
+    // Going back to before the change frees it too.
+    c.ok("begin; savepoint s; alter table t drop column w");
+    c.ok("rollback to s; update t set w = 6 where id = 1; commit");
+    assert_eq!(c.rows("select w from t"), "6");
+}

@@ -1,0 +1,23 @@
+//! SQL sessions in one process, over a simulated disk: messages, transactions, definitions, locks, copies, durability.
+//!
+//! `client` drives sessions and writes results as text; each module tells what it checks.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step fails the test"
+)]
+
+mod client;
+mod constraints;
+mod copies;
+mod definitions;
+mod durability;
+mod equivalence;
+mod locking;
+mod messages;
+mod prepared;
+mod sequences;
+mod settings;
+mod transactions;

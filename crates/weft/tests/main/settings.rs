@@ -1,0 +1,101 @@
+//! SET, SET LOCAL, RESET and SHOW, inside and outside of transactions.
+
+use crate::client::{Client, database};
+
+#[test]
+fn set_show_and_reset() {
+    let db = database();
+    let mut c = Client::new(&db);
+    assert_eq!(c.rows("show statement_timeout"), "0");
+    assert_eq!(c.ok("set statement_timeout = '90s'"), "SET");
+    assert_eq!(c.rows("show statement_timeout"), "90s");
+    assert_eq!(c.rows("select current_setting('statement_timeout')"), "90s");
+    c.ok("reset statement_timeout");
+    assert_eq!(c.rows("show statement_timeout"), "0");
+    c.ok("set application_name = 'x'; set app.tenant to '7'");
+    assert_eq!(c.rows("show app.tenant"), "7");
+    c.ok("reset all");
+    assert_eq!(c.rows("show application_name"), "");
+    c.fails("set no_such_parameter = 1", "42704");
+    c.fails("set statement_timeout = 'soon'", "22023");
+    c.fails("show no_such_parameter", "42704");
+}
+
+#[test]
+fn a_rollback_takes_settings_back() {
+    let db = database();
+    let mut c = Client::with(&db, "set application_name = 'first'");
+    c.ok("begin");
+    c.ok("set application_name = 'second'");
+    c.ok("savepoint s");
+    c.ok("set application_name = 'third'");
+    assert_eq!(c.rows("show application_name"), "third");
+    c.ok("rollback to s");
+    assert_eq!(c.rows("show application_name"), "second");
+    let version = c.0.settings_version();
+    c.ok("rollback");
+    assert_eq!(c.rows("show application_name"), "first");
+    assert!(c.0.settings_version() > version);
+    c.ok("begin; set application_name = 'second'; commit");
+    assert_eq!(c.rows("show application_name"), "second");
+    c.fails("set application_name = 'third'; select 1 / 0", "22012");
+    assert_eq!(c.rows("show application_name"), "second");
+}
+
+#[test]
+fn set_local_ends_with_the_transaction() {
+    let db = database();
+    let mut c = Client::new(&db);
+    let (results, result) = c.message("set local lock_timeout = '1s'");
+    result.unwrap();
+    assert_eq!(results.notices[0].state.0, "25P01");
+    assert_eq!(c.rows("show lock_timeout"), "0");
+    c.ok("begin");
+    c.ok("set local lock_timeout = '1s'");
+    assert_eq!(c.rows("show lock_timeout"), "1s");
+    c.ok("commit");
+    assert_eq!(c.rows("show lock_timeout"), "0");
+    // SET after SET LOCAL stays; SET before it comes back.
+    c.ok("begin; set local lock_timeout = '1s'; set lock_timeout = '2s'; commit");
+    assert_eq!(c.rows("show lock_timeout"), "2s");
+    c.ok("begin; set lock_timeout = '3s'; set local lock_timeout = '4s'; commit");
+    assert_eq!(c.rows("show lock_timeout"), "3s");
+    // For the rest of a message without BEGIN.
+    assert_eq!(c.rows("set local lock_timeout = '5s'; show lock_timeout"), "5s");
+    assert_eq!(c.rows("show lock_timeout"), "3s");
+}
+
+#[test]
+fn isolation_levels_are_set_in_every_way() {
+    let db = database();
+    let mut c = Client::new(&db);
+    assert_eq!(c.rows("show transaction isolation level"), "read committed");
+    c.ok("set session characteristics as transaction isolation level serializable");
+    assert_eq!(c.rows("show default_transaction_isolation"), "serializable");
+    c.ok("begin");
+    assert_eq!(c.rows("show transaction_isolation"), "serializable");
+    c.ok("set transaction isolation level repeatable read");
+    assert_eq!(c.rows("show transaction_isolation"), "repeatable read");
+    c.ok("select count(*) from pg_class");
+    c.fails("set transaction isolation level serializable", "25001");
+    c.ok("rollback");
+    c.ok("set default_transaction_isolation = 'read committed'");
+    assert_eq!(c.rows("show transaction_isolation"), "read committed");
+}
+
+#[test]
+fn timeouts_inside_transactions_are_heeded_at_once() {
+    let db = database();
+    let mut holder = Client::with(&db, "create table t (id int primary key, v int)");
+    holder.ok("insert into t values (1, 1)");
+    holder.ok("begin; update t set v = 2 where id = 1");
+    let mut c = Client::new(&db);
+    c.ok("begin");
+    c.ok("set local lock_timeout = '50ms'");
+    c.fails("update t set v = 3 where id = 1", "55P03");
+    c.ok("rollback");
+    c.ok("set statement_timeout = '50ms'");
+    c.fails("update t set v = 3 where id = 1", "57014");
+    holder.ok("commit");
+    c.ok("update t set v = 3 where id = 1");
+}
