@@ -51,7 +51,8 @@ class Server:
         environment = dict(os.environ)
         if synchronous_commit is not None:
             environment["PGOPTIONS"] = f"-c synchronous_commit={synchronous_commit}"
-        command = ["pgbench", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", *arguments, "postgres"]
+        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        command = ["pgbench", *place, *arguments, "postgres"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
         if done.returncode != 0:
             sys.exit(f"{self.name}: {' '.join(command)}\n{done.stdout}\n{done.stderr}")
@@ -75,9 +76,10 @@ def start_postgres(directory):
         os.chown(data, user.pw_uid, user.pw_gid)
         as_user = {"user": user.pw_uid, "group": user.pw_gid}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": directory}
-    subprocess.run([PG_BIN / "initdb", "-D", data, "-U", "postgres", "-A", "trust"], check=True, **quiet, **as_user)
+    initdb = [PG_BIN / "initdb", "-D", data, "-U", "postgres", "-A", "trust"]
+    subprocess.run(initdb, check=True, **quiet, **as_user)
     port = free_port()
-    command = [PG_BIN / "postgres", "-D", data, "-p", str(port), "-k", str(directory), "-c", "shared_buffers=1GB"]
+    command = [PG_BIN / "postgres", "-D", data, "-p", str(port), "-k", directory, "-c", "shared_buffers=1GB"]
     process = subprocess.Popen(command, **quiet, **as_user)
     wait_for_port(port, process)
     time.sleep(2)
@@ -120,7 +122,9 @@ def main():
     parser.add_argument("--only", default="", help="run only cases whose name contains this")
     parser.add_argument("--weft", default=str(ROOT / "target" / "release" / "weft"))
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    revision = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(revision, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    about = f"scale {options.scale}, {options.seconds} s x {options.rounds}, commit {commit}"
     directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-pgbench-"))
     os.chmod(directory, 0o755)
     servers = []
@@ -137,14 +141,16 @@ def main():
             results = {server.name: [] for server in servers}
             for _ in range(options.rounds):
                 for server in servers:
-                    run = [*arguments, "-n", "-c", str(count), "-j", str(min(count, 2)), "-T", str(options.seconds)]
+                    run = [*arguments, "-n", "-c", str(count), "-j", str(min(count, 2))]
+                    run += ["-T", str(options.seconds)]
                     run += ["-s", str(options.scale)] if "-f" in arguments else []
-                    results[server.name].append(tps(server.pgbench(*run, synchronous_commit=synchronous_commit)))
+                    output = server.pgbench(*run, synchronous_commit=synchronous_commit)
+                    results[server.name].append(tps(output))
             medians = {server: statistics.median(values) for server, values in results.items()}
             row = {
                 "bench": "pgbench",
                 "case": name,
-                "config": f"scale {options.scale}, {options.seconds} s x {options.rounds}, commit {commit}, {os.uname().release}",
+                "config": f"{about}, {os.uname().release}",
                 "metric": "throughput",
                 "value": round(medians["weft"], 1),
                 "unit": "txn/s",

@@ -185,7 +185,7 @@ def check_type(conn, name, values):
         for binary in (False, True):
             with conn.cursor(binary=binary) as cursor:
                 if name == "numeric":
-                    # By key: the query engine computes with at most 76 digits, rows themselves have no such bound.
+                    # By key: the query engine computes with at most 76 digits, rows have no such bound.
                     read = []
                     for number in range(len(values) + 1):
                         cursor.execute("SELECT v FROM ct_type WHERE id = %s", (number,))

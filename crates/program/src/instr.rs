@@ -144,7 +144,10 @@ impl Operand {
 }
 
 macro_rules! opcodes {
-    ($( $(#[doc = $doc:literal])+ $name:ident = $code:literal, $mnemonic:literal, [$($operand:ident),*]; )+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident = $code:literal, $mnemonic:literal, [$($operand:ident),*];
+    )+) => {
         /// Operation codes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]

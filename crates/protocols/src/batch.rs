@@ -25,7 +25,10 @@ pub struct Batch {
 
 impl Default for Batch {
     fn default() -> Batch {
-        Batch { max_members: 4096, lock_slots: 1 << 16 }
+        Batch {
+            max_members: 4096,
+            lock_slots: 1 << 16,
+        }
     }
 }
 
@@ -58,7 +61,10 @@ impl Protocol for Batch {
                 match program_locks(&job.program, &job.inputs, &catalog, scope, &mut scratch) {
                     Err(_) => report.failed += 1,
                     Ok(requests) if locks.admit(&requests) => {
-                        members.push(Work::Program { program: &job.program, inputs: &job.inputs });
+                        members.push(Work::Program {
+                            program: &job.program,
+                            inputs: &job.inputs,
+                        });
                     }
                     Ok(_) => {
                         report.deferrals += 1;

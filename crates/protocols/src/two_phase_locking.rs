@@ -35,7 +35,10 @@ pub struct TwoPhaseLocking {
 
 impl Default for TwoPhaseLocking {
     fn default() -> TwoPhaseLocking {
-        TwoPhaseLocking { lock_slots: 1 << 20, epoch_transactions: 4096 }
+        TwoPhaseLocking {
+            lock_slots: 1 << 20,
+            epoch_transactions: 4096,
+        }
     }
 }
 
@@ -47,7 +50,10 @@ struct TupleLocks {
 impl TupleLocks {
     fn new(slot_count: usize) -> TupleLocks {
         let slot_count = slot_count.max(64).next_power_of_two();
-        TupleLocks { slots: (0..slot_count).map(|_| AtomicU32::new(0)).collect(), waits: AtomicU64::new(0) }
+        TupleLocks {
+            slots: (0..slot_count).map(|_| AtomicU32::new(0)).collect(),
+            waits: AtomicU64::new(0),
+        }
     }
 
     fn slot_of(&self, resource: u64) -> usize {
@@ -65,7 +71,9 @@ impl TupleLocks {
                 _ => None,
             };
             if let Some(next) = next
-                && word.compare_exchange_weak(now, next, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && word
+                    .compare_exchange_weak(now, next, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
             {
                 return;
             }
@@ -73,7 +81,11 @@ impl TupleLocks {
                 self.waits.fetch_add(1, Ordering::Relaxed);
             }
             spins += 1;
-            if spins < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < 100 {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
         }
     }
 
@@ -135,7 +147,10 @@ impl Protocol for TwoPhaseLocking {
                         continue;
                     }
                     slots.iter().for_each(|(slot, write)| locks.lock(*slot, *write));
-                    let work = Work::Program { program: &job.program, inputs: &job.inputs };
+                    let work = Work::Program {
+                        program: &job.program,
+                        inputs: &job.inputs,
+                    };
                     let answer = run_member(&writer, batch, n, work);
                     slots.iter().for_each(|(slot, write)| locks.unlock(*slot, *write));
                     let counter = if answer.is_ok() { &committed } else { &failed };

@@ -3,9 +3,9 @@
 //! ```text
 //!   text --statement--> Plan: program | constant row | catalog operations | control
 //!                         |
-//!                         +-- what is no point statement --query--> DataFusion over a snapshot or a transaction's view
+//!                         +-- what is no point statement --query--> DataFusion over a snapshot or a view
 //!                                                            |
-//!                                                            +-- pg_catalog: system relations, made from the catalog
+//!                                                            +-- pg_catalog: relations made from the catalog
 //! ```
 //!
 //! - [`statement`]: everything from text to a plan; point statements become programs ([`weft_program`]).

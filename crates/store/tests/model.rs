@@ -53,7 +53,8 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => (id(), kind(), name()).prop_map(|(id, kind, name)| Action::Insert(id, kind, name)),
         4 => (id(), kind(), name()).prop_map(|(id, kind, name)| Action::Update(id, id, kind, name)),
-        1 => (id(), id(), kind(), name()).prop_map(|(id, new, kind, name)| Action::Update(id, new, kind, name)),
+        1 => (id(), id(), kind(), name())
+            .prop_map(|(id, new, kind, name)| Action::Update(id, new, kind, name)),
         3 => id().prop_map(Action::Remove),
     ]
 }

@@ -95,7 +95,8 @@ fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
     if let Some(other) = other {
         return foreign(format!("file \"{other}\""));
     }
-    // A slip of the hand must not put a log between somebody else's folders. `lost+found` makes a mount point.
+    // A slip of the hand must not put a log between somebody else's folders. `lost+found` makes a mount
+    // point.
     let folders = disk
         .list_dirs(dir)
         .map_err(io_error(format!("listing {}", dir.display())))?;

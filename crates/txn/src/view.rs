@@ -92,8 +92,8 @@ impl TxnView {
         }
     }
 
-    /// An error (0A000) for a table whose columns this transaction added or dropped: its rows are written anew at
-    /// the commit, and cannot be read before.
+    /// An error (0A000) for a table whose columns this transaction added or dropped: its rows are written
+    /// anew at the commit, and cannot be read before.
     pub fn check_readable(&self, table: TableId) -> Result<(), SqlError> {
         if self.reshaped.contains(&table) {
             Err(reshaped())

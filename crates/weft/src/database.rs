@@ -138,8 +138,8 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens the database in a directory of the real disk, making it if the directory is empty or absent, and recovers
-    /// whatever had been acknowledged.
+    /// Opens the database in a directory of the real disk, making it if the directory is empty or absent, and
+    /// recovers whatever had been acknowledged.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Database, Error> {
         Database::open_with(
             Arc::new(RealDisk),

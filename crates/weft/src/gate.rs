@@ -1,7 +1,7 @@
 //! Holds replies back until what they tell is durable (DESIGN.md, invariant 3).
 //!
-//! The session raises the gate to each batch that a result depends on; whoever sends the reply waits at the gate just
-//! before, once per write to the client and not once per statement.
+//! The session raises the gate to each batch that a result depends on; whoever sends the reply waits at the
+//! gate just before, once per write to the client and not once per statement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,8 @@ impl DurabilityGate {
         })
     }
 
-    /// A result that depends on `batch` is about to be pushed. A session that chose not to wait is not held back.
+    /// A result that depends on `batch` is about to be pushed. A session that chose not to wait is not held
+    /// back.
     pub(crate) fn raise(&self, batch: BatchId) {
         if self.waits.load(Ordering::Acquire) {
             self.observed.fetch_max(batch.0, Ordering::AcqRel);
@@ -39,8 +40,8 @@ impl DurabilityGate {
         self.waits.store(waits, Ordering::Release);
     }
 
-    /// Returns when every batch that the gate was raised to is durable. An error means that it never will be: the
-    /// reply must not be sent.
+    /// Returns when every batch that the gate was raised to is durable. An error means that it never will be:
+    /// the reply must not be sent.
     pub fn wait(&self) -> Result<(), SqlError> {
         self.engine
             .wait_durable(BatchId(self.observed.load(Ordering::Acquire)))

@@ -21,8 +21,9 @@
 //! # }
 //! ```
 //!
-//! Chapters: `database` (open, statistics), `session` (statements and transactions), `sink` and `rows` (results),
-//! `gate` (durability of replies), `plan_cache`, `sequences`, `source` (the query engine's window).
+//! Chapters: `database` (open, statistics), `session` (statements and transactions), `sink` and `rows`
+//! (results), `gate` (durability of replies), `plan_cache`, `sequences`, `source` (the query engine's
+//! window).
 //!
 //! What this crate knows that those below do not: SQL sessions. What it does not know: the wire.
 

@@ -1,8 +1,8 @@
 //! Plans kept for statements that come again.
 //!
-//! A plan belongs to a statement text, the parameter types that its client declared, and a catalog version. A new catalog
-//! version makes old plans void; when the cache is full it is emptied, which costs each statement in use one planning
-//! and needs no bookkeeping on the way.
+//! A plan belongs to a statement text, the parameter types that its client declared, and a catalog version. A
+//! new catalog version makes old plans void; when the cache is full it is emptied, which costs each statement
+//! in use one planning and needs no bookkeeping on the way.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

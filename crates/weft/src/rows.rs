@@ -50,7 +50,7 @@ pub struct Collected {
     rows: Rows,
     layout: Option<RowLayout>,
     tags: Vec<CommandTag>,
-    broken: bool,
+    pub(crate) broken: bool,
 }
 
 impl Collected {
@@ -72,7 +72,7 @@ impl Collected {
 
 impl ResultSink for Collected {
     fn columns(&mut self, columns: &[OutputColumn]) {
-        let types: Vec<SqlType> = columns.iter().map(|column| column.ty.clone()).collect();
+        let types: Vec<SqlType> = columns.iter().map(|column| column.ty).collect();
         self.layout = Some(RowLayout::new(&types));
         self.rows = Rows {
             columns: columns.to_vec(),

@@ -1,8 +1,8 @@
 //! Sequence values, handed out from blocks that the log knows.
 //!
-//! A value must never come twice, not even after a crash, but gaps are allowed. So a block of values is reserved by one
-//! catalog operation, and its values are then handed out from memory. Values of a sequence that an open transaction made
-//! itself advance inside that transaction (see `Session::next_value`).
+//! A value must never come twice, not even after a crash, but gaps are allowed. So a block of values is
+//! reserved by one catalog operation, and its values are then handed out from memory. Values of a sequence
+//! that an open transaction made itself advance inside that transaction (see `Session::next_value`).
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -51,8 +51,8 @@ pub(crate) fn exhausted(def: &SequenceDef) -> SqlError {
 }
 
 impl Sequences {
-    /// The next value. Reserving a block takes a place in a batch; a statement may use the value at once, since what it
-    /// writes stands later in the log.
+    /// The next value. Reserving a block takes a place in a batch; a statement may use the value at once,
+    /// since what it writes stands later in the log.
     pub(crate) fn next(&self, engine: &Engine, def: &SequenceDef) -> Result<Drawn, SqlError> {
         let mut blocks = self.blocks.lock();
         let block = match blocks.get_mut(&def.id) {
@@ -74,8 +74,9 @@ impl Sequences {
         })
     }
 
-    /// Runs the commit of a transaction that set or dropped these sequences and forgets what is left of their blocks.
-    /// No block is reserved meanwhile: one that began before the commit would end behind it and undo its position.
+    /// Runs the commit of a transaction that set or dropped these sequences and forgets what is left of their
+    /// blocks. No block is reserved meanwhile: one that began before the commit would end behind it and undo
+    /// its position.
     pub(crate) fn forget_with<T>(&self, ids: &[SequenceId], commit: impl FnOnce() -> T) -> T {
         if ids.is_empty() {
             return commit();

@@ -1,8 +1,8 @@
 //! Where the results of statements go, and the words they are told in.
 //!
-//! A session pushes: for each statement either `empty`, or `columns` and rows (if it returns any), or a copy, and then
-//! `complete`. Rows travel as the store keeps them, so that a caller turns them into wire text, Arrow or
-//! values only once. An error is returned by the session's call, never pushed.
+//! A session pushes: for each statement either `empty`, or `columns` and rows (if it returns any), or a copy,
+//! and then `complete`. Rows travel as the store keeps them, so that a caller turns them into wire text,
+//! Arrow or values only once. An error is returned by the session's call, never pushed.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -16,8 +16,8 @@ pub struct OutputColumn {
     pub name: String,
     /// Its type.
     pub ty: SqlType,
-    /// The type to announce in place of `ty`'s own where the two differ on the client's side only: a catalog column
-    /// of type `oid` or `name`. Its values are encoded as `ty`, so the binary forms must agree.
+    /// The type to announce in place of `ty`'s own where the two differ on the client's side only: a catalog
+    /// column of type `oid` or `name`. Its values are encoded as `ty`, so the binary forms must agree.
     pub type_oid: Option<u32>,
     /// The table's oid and the column's number in it, from 1, if it is a plain column of a table.
     pub table: Option<(u32, i16)>,
@@ -52,8 +52,8 @@ pub struct RowRef<'a> {
 /// Whether an execution is known to be a pipeline's only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Nothing ran since the last Sync, and the next message is a Sync: outside of an explicit transaction the statement is a whole
-    /// transaction by itself, and may be executed in one shot.
+    /// Nothing ran since the last Sync, and the next message is a Sync: outside of an explicit transaction
+    /// the statement is a whole transaction by itself, and may be executed in one shot.
     Alone,
     /// Other statements may belong to the same implicit transaction.
     Pipelined,
@@ -128,8 +128,8 @@ pub struct CopyHeader {
     pub column_count: u16,
 }
 
-/// Where the results of statements go, in order: for each statement either `empty`, or `columns` and rows (if it
-/// returns any), or a copy, and then `complete`.
+/// Where the results of statements go, in order: for each statement either `empty`, or `columns` and rows (if
+/// it returns any), or a copy, and then `complete`.
 pub trait ResultSink {
     /// The shape of the rows that follow; called once by each statement that returns rows, before the first.
     fn columns(&mut self, columns: &[OutputColumn]);
@@ -141,9 +141,9 @@ pub trait ResultSink {
     fn empty(&mut self);
     /// Something worth telling that is not an error.
     fn notice(&mut self, level: NoticeLevel, notice: &SqlError);
-    /// COPY FROM STDIN: asks the client for its data and gives every piece to `take`, in order, cut anywhere. Returns when
-    /// the client is done. An error of `take` ends the copy and is returned; so are the client's failure (57014)
-    /// and a broken connection.
+    /// COPY FROM STDIN: asks the client for its data and gives every piece to `take`, in order, cut anywhere.
+    /// Returns when the client is done. An error of `take` ends the copy and is returned; so are the client's
+    /// failure (57014) and a broken connection.
     fn copy_in(
         &mut self,
         header: CopyHeader,
@@ -155,7 +155,7 @@ pub trait ResultSink {
     fn copy_data(&mut self, data: &[u8]) -> ControlFlow<()>;
     /// The copy is complete; `complete` follows.
     fn copy_done(&mut self);
-    /// DEALLOCATE of a statement that was prepared over the protocol, or of all (`None`; DISCARD ALL too). True if
-    /// there was one of that name.
+    /// DEALLOCATE of a statement that was prepared over the protocol, or of all (`None`; DISCARD ALL too).
+    /// True if there was one of that name.
     fn deallocate(&mut self, name: Option<&str>) -> bool;
 }

@@ -5,7 +5,8 @@ use weft_types::{NumericSpec, SqlType};
 
 use super::naming::last_part;
 
-/// The SQL type that a cast names, or `None` when it is not one that Weft stores (interval, oid, regclass, arrays).
+/// The SQL type that a cast names, or `None` when it is not one that Weft stores (interval, oid, regclass,
+/// arrays).
 /// `pg_catalog.text` and the internal names (`bpchar`, `timestamptz`, `name`) are understood.
 pub fn sql_type(data_type: &DataType) -> Option<SqlType> {
     Some(match data_type {

@@ -1,7 +1,7 @@
 //! Encoded rows into Arrow columns, one cell at a time and without a value of ours in between.
 //!
-//! The builder of a column is chosen once per scan; per cell there is one branch on the builder and one read at a
-//! fixed offset of the row.
+//! The builder of a column is chosen once per scan; per cell there is one branch on the builder and one read
+//! at a fixed offset of the row.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// `columns[i]` is the table column that fills field `i` of `schema`; `layout.column_count()` and the number
-    /// after it stand for the hidden columns (handle, stored bytes).
+    /// `columns[i]` is the table column that fills field `i` of `schema`; `layout.column_count()` and the
+    /// number after it stand for the hidden columns (handle, stored bytes).
     pub fn new(schema: SchemaRef, layout: Arc<RowLayout>, columns: &[usize]) -> Result<Self, SqlError> {
         let mut cells = Vec::with_capacity(columns.len());
         for &column in columns {

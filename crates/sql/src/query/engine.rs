@@ -1,12 +1,13 @@
 //! The query engine: plans statements, runs plans.
 //!
-//! One engine serves all sessions. Its runtime has a fixed number of threads, so that analytics cannot take every core
-//! from transactions, and its memory pool a bound; a query that needs more fails with 53200 and the others go on. All
-//! operators run on those threads, in slices (see [`super::slice`]); a session's own thread plans, waits and encodes.
+//! One engine serves all sessions. Its runtime has a fixed number of threads, so that analytics cannot take
+//! every core from transactions, and its memory pool a bound; a query that needs more fails with 53200 and
+//! the others go on. All operators run on those threads, in slices (see [`super::slice`]); a session's own
+//! thread plans, waits and encodes.
 //!
-//! Planning is the dear part of a small query, so optimised logical plans are cached by statement text, catalog version
-//! and parameter types. A plan holds no data: scans look their source up when they run. Plans with functions of
-//! the session (now(), current_user, catalog look-ups) are not cached.
+//! Planning is the dear part of a small query, so optimised logical plans are cached by statement text,
+//! catalog version and parameter types. A plan holds no data: scans look their source up when they run. Plans
+//! with functions of the session (now(), current_user, catalog look-ups) are not cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -96,7 +97,8 @@ pub(super) struct Planned {
     pub(super) plan: LogicalPlan,
     pub(super) columns: Arc<[ResultColumn]>,
     pub(super) params: Vec<SqlType>,
-    /// Not when a parameter is used in another Arrow type than its values have: then only the bound plan is optimised.
+    /// Not when a parameter is used in another Arrow type than its values have: then only the bound plan is
+    /// optimised.
     optimized: bool,
 }
 
@@ -172,7 +174,8 @@ impl QueryEngine {
         })
     }
 
-    /// Runs a query. `sql` is its text, for the plan cache; an empty text is not cached. `params` are the values of
+    /// Runs a query. `sql` is its text, for the plan cache; an empty text is not cached. `params` are the
+    /// values of
     /// `$1`, `$2`, ...; `param_types` what the client declared for them.
     pub fn run(
         &self,
@@ -190,7 +193,8 @@ impl QueryEngine {
         self.execute(planned, source, None, params, settings)
     }
 
-    /// Runs a query of the engine's own making, whose tables with hidden columns are read from `target` if given.
+    /// Runs a query of the engine's own making, whose tables with hidden columns are read from `target` if
+    /// given.
     pub(super) fn run_over(
         &self,
         ast: &Statement,

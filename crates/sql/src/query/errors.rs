@@ -1,7 +1,8 @@
 //! DataFusion's errors as PostgreSQL's: SQLSTATE and wording.
 //!
-//! An error that Weft's own functions raised travels through DataFusion as `External` and comes out unchanged. For the
-//! rest the variant decides where it can, and the message where DataFusion leaves no choice.
+//! An error that Weft's own functions raised travels through DataFusion as `External` and comes out
+//! unchanged. For the rest the variant decides where it can, and the message where DataFusion leaves no
+//! choice.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;

@@ -1,10 +1,10 @@
 //! Predicates into index ranges.
 //!
-//! A scan is offered the predicates above it: those written in the statement, and those that a hash join finds out
-//! while it runs (the values, or the smallest and largest value, of its build side). From the conjuncts of the form
-//! `column op literal` and `column IN (literals)` this module picks the index whose leading columns they bind best and
-//! gives the byte ranges of its encoded keys. Predicates run again above the scan, so a range may be too wide, never
-//! too narrow: whatever is not understood is left out.
+//! A scan is offered the predicates above it: those written in the statement, and those that a hash join
+//! finds out while it runs (the values, or the smallest and largest value, of its build side). From the
+//! conjuncts of the form `column op literal` and `column IN (literals)` this module picks the index whose
+//! leading columns they bind best and gives the byte ranges of its encoded keys. Predicates run again above
+//! the scan, so a range may be too wide, never too narrow: whatever is not understood is left out.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -42,7 +42,8 @@ struct ColumnBounds {
     high: Option<(Value, bool)>,
 }
 
-/// Picks an index for the conjunction of `predicates`, whose column indexes go through `projection` to the table's.
+/// Picks an index for the conjunction of `predicates`, whose column indexes go through `projection` to the
+/// table's.
 /// `None`: no index helps.
 pub fn choose(
     table: &TableDef,

@@ -1,14 +1,14 @@
 //! Queries through DataFusion: everything that is not a point statement.
 //!
 //! ```text
-//!   syntax tree --rewrite--> what DataFusion takes --planner, operators, functions--> plan with PostgreSQL's meaning
+//!   syntax tree --rewrite--> what DataFusion takes --planner, operators, functions--> PostgreSQL's meaning
 //!        plan --slice--> the same, to be stopped at any time and sharing its threads
-//!        plan --scan, key_range, columns--> rows of a ReadSource (snapshot or transaction's view) as record batches
+//!        plan --scan, key_range, columns--> rows of a ReadSource (snapshot or view) as record batches
 //!     batches --stream, results--> encoded rows, or for INSERT, UPDATE, DELETE (modify) the rows to write
 //! ```
 //!
-//! [`QueryEngine`] is the door. It owns a runtime with a capped number of threads and a bounded memory pool; it knows
-//! no transaction and takes no lock. What it reads is whatever [`ReadSource`] it is given.
+//! [`QueryEngine`] is the door. It owns a runtime with a capped number of threads and a bounded memory pool;
+//! it knows no transaction and takes no lock. What it reads is whatever [`ReadSource`] it is given.
 
 mod ast_types;
 mod columns;

@@ -7,12 +7,13 @@
 //!   SELECT a.__weft_row_id, a.__weft_row, e FROM __weft_rows.t AS a, x WHERE p
 //! ```
 //!
-//! Each result row names the row to change, carries it as it was read, and holds the new values, which are converted
-//! to the columns' types as an assignment and put into a copy of the row. Nothing is written and nothing locked here.
+//! Each result row names the row to change, carries it as it was read, and holds the new values, which are
+//! converted to the columns' types as an assignment and put into a copy of the row. Nothing is written and
+//! nothing locked here.
 //!
-//! Under READ COMMITTED a row may have changed before its lock was granted. [`QueryEngine::reevaluate`] runs the same
-//! query with the locked row as the whole content of the target (other tables, and the target in subqueries, as the new
-//! view shows them): no result means that the row no longer qualifies.
+//! Under READ COMMITTED a row may have changed before its lock was granted. [`QueryEngine::reevaluate`] runs
+//! the same query with the locked row as the whole content of the target (other tables, and the target in
+//! subqueries, as the new view shows them): no result means that the row no longer qualifies.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -149,8 +150,8 @@ impl QueryEngine {
         self.run_changes(query, source, None, with, &mut each)
     }
 
-    /// Evaluates the statement again for one locked row: the change to make now, or `None` when the row no longer
-    /// qualifies.
+    /// Evaluates the statement again for one locked row: the change to make now, or `None` when the row no
+    /// longer qualifies.
     pub fn reevaluate(
         &self,
         query: &ModifyQuery,
@@ -264,9 +265,9 @@ impl QueryEngine {
         self.run_over(returning, source, Some(Arc::new(given)), with)
     }
 
-    /// The rows that `SELECT ... FOR UPDATE` (or SHARE) has to lock: of every table of its FROM clause, or of those
-    /// named by OF. After locking, ask again over a fresh view; when nothing new comes, the query itself may run on
-    /// that view.
+    /// The rows that `SELECT ... FOR UPDATE` (or SHARE) has to lock: of every table of its FROM clause, or of
+    /// those named by OF. After locking, ask again over a fresh view; when nothing new comes, the query
+    /// itself may run on that view.
     pub fn rows_to_lock(
         &self,
         ast: &Statement,
@@ -449,7 +450,10 @@ fn type_source(
 }
 
 fn is_default(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+    let Expr::Identifier(ident) = expr else {
+        return false;
+    };
+    ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default")
 }
 
 /// A string literal, parameter or NULL becomes a value of `ty`, without its length: assignment checks that.

@@ -1,8 +1,8 @@
 //! Output column names as PostgreSQL gives them (parse_target.c, `FigureColname`).
 //!
-//! DataFusion would call `count(*)` "count(*)" and `1` "Int64(1)", and it refuses two columns of one name. So every
-//! select item that is not a plain column gets its PostgreSQL name as an alias before planning, made unique inside its
-//! select by a suffix after [`UNIQUE_MARK`], which [`visible_name`] takes off again.
+//! DataFusion would call `count(*)` "count(*)" and `1` "Int64(1)", and it refuses two columns of one name. So
+//! every select item that is not a plain column gets its PostgreSQL name as an alias before planning, made
+//! unique inside its select by a suffix after [`UNIQUE_MARK`], which [`visible_name`] takes off again.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

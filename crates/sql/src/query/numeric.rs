@@ -5,8 +5,8 @@ use weft_types::{Numeric, SqlError};
 
 use super::columns::numeric_overflow;
 
-/// A numeric as an integer number of units of `10^-scale`, rounded half away from zero. NaN and values beyond 76
-/// digits are refused with 22003.
+/// A numeric as an integer number of units of `10^-scale`, rounded half away from zero. NaN and values beyond
+/// 76 digits are refused with 22003.
 pub fn numeric_to_i256(numeric: &Numeric, scale: i8) -> Result<i256, SqlError> {
     if numeric.is_nan() {
         return Err(numeric_overflow());
@@ -73,7 +73,8 @@ pub fn decimal_text(value: i256, scale: i8) -> String {
     format!("{sign}{whole}.{fraction}")
 }
 
-/// Takes zeros after the point off: an unconstrained numeric is computed with more digits than it was written with.
+/// Takes zeros after the point off: an unconstrained numeric is computed with more digits than it was written
+/// with.
 pub fn trim_zeros(text: &str) -> &str {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.')

@@ -1,6 +1,7 @@
 //! PostgreSQL's operators where DataFusion's differ.
 //!
-//! - An untyped string literal takes the type of the other operand and is parsed as PostgreSQL parses it (22P02).
+//! - An untyped string literal takes the type of the other operand and is parsed as PostgreSQL parses it
+//!   (22P02).
 //! - Integer `+ - * / %` fail on overflow (22003) and on division by zero (22012) instead of wrapping.
 //! - numeric `/` has PostgreSQL's number of digits; numeric `*` widens before it can overflow.
 //! - `||` turns its operands into text as casts do.
@@ -296,8 +297,8 @@ fn cast(expr: &Expr, from: &DataType, to: &DataType) -> Expr {
     }
 }
 
-/// Does for `IN` and `BETWEEN`, which have no hook in the planner, what [`PgOperators`] does for operators. Runs before
-/// DataFusion's own type coercion.
+/// Does for `IN` and `BETWEEN`, which have no hook in the planner, what [`PgOperators`] does for operators.
+/// Runs before DataFusion's own type coercion.
 #[derive(Debug)]
 pub struct AdoptLiterals;
 

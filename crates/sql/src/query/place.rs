@@ -1,8 +1,8 @@
 //! Where in its text a statement names what does not exist.
 //!
-//! The planner says which relation or column is missing, not where it was written. The names in a syntax tree know
-//! their line and column, so the place is looked up in the tree afterwards, and only when something failed. Names that
-//! the engine itself put into a tree have no line and are passed over.
+//! The planner says which relation or column is missing, not where it was written. The names in a syntax tree
+//! know their line and column, so the place is looked up in the tree afterwards, and only when something
+//! failed. Names that the engine itself put into a tree have no line and are passed over.
 
 use std::ops::ControlFlow;
 
@@ -13,8 +13,8 @@ use weft_types::{SqlError, SqlState};
 
 use super::naming::folded;
 
-/// Adds the position of the missing relation or column to an error that has none. `text` is what `statement` was
-/// parsed from; without it names on the first line are placed still.
+/// Adds the position of the missing relation or column to an error that has none. `text` is what `statement`
+/// was parsed from; without it names on the first line are placed still.
 pub fn placed(error: SqlError, statement: &Statement, text: &str) -> SqlError {
     if error.fields().position.is_some() || !shows_place(statement) {
         return error;

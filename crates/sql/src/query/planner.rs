@@ -1,8 +1,9 @@
-//! What DataFusion's SQL planner asks while it turns a syntax tree into a plan: tables, functions, operators, types.
+//! What DataFusion's SQL planner asks while it turns a syntax tree into a plan: tables, functions, operators,
+//! types.
 //!
-//! Tables resolve as with `search_path = public, pg_catalog`: a user's table first, then the catalog's. The schema
-//! [`ROWS_SCHEMA`] holds the user's tables once more with their hidden columns; only statements that the engine
-//! writes itself refer to it.
+//! Tables resolve as with `search_path = public, pg_catalog`: a user's table first, then the catalog's. The
+//! schema [`ROWS_SCHEMA`] holds the user's tables once more with their hidden columns; only statements that
+//! the engine writes itself refer to it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -80,8 +81,8 @@ impl<'a> StatementContext<'a> {
         }
     }
 
-    /// Whether the plan contains a function of the session (clock, user, catalog look-up) and is thus good for
-    /// this execution only.
+    /// Whether the plan contains a function of the session (clock, user, catalog look-up) and is thus good
+    /// for this execution only.
     pub fn is_session_bound(&self) -> bool {
         self.session_bound.load(Ordering::Relaxed)
     }

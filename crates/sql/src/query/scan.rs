@@ -1,10 +1,11 @@
 //! A table as DataFusion sees it: a provider that plans scans, and the scan itself.
 //!
-//! The scan holds no rows and no snapshot. It finds its [`ReadSource`] in the task context when it runs, so that one
-//! physical plan serves every snapshot of one catalog version. Partition `p` of `n` reads chunks `p, p + n, ...`; when
-//! predicates bind the leading columns of an ordered index, partition 0 reads the index ranges and the others nothing.
-//! Predicates are looked at when the first batch is asked for: a hash join above has then finished its build side and
-//! says which keys can match at all, which turns a join by key into an index lookup.
+//! The scan holds no rows and no snapshot. It finds its [`ReadSource`] in the task context when it runs, so
+//! that one physical plan serves every snapshot of one catalog version. Partition `p` of `n` reads chunks `p,
+//! p + n, ...`; when predicates bind the leading columns of an ordered index, partition 0 reads the index
+//! ranges and the others nothing. Predicates are looked at when the first batch is asked for: a hash join
+//! above has then finished its build side and says which keys can match at all, which turns a join by key
+//! into an index lookup.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -45,9 +46,10 @@ use super::slice::yield_due;
 
 /// The source that scans of one execution read, carried by the session configuration's extensions.
 ///
-/// The partitions of a scan must agree on how they share it, although predicates that come from a running join or
-/// sort change meanwhile, and although a source may decline a range that is too long: the first partition to ask
-/// decides for all, once per execution, and where an index helps it has read the rows before the others go on.
+/// The partitions of a scan must agree on how they share it, although predicates that come from a running
+/// join or sort change meanwhile, and although a source may decline a range that is too long: the first
+/// partition to ask decides for all, once per execution, and where an index helps it has read the rows before
+/// the others go on.
 pub struct SourceExtension {
     source: Arc<dyn ReadSource>,
     target: Option<Arc<dyn ReadSource>>,
@@ -257,8 +259,8 @@ impl ExecutionPlan for RelationScan {
         Ok(self)
     }
 
-    /// A scan that runs again in one execution (a recursive query) decides anew, and forgets the predicates of joins
-    /// whose build side is about to change.
+    /// A scan that runs again in one execution (a recursive query) decides anew, and forgets the predicates
+    /// of joins whose build side is about to change.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut scan = self.as_ref().clone();
         scan.id = NEXT_SCAN.fetch_add(1, Ordering::Relaxed);

@@ -15,8 +15,8 @@
 //! | uuid                    | FixedSizeBinary(16)      |                                                          |
 //! | oid (catalog only)      | UInt32                   |                                                          |
 //!
-//! Arrow cannot tell varchar(10) from text: the exact type travels as field metadata ([`TYPE_KEY`]) and is believed
-//! only while the Arrow type still agrees with it.
+//! Arrow cannot tell varchar(10) from text: the exact type travels as field metadata ([`TYPE_KEY`]) and is
+//! believed only while the Arrow type still agrees with it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -74,8 +74,8 @@ impl CancelSignal {
         self.shared.raised.load(Ordering::SeqCst)
     }
 
-    /// How often somebody has asked. Who looks only now and then sees a request that [`CancelSignal::reset`] has
-    /// forgotten meanwhile.
+    /// How often somebody has asked. Who looks only now and then sees a request that [`CancelSignal::reset`]
+    /// has forgotten meanwhile.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }

@@ -1,20 +1,21 @@
 //! Queries in slices: every operator can be stopped, and gives way to other queries.
 //!
-//! DataFusion's operators poll each other without looking up. A join whose filter accepts nothing asks its inputs for
-//! batch after batch inside one poll, for minutes if need be, and a runtime cannot take a thread away from a poll that
-//! does not return. So the finished physical plan is taken apart once more, after all optimizer rules, and a
-//! [`SliceExec`] is put on every edge between two operators and above the topmost. It changes no row and no property. At
-//! each poll its stream
+//! DataFusion's operators poll each other without looking up. A join whose filter accepts nothing asks its
+//! inputs for batch after batch inside one poll, for minutes if need be, and a runtime cannot take a thread
+//! away from a poll that does not return. So the finished physical plan is taken apart once more, after all
+//! optimizer rules, and a [`SliceExec`] is put on every edge between two operators and above the topmost. It
+//! changes no row and no property. At each poll its stream
 //!
-//! 1. fails at once when the statement was cancelled, its time is up, or nobody waits for its result any longer
-//!    ([`StopSignal`]), which ends tasks that a mere abort could not reach;
+//! 1. fails at once when the statement was cancelled, its time is up, or nobody waits for its result any
+//!    longer ([`StopSignal`]), which ends tasks that a mere abort could not reach;
 //! 2. yields to the scheduler when its task has run for a slice ([`SLICE`]) since it last yielded.
 //!
-//! Both happen between batches, so what an operator does with one batch must be short. That holds for all but joins:
-//! a batch of the probe side meets the whole build side. On that edge batches are cut into pieces ([`PieceSize`]) that
-//! begin small and follow the time that the join needs for them.
+//! Both happen between batches, so what an operator does with one batch must be short. That holds for all but
+//! joins: a batch of the probe side meets the whole build side. On that edge batches are cut into pieces
+//! ([`PieceSize`]) that begin small and follow the time that the join needs for them.
 //!
-//! What stays: a join of one probe row with a huge build side, and the sort or hash of one batch, are not interrupted.
+//! What stays: a join of one probe row with a huge build side, and the sort or hash of one batch, are not
+//! interrupted.
 
 use std::cell::Cell;
 use std::fmt;
@@ -98,7 +99,8 @@ thread_local! {
     static RUNNING: Cell<Option<(tokio::task::Id, Instant)>> = const { Cell::new(None) };
 }
 
-/// When the running task's slice began: now, if another task ran before on this thread. `None` outside a task.
+/// When the running task's slice began: now, if another task ran before on this thread. `None` outside a
+/// task.
 fn slice_start(now: Instant) -> Option<Instant> {
     let task = tokio::task::try_id()?;
     match RUNNING.get() {
@@ -110,7 +112,8 @@ fn slice_start(now: Instant) -> Option<Instant> {
     }
 }
 
-/// Whether the running task has had its slice. Then it has been woken again, and its future must return `Pending`.
+/// Whether the running task has had its slice. Then it has been woken again, and its future must return
+/// `Pending`.
 pub fn yield_due(context: &Context<'_>) -> bool {
     yield_due_at(Instant::now(), context)
 }

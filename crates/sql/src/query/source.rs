@@ -1,15 +1,16 @@
 //! What a query reads: a table's rows at one boundary, chunk by chunk.
 //!
-//! DataFusion never sees the store. It sees a [`ReadSource`]: a catalog, and for every table a number of chunks
-//! (morsels) that any thread may read. Two implementations matter: [`weft_store::Snapshot`], below, and a
-//! transaction's view (the snapshot, less the rows its session changed, plus the session's own versions), which
-//! lives with transactions.
+//! DataFusion never sees the store. It sees a [`ReadSource`]: a catalog, and for every table a number of
+//! chunks (morsels) that any thread may read. Two implementations matter: [`weft_store::Snapshot`], below,
+//! and a transaction's view (the snapshot, less the rows its session changed, plus the session's own
+//! versions), which lives with transactions.
 //!
 //! Invariants:
 //! 1. All answers of one source describe the same instant: the boundary [`ReadSource::batch`] and, for a
 //!    transaction's view, its overlay as it was when the view was taken.
 //! 2. Chunks are disjoint and together hold every visible row exactly once.
-//! 3. [`ReadSource::read_range`] may return more rows than asked for, never fewer: filters run again above it.
+//! 3. [`ReadSource::read_range`] may return more rows than asked for, never fewer: filters run again above
+//!    it.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub trait ReadSource: Send + Sync + 'static {
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError>;
 
     /// Visits the rows whose encoded key in `index` lies between the bounds, and perhaps others. `Ok(false)`
-    /// declines (no such index here, or too many rows): the caller forgets what was visited and scans the table.
+    /// declines (no such index here, or too many rows): the caller forgets what was visited and scans the
+    /// table.
     fn read_range(
         &self,
         index: &IndexDef,
@@ -56,8 +58,8 @@ pub trait ReadSource: Send + Sync + 'static {
     fn row_count_estimate(&self, table: TableId) -> usize;
 }
 
-/// A source in which one table consists of exactly the given rows: a predicate is evaluated again for one locked
-/// row, or RETURNING is computed over the rows just written. Every other table is the inner source's.
+/// A source in which one table consists of exactly the given rows: a predicate is evaluated again for one
+/// locked row, or RETURNING is computed over the rows just written. Every other table is the inner source's.
 pub struct GivenRows {
     inner: Arc<dyn ReadSource>,
     table: TableId,

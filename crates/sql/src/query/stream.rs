@@ -1,8 +1,8 @@
 //! A query's result, read by a blocking caller batch by batch.
 //!
-//! The plan runs on the engine's own runtime; the caller's thread drives the topmost operator itself, so a small query
-//! crosses no thread. Cancellation and the statement's deadline are looked at with every batch, and end the stream with
-//! 57014; dropping the stream stops whatever the runtime still works on.
+//! The plan runs on the engine's own runtime; the caller's thread drives the topmost operator itself, so a
+//! small query crosses no thread. Cancellation and the statement's deadline are looked at with every batch,
+//! and end the stream with 57014; dropping the stream stops whatever the runtime still works on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,8 +76,8 @@ impl RowStream {
         RowEncoder::new(self.columns.iter().map(|column| column.ty).collect())
     }
 
-    /// The next batch; `None` after the last. Blocks; must not be called on a thread of an asynchronous runtime.
-    /// After an error there is nothing more.
+    /// The next batch; `None` after the last. Blocks; must not be called on a thread of an asynchronous
+    /// runtime. After an error there is nothing more.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, SqlError> {
         let Some(stream) = self.stream.as_mut() else {
             return Ok(None);
@@ -121,7 +121,8 @@ impl RowStream {
         Ok(batches)
     }
 
-    /// Calls `each` with every encoded row that is left (layout: [`RowStream::layout`]) until it returns false.
+    /// Calls `each` with every encoded row that is left (layout: [`RowStream::layout`]) until it returns
+    /// false.
     pub fn for_each_row(mut self, mut each: impl FnMut(&[u8]) -> bool) -> Result<(), SqlError> {
         let encoder = self.encoder();
         while let Some(batch) = self.next_batch()? {

@@ -624,7 +624,8 @@ mod tests {
             ControlStatement::Deallocate(None)
         ));
         assert!(matches!(read("FETCH FORWARD 5 FROM c"),
-            ControlStatement::Fetch { direction: FetchDirection::Forward(5), name, moves: false } if name == "c"));
+            ControlStatement::Fetch { direction: FetchDirection::Forward(5), name, moves: false }
+                if name == "c"));
         assert!(matches!(
             read("MOVE c"),
             ControlStatement::Fetch { moves: true, .. }

@@ -532,7 +532,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_rows_or_an_error(data in proptest::collection::vec(proptest::num::u8::ANY, 0..60), piece in 1usize..9) {
+        fn any_bytes_are_rows_or_an_error(
+            data in proptest::collection::vec(proptest::num::u8::ANY, 0..60),
+            piece in 1usize..9,
+        ) {
             let types = [SqlType::Text, SqlType::Text];
             let _ = decode("", &types, &data, piece);
             let _ = decode("csv", &types, &data, piece);

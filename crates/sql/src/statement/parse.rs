@@ -139,7 +139,10 @@ fn order_identity_options(tokens: &mut [TokenWithSpan]) {
             .position(|name| word.value.eq_ignore_ascii_case(name)),
         _ => None,
     };
-    let is_word = |token: &TokenWithSpan, name: &str| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case(name));
+    let is_word = |token: &TokenWithSpan, name: &str| match &token.token {
+        Token::Word(word) => word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    };
     let mut at = 0;
     while let Some(found) = tokens
         .get(at..)

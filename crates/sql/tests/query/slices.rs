@@ -69,7 +69,8 @@ fn run_until_canceled(db: &Db, sql: &str) -> SqlError {
     });
     let error = stream.next_batch().unwrap_err();
     canceler.join().unwrap();
-    // As a session does before its next statement: the request must not be forgotten by operators that still run.
+    // As a session does before its next statement: the request must not be forgotten by operators that still
+    // run.
     settings.cancel.reset();
     error
 }

@@ -80,7 +80,9 @@ fn with_values(expression: &str) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
     #[test]
-    fn programs_compute_what_the_model_computes(list in proptest::collection::vec(prop_oneof![number(), condition()], 1..12)) {
+    fn programs_compute_what_the_model_computes(
+        list in proptest::collection::vec(prop_oneof![number(), condition()], 1..12),
+    ) {
         let mut db = Db::with(&[
             "CREATE TABLE m (id int PRIMARY KEY, a int, b bigint, s smallint, d float8, r real, f bool, n int, x text)",
             "INSERT INTO m VALUES (1, 7, 3000000000, -3, 2.5, 0.1, true, NULL, 'word')",

@@ -63,7 +63,10 @@ proptest! {
         for sql in &list {
             // Statements that are no programs need the query engine, which is tested elsewhere.
             let runs = |plan: &Result<weft_sql::statement::Plan, _>| {
-                !matches!(plan, Ok(weft_sql::statement::Plan::Query(_) | weft_sql::statement::Plan::Modify(_)))
+                !matches!(
+                    plan,
+                    Ok(weft_sql::statement::Plan::Query(_) | weft_sql::statement::Plan::Modify(_))
+                )
             };
             let statement = sql.trim_end_matches(';');
             if !runs(&direct.plan(statement)) {

@@ -228,7 +228,8 @@ impl Session {
         Ok(())
     }
 
-    /// Changes settings: `local` for the open transaction only, otherwise for what comes after its commit too.
+    /// Changes settings: `local` for the open transaction only, otherwise for what comes after its commit
+    /// too.
     fn change_settings(
         &mut self,
         local: bool,
@@ -335,7 +336,7 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         let columns: Vec<_> = columns.iter().map(super::program::sink_column).collect();
-        let types: Vec<SqlType> = columns.iter().map(|column| column.ty.clone()).collect();
+        let types: Vec<SqlType> = columns.iter().map(|column| column.ty).collect();
         let layout = RowLayout::new(&types);
         sink.columns(&columns);
         for row in rows {
@@ -370,7 +371,7 @@ impl Session {
                 let prepared = self.named(name)?;
                 let mut values = Vec::with_capacity(arguments.len());
                 for (scalar, ty) in arguments {
-                    values.push((scalar.evaluate(params, &[], self)?, ty.clone()));
+                    values.push((scalar.evaluate(params, &[], self)?, *ty));
                 }
                 let wanted = prepared.params().to_vec();
                 if values.len() != wanted.len() {

@@ -1,7 +1,8 @@
 //! Cursors: a query's rows, kept for FETCH.
 //!
-//! A cursor's query runs when it is declared and its rows are kept encoded, so every direction is possible and the rows
-//! are those of the moment of DECLARE, as PostgreSQL's insensitive cursors have it. The memory is the cursor's to bound.
+//! A cursor's query runs when it is declared and its rows are kept encoded, so every direction is possible
+//! and the rows are those of the moment of DECLARE, as PostgreSQL's insensitive cursors have it. The memory
+//! is the cursor's to bound.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

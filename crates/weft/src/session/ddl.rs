@@ -1,7 +1,7 @@
 //! Definitions: catalog operations inside a transaction.
 //!
-//! Whoever changes definitions holds the catalog in X until the end of the transaction, so ids that its plan drew from
-//! the catalog stay its own; and the tables it changes in X, so nobody is in the middle of them.
+//! Whoever changes definitions holds the catalog in X until the end of the transaction, so ids that its plan
+//! drew from the catalog stay its own; and the tables it changes in X, so nobody is in the middle of them.
 
 use std::sync::Arc;
 
@@ -60,7 +60,8 @@ impl Session {
                 shared.engine.catalog()
             };
             if newest.version() != planned_for {
-                // Somebody else changed definitions before the lock was granted: plan again, on what they left.
+                // Somebody else changed definitions before the lock was granted: plan again, on what they
+                // left.
                 return Err(weft_txn::stale_program());
             }
             for op in &plan.ops {

@@ -68,8 +68,8 @@ fn plan_single(sql: &str, context: &PlanContext<'_>) -> Result<Plan, SqlError> {
 }
 
 impl Session {
-    /// The plan of one statement for the present catalog, from the cache if it is there. Inside a transaction that
-    /// changed definitions nothing is cached: its catalog is nobody else's.
+    /// The plan of one statement for the present catalog, from the cache if it is there. Inside a transaction
+    /// that changed definitions nothing is cached: its catalog is nobody else's.
     pub(crate) fn plan(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Planned, SqlError> {
         if self.failed {
             // Before names are looked up: a failed transaction says so first.
@@ -112,8 +112,8 @@ impl Session {
             .map(|_| self.era)
     }
 
-    /// True when a plan was made for the definitions that the session sees now. The version alone does not tell:
-    /// transactions that roll back leave their versions to others.
+    /// True when a plan was made for the definitions that the session sees now. The version alone does not
+    /// tell: transactions that roll back leave their versions to others.
     pub(crate) fn is_current(&self, planned: &Planned) -> bool {
         planned.private_era == self.private_era() && planned.version == self.catalog().version()
     }

@@ -1,6 +1,8 @@
-//! What a session supplies when a statement's inputs are bound: clock, names, settings, sequence values, randomness.
+//! What a session supplies when a statement's inputs are bound: clock, names, settings, sequence values,
+//! randomness.
 //!
-//! All of it becomes part of the inputs, and so of the log: executing a program asks nobody (DESIGN.md, invariant 1).
+//! All of it becomes part of the inputs, and so of the log: executing a program asks nobody (DESIGN.md,
+//! invariant 1).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

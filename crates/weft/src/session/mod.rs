@@ -1,20 +1,23 @@
 //! A session: one client's conversation with the database.
 //!
-//! A session prepares statements, runs them, and keeps what lasts from one to the next: the open transaction, settings,
-//! cursors, statements made by PREPARE. Which way a statement takes:
+//! A session prepares statements, runs them, and keeps what lasts from one to the next: the open transaction,
+//! settings, cursors, statements made by PREPARE. Which way a statement takes:
 //!
-//!     point statement, no transaction open   one-shot program: a place in a batch, or a read at the boundary
-//!     point statement, transaction open      the same program against the transaction's overlay
-//!     other SELECT                           the query engine over a view
-//!     other INSERT, UPDATE, DELETE           rows computed by the query engine, locked, checked again, written
-//!     definitions                            catalog operations of a transaction
+//! ```text
+//! point statement, no transaction open   one-shot program: a place in a batch, or a read at the boundary
+//! point statement, transaction open      the same program against the transaction's overlay
+//! other SELECT                           the query engine over a view
+//! other INSERT, UPDATE, DELETE           rows computed by the query engine, locked, checked again, written
+//! definitions                            catalog operations of a transaction
+//! ```
 //!
-//! Transactions: BEGIN opens an explicit one. Without it, a statement that stands alone is its own transaction; several
-//! statements of one simple message or pipeline share an implicit one, which ends with the message or at Sync.
+//! Transactions: BEGIN opens an explicit one. Without it, a statement that stands alone is its own
+//! transaction; several statements of one simple message or pipeline share an implicit one, which ends with
+//! the message or at Sync.
 //!
-//! Invariants: 1. After an error an explicit transaction is failed and accepts only its end. 2. Before a row or completion
-//! is pushed into a sink, the gate has been raised to the batch it depends on. 3. A plan runs only against the catalog
-//! version it was made for; otherwise the statement is planned again.
+//! Invariants: 1. After an error an explicit transaction is failed and accepts only its end. 2. Before a row
+//! or completion is pushed into a sink, the gate has been raised to the batch it depends on. 3. A plan runs
+//! only against the catalog version it was made for; otherwise the statement is planned again.
 
 mod control;
 mod copy;
@@ -77,7 +80,8 @@ impl CancelHandle {
 pub(crate) struct Planned {
     pub plan: Arc<Plan>,
     pub version: CatalogVersion,
-    /// For a plan made inside a transaction that changed definitions: in which era of the session (`Session::era`).
+    /// For a plan made inside a transaction that changed definitions: in which era of the session
+    /// (`Session::era`).
     pub private_era: Option<u64>,
 }
 
@@ -259,8 +263,8 @@ impl Session {
         }
     }
 
-    /// Parses and plans one statement. `param_types` holds a type for each parameter that the client declared; others
-    /// are inferred. An empty statement is allowed.
+    /// Parses and plans one statement. `param_types` holds a type for each parameter that the client
+    /// declared; others are inferred. An empty statement is allowed.
     pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
         let prepared = self.prepare_planned(sql, param_types);
         if prepared.is_err() {
@@ -286,7 +290,8 @@ impl Session {
         }))
     }
 
-    /// Runs a prepared statement to its end and pushes its result. `params` has the types of `Prepared::params`.
+    /// Runs a prepared statement to its end and pushes its result. `params` has the types of
+    /// `Prepared::params`.
     pub fn execute(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -438,7 +443,8 @@ impl Session {
         self.gate.wait()
     }
 
-    /// Runs one statement with parameters and returns how many rows it returned or changed, once that is durable.
+    /// Runs one statement with parameters and returns how many rows it returned or changed, once that is
+    /// durable.
     pub fn execute_values(&mut self, prepared: &Arc<Prepared>, params: &[Value]) -> Result<u64, SqlError> {
         let params = crate::rows::assign_all(params, prepared.params()).inspect_err(|_| self.fail())?;
         let mut sink = Collected::default();
@@ -457,11 +463,17 @@ impl Session {
         self.execute(&prepared, &params, Scope::Alone, &mut sink)?;
         self.sync()?;
         self.gate.wait()?;
+        if sink.broken {
+            return Err(SqlError::new(
+                SqlState::DATA_CORRUPTED,
+                "a row of the result cannot be decoded",
+            ));
+        }
         Ok(sink.into_rows())
     }
 
-    /// Runs a SELECT over a snapshot (or the open transaction's view) and returns its rows as Arrow record batches, once
-    /// what they tell is durable.
+    /// Runs a SELECT over a snapshot (or the open transaction's view) and returns its rows as Arrow record
+    /// batches, once what they tell is durable.
     pub fn query_arrow(&mut self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
         self.begin_statement();
         let batches = self.collect_arrow(sql).inspect_err(|_| self.fail())?;

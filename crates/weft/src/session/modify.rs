@@ -1,9 +1,10 @@
 //! INSERT, UPDATE and DELETE in general form, and SELECT ... FOR UPDATE.
 //!
-//! The query engine computes which rows change and how, over the statement's view. Then the rows are locked; a row that
-//! somebody changed before its lock was granted is evaluated again as it is now, and left alone if it no longer
-//! qualifies (READ COMMITTED), or ends the transaction (REPEATABLE READ). Last, the transaction's overlay takes the
-//! changes. Statements see the state before themselves: the view is frozen while they run.
+//! The query engine computes which rows change and how, over the statement's view. Then the rows are locked;
+//! a row that somebody changed before its lock was granted is evaluated again as it is now, and left alone if
+//! it no longer qualifies (READ COMMITTED), or ends the transaction (REPEATABLE READ). Last, the
+//! transaction's overlay takes the changes. Statements see the state before themselves: the view is frozen
+//! while they run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,8 +77,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes sure that the table stays as the plan knows it until the transaction ends: whoever changes its definition
-    /// must have it alone.
+    /// Makes sure that the table stays as the plan knows it until the transaction ends: whoever changes its
+    /// definition must have it alone.
     pub(crate) fn keep_definition(
         &mut self,
         table: weft_base::TableId,
@@ -185,7 +186,8 @@ impl Session {
         Ok(())
     }
 
-    /// Locks the rows that a SELECT ... FOR UPDATE or FOR SHARE returns, looking again until no further row appears.
+    /// Locks the rows that a SELECT ... FOR UPDATE or FOR SHARE returns, looking again until no further row
+    /// appears.
     pub(crate) fn lock_selected_rows(&mut self, plan: &QueryPlan, params: &[Value]) -> Result<(), SqlError> {
         let Some(row_locks) = &plan.row_locks else {
             return Ok(());

@@ -17,7 +17,7 @@ const OUT_OF_BUDGET: SqlState = SqlState("54001");
 pub(crate) fn sink_column(column: &PlanColumn) -> OutputColumn {
     OutputColumn {
         name: column.name.clone(),
-        ty: column.ty.clone(),
+        ty: column.ty,
         type_oid: None,
         table: column.table.map(|(table, attribute)| (table.0, attribute)),
     }
@@ -90,7 +90,7 @@ impl Session {
     ) -> Result<(), SqlError> {
         let values = plan.evaluate(params, self)?;
         let columns: Vec<OutputColumn> = plan.columns.iter().map(sink_column).collect();
-        let layout = RowLayout::new(&columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>());
+        let layout = RowLayout::new(&columns.iter().map(|column| column.ty).collect::<Vec<_>>());
         let bytes = layout.encode(&values)?;
         sink.columns(&columns);
         let _ = sink.row(RowRef {
@@ -141,6 +141,6 @@ fn push_statement(
 /// A layout for rows with these columns.
 pub(crate) fn layout_of(columns: &[OutputColumn]) -> Arc<RowLayout> {
     Arc::new(RowLayout::new(
-        &columns.iter().map(|column| column.ty.clone()).collect::<Vec<_>>(),
+        &columns.iter().map(|column| column.ty).collect::<Vec<_>>(),
     ))
 }

@@ -17,7 +17,7 @@ use crate::source::ViewSource;
 pub(crate) fn result_column(column: &ResultColumn) -> OutputColumn {
     OutputColumn {
         name: column.name.clone(),
-        ty: column.ty.clone(),
+        ty: column.ty,
         type_oid: column.wire_oid,
         table: column.table.map(|(table, attribute)| (table.0, attribute)),
     }
@@ -44,8 +44,8 @@ impl Session {
         }
     }
 
-    /// The source for a statement: the open transaction's view, or the newest boundary. Under SERIALIZABLE the tables are
-    /// locked first.
+    /// The source for a statement: the open transaction's view, or the newest boundary. Under SERIALIZABLE
+    /// the tables are locked first.
     pub(crate) fn read_source(
         &mut self,
         tables: &[weft_base::TableId],

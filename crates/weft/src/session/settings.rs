@@ -1,8 +1,8 @@
 //! Run-time parameters of a session: SET, SHOW, RESET, and what a client is told at start-up.
 //!
-//! Parameters that Weft acts on have a type of their own; the rest of what PostgreSQL clients set as a matter of course
-//! is kept and shown, and changes nothing. A name that PostgreSQL does not know either is an error (42704), unless it has
-//! a dot in it (custom parameters).
+//! Parameters that Weft acts on have a type of their own; the rest of what PostgreSQL clients set as a matter
+//! of course is kept and shown, and changes nothing. A name that PostgreSQL does not know either is an error
+//! (42704), unless it has a dot in it (custom parameters).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

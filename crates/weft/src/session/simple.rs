@@ -1,9 +1,9 @@
 //! A simple-query message: any number of statements in one text.
 //!
-//! One statement that is a point statement finds its plan with its literals lifted out, so that texts which differ only in
-//! literals are parsed and compiled once. Several statements are one implicit transaction, unless they say otherwise.
-//! A message `BEGIN; point statements; COMMIT` outside of a transaction is one program: it takes one place in a batch and
-//! holds no lock between its statements (DESIGN.md, Programs).
+//! One statement that is a point statement finds its plan with its literals lifted out, so that texts which
+//! differ only in literals are parsed and compiled once. Several statements are one implicit transaction,
+//! unless they say otherwise. A message `BEGIN; point statements; COMMIT` outside of a transaction is one
+//! program: it takes one place in a batch and holds no lock between its statements (DESIGN.md, Programs).
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ const LOCK_NOT_AVAILABLE: SqlState = SqlState::LOCK_NOT_AVAILABLE;
 const IO_ERROR: SqlState = SqlState::IO_ERROR;
 
 impl Session {
-    /// Runs one simple-query message and pushes the results of its statements. The message ends at its first error.
+    /// Runs one simple-query message and pushes the results of its statements. The message ends at its first
+    /// error.
     pub fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
         self.begin_statement();
         let result = self.run_message(sql, sink).and_then(|()| self.sync());
@@ -104,8 +105,9 @@ impl Session {
         self.run_program(program, &params, Scope::Alone, sink)
     }
 
-    /// Runs `BEGIN; point statements; COMMIT` as one program. If it fails, nothing of it has happened, and an explicit
-    /// transaction is left that has failed: which of its statements got how far is found by running them one by one.
+    /// Runs `BEGIN; point statements; COMMIT` as one program. If it fails, nothing of it has happened, and an
+    /// explicit transaction is left that has failed: which of its statements got how far is found by running
+    /// them one by one.
     fn run_one_shot_transaction(
         &mut self,
         program: &ProgramPlan,
@@ -130,7 +132,8 @@ impl Session {
         }
     }
 
-    /// A program for the lifted text, or `Plan::Empty` when it is no point statement and no transaction of such.
+    /// A program for the lifted text, or `Plan::Empty` when it is no point statement and no transaction of
+    /// such.
     fn plan_lifted(&mut self, lifted: &Normalized, types: &[Option<SqlType>]) -> Result<Plan, SqlError> {
         let Ok(parsed) = statement::split_and_parse(lifted.text()) else {
             return Ok(Plan::Empty);

@@ -142,7 +142,8 @@ proptest! {
         let mut told = BTreeMap::new();
         let mut maybe = None;
         for step in &steps {
-            let answer = c.0.execute_simple(&step.sql(), &mut Results::default()).and_then(|()| c.0.gate().wait());
+            let ran = c.0.execute_simple(&step.sql(), &mut Results::default());
+            let answer = ran.and_then(|()| c.0.gate().wait());
             let mut next = told.clone();
             step.apply(&mut next);
             if answer.is_err() {

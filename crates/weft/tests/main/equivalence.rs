@@ -1,7 +1,8 @@
 //! Programs and the general form are two ways to the same rows.
 //!
-//! Each random statement is written so that it is compiled, written so that only the query engine can run it (`id + 0 = k`,
-//! `INSERT ... SELECT`), and run inside transactions. All tables must be equal after each, and so must the outcomes.
+//! Each random statement is written so that it is compiled, written so that only the query engine can run it
+//! (`id + 0 = k`, `INSERT ... SELECT`), and run inside transactions. All tables must be equal after each, and
+//! so must the outcomes.
 
 use crate::client::{Client, database};
 use proptest::prelude::*;
@@ -45,7 +46,8 @@ fn statement() -> impl Strategy<Value = Statement> {
     prop_oneof![
         4 => (id.clone(), prop::option::of(-3..6_i32), prop::sample::select(vec!["a", "bb", "ccccc", ""]))
             .prop_map(|(id, v, w)| Statement::Insert { id, v, w }),
-        5 => (prop::sample::select(SETS.to_vec()), id.clone()).prop_map(|(set, id)| Statement::Update { set, id }),
+        5 => (prop::sample::select(SETS.to_vec()), id.clone())
+            .prop_map(|(set, id)| Statement::Update { set, id }),
         2 => id.clone().prop_map(|id| Statement::Delete { id }),
         2 => id.prop_map(|id| Statement::Select { id }),
     ]

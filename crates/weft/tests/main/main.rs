@@ -1,4 +1,5 @@
-//! SQL sessions in one process, over a simulated disk: messages, transactions, definitions, locks, copies, durability.
+//! SQL sessions in one process, over a simulated disk: messages, transactions, definitions, locks, copies,
+//! durability.
 //!
 //! `client` drives sessions and writes results as text; each module tells what it checks.
 

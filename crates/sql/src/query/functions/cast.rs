@@ -1,8 +1,8 @@
 //! `__cast(value, 'oid:typmod')`: an explicit cast as PostgreSQL does it.
 //!
-//! Arrow's own casts truncate where PostgreSQL rounds, write timestamps with a T and know neither uuid nor varchar(n).
-//! Where both agree (widening integers, anything to double precision) the call becomes Arrow's cast when the plan is
-//! simplified; elsewhere every value goes through [`weft_types::cast`].
+//! Arrow's own casts truncate where PostgreSQL rounds, write timestamps with a T and know neither uuid nor
+//! varchar(n). Where both agree (widening integers, anything to double precision) the call becomes Arrow's
+//! cast when the plan is simplified; elsewhere every value goes through [`weft_types::cast`].
 
 use std::sync::Arc;
 

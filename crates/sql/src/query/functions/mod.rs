@@ -15,8 +15,8 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use super::operators::PgOperators;
 use super::planner::FunctionRegistry;
 
-/// DataFusion's functions that PostgreSQL has under the same name with another meaning (its formats are not `%Y`), or
-/// that depend on a session DataFusion does not know: better not there than wrong.
+/// DataFusion's functions that PostgreSQL has under the same name with another meaning (its formats are not
+/// `%Y`), or that depend on a session DataFusion does not know: better not there than wrong.
 const OTHER_MEANING: &[&str] = &[
     "to_char",
     "date_format",

@@ -1,4 +1,5 @@
-//! Functions whose answer depends on the session or the catalog: clock, user, settings, look-ups of definitions.
+//! Functions whose answer depends on the session or the catalog: clock, user, settings, look-ups of
+//! definitions.
 //!
 //! They are made per statement around one [`SessionContext`], computed row by row over scalars (they run over
 //! catalogs, not over data), and a plan that holds one is never reused.

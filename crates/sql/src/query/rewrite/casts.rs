@@ -1,5 +1,5 @@
-//! Casts. A cast to a type that Weft stores becomes a call of `__cast`, which converts as PostgreSQL does; the
-//! catalog's own types become look-ups:
+//! Casts. A cast to a type that Weft stores becomes a call of `__cast`, which converts as PostgreSQL does;
+//! the catalog's own types become look-ups:
 //!
 //! - `'t'::regclass` is `__regclass_in('t')`, an oid; `column::regclass` is `__regclass_out(column)`, a name;
 //! - `::regtype`, `::regnamespace`, `::regproc`, `::regrole` of a column are names likewise;

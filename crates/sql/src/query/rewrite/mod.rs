@@ -41,7 +41,8 @@ pub const INT4_MARKER: &str = "__int4";
 /// What the rewrite found out on its way.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Types of parameters that the statement itself casts (`$1::int`), by 0-based number; declared ones are kept.
+    /// Types of parameters that the statement itself casts (`$1::int`), by 0-based number; declared ones are
+    /// kept.
     pub parameter_types: BTreeMap<usize, SqlType>,
 }
 
@@ -206,7 +207,8 @@ impl Rewriter<'_> {
     }
 }
 
-/// Function names without `pg_catalog.`, PostgreSQL's names for what DataFusion calls otherwise, ARRAY(subquery).
+/// Function names without `pg_catalog.`, PostgreSQL's names for what DataFusion calls otherwise,
+/// ARRAY(subquery).
 fn rewrite_function(function: &mut Function) -> Option<Expr> {
     strip_catalog(&mut function.name);
     if let Some(WindowType::WindowSpec(spec)) = &mut function.over

@@ -1,7 +1,7 @@
 //! Subqueries used as values.
 //!
-//! DataFusion decorrelates a scalar subquery only when an aggregate bounds it to one row. PostgreSQL takes any, and
-//! fails at run time when a second row comes. `__single` is an aggregate that does exactly that.
+//! DataFusion decorrelates a scalar subquery only when an aggregate bounds it to one row. PostgreSQL takes
+//! any, and fails at run time when a second row comes. `__single` is an aggregate that does exactly that.
 
 use std::ops::ControlFlow;
 
@@ -16,8 +16,8 @@ use super::super::naming::{folded, last_part};
 use super::{call, item_expr, null};
 use crate::pg_catalog::is_always_empty;
 
-/// Bounds a scalar subquery to one row by an aggregate, unless it has one, groups, or is no plain select. Returns a
-/// condition on the outer row alone that was taken out of it: without it the value is NULL.
+/// Bounds a scalar subquery to one row by an aggregate, unless it has one, groups, or is no plain select.
+/// Returns a condition on the outer row alone that was taken out of it: without it the value is NULL.
 pub(super) fn make_scalar(query: &mut Query) -> Option<Expr> {
     let order_by = order_items(query);
     let limited = match &query.limit_clause {
@@ -121,8 +121,9 @@ fn column_side(expr: &Expr, inner: &[String]) -> Option<(Vec<Ident>, bool)> {
     }
 }
 
-/// Where a conjunct equates an outer column with an inner one, the other conjuncts may as well use the inner one:
-/// `c.oid = a.x AND a.x <> t.y` becomes `c.oid = a.x AND c.oid <> t.y`, which needs no correlation of its own.
+/// Where a conjunct equates an outer column with an inner one, the other conjuncts may as well use the inner
+/// one: `c.oid = a.x AND a.x <> t.y` becomes `c.oid = a.x AND c.oid <> t.y`, which needs no correlation of
+/// its own.
 fn localize(select: &mut Select) {
     let Some(inner) = inner_names(select) else { return };
     let Some(selection) = select.selection.take() else {
@@ -223,8 +224,8 @@ fn is_outer(condition: &Expr, inner: &[String]) -> bool {
     condition.visit(&mut columns).is_continue() && columns.outer
 }
 
-/// `ARRAY(SELECT ... FROM unnest(t.reloptions) x)`: the catalog's columns of options are always NULL here, and an
-/// array over their elements is empty.
+/// `ARRAY(SELECT ... FROM unnest(t.reloptions) x)`: the catalog's columns of options are always NULL here,
+/// and an array over their elements is empty.
 pub(super) fn is_array_of_nothing(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else {
         return false;
@@ -279,8 +280,8 @@ pub(super) fn make_array(query: &mut Query) {
     query.order_by = None;
 }
 
-/// A select over an inner join with a catalog that never has rows yields none: whatever subqueries stand in its
-/// select list are never evaluated, and need not be planned.
+/// A select over an inner join with a catalog that never has rows yields none: whatever subqueries stand in
+/// its select list are never evaluated, and need not be planned.
 pub(super) fn prune_never_evaluated(select: &mut Select) {
     let empty = select.from.iter().any(|from| {
         let inner_only = from.joins.iter().all(|join| {

@@ -65,7 +65,10 @@ pub(super) fn check_width(expressions: usize, targets: usize, explicit: bool) ->
 }
 
 pub(super) fn is_default(expr: &Expr) -> bool {
-    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+    let Expr::Identifier(ident) = expr else {
+        return false;
+    };
+    ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default")
 }
 
 pub(super) fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>) -> Analysed<Arc<IndexDef>> {
