@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value, assign};
 
-use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef};
+use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
 
 /// The rows of one statement, as values.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -95,33 +95,6 @@ impl ResultSink for Collected {
 
     fn complete(&mut self, tag: &CommandTag) {
         self.tags.push(tag.clone());
-    }
-
-    fn empty(&mut self) {}
-
-    fn notice(&mut self, _level: NoticeLevel, _notice: &SqlError) {}
-
-    fn copy_in(
-        &mut self,
-        _header: CopyHeader,
-        _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError> {
-        Err(SqlError::new(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            "COPY FROM STDIN needs a caller that has data to give",
-        ))
-    }
-
-    fn copy_out(&mut self, _header: CopyHeader) {}
-
-    fn copy_data(&mut self, _data: &[u8]) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    fn copy_done(&mut self) {}
-
-    fn deallocate(&mut self, _name: Option<&str>) -> bool {
-        false
     }
 }
 

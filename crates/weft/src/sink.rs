@@ -138,24 +138,39 @@ pub trait ResultSink {
     /// The statement is done.
     fn complete(&mut self, tag: &CommandTag);
     /// The statement was empty; takes the place of `complete`.
-    fn empty(&mut self);
+    fn empty(&mut self) {}
     /// Something worth telling that is not an error.
-    fn notice(&mut self, level: NoticeLevel, notice: &SqlError);
+    fn notice(&mut self, level: NoticeLevel, notice: &SqlError) {
+        let _ = (level, notice);
+    }
     /// COPY FROM STDIN: asks the client for its data and gives every piece to `take`, in order, cut anywhere.
     /// Returns when the client is done. An error of `take` ends the copy and is returned; so are the client's
-    /// failure (57014) and a broken connection.
+    /// failure (57014) and a broken connection. Without an implementation of its own a sink has no data to give.
     fn copy_in(
         &mut self,
         header: CopyHeader,
         take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError>;
+    ) -> Result<(), SqlError> {
+        let _ = (header, take);
+        Err(SqlError::unsupported(
+            "COPY FROM STDIN needs a caller that has data to give",
+        ))
+    }
     /// COPY TO STDOUT begins.
-    fn copy_out(&mut self, header: CopyHeader);
+    fn copy_out(&mut self, header: CopyHeader) {
+        let _ = header;
+    }
     /// A piece of it: in text format one line with its newline. `Break`: stop, nobody listens.
-    fn copy_data(&mut self, data: &[u8]) -> ControlFlow<()>;
+    fn copy_data(&mut self, data: &[u8]) -> ControlFlow<()> {
+        let _ = data;
+        ControlFlow::Continue(())
+    }
     /// The copy is complete; `complete` follows.
-    fn copy_done(&mut self);
+    fn copy_done(&mut self) {}
     /// DEALLOCATE of a statement that was prepared over the protocol, or of all (`None`; DISCARD ALL too).
     /// True if there was one of that name.
-    fn deallocate(&mut self, name: Option<&str>) -> bool;
+    fn deallocate(&mut self, name: Option<&str>) -> bool {
+        let _ = name;
+        false
+    }
 }

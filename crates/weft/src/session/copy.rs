@@ -153,29 +153,7 @@ impl ResultSink for CopyOut<'_> {
 
     fn complete(&mut self, _tag: &CommandTag) {}
 
-    fn empty(&mut self) {}
-
     fn notice(&mut self, level: NoticeLevel, notice: &SqlError) {
         self.sink.notice(level, notice);
-    }
-
-    fn copy_in(
-        &mut self,
-        _header: CopyHeader,
-        _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError> {
-        Err(SqlError::internal("a copy inside a copy"))
-    }
-
-    fn copy_out(&mut self, _header: CopyHeader) {}
-
-    fn copy_data(&mut self, _data: &[u8]) -> ControlFlow<()> {
-        ControlFlow::Break(())
-    }
-
-    fn copy_done(&mut self) {}
-
-    fn deallocate(&mut self, _name: Option<&str>) -> bool {
-        false
     }
 }

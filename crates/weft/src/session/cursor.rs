@@ -12,7 +12,7 @@ use weft_sql::statement::{FetchDirection, Plan};
 use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::{Planned, Session};
-use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope};
+use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
 
 /// Bytes of rows that one cursor may keep.
 const CURSOR_BYTES_MAX: usize = 1 << 30;
@@ -53,30 +53,6 @@ impl ResultSink for Keep {
     }
 
     fn complete(&mut self, _tag: &CommandTag) {}
-
-    fn empty(&mut self) {}
-
-    fn notice(&mut self, _level: NoticeLevel, _notice: &SqlError) {}
-
-    fn copy_in(
-        &mut self,
-        _header: CopyHeader,
-        _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError> {
-        Err(SqlError::internal("a cursor cannot copy"))
-    }
-
-    fn copy_out(&mut self, _header: CopyHeader) {}
-
-    fn copy_data(&mut self, _data: &[u8]) -> ControlFlow<()> {
-        ControlFlow::Break(())
-    }
-
-    fn copy_done(&mut self) {}
-
-    fn deallocate(&mut self, _name: Option<&str>) -> bool {
-        false
-    }
 }
 
 impl Cursor {

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope, TxnStatus};
+use weft::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope, TxnStatus};
 use weft::{Database, Prepared, Session};
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{SqlError, SqlType, Value};
 
 use super::{Commit, engine_counters, is_transient};
 use crate::driver::{Client, Contender, Finished, RunError};
@@ -142,31 +142,4 @@ impl ResultSink for Discard {
     }
 
     fn complete(&mut self, _tag: &CommandTag) {}
-
-    fn empty(&mut self) {}
-
-    fn notice(&mut self, _level: NoticeLevel, _notice: &SqlError) {}
-
-    fn copy_in(
-        &mut self,
-        _header: CopyHeader,
-        _take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
-    ) -> Result<(), SqlError> {
-        Err(SqlError::new(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            "there is no data to copy",
-        ))
-    }
-
-    fn copy_out(&mut self, _header: CopyHeader) {}
-
-    fn copy_data(&mut self, _data: &[u8]) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    fn copy_done(&mut self) {}
-
-    fn deallocate(&mut self, _name: Option<&str>) -> bool {
-        false
-    }
 }
