@@ -145,7 +145,8 @@ pub trait ResultSink {
     }
     /// COPY FROM STDIN: asks the client for its data and gives every piece to `take`, in order, cut anywhere.
     /// Returns when the client is done. An error of `take` ends the copy and is returned; so are the client's
-    /// failure (57014) and a broken connection. Without an implementation of its own a sink has no data to give.
+    /// failure (57014) and a broken connection. Without an implementation of its own a sink has no data to
+    /// give.
     fn copy_in(
         &mut self,
         header: CopyHeader,
