@@ -5,8 +5,10 @@
 //! concurrency control differs between two figures of one run. A protocol is a type; each has a file of its
 //! own with its source cited.
 //!
-//!     batch               Hobbes 3.3.3, Algorithm 1 on stamps; waves without conflicts
-//!     two_phase_locking   Hobbes 3.2.2: a read-write lock a tuple, taken in order, released at commit
+//! ```text
+//! batch               Hobbes 3.3.3, Algorithm 1 on stamps; waves without conflicts
+//! two_phase_locking   Hobbes 3.2.2: a read-write lock a tuple, taken in order, released at commit
+//! ```
 //!
 //! Figures separate planning from execution where a protocol plans.
 

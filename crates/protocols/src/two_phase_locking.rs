@@ -6,7 +6,9 @@
 //! multi-granularity table would put a hot line before every transaction, and no transaction of these
 //! workloads needs them.
 //!
-//!     slot (AtomicU32): 0 free | n readers | WRITER one writer
+//! ```text
+//! slot (AtomicU32): 0 free | n readers | WRITER one writer
+//! ```
 //!
 //! Transactions run inside epochs of the store, so that versions and snapshots work as for batches; their
 //! order is what the locks made it, and not repeatable.

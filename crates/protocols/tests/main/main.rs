@@ -1,0 +1,155 @@
+//! Every protocol runs the same streams; what must hold afterwards does not depend on which one it was.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::sync::Arc;
+
+use weft_base::{BatchId, Prng};
+use weft_protocols::batch::Batch;
+use weft_protocols::two_phase_locking::TwoPhaseLocking;
+use weft_protocols::{Job, Protocol, RunReport};
+use weft_sql::statement::{NoSource, Plan, PlanContext, ProgramPlan, plan_text};
+use weft_store::Store;
+use weft_types::Value;
+
+const ACCOUNTS: i64 = 64;
+
+fn plan(store: &Arc<Store>, sql: &str) -> Plan {
+    plan_text(sql, &PlanContext::new(&store.catalog(), sql)).unwrap()
+}
+
+fn program(store: &Arc<Store>, sql: &str) -> Arc<ProgramPlan> {
+    match plan(store, sql) {
+        Plan::Program(program) => program,
+        other => panic!("no point statement: {other:?}"),
+    }
+}
+
+fn job(plan: &ProgramPlan, params: &[i64]) -> Job {
+    let params: Vec<Value> = params.iter().map(|n| Value::Int8(*n)).collect();
+    Job {
+        program: Arc::clone(&plan.program),
+        inputs: plan.bind(&params, &mut NoSource).unwrap(),
+    }
+}
+
+/// A store with `ACCOUNTS` accounts of balance 1000.
+fn bank() -> Arc<Store> {
+    let store = Store::new();
+    let Plan::Ddl(table) = plan(
+        &store,
+        "create table account (id bigint primary key, balance bigint not null)",
+    ) else {
+        panic!("not a definition")
+    };
+    let mut writer = store.begin_batch(BatchId(1));
+    for op in &table.ops {
+        writer.apply_catalog(op).unwrap();
+    }
+    writer.finish();
+    store.publish(BatchId(1));
+    let insert = program(&store, "insert into account values ($1, 1000)");
+    let jobs: Vec<Job> = (0..ACCOUNTS).map(|id| job(&insert, &[id])).collect();
+    assert_eq!(Batch::default().run(&store, &jobs, 1).committed, ACCOUNTS as u64);
+    store
+}
+
+fn balances(store: &Arc<Store>) -> Vec<i64> {
+    let snapshot = store.snapshot();
+    let catalog = Arc::clone(snapshot.catalog());
+    let def = catalog.table("account").unwrap();
+    let mut found = vec![0; ACCOUNTS as usize];
+    for chunk in 0..snapshot.scan_chunks(def.id) {
+        snapshot.scan_chunk(def.id, chunk, |row| {
+            let id = def.layout.fixed_u64(row.bytes, 0).unwrap() as usize;
+            found[id] = def.layout.fixed_u64(row.bytes, 1).unwrap() as i64;
+        });
+    }
+    found
+}
+
+/// Additions to skewed accounts, and what they must come to: additions commute, so every serial order agrees,
+/// and an addition that is lost shows.
+fn additions(store: &Arc<Store>, count: usize, seed: u64) -> (Vec<Job>, Vec<i64>) {
+    let add = program(store, "update account set balance = balance + $2 where id = $1");
+    let mut random = Prng::new(seed);
+    let mut wanted = vec![1000; ACCOUNTS as usize];
+    let jobs = (0..count).map(|_| {
+        let id = random.below(ACCOUNTS as u64).min(random.below(ACCOUNTS as u64)) as i64;
+        let amount = random.below(100) as i64 - 50;
+        wanted[id as usize] += amount;
+        job(&add, &[id, amount])
+    });
+    (jobs.collect(), wanted)
+}
+
+fn no_addition_is_lost<P: Protocol>(protocol: &P, workers: usize) -> RunReport {
+    let store = bank();
+    let (jobs, wanted) = additions(&store, 20_000, 7);
+    let report = protocol.run(&store, &jobs, workers);
+    assert_eq!((report.committed, report.failed), (20_000, 0), "{}", P::NAME);
+    assert_eq!(balances(&store), wanted, "{} with {workers} workers", P::NAME);
+    assert_eq!(store.verify_digest(&store.snapshot()), store.state_digest());
+    report
+}
+
+#[test]
+fn batches_lose_no_addition() {
+    for workers in [1, 2, 4] {
+        let report = no_addition_is_lost(
+            &Batch {
+                max_members: 256,
+                lock_slots: 1 << 12,
+            },
+            workers,
+        );
+        assert!(
+            report.batches > 1 && report.deferrals > 0,
+            "hot accounts must have been put off"
+        );
+    }
+}
+
+#[test]
+fn two_phase_locking_loses_no_addition() {
+    for workers in [1, 2, 4] {
+        no_addition_is_lost(
+            &TwoPhaseLocking {
+                lock_slots: 1 << 12,
+                epoch_transactions: 512,
+            },
+            workers,
+        );
+    }
+}
+
+#[test]
+fn batches_are_repeatable() {
+    let digests: Vec<u64> = [1, 2, 4]
+        .map(|workers| {
+            let store = bank();
+            let (jobs, _) = additions(&store, 5_000, 11);
+            Batch {
+                max_members: 128,
+                lock_slots: 1 << 12,
+            }
+            .run(&store, &jobs, workers);
+            store.state_digest()
+        })
+        .into();
+    assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
+}
+
+#[test]
+fn a_transaction_that_fails_is_counted_and_changes_nothing() {
+    let store = bank();
+    let overflow = program(&store, "update account set balance = balance + $2 where id = $1");
+    let jobs = [job(&overflow, &[3, i64::MAX]), job(&overflow, &[4, 1])];
+    for report in [
+        Batch::default().run(&store, &jobs, 1),
+        TwoPhaseLocking::default().run(&store, &jobs, 1),
+    ] {
+        assert_eq!((report.committed, report.failed), (1, 1));
+    }
+    assert_eq!(balances(&store)[3..5], [1000, 1002]);
+}
