@@ -16,17 +16,9 @@
 //! on one slot can only refuse what could have been admitted, never the reverse. 3. The outcome depends on
 //! nothing but the sequence of calls, and the log holds the outcome, so replay never asks.
 
-use weft_lock::{LockMode, LockRequest, compatible};
+use weft_lock::LockRequest;
 
 const MODE_BITS: u32 = 8;
-const MODES: [LockMode; 6] = [
-    LockMode::NL,
-    LockMode::IS,
-    LockMode::IX,
-    LockMode::S,
-    LockMode::SIX,
-    LockMode::X,
-];
 
 /// The stamps of the batch that is being formed.
 #[derive(Debug)]
@@ -34,31 +26,16 @@ pub struct BatchLocks {
     slots: Box<[u64]>,
     index_mask: u64,
     stamp: u64,
-    /// For each mode the set of modes that conflict with it, as bits.
-    conflicts: [u8; 6],
-}
-
-fn mode_index(mode: LockMode) -> usize {
-    MODES.iter().position(|m| *m == mode).unwrap_or(5)
 }
 
 impl BatchLocks {
     /// A table of `slot_count` slots, rounded up to a power of two. 8 bytes a slot.
     pub fn new(slot_count: usize) -> BatchLocks {
         let slot_count = slot_count.max(64).next_power_of_two();
-        let mut conflicts = [0u8; 6];
-        for (i, a) in MODES.iter().enumerate() {
-            for (j, b) in MODES.iter().enumerate() {
-                if !compatible(*a, *b) {
-                    conflicts[i] |= 1 << j;
-                }
-            }
-        }
         BatchLocks {
             slots: vec![0; slot_count].into_boxed_slice(),
             index_mask: slot_count as u64 - 1,
             stamp: 1,
-            conflicts,
         }
     }
 
@@ -77,8 +54,7 @@ impl BatchLocks {
     pub fn admit(&mut self, requests: &[LockRequest]) -> bool {
         for request in requests {
             let word = self.slots[self.slot_of(request)];
-            if word >> MODE_BITS == self.stamp && (word as u8) & self.conflicts[mode_index(request.mode)] != 0
-            {
+            if word >> MODE_BITS == self.stamp && (word as u8) & request.mode.conflicts() != 0 {
                 return false;
             }
         }
@@ -90,7 +66,7 @@ impl BatchLocks {
             } else {
                 0
             };
-            let modes = modes | 1 << mode_index(request.mode);
+            let modes = modes | request.mode.bit();
             self.slots[slot] = self.stamp << MODE_BITS | u64::from(modes);
         }
         true
@@ -102,7 +78,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use weft_base::TableId;
-    use weft_lock::ResourceId;
+    use weft_lock::{LockMode, ResourceId};
 
     fn row(n: u64, mode: LockMode) -> LockRequest {
         LockRequest {
