@@ -7,9 +7,11 @@
 //! - [`ids`]: the numbers by which parts speak of batches, tables, rows, log positions.
 //! - [`codec`]: bounds-checked reading of untrusted bytes, and the writing that matches it.
 //! - [`clock`], [`random`]: time and chance, injected.
+//! - [`blocking`]: telling whoever runs the thread that it is about to wait.
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
 
+pub mod blocking;
 pub mod clock;
 pub mod codec;
 pub mod disk;

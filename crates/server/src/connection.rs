@@ -10,9 +10,10 @@
 //!                                                      '--> Skipping: all but Sync ignored --'
 //! ```
 //!
-//! A thread serves one connection and blocks in its socket: the thread that received a transaction may also
-//! execute it, without a handoff. Replies gather in a buffer and leave at ReadyForQuery, at Flush and when
-//! they are many, so that the common round trip costs one read and one write.
+//! The threads of [`crate::pool`] call [`Served::serve`] when bytes have come; it answers what it finds and
+//! returns. The thread that received a transaction may also execute it, without a handoff. Replies gather
+//! in a buffer and leave at ReadyForQuery, at Flush and when they are many, so that the common round trip
+//! costs one read and one write.
 //!
 //! Failures have three depths (see [`Failure`]): the statement's, told with ErrorResponse; the session's,
 //! told as FATAL, after which the connection closes; and nobody left to tell. A panic in a session is of
@@ -21,7 +22,6 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use weft_types::{SqlError, SqlState};
@@ -30,6 +30,7 @@ use crate::backend::{Backend, BackendSession, SessionStart, TxnStatus};
 use crate::extended;
 use crate::frame::{Frame, FrameReader};
 use crate::frontend::{self, violation};
+use crate::pool::{News, Next, Pool, Served};
 use crate::portal::Names;
 use crate::registry::{Registration, Shared};
 use crate::reply::{self, Severity};
@@ -38,8 +39,19 @@ use crate::sink::{Results, WireSink, frame_failure};
 use crate::startup::{self, Opening, REPORTED_PARAMETERS, StartupRequest};
 use crate::transport::{Failure, Replies, Socket};
 
+/// What became of one look for a message.
+enum Step {
+    Answered,
+    /// There is none.
+    Parked,
+    /// The client took its leave.
+    Ended,
+}
+
 /// What a connection keeps of its query buffer between messages.
 const QUERY_BYTES_KEPT: usize = 64 << 10;
+/// Messages answered before other connections have their turn.
+const MESSAGES_PER_TURN: usize = 256;
 
 /// A session and its socket.
 pub struct Connection<S: BackendSession> {
@@ -53,32 +65,69 @@ pub struct Connection<S: BackendSession> {
     pub(crate) executions: u64,
     /// A statement of the pipeline failed: everything up to the next Sync is ignored.
     skipping: bool,
-    socket: Socket,
     user: String,
     /// The text of the simple query that runs, kept outside of the read buffer because a COPY reads on.
     query_text: String,
-    read_timeout: Option<Duration>,
     settings_version: u64,
     reported: Vec<String>,
 }
 
-/// Serves a socket until its end. Never panics, whatever the backend does: not in opening a session, not in
-/// running it, not in dropping it.
-pub fn serve<B: Backend>(backend: &B, shared: &Arc<Shared>, socket: Socket, mut registration: Registration) {
+/// Opens a session on a new socket and gives the connection to the pool. Never panics, whatever the backend
+/// does: not in opening a session, not in running it, not in dropping it.
+pub fn begin<B: Backend>(
+    backend: &B,
+    shared: &Arc<Shared>,
+    pool: &Pool,
+    socket: Socket,
+    mut registration: Registration,
+) {
     let opened = isolate(shared, &socket, || {
         open(backend, shared, &socket, &mut registration)
     });
     match opened {
-        Some(Ok(Some(mut connection))) => {
-            isolate(shared, &socket, || connection.run());
-            // The session rolls back here; that too is the backend's code.
-            isolate(shared, &socket, || drop(connection));
+        Some(Ok(Some(connection))) => {
+            let place = socket.0.clone();
+            let limit = connection.session.idle_limit();
+            let attended = Attended {
+                connection: Some(connection),
+                shared: shared.clone(),
+                socket,
+                _registration: registration,
+            };
+            // Otherwise the session has ended already, and the client sees its socket close.
+            let _ = pool.adopt(place, Box::new(attended), limit);
         }
         Some(Err(Failure::Statement(error) | Failure::Fatal(error))) => {
             shared.metrics.connections_refused.increment();
             say_farewell(shared, &socket, &error);
         }
         Some(Ok(None) | Err(Failure::Gone)) | None => {}
+    }
+}
+
+/// A connection in the hands of the pool.
+struct Attended<S: BackendSession> {
+    connection: Option<Connection<S>>,
+    shared: Arc<Shared>,
+    socket: Socket,
+    /// Left last: whoever waits for the registry to be empty waits for the sessions too.
+    _registration: Registration,
+}
+
+impl<S: BackendSession> Served for Attended<S> {
+    fn serve(&mut self, news: News) -> Next {
+        let Some(connection) = &mut self.connection else {
+            return Next::End;
+        };
+        isolate(&self.shared, &self.socket, || connection.serve(news)).unwrap_or(Next::End)
+    }
+}
+
+impl<S: BackendSession> Drop for Attended<S> {
+    fn drop(&mut self) {
+        let connection = self.connection.take();
+        // The session rolls back here; that too is the backend's code.
+        isolate(&self.shared, &self.socket, || drop(connection));
     }
 }
 
@@ -170,10 +219,8 @@ impl<S: BackendSession> Connection<S> {
             scratch: Scratch::default(),
             executions: 0,
             skipping: false,
-            socket: socket.clone(),
             user: request.user.clone(),
             query_text: String::new(),
-            read_timeout: None,
             settings_version: session.settings_version(),
             reported: startup::reported_values(&session, &request.user, config),
             session,
@@ -181,43 +228,49 @@ impl<S: BackendSession> Connection<S> {
         }
     }
 
-    /// Answers messages until the end of the session.
-    fn run(&mut self) {
-        loop {
+    /// Answers the messages that have arrived, or ends a session whose client has been silent for too long.
+    fn serve(&mut self, news: News) -> Next {
+        self.reader.expect_more(news.ending);
+        for _ in 0..MESSAGES_PER_TURN {
             let step = match self.step() {
+                Ok(Step::Parked) if news.expired => Err(self.silent()),
                 // The end of the stream that the server itself has made.
                 Err(Failure::Gone) if self.shared.is_stopping() => Err(self.stopped()),
                 step => step,
             };
             match step {
-                Ok(true) => {}
-                Ok(false) | Err(Failure::Gone) => break,
+                Ok(Step::Answered) => {}
+                Ok(Step::Parked) => return Next::Wait(self.session.idle_limit()),
+                Ok(Step::Ended) | Err(Failure::Gone) => return Next::End,
                 Err(Failure::Statement(error) | Failure::Fatal(error)) => {
                     self.shared.metrics.errors.increment();
                     let mut last = BytesMut::new();
                     reply::error(&mut last, Severity::Fatal, &error);
                     self.replies.farewell(last);
-                    break;
+                    return Next::End;
                 }
             }
         }
+        Next::More
     }
 
-    /// One message; false at the end of the session.
-    fn step(&mut self) -> Result<bool, Failure> {
-        let frame = self.next_frame()?;
+    /// One message.
+    fn step(&mut self) -> Result<Step, Failure> {
+        let Some(frame) = self.arrived_frame()? else {
+            return Ok(Step::Parked);
+        };
         let extended = match frame.tag {
-            b'X' => return Ok(false),
+            b'X' => return Ok(Step::Ended),
             b'S' => {
                 self.sync(frame)?;
-                return Ok(true);
+                return Ok(Step::Answered);
             }
-            _ if self.skipping => return Ok(true),
+            _ if self.skipping => return Ok(Step::Answered),
             // What a client still sends after its COPY has failed.
-            b'd' | b'c' | b'f' => return Ok(true),
+            b'd' | b'c' | b'f' => return Ok(Step::Answered),
             b'Q' => {
                 self.simple_query(frame)?;
-                return Ok(true);
+                return Ok(Step::Answered);
             }
             b'F' => {
                 let error = SqlError::new(
@@ -226,7 +279,7 @@ impl<S: BackendSession> Connection<S> {
                 );
                 self.report(&error)?;
                 self.ready()?;
-                return Ok(true);
+                return Ok(Step::Answered);
             }
             b'P' => extended::parse(self, frame),
             b'B' => extended::bind(self, frame),
@@ -249,45 +302,35 @@ impl<S: BackendSession> Connection<S> {
             }
             other => other?,
         }
-        Ok(true)
+        Ok(Step::Answered)
     }
 
-    /// The next message. Before it waits, the thread looks whether the server stops and how long the client
-    /// may take.
-    fn next_frame(&mut self) -> Result<Frame, Failure> {
+    /// The next message that has arrived.
+    fn arrived_frame(&mut self) -> Result<Option<Frame>, Failure> {
         if self.shared.is_stopping() {
             return Err(self.stopped());
         }
-        if let Some(frame) = self.reader.buffered_frame().map_err(frame_failure)? {
-            return Ok(frame);
-        }
-        let limit = self.session.idle_limit();
-        if limit != self.read_timeout {
-            // A timeout of zero would mean none.
-            let timeout = limit.map(|limit| limit.max(Duration::from_millis(1)));
-            self.socket
-                .0
-                .set_read_timeout(timeout)
-                .map_err(|_| Failure::Gone)?;
-            self.read_timeout = limit;
-        }
-        let frame = self.reader.next_frame();
+        let frame = self.reader.arrived_frame();
         self.shared
             .metrics
             .bytes_received
             .add(self.reader.take_bytes_received());
-        match frame.map_err(frame_failure) {
-            Ok(frame) => Ok(frame),
-            Err(Failure::Fatal(error))
-                if error.state == SqlState("57P05") && self.session.status() != TxnStatus::Idle =>
-            {
-                Err(Failure::Fatal(SqlError::new(
-                    SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                    "terminating connection due to idle-in-transaction timeout",
-                )))
-            }
-            Err(failure) => Err(failure),
-        }
+        frame.map_err(frame_failure)
+    }
+
+    /// The limit is over that the session sets to its client.
+    fn silent(&self) -> Failure {
+        let (state, message) = match self.session.status() {
+            TxnStatus::Idle => (
+                SqlState("57P05"),
+                "terminating connection due to idle-session timeout",
+            ),
+            _ => (
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+            ),
+        };
+        Failure::Fatal(SqlError::new(state, message))
     }
 
     fn stopped(&self) -> Failure {

@@ -14,7 +14,7 @@
 //!    beyond the limit of its message type.
 //! 3. A tag that no client may send is found before its length is believed.
 
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 
 /// Bytes the buffer starts with and returns to when a large message is done.
 const BUFFER_BYTES: usize = 8 << 10;
@@ -54,6 +54,12 @@ pub enum FrameError {
     UnknownTag(u8),
 }
 
+/// A source that can also be read without waiting.
+pub trait ReadNow: Read {
+    /// As `read`, but an error of kind `WouldBlock` where nothing has arrived.
+    fn read_now(&mut self, out: &mut [u8]) -> io::Result<usize>;
+}
+
 /// Reads frames from a source.
 pub struct FrameReader<R> {
     source: R,
@@ -62,6 +68,40 @@ pub struct FrameReader<R> {
     filled: usize,
     message_bytes_max: usize,
     bytes_received: u64,
+    /// The last read left bytes behind, or may have.
+    more: bool,
+    /// The source's end has come behind its last bytes: a short read says nothing.
+    ending: bool,
+}
+
+impl<R: ReadNow> FrameReader<R> {
+    /// The source has been heard of: it may have bytes again. `ending`: its end has been heard of too, which
+    /// is told once.
+    pub fn expect_more(&mut self, ending: bool) {
+        self.more = true;
+        self.ending |= ending;
+    }
+
+    /// The next frame if it has arrived. After `None`, there is nothing to read until the source is heard of
+    /// again.
+    pub fn arrived_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        loop {
+            if let Some(frame) = self.buffered_frame()? {
+                return Ok(Some(frame));
+            }
+            if !self.more {
+                return Ok(None);
+            }
+            match self.fill(R::read_now) {
+                Ok(()) => {}
+                Err(FrameError::TimedOut) => {
+                    self.more = false;
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 impl<R: Read> FrameReader<R> {
@@ -74,6 +114,8 @@ impl<R: Read> FrameReader<R> {
             filled: 0,
             message_bytes_max,
             bytes_received: 0,
+            more: true,
+            ending: false,
         }
     }
 
@@ -83,7 +125,7 @@ impl<R: Read> FrameReader<R> {
             if let Some(frame) = self.buffered_frame()? {
                 return Ok(frame);
             }
-            self.fill()?;
+            self.fill(R::read)?;
         }
     }
 
@@ -147,7 +189,7 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// Reads once more from the source.
-    fn fill(&mut self) -> Result<(), FrameError> {
+    fn fill(&mut self, read: impl Fn(&mut R, &mut [u8]) -> io::Result<usize>) -> Result<(), FrameError> {
         if self.start == self.filled {
             self.start = 0;
             self.filled = 0;
@@ -167,9 +209,10 @@ impl<R: Read> FrameReader<R> {
         }
         let free = self.buffer.get_mut(self.filled..).unwrap_or_default();
         loop {
-            match self.source.read(free) {
+            match read(&mut self.source, free) {
                 Ok(0) => return Err(FrameError::Closed),
                 Ok(count) => {
+                    self.more = self.ending || count == free.len();
                     self.filled += count;
                     self.bytes_received += count as u64;
                     return Ok(());

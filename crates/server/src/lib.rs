@@ -40,6 +40,8 @@ mod frontend;
 mod listener;
 pub mod metrics;
 mod params;
+mod poller;
+mod pool;
 mod portal;
 mod registry;
 mod reply;

@@ -10,6 +10,7 @@ use crate::backend::Backend;
 use crate::config::{ServerConfig, ServerError};
 use crate::connection;
 use crate::metrics::Metrics;
+use crate::pool::Pool;
 use crate::registry::Shared;
 use crate::transport::Socket;
 
@@ -21,6 +22,7 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A running server. Dropping it stops it, waiting for its connections a short while.
 pub struct Server {
     shared: Arc<Shared>,
+    pool: Arc<Pool>,
     address: SocketAddr,
     acceptor: Option<JoinHandle<()>>,
 }
@@ -39,16 +41,19 @@ impl Server {
         let address = listener
             .local_addr()
             .map_err(|error| ServerError::Listen(wanted, error))?;
+        let pool = Pool::start(config.stack_bytes).map_err(ServerError::Thread)?;
         let shared = Arc::new(Shared::new(config));
         let acceptor = {
-            let shared = shared.clone();
+            let (shared, pool_here) = (shared.clone(), pool.clone());
             thread::Builder::new()
                 .name("weft-accept".to_owned())
-                .spawn(move || accept_all(&listener, &backend, &shared))
+                .spawn(move || accept_all(&listener, &backend, &shared, &pool_here))
+                .inspect_err(|_| pool.stop())
                 .map_err(ServerError::Thread)?
         };
         Ok(Server {
             shared,
+            pool,
             address,
             acceptor: Some(acceptor),
         })
@@ -62,6 +67,11 @@ impl Server {
     /// Its counters.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
+    }
+
+    /// Threads that serve connections now; few, unless many sessions wait for locks, disk or queries.
+    pub fn thread_count(&self) -> usize {
+        self.pool.thread_count()
     }
 
     /// Connections there are now, those in their handshake included.
@@ -81,6 +91,7 @@ impl Server {
             return 0;
         };
         let left = self.shared.stop(grace);
+        self.pool.stop();
         // The acceptor waits for a connection; give it one.
         let woken = TcpStream::connect_timeout(&self.address, WAKE_TIMEOUT).is_ok();
         if woken {
@@ -96,14 +107,14 @@ impl Drop for Server {
     }
 }
 
-fn accept_all<B: Backend>(listener: &TcpListener, backend: &Arc<B>, shared: &Arc<Shared>) {
+fn accept_all<B: Backend>(listener: &TcpListener, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
     loop {
         let accepted = listener.accept();
         if shared.is_stopping() {
             return;
         }
         match accepted {
-            Ok((stream, _)) => start_connection(stream, backend, shared),
+            Ok((stream, _)) => start_connection(stream, backend, shared, pool),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -114,9 +125,9 @@ fn accept_all<B: Backend>(listener: &TcpListener, backend: &Arc<B>, shared: &Arc
     }
 }
 
-/// Gives the connection a thread. Without a place or a thread it is closed: the client sees a refused
-/// connection.
-fn start_connection<B: Backend>(stream: TcpStream, backend: &Arc<B>, shared: &Arc<Shared>) {
+/// Gives the connection a thread for its handshake. Without a place or a thread it is closed: the client sees
+/// a refused connection.
+fn start_connection<B: Backend>(stream: TcpStream, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
     shared.metrics.connections_accepted.increment();
     let socket = Socket(Arc::new(stream));
     let Some(registration) = shared.register(socket.0.clone()) else {
@@ -124,11 +135,11 @@ fn start_connection<B: Backend>(stream: TcpStream, backend: &Arc<B>, shared: &Ar
         return;
     };
     let name = format!("weft-{}", registration.pid);
-    let (backend, shared_here) = (backend.clone(), shared.clone());
+    let (backend, shared_here, pool) = (backend.clone(), shared.clone(), pool.clone());
     let spawned = thread::Builder::new()
         .name(name)
         .stack_size(shared.config.stack_bytes)
-        .spawn(move || connection::serve(&*backend, &shared_here, socket, registration));
+        .spawn(move || connection::begin(&*backend, &shared_here, &pool, socket, registration));
     if spawned.is_err() {
         shared.metrics.connections_refused.increment();
     }

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use bytes::BytesMut;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
+use weft_base::blocking;
 use weft_types::{SqlError, SqlState};
 
 use crate::backend::{
@@ -78,7 +79,12 @@ impl<P> WireSink<'_, P> {
         &mut self,
         take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
     ) -> Result<ControlFlow<()>, SqlError> {
-        let frame = match self.reader.next_frame() {
+        let arrived = match self.reader.buffered_frame() {
+            Ok(None) => blocking::section(|| self.reader.next_frame()),
+            Ok(Some(frame)) => Ok(frame),
+            Err(error) => Err(error),
+        };
+        let frame = match arrived {
             Ok(frame) => frame,
             Err(error) => {
                 let _ = self.fail(frame_failure(error));

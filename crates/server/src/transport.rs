@@ -9,9 +9,13 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use weft_base::blocking;
 use weft_types::SqlError;
 
 use crate::backend::DurabilityGate;
+use crate::frame::ReadNow;
 use crate::metrics::Metrics;
 
 /// A buffer larger than this is not kept after a flush.
@@ -41,6 +45,29 @@ pub struct Socket(pub Arc<TcpStream>);
 impl Read for Socket {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         (&*self.0).read(out)
+    }
+}
+
+impl ReadNow for Socket {
+    fn read_now(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let (count, _) = rustix::net::recv(&*self.0, out, RecvFlags::DONTWAIT)?;
+        Ok(count)
+    }
+}
+
+impl Socket {
+    /// Writes all of `bytes`. Waits only for a client that does not read.
+    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        while !bytes.is_empty() {
+            match rustix::net::send(&*self.0, bytes, flags) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return blocking::section(|| (&*self.0).write_all(bytes)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -108,7 +135,7 @@ impl Replies {
     }
 
     fn write(&mut self) -> Result<(), Failure> {
-        let result = (&*self.socket.0).write_all(&self.out);
+        let result = self.socket.write_all(&self.out);
         self.metrics.bytes_sent.add(self.out.len() as u64);
         match self.out.capacity() > REPLY_BYTES_KEPT {
             true => self.out = BytesMut::with_capacity(8 << 10),

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, Clock, DirLock, Disk, TxnId};
+use weft_base::{BatchId, Clock, DirLock, Disk, TxnId, blocking};
 use weft_program::{AccessScratch, DataAccess, Outcome, Program, ReadAccess, Scratch};
 use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState};
@@ -137,7 +137,7 @@ impl Shared {
         if batch <= self.log.durable_batch() {
             return Ok(());
         }
-        self.log.sync_batch(batch).map_err(|error| match error {
+        blocking::section(|| self.log.sync_batch(batch)).map_err(|error| match error {
             // The caller's mistake; the log is well.
             WalError::NotAppended => SqlError::new(
                 SqlState::INTERNAL_ERROR,

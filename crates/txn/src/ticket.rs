@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use weft_base::blocking;
 
 /// How often a waiter looks before it sleeps. On few cores spinning takes time from the sequencer itself.
 const SPINS_BEFORE_SLEEP: u32 = 64;
@@ -59,21 +60,29 @@ impl<T> TicketCell<T> {
     /// Blocks until the answer is there and takes it. The answer can be taken once.
     pub(crate) fn wait(&self) -> Option<T> {
         self.spin();
-        let mut guard = self.answer.lock();
-        while !self.done.load(Ordering::Acquire) {
-            self.ready.wait(&mut guard);
+        if !self.is_done() {
+            blocking::section(|| {
+                let mut guard = self.answer.lock();
+                while !self.done.load(Ordering::Acquire) {
+                    self.ready.wait(&mut guard);
+                }
+            });
         }
-        guard.take()
+        self.answer.lock().take()
     }
 
     /// Blocks for at most `limit`; `None` when no answer came in that time.
     pub(crate) fn wait_for(&self, limit: Duration) -> Option<T> {
         self.spin();
-        let mut guard = self.answer.lock();
-        if !self.done.load(Ordering::Acquire) {
-            self.ready.wait_for(&mut guard, limit);
+        if !self.is_done() {
+            blocking::section(|| {
+                let mut guard = self.answer.lock();
+                if !self.done.load(Ordering::Acquire) {
+                    self.ready.wait_for(&mut guard, limit);
+                }
+            });
         }
-        guard.take()
+        self.answer.lock().take()
     }
 }
 

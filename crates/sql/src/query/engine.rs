@@ -26,7 +26,7 @@ use datafusion::prelude::SessionConfig;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
-use weft_base::{CatalogVersion, TableId};
+use weft_base::{CatalogVersion, TableId, blocking};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::errors::sql_error;
@@ -332,9 +332,11 @@ impl QueryEngine {
             }
         };
         let planner = self.state.query_planner();
-        self.handle
-            .block_on(planner.create_physical_plan(&plan, &self.state))
-            .map_err(sql_error)
+        blocking::section(|| {
+            self.handle
+                .block_on(planner.create_physical_plan(&plan, &self.state))
+        })
+        .map_err(sql_error)
     }
 
     pub(super) fn execute(

@@ -12,7 +12,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use tokio::runtime::Handle;
-use weft_base::TableId;
+use weft_base::{TableId, blocking};
 use weft_types::{RowLayout, SqlError, SqlState, SqlType};
 
 use super::errors::sql_error;
@@ -88,7 +88,7 @@ impl RowStream {
             return Err(canceled_by_user());
         }
         let deadline = self.stop.deadline();
-        let outcome = self.runtime.block_on(async move {
+        let next = async move {
             tokio::select! {
                 biased;
                 () = cancel.canceled() => Err(canceled_by_user()),
@@ -99,7 +99,8 @@ impl RowStream {
                     Some(Err(error)) => Err(sql_error(error)),
                 },
             }
-        });
+        };
+        let outcome = blocking::section(|| self.runtime.block_on(next));
         if !matches!(outcome, Ok(Some(_))) {
             self.end();
         }

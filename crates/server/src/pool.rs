@@ -1,0 +1,624 @@
+//! The threads that serve all connections.
+//!
+//! ```text
+//!                     .---- nothing ready, nobody polls ----> Polling --bytes came--.
+//!                     |                                                             v
+//!   Resting --woken--> unblocked <----------------------------------------- ready queue
+//!      ^              |    ^   '---- takes one: serves its messages, to the end -----'
+//!      |              |    |
+//!      '- not needed -'    '-- Blocked: in a lock wait, a sync, a query (`blocking::section`)
+//! ```
+//!
+//! A connection without a message costs memory and no thread. Whoever finds nothing to do polls all sockets
+//! at once (one thread at a time) and then serves what it found itself: the thread that received a
+//! transaction executes it, without a handoff, and under load a message costs neither a wake-up nor a switch
+//! of threads, which on a loaded machine are dearer than a point statement. When a thread is about to wait
+//! for something else than a socket, it says so, and another one comes in its place if none is left; a watch
+//! sees to it that work without waiting (a long program) does not keep the others from their turn for more
+//! than a moment.
+//!
+//! Before it sleeps, the polling thread looks again for some microseconds, yielding the core in between: a
+//! client that answers at once is served without the wake-up, which takes longer than its statement. How
+//! long is learnt from how long the last waits were (`Patience`).
+//!
+//! Invariants:
+//! 1. A connection is served by one thread at a time; bytes that come meanwhile are noted (`Dirty`).
+//! 2. While a connection is in the ready queue, some thread is unblocked, or one was just woken.
+//! 3. There are at most as many threads as connections that block, and as many more as there are cores.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Token, Waker};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use weft_base::blocking::{self, Watcher};
+
+use crate::poller::{Heard, Poller};
+
+/// A thread that nobody needed for so long ends.
+const REST_MAX: Duration = Duration::from_secs(5);
+/// How often the watch looks while messages come.
+const WATCH_TICK: Duration = Duration::from_millis(1);
+/// After so many ticks without a message the watch sleeps until the next one.
+const QUIET_TICKS: u32 = 100;
+/// Connections that must be ready beside the one in hand before another thread is woken for them: a wake-up
+/// takes about as long as serving them.
+const READY_BEFORE_HELP: usize = 2;
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+/// What a connection wants after it was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing until bytes come, or until the limit is over.
+    Wait(Option<Duration>),
+    /// It has more messages already; others come first.
+    More,
+    /// It ended.
+    End,
+}
+
+/// Why a connection is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct News {
+    /// The limit of the last wait is over.
+    pub expired: bool,
+    /// The client sends no more, behind what it has sent.
+    pub ending: bool,
+}
+
+/// A connection as the pool sees it.
+pub trait Served: Send {
+    /// Answers the messages that have come, without waiting for further ones. Must not panic.
+    fn serve(&mut self, news: News) -> Next;
+}
+
+const IDLE: u8 = 0;
+const QUEUED: u8 = 1;
+const RUNNING: u8 = 2;
+/// Running, and something happened since.
+const DIRTY: u8 = 3;
+
+/// A connection's place in the pool.
+struct Place {
+    number: usize,
+    socket: Arc<TcpStream>,
+    state: AtomicU8,
+    /// Microseconds after the pool's start.
+    deadline: AtomicU64,
+    expired: AtomicBool,
+    ending: AtomicBool,
+    served: Mutex<Option<Box<dyn Served>>>,
+}
+
+impl Place {
+    /// Notes that there is something to do. True if the caller must queue the place.
+    fn stir(&self) -> bool {
+        let stirred = self.state.fetch_update(SeqCst, SeqCst, |state| match state {
+            IDLE => Some(QUEUED),
+            RUNNING => Some(DIRTY),
+            _ => None,
+        });
+        stirred == Ok(IDLE)
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<Arc<Place>>,
+    /// Some thread is in the poller.
+    polling: bool,
+    /// Times that somebody went to the poller.
+    polls: u64,
+    /// Threads neither resting nor blocked, those just woken included.
+    unblocked: usize,
+    resting: usize,
+    /// Resting threads that were called and have not come yet.
+    called: usize,
+    threads: usize,
+    threads_started: u64,
+    stopping: bool,
+}
+
+#[derive(Default)]
+struct Places {
+    places: Vec<Option<Arc<Place>>>,
+    free: Vec<usize>,
+    open: usize,
+}
+
+/// The pool. Lives until its last thread has ended.
+pub struct Pool {
+    queue: Mutex<Queue>,
+    call: Condvar,
+    poller: Mutex<Poller>,
+    registry: mio::Registry,
+    waker: Waker,
+    places: Mutex<Places>,
+    /// Threads worth running at once.
+    cores: usize,
+    stack_bytes: usize,
+    started: Instant,
+    watch_asleep: AtomicBool,
+    watch_call: Condvar,
+}
+
+impl Pool {
+    /// A pool with one thread and the watch.
+    pub fn start(stack_bytes: usize) -> io::Result<Arc<Pool>> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let (poller, registry, waker) = Poller::new(cores > 1)?;
+        let pool = Arc::new(Pool {
+            queue: Mutex::default(),
+            call: Condvar::new(),
+            poller: Mutex::new(poller),
+            registry,
+            waker,
+            places: Mutex::default(),
+            cores,
+            stack_bytes,
+            started: Instant::now(),
+            watch_asleep: AtomicBool::new(false),
+            watch_call: Condvar::new(),
+        });
+        pool.spawn(&mut pool.queue.lock())?;
+        let watch = pool.clone();
+        let watch = thread::Builder::new()
+            .name("weft-watch".to_owned())
+            .spawn(move || watch.watch());
+        if let Err(error) = watch {
+            pool.stop();
+            return Err(error);
+        }
+        Ok(pool)
+    }
+
+    /// Threads there are now, without the watch.
+    pub fn thread_count(&self) -> usize {
+        self.queue.lock().threads
+    }
+
+    /// Takes a connection in; it is served from now on, what has already come included. `limit`: how long its
+    /// first wait may be.
+    pub fn adopt(
+        &self,
+        socket: Arc<TcpStream>,
+        served: Box<dyn Served>,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
+        let place = {
+            let queue = self.queue.lock();
+            if queue.stopping && queue.threads == 0 {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            let mut places = self.places.lock();
+            let number = places.free.pop().unwrap_or_else(|| {
+                places.places.push(None);
+                places.places.len() - 1
+            });
+            let place = Arc::new(Place {
+                number,
+                socket: socket.clone(),
+                state: AtomicU8::new(IDLE),
+                deadline: AtomicU64::new(NEVER),
+                expired: AtomicBool::new(false),
+                ending: AtomicBool::new(false),
+                served: Mutex::new(Some(served)),
+            });
+            if let Some(free) = places.places.get_mut(number) {
+                *free = Some(place.clone());
+            }
+            places.open += 1;
+            place
+        };
+        self.limit_wait(&place, limit);
+        let fd = socket.as_raw_fd();
+        self.registry
+            .register(&mut SourceFd(&fd), Token(place.number), Interest::READABLE)
+            .inspect_err(|_| self.forget(&place))
+    }
+
+    /// No thread stays once the last connection has gone.
+    pub fn stop(&self) {
+        self.queue.lock().stopping = true;
+        // Without a waker the poller still hears of the sockets' ends.
+        let _ = self.waker.wake();
+        self.call.notify_all();
+        self.watch_call.notify_all();
+    }
+
+    fn forget(&self, place: &Place) {
+        let fd = place.socket.as_raw_fd();
+        // It may never have been registered.
+        let _ = self.registry.deregister(&mut SourceFd(&fd));
+        let mut places = self.places.lock();
+        if let Some(taken) = places.places.get_mut(place.number) {
+            *taken = None;
+        }
+        places.free.push(place.number);
+        places.open -= 1;
+    }
+
+    fn spawn(self: &Arc<Self>, queue: &mut Queue) -> io::Result<()> {
+        let pool = self.clone();
+        queue.threads_started += 1;
+        thread::Builder::new()
+            .name(format!("weft-serve-{}", queue.threads_started))
+            .stack_size(self.stack_bytes)
+            .spawn(move || pool.work())?;
+        queue.threads += 1;
+        queue.unblocked += 1;
+        Ok(())
+    }
+
+    /// Brings one more thread in. Without a thread to be had, those that block come back some time.
+    fn bring_help(self: &Arc<Self>, queue: &mut Queue) {
+        if queue.resting > queue.called {
+            queue.called += 1;
+            queue.unblocked += 1;
+            self.call.notify_one();
+        } else {
+            let _ = self.spawn(queue);
+        }
+    }
+
+    /// The life of a thread.
+    fn work(self: &Arc<Self>) {
+        blocking::watch(Arc::new(Absence(self.clone())));
+        let mut heard = Vec::new();
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(place) = queue.ready.pop_front() {
+                if queue.ready.len() >= READY_BEFORE_HELP && queue.unblocked < self.cores {
+                    self.bring_help(&mut queue);
+                }
+                let again = MutexGuard::unlocked(&mut queue, || self.run(&place));
+                if again {
+                    queue.ready.push_back(place);
+                }
+            } else if self.is_over(&queue) {
+                queue.unblocked -= 1;
+                break;
+            } else if !queue.polling {
+                queue.polling = true;
+                queue.polls += 1;
+                MutexGuard::unlocked(&mut queue, || self.poller.lock().poll(&mut heard));
+                queue.polling = false;
+                self.queue_ready(&mut queue, &mut heard);
+            } else if !self.rest(&mut queue) {
+                break;
+            }
+        }
+        queue.threads -= 1;
+        if queue.stopping {
+            // The next one may wait in the poller, or rest.
+            let _ = self.waker.wake();
+            self.call.notify_all();
+            self.watch_call.notify_all();
+        }
+    }
+
+    fn queue_ready(&self, queue: &mut Queue, heard: &mut Vec<Heard>) {
+        if heard.is_empty() {
+            return;
+        }
+        let places = self.places.lock();
+        for Heard { number, ending } in heard.drain(..) {
+            let Some(Some(place)) = places.places.get(number) else {
+                continue;
+            };
+            place.ending.fetch_or(ending, SeqCst);
+            if place.stir() {
+                queue.ready.push_back(place.clone());
+            }
+        }
+        drop(places);
+        if self.watch_asleep.load(SeqCst) {
+            self.watch_call.notify_one();
+        }
+    }
+
+    fn is_over(&self, queue: &Queue) -> bool {
+        queue.stopping && self.places.lock().open == 0
+    }
+
+    /// Waits until called; false when nobody called for long, or the pool is over.
+    fn rest(&self, queue: &mut MutexGuard<'_, Queue>) -> bool {
+        queue.unblocked -= 1;
+        queue.resting += 1;
+        let until = Instant::now() + REST_MAX;
+        let mut in_time = true;
+        while queue.called == 0 && in_time && !self.is_over(queue) {
+            in_time = !self.call.wait_until(queue, until).timed_out();
+        }
+        queue.resting -= 1;
+        let called = queue.called > 0;
+        if called {
+            // Whoever called has counted this thread as unblocked.
+            queue.called -= 1;
+        }
+        called
+    }
+
+    /// Serves one connection. True if it must be queued again.
+    fn run(&self, place: &Place) -> bool {
+        place.state.store(RUNNING, SeqCst);
+        place.deadline.store(NEVER, SeqCst);
+        let news = News {
+            expired: place.expired.swap(false, SeqCst),
+            ending: place.ending.load(SeqCst),
+        };
+        let mut served = place.served.lock();
+        let next = served.as_mut().map_or(Next::End, |served| served.serve(news));
+        match next {
+            Next::Wait(limit) => {
+                self.limit_wait(place, limit);
+                drop(served);
+                let parked = place.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst);
+                if parked.is_err() {
+                    place.state.store(QUEUED, SeqCst);
+                }
+                parked.is_err()
+            }
+            Next::More => {
+                place.state.store(QUEUED, SeqCst);
+                true
+            }
+            Next::End => {
+                self.forget(place);
+                // The session rolls back here.
+                *served = None;
+                false
+            }
+        }
+    }
+
+    fn limit_wait(&self, place: &Place, limit: Option<Duration>) {
+        let Some(limit) = limit else {
+            return;
+        };
+        let at = self.started.elapsed() + limit;
+        place
+            .deadline
+            .store(u64::try_from(at.as_micros()).unwrap_or(NEVER), SeqCst);
+        if self.watch_asleep.load(SeqCst) {
+            // Under the lock, so that the watch is not between looking and sleeping.
+            let _queue = self.queue.lock();
+            self.watch_call.notify_one();
+        }
+    }
+
+    /// Looks after limits, and after connections that wait because every thread works.
+    fn watch(self: &Arc<Self>) {
+        let mut polls_before = 0;
+        let mut quiet_ticks = 0;
+        let mut queue = self.queue.lock();
+        loop {
+            if self.is_over(&queue) {
+                return;
+            }
+            self.expire(&mut queue);
+            let stalled = !queue.polling && queue.polls == polls_before && queue.unblocked > 0;
+            if (stalled || queue.unblocked == 0) && queue.called == 0 {
+                self.bring_help(&mut queue);
+            }
+            quiet_ticks = if queue.polls == polls_before && queue.polling {
+                quiet_ticks + 1
+            } else {
+                0
+            };
+            polls_before = queue.polls;
+            if quiet_ticks < QUIET_TICKS {
+                self.watch_call.wait_for(&mut queue, WATCH_TICK);
+                continue;
+            }
+            self.watch_asleep.store(true, SeqCst);
+            // Again, for limits that were set before they could know that the watch sleeps.
+            match self.expire(&mut queue) {
+                Some(wait) => {
+                    self.watch_call.wait_for(&mut queue, wait.max(WATCH_TICK));
+                }
+                None => self.watch_call.wait(&mut queue),
+            }
+            self.watch_asleep.store(false, SeqCst);
+            quiet_ticks = 0;
+        }
+    }
+
+    /// Queues the connections whose limit is over; how long until the next one is.
+    fn expire(self: &Arc<Self>, queue: &mut Queue) -> Option<Duration> {
+        let now = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(NEVER);
+        let mut next = NEVER;
+        let mut any = false;
+        for place in self.places.lock().places.iter().flatten() {
+            let deadline = place.deadline.load(SeqCst);
+            if deadline > now {
+                next = next.min(deadline);
+            } else if place.state.load(SeqCst) == IDLE {
+                place.expired.store(true, SeqCst);
+                if place.stir() {
+                    queue.ready.push_back(place.clone());
+                    any = true;
+                }
+            }
+        }
+        if any {
+            self.bring_help(queue);
+        }
+        (next != NEVER).then(|| Duration::from_micros(next - now))
+    }
+}
+
+/// Tells the pool of its threads' waits.
+struct Absence(Arc<Pool>);
+
+impl Watcher for Absence {
+    fn begin(&self) {
+        let mut queue = self.0.queue.lock();
+        queue.unblocked -= 1;
+        if queue.unblocked == 0 {
+            self.0.bring_help(&mut queue);
+        }
+    }
+
+    fn end(&self) {
+        self.0.queue.lock().unblocked += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers each byte with itself, after doing what the byte says.
+    struct Echo(Arc<TcpStream>);
+
+    impl Served for Echo {
+        fn serve(&mut self, news: News) -> Next {
+            self.0.set_nonblocking(true).unwrap();
+            let mut byte = [0];
+            match (&*self.0).read(&mut byte) {
+                Ok(1) => {}
+                Ok(_) => return Next::End,
+                Err(_) if news.expired => {
+                    let _ = (&*self.0).write_all(b"e");
+                    return Next::End;
+                }
+                Err(_) => return Next::Wait(None),
+            }
+            let long = Duration::from_millis(400);
+            match byte[0] {
+                b'w' => blocking::section(|| thread::sleep(long)),
+                b'c' => {
+                    let began = Instant::now();
+                    while began.elapsed() < long {
+                        std::hint::spin_loop();
+                    }
+                }
+                b'l' => {
+                    (&*self.0).write_all(&byte).unwrap();
+                    return Next::Wait(Some(Duration::from_millis(20)));
+                }
+                _ => {}
+            }
+            (&*self.0).write_all(&byte).unwrap();
+            Next::More
+        }
+    }
+
+    struct Bench {
+        pool: Arc<Pool>,
+        listener: TcpListener,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            Bench {
+                pool: Pool::start(256 << 10).unwrap(),
+                listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            }
+        }
+
+        fn client(&self) -> TcpStream {
+            let client = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let socket = Arc::new(self.listener.accept().unwrap().0);
+            self.pool
+                .adopt(socket.clone(), Box::new(Echo(socket)), None)
+                .unwrap();
+            client
+        }
+    }
+
+    fn ask(client: &mut TcpStream, byte: u8) -> u8 {
+        client.write_all(&[byte]).unwrap();
+        answer(client)
+    }
+
+    fn answer(client: &mut TcpStream) -> u8 {
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        byte[0]
+    }
+
+    #[test]
+    fn neither_waits_nor_work_of_some_stop_the_others() {
+        let bench = Bench::new();
+        let mut others: Vec<TcpStream> = (0..8).map(|_| bench.client()).collect();
+        let mut here = bench.client();
+        for work in [b'w', b'c'] {
+            others
+                .iter_mut()
+                .for_each(|other| other.write_all(&[work]).unwrap());
+            let began = Instant::now();
+            for _ in 0..20 {
+                assert_eq!(ask(&mut here, b'x'), b'x');
+            }
+            if work == b'w' {
+                assert!(
+                    began.elapsed() < Duration::from_millis(300),
+                    "{:?}",
+                    began.elapsed()
+                );
+            }
+            others
+                .iter_mut()
+                .for_each(|other| assert_eq!(answer(other), work));
+        }
+        drop((others, here));
+        bench.pool.stop();
+    }
+
+    #[test]
+    fn a_limit_ends_a_silent_wait_and_only_that() {
+        let bench = Bench::new();
+        let mut client = bench.client();
+        // Longer than the watch stays awake without work.
+        thread::sleep(Duration::from_millis(150));
+        assert_eq!(ask(&mut client, b'l'), b'l');
+        assert_eq!(ask(&mut client, b'x'), b'x', "a message in time lifts the limit");
+        thread::sleep(Duration::from_millis(60));
+        assert_eq!(ask(&mut client, b'x'), b'x');
+        assert_eq!(ask(&mut client, b'l'), b'l');
+        assert_eq!(answer(&mut client), b'e');
+        bench.pool.stop();
+    }
+
+    #[test]
+    fn threads_end_with_the_last_connection_after_the_stop() {
+        let bench = Bench::new();
+        let mut clients: Vec<TcpStream> = (0..20).map(|_| bench.client()).collect();
+        clients
+            .iter_mut()
+            .for_each(|client| client.write_all(b"w").unwrap());
+        clients
+            .iter_mut()
+            .for_each(|client| assert_eq!(answer(client), b'w'));
+        assert!(bench.pool.thread_count() > 10, "each wait had its thread");
+        bench.pool.stop();
+        assert_eq!(ask(&mut clients[0], b'x'), b'x', "who is there is served");
+        drop(clients);
+        let until = Instant::now() + Duration::from_secs(10);
+        while bench.pool.thread_count() > 0 {
+            assert!(Instant::now() < until, "threads stay");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let client = TcpStream::connect(bench.listener.local_addr().unwrap()).unwrap();
+        let refused = bench.pool.adopt(
+            Arc::new(client),
+            Box::new(Echo(Arc::new(bench.listener.accept().unwrap().0))),
+            None,
+        );
+        assert!(refused.is_err());
+    }
+}
