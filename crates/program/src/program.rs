@@ -23,6 +23,7 @@ use weft_types::{RowLayout, SqlError, SqlType, Value};
 use crate::access_keys::KeyPart;
 use crate::error::ProgramError;
 use crate::instr::Instr;
+use crate::resolve::Resolved;
 
 /// Most instructions in a program.
 pub const INSTRS_MAX: usize = 1 << 16;
@@ -223,6 +224,7 @@ pub(crate) struct Layouts {
     pub const_row: Vec<u8>,
     pub tables: Vec<RowLayout>,
     pub outputs: Vec<RowLayout>,
+    pub resolved: Resolved,
 }
 
 impl PartialEq for Program {
@@ -374,6 +376,7 @@ impl Layouts {
             .encode(&const_values)
             .map_err(|_| ProgramError::Malformed("a constant is not of its type"))?;
         Ok(Layouts {
+            resolved: Resolved::of(parts, &consts, &const_row),
             inputs: RowLayout::new(&parts.inputs),
             consts,
             const_row,

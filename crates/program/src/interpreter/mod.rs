@@ -33,6 +33,7 @@ use crate::instr::{Instr, Op, RaiseState};
 use crate::outcome::Outcome;
 use crate::program::Program;
 
+pub(crate) use scratch::KeyImage;
 pub use scratch::Scratch;
 
 /// Bytes of result rows that one program may give back.
@@ -57,7 +58,7 @@ pub fn run<A: DataAccess>(
         .validate(inputs)
         .map_err(|_| crate::access_keys::bad_inputs())?;
     out.reset(program.layouts.outputs.len());
-    scratch.reset();
+    scratch.reset(program.layouts.resolved.uses);
     scratch.guard.prepare(program, inputs);
     Machine {
         program,
@@ -84,6 +85,8 @@ struct Machine<'r, A> {
 /// Where control goes after an instruction.
 enum Flow {
     Next,
+    /// Over so many instructions, this one included.
+    Skip(u32),
     Jump(u32),
     Abort,
     Done,
@@ -121,13 +124,23 @@ impl<A: DataAccess> Machine<'_, A> {
                     .take()
                     .unwrap_or_else(|| broken("control left it")));
             };
-            if self.left == 0 {
-                return Err(out_of_budget(budget));
-            }
-            self.left -= 1;
-            match self.step(instr) {
+            let step = match program.layouts.resolved.search_at.get(pc) {
+                Some(number @ 1..) => self.covered_search(*number, budget),
+                _ => {
+                    if self.left == 0 {
+                        return Err(out_of_budget(budget));
+                    }
+                    self.left -= 1;
+                    self.step(instr)
+                }
+            };
+            match step {
                 Ok(Flow::Next) => {
                     pc += 1;
+                    continue;
+                }
+                Ok(Flow::Skip(instrs)) => {
+                    pc += instrs as usize;
                     continue;
                 }
                 Ok(Flow::Jump(target)) => {

@@ -6,7 +6,8 @@ use weft_types::SqlError;
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
-use crate::interpreter::row_image::RowImage;
+use crate::interpreter::row_image::{RowImage, RowTarget};
+use crate::resolve::FrameUse;
 
 /// General registers and their NULL flags.
 #[derive(Clone, Debug)]
@@ -68,6 +69,8 @@ pub(crate) struct Collected {
     pub table: u8,
     /// Status that RET gives, once.
     pub status: bool,
+    /// The access whose key the row was found by, while the row has that key.
+    pub access: Option<u32>,
     /// The current row.
     pub row: Option<RowHandle>,
     /// Rows of a SCAN.
@@ -81,6 +84,7 @@ impl Collected {
     pub fn clear(&mut self, table: u8) {
         self.table = table;
         self.status = false;
+        self.access = None;
         self.row = None;
         self.rows.clear();
         self.next = 0;
@@ -111,18 +115,19 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn reset(&mut self) {
+    /// Forgets the run before. What a program does not name keeps what it has.
+    pub(crate) fn reset(&mut self, uses: FrameUse) {
         self.registers.nulls = u64::MAX;
-        for collect in &mut self.collect {
+        for collect in self.collect.iter_mut().take(uses.collect) {
             // An ordinal that a program with rows to collect does not use before it issued something.
             collect.clear(u8::MAX);
         }
-        for key in &mut self.keys {
+        for key in self.keys.iter_mut().take(uses.keys) {
             key.bytes.clear();
             key.unmatchable = false;
         }
-        for row in &mut self.rows {
-            row.target = crate::interpreter::row_image::RowTarget::None;
+        for row in self.rows.iter_mut().take(uses.rows) {
+            row.target = RowTarget::None;
         }
         self.error = None;
     }
