@@ -55,7 +55,7 @@ pub use data_access::{BatchAccess, DataAccess, ReadAccess, RowHandle};
 pub use error::ProgramError;
 pub use guard::is_refusal;
 pub use instr::{Cond, Datum, Instr, Op, RaiseState};
-pub use interpreter::{Scratch, run};
+pub use interpreter::{Progress, Scratch, begin, resume, run};
 pub use outcome::{Outcome, RowBuffer, StatementOutcome};
 pub use program::{
     Access, AccessKind, Constant, IndexShape, Program, ProgramHash, ProgramParts, Section, TableShape,

@@ -102,6 +102,8 @@ impl KeyRecipe {
 pub(crate) struct AccessRecipe {
     pub key: KeyRecipe,
     pub hi: Option<KeyRecipe>,
+    /// The index that leads to the one row or value with the key.
+    pub index: Option<IndexId>,
 }
 
 /// A SEARCH, with the instructions before it that make its key, for exactly the key of an access.
@@ -147,6 +149,7 @@ impl Resolved {
         let accesses = parts.accesses.iter().map(|access| AccessRecipe {
             key: recipe(&access.key),
             hi: access.hi.as_deref().map(recipe),
+            index: index_of(parts, access),
         });
         let mut resolved = Resolved {
             uses: frame_use(&parts.instrs),
@@ -191,6 +194,18 @@ impl Resolved {
             let key = usize::from(search.key);
             search.keeps_key = key_reads.get(key) != covered.get(key);
         }
+    }
+}
+
+/// The index that an access to one row or value goes by.
+fn index_of(parts: &ProgramParts, access: &Access) -> Option<IndexId> {
+    let table = parts.tables.iter().find(|table| table.id == access.table)?;
+    match access.kind {
+        AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => {
+            table.primary_index().map(|index| index.id)
+        }
+        AccessKind::WriteValue(index) => Some(index),
+        AccessKind::ReadRange | AccessKind::ReadTable | AccessKind::WriteTable => None,
     }
 }
 

@@ -24,7 +24,7 @@ impl<A: DataAccess> Machine<'_, A> {
     #[inline]
     pub(super) fn database(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         match instr.op {
-            Op::Search => self.search(instr)?,
+            Op::Search => return self.search(instr),
             Op::Scan => self.scan(instr)?,
             Op::Next => self.next(instr),
             Op::Insert => self.insert(instr)?,
@@ -65,7 +65,7 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Skip(search.instrs))
     }
 
-    fn search(&mut self, instr: Instr) -> Result<(), SqlError> {
+    fn search(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let table = self.shape(instr.table())?;
         let index = table
             .indexes
@@ -77,13 +77,20 @@ impl<A: DataAccess> Machine<'_, A> {
             None
         } else {
             self.scratch.guard.search(table, instr.index(), &key.bytes)?;
+            if !self.scratch.run.is_fetched && self.access.fetch(index.id, table.id, &key.bytes) {
+                self.scratch.run.is_fetched = true;
+                // It has not happened yet and costs nothing yet.
+                self.left += 1;
+                return Ok(Flow::Wait);
+            }
+            self.scratch.run.is_fetched = false;
             self.access.search(index.id, table.id, &key.bytes)?
         };
         let collected = slot(self.scratch, instr.a);
         collected.clear(instr.table() as u8);
         collected.status = row.is_some();
         collected.row = row;
-        Ok(())
+        Ok(Flow::Next)
     }
 
     fn scan(&mut self, instr: Instr) -> Result<(), SqlError> {

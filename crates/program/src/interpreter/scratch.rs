@@ -1,12 +1,14 @@
 //! What a run needs besides program and inputs. Kept by the caller between runs, so that steady state
 //! allocates nothing.
 
+use weft_base::{IndexId, TableId};
 use weft_types::SqlError;
 
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
 use crate::interpreter::row_image::{RowImage, RowTarget};
+use crate::program::Program;
 use crate::resolve::FrameUse;
 
 /// General registers and their NULL flags.
@@ -99,7 +101,22 @@ pub(crate) struct KeyImage {
     pub unmatchable: bool,
 }
 
-/// Reusable memory of [`crate::run`]. One run at a time.
+/// Where a run stands between two stretches of execution.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunState {
+    /// The next instruction.
+    pub pc: usize,
+    /// It is in the abort handler.
+    pub is_aborting: bool,
+    /// What the instruction at `pc` searches has been fetched.
+    pub is_fetched: bool,
+    /// Budget left, of the whole.
+    pub left: u32,
+    pub budget: u32,
+}
+
+/// The frame of a run, reusable: all of its state between [`crate::begin`] and its end, and the memory that
+/// the next run finds grown. One run at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) registers: Registers,
@@ -107,6 +124,7 @@ pub struct Scratch {
     pub(crate) keys: [KeyImage; KEY_BUFFERS],
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
+    pub(crate) run: RunState,
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,
@@ -115,6 +133,19 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// After [`crate::begin`]: the keys of single rows and values that the run has declared, each with the
+    /// index that leads there, known before its first instruction.
+    pub fn row_keys<'k>(
+        &'k self,
+        program: &'k Program,
+    ) -> impl Iterator<Item = (TableId, IndexId, &'k [u8])> + use<'k> {
+        let accesses = program.accesses.iter().zip(&program.layouts.resolved.accesses);
+        accesses.enumerate().filter_map(|(number, (access, recipe))| {
+            let key = self.guard.key_of(number as u32)?;
+            Some((access.table, recipe.index?, key))
+        })
+    }
+
     /// Forgets the run before. What a program does not name keeps what it has.
     pub(crate) fn reset(&mut self, uses: FrameUse) {
         self.registers.nulls = u64::MAX;
