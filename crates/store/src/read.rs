@@ -16,6 +16,7 @@ use crate::catalog::Catalog;
 use crate::index::hash::Candidates;
 use crate::index::ordered::{Entry, EntryRange};
 use crate::memory::{Pin, SlotId};
+use crate::probe::Probe;
 use crate::table::{SCAN_CHUNK_SLOTS, Schema, TableData, TableIndex, row_id_hash};
 
 /// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
@@ -95,6 +96,18 @@ impl<'s> ReadView<'s> {
             ControlFlow::Break(())
         })?;
         Ok(found)
+    }
+
+    /// Begins to fetch what a lookup of `key` will touch. A hint: it costs no wait, never fails, and the
+    /// lookup follows as ever. See [`Probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        Probe::begin(self.schema, table, index, key)
+    }
+
+    /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
+    /// fetch. Waits only for what was fetched before.
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        probe.advance(self.schema, self.pin)
     }
 
     /// The row in a slot.

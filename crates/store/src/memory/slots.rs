@@ -47,6 +47,12 @@ impl Slot {
         );
     }
 
+    /// The newest version, whether or not the pin sees it: for hints.
+    pub(crate) fn newest<'s>(&'s self, _pin: Pin<'s>) -> Option<VersionRef<'s>> {
+        // SAFETY: what is linked now was not unlinked before the pin began, so the pin keeps it.
+        unsafe { VersionRef::from_raw(self.head.load(Ordering::Acquire)) }
+    }
+
     /// The newest version that the pin may see, tombstones included.
     pub(crate) fn at<'s>(&'s self, pin: Pin<'s>) -> Option<VersionRef<'s>> {
         // SAFETY: the pin keeps every version alive that it can reach.

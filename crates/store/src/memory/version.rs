@@ -75,6 +75,11 @@ impl<'s> VersionRef<'s> {
         unsafe { self.version.as_ref() }
     }
 
+    /// Where it lies: for hints.
+    pub(crate) fn address(self) -> *const u8 {
+        self.version.as_ptr().cast_const().cast()
+    }
+
     /// The batch that wrote it.
     pub(crate) fn batch(self) -> BatchId {
         BatchId(self.header().batch)

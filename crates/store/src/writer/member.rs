@@ -16,6 +16,7 @@ use weft_types::SqlError;
 use super::{BatchWriter, MemberWrites, Write, violation};
 use crate::catalog::Catalog;
 use crate::memory::{Pin, SlotId};
+use crate::probe::Probe;
 use crate::read::{Locator, ReadView, RowVersion, lookup_in, row_at};
 use crate::table::{TableData, TableIndex};
 
@@ -103,6 +104,16 @@ impl<'b> MemberWriter<'b> {
     ) -> Result<Option<RowVersion<'b>>, SqlError> {
         let found = self.view.lookup_one(table, index, key)?;
         Ok(found.inspect(|row| self.observe(row)))
+    }
+
+    /// See [`ReadView::begin_probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        self.view.begin_probe(table, index, key)
+    }
+
+    /// See [`ReadView::advance_probe`].
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        self.view.advance_probe(probe)
     }
 
     /// See [`ReadView::get`].

@@ -19,11 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use weft_base::BatchId;
+use weft_base::{BatchId, IndexId, TableId};
 
 use crate::catalog::Catalog;
 use crate::garbage::Shortenable;
 use crate::memory::{Pin, SlotId};
+use crate::probe::Probe;
 use crate::store::{Finished, Store};
 use crate::table::{Schema, TableCore, TableData};
 pub use member::MemberWriter;
@@ -78,6 +79,17 @@ impl<'s> BatchWriter<'s> {
     /// The catalog as changed by this batch so far.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.schema.catalog
+    }
+
+    /// Begins to fetch what a member's lookup of `key` will touch; any thread. See [`Probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        Probe::begin(&self.schema, table, index, key)
+    }
+
+    /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
+    /// fetch.
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
     }
 
     /// Starts a member. Members that conflict must not be open at once; any thread.
@@ -238,7 +250,7 @@ const _: () = {
 mod tests {
     use std::ops::ControlFlow;
 
-    use weft_base::{SimDisk, TableId};
+    use weft_base::SimDisk;
     use weft_types::{SqlType, Value};
 
     use super::*;
