@@ -289,6 +289,22 @@ impl Program {
         self.layouts.outputs.get(statement)
     }
 
+    /// Bytes of a row worth fetching from memory ahead of this program: a guess, for hints only.
+    pub fn row_bytes_hint(&self) -> u32 {
+        self.layouts.resolved.row_bytes
+    }
+
+    /// The same program, run instruction by instruction as it stands, without what was resolved. For
+    /// comparing: it must do the same.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unresolved(&self) -> Program {
+        let mut plain = self.clone();
+        plain.layouts.resolved.search_at = Vec::new();
+        plain.layouts.resolved.searches = Vec::new();
+        plain
+    }
+
     /// Encodes input values as the row that [`crate::run`] takes.
     pub fn encode_inputs(&self, values: &[Value]) -> Result<Vec<u8>, SqlError> {
         self.layouts.inputs.encode(values)

@@ -137,6 +137,8 @@ pub(crate) struct FrameUse {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resolved {
     pub uses: FrameUse,
+    /// Bytes worth fetching of a row before it is read: a guess from the columns that are.
+    pub row_bytes: u32,
     pub accesses: Vec<AccessRecipe>,
     /// By instruction: 0, or the number from 1 of the covered search that begins there.
     pub search_at: Vec<u16>,
@@ -153,6 +155,7 @@ impl Resolved {
         });
         let mut resolved = Resolved {
             uses: frame_use(&parts.instrs),
+            row_bytes: row_bytes(&parts.instrs),
             accesses: accesses.collect(),
             search_at: vec![0; parts.instrs.len()],
             searches: Vec::new(),
@@ -194,6 +197,29 @@ impl Resolved {
             let key = usize::from(search.key);
             search.keeps_key = key_reads.get(key) != covered.get(key);
         }
+    }
+}
+
+/// A few columns lie in the first lines of a row; who reads many, or copies rows, wants all of them.
+fn row_bytes(instrs: &[Instr]) -> u32 {
+    const FIRST_LINES: u32 = 192;
+    const WHOLE_ROW: u32 = 1_024;
+    const FEW_COLUMNS: usize = 4;
+    let mut columns: Vec<u32> = Vec::new();
+    for instr in instrs {
+        match instr.op {
+            Op::Copyrow => return WHOLE_ROW,
+            Op::Setcol => columns.push(u32::from(instr.b) << 16 | u32::from(instr.high())),
+            _ => {}
+        }
+    }
+    columns.sort_unstable();
+    columns.dedup();
+    // Columns of one collect register: the most that any has.
+    let runs = columns.chunk_by(|one, other| one >> 16 == other >> 16);
+    match runs.map(<[u32]>::len).max() {
+        Some(count) if count > FEW_COLUMNS => WHOLE_ROW,
+        _ => FIRST_LINES,
     }
 }
 

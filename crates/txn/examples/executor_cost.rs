@@ -2,25 +2,27 @@
 //! run as batches, without sequencer, log and SQL.
 //!
 //! ```text
-//! cargo run --release -p weft-txn --example executor_cost -- RECORDS ROUNDS PROGRAM
+//! cargo run --release -p weft-txn --example executor_cost -- RECORDS ROUNDS WORKERS PROGRAM...
 //! PROGRAM: read1 | read16 | row16 | update1 | insert1 | chase2
 //! ```
 //!
 //! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. A round is a batch of 4,096
-//! members with keys drawn evenly, published at its end. Instructions of one transaction: run it with two
+//! members with keys drawn evenly, published at its end; rounds run serially and interleaved in turns. A
+//! program that only reads runs as members of a batch and, as `snapshot`, at a boundary. Instructions of one transaction: run it with two
 //! numbers of rounds and divide the difference by that of the transactions.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weft_base::{BatchId, CatalogVersion, IndexId, Prng, TableId};
-use weft_program::{Access, AccessKind, Class, KeyPart, Program, ProgramBuilder, verify};
+use weft_program::{Access, AccessKind, Class, KeyPart, Outcome, Program, ProgramBuilder, verify};
 use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
-use weft_txn::planning::{Work, run_wave};
-use weft_types::{SqlType, Value};
+use weft_txn::Execution;
+use weft_txn::planning::{AnswerSink, Work, run_reads_into, run_wave_into};
+use weft_types::{SqlError, SqlType, Value};
 
 /// As the `weft` command has it.
 #[global_allocator]
@@ -195,8 +197,32 @@ impl Stream {
     }
 }
 
-fn run_batch(store: &Arc<Store>, stream: &Stream, inputs: &[Vec<u8>]) -> Duration {
-    let batch = BatchId(store.boundary().0 + 1);
+/// Counts answers and looks at their bytes.
+#[derive(Default)]
+struct Count {
+    done: usize,
+    failed: usize,
+    bytes: usize,
+}
+
+impl AnswerSink for Count {
+    fn answer(&mut self, _member: usize, result: Result<&mut Outcome, SqlError>, _observed: BatchId) {
+        match result {
+            Ok(outcome) => {
+                self.done += 1;
+                self.bytes += outcome
+                    .statements
+                    .iter()
+                    .map(|statement| statement.rows.data.len())
+                    .sum::<usize>();
+            }
+            Err(_) => self.failed += 1,
+        }
+    }
+}
+
+/// Nanoseconds of a transaction.
+fn run_batch(store: &Arc<Store>, stream: &Stream, inputs: &[Vec<u8>], how: How, workers: usize) -> f64 {
     let members: Vec<Work<'_>> = inputs
         .iter()
         .map(|inputs| Work::Program {
@@ -204,80 +230,128 @@ fn run_batch(store: &Arc<Store>, stream: &Stream, inputs: &[Vec<u8>]) -> Duratio
             inputs,
         })
         .collect();
+    let mut sinks: Vec<Count> = (0..workers).map(|_| Count::default()).collect();
     let began = Instant::now();
-    let writer = store.begin_batch(batch);
-    let answers = run_wave(&writer, batch, &members, 1, usize::MAX);
-    writer.finish();
-    store.publish(batch);
-    store.collect_garbage(usize::MAX);
+    if how.at_snapshot {
+        let snapshot = store.snapshot();
+        run_reads_into(how.execution, snapshot.view(), &members, &mut sinks);
+    } else {
+        let batch = BatchId(store.boundary().0 + 1);
+        let writer = store.begin_batch(batch);
+        run_wave_into(how.execution, &writer, batch, &members, &mut sinks);
+        writer.finish();
+        store.publish(batch);
+        store.collect_garbage(usize::MAX);
+    }
     let elapsed = began.elapsed();
-    let failed = answers.iter().filter(|answer| answer.is_err()).count();
-    assert_eq!(failed, 0, "members failed");
-    elapsed
+    let failed: usize = sinks.iter().map(|sink| sink.failed).sum();
+    let done: usize = sinks.iter().map(|sink| sink.done).sum();
+    assert_eq!((done, failed), (inputs.len(), 0), "members failed");
+    elapsed.as_nanos() as f64 / inputs.len() as f64
+}
+
+#[derive(Clone, Copy)]
+struct How {
+    execution: Execution,
+    at_snapshot: bool,
+}
+
+fn programs(name: &str, records: i64, store: &Arc<Store>) -> Result<Stream, Box<dyn Error>> {
+    let catalog = store.catalog();
+    let (def, version) = (catalog.table_by_id(TABLE).ok_or("no table")?, catalog.version());
+    let (program, keys, has_value) = match name {
+        "read1" => (reads(version, def, 1, false), 1, false),
+        "read16" => (reads(version, def, 16, false), 16, false),
+        "row16" => (reads(version, def, 16, true), 16, false),
+        "update1" => (update(version, def), 1, true),
+        "insert1" => (insert(version, def), 1, true),
+        "chase2" => (chase(version, def, records as i32), 1, false),
+        other => return Err(format!("no program {other}").into()),
+    };
+    verify(&program, &catalog)?;
+    Ok(Stream {
+        program: Arc::new(program),
+        keys,
+        has_value,
+    })
+}
+
+fn measure(store: &Arc<Store>, name: &str, records: i64, rounds: usize, workers: usize) {
+    let Ok(stream) = programs(name, records, store) else {
+        println!("no program {name}");
+        return;
+    };
+    let mut random = Prng::new(42);
+    let mut fresh = records + store.boundary().0 as i64 * BATCH_MEMBERS as i64;
+    let mut ways = Vec::new();
+    for at_snapshot in [false, true] {
+        if at_snapshot && !stream.program.read_only {
+            continue;
+        }
+        for execution in [Execution::Serial, Execution::Interleaved] {
+            let how = How {
+                execution,
+                at_snapshot,
+            };
+            ways.push((how, Vec::new()));
+        }
+    }
+    for _ in 0..rounds {
+        for (how, times) in &mut ways {
+            let inputs: Vec<Vec<u8>> = (0..BATCH_MEMBERS)
+                .map(|_| {
+                    stream.inputs(|| match name {
+                        "insert1" => {
+                            fresh += 1;
+                            fresh
+                        }
+                        _ => random.below(records as u64) as i64,
+                    })
+                })
+                .collect();
+            times.push(run_batch(store, &stream, &inputs, *how, workers));
+        }
+    }
+    for (how, times) in &mut ways {
+        times.sort_unstable_by(f64::total_cmp);
+        if let (Some(median), Some(least)) = (times.get(times.len() / 2), times.first()) {
+            let ground = if how.at_snapshot { "snapshot" } else { "batch" };
+            println!(
+                "{name:8} {records:8} records {ground:8} {:11?} median {median:6.0} ns, least {least:6.0} ns",
+                how.execution
+            );
+        }
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [records, rounds, name] = arguments.as_slice() else {
-        return Err("usage: executor_cost RECORDS ROUNDS read1|read16|row16|update1|insert1|chase2".into());
+    let [records, rounds, workers, names @ ..] = arguments.as_slice() else {
+        return Err(
+            "usage: executor_cost RECORDS ROUNDS WORKERS read1|read16|row16|update1|insert1|chase2..".into(),
+        );
     };
-    let (records, rounds): (i64, usize) = (records.parse()?, rounds.parse()?);
+    let (records, rounds, workers): (i64, usize, usize) =
+        (records.parse()?, rounds.parse()?, workers.parse()?);
     let store = Store::new();
     let mut writer = store.begin_batch(BatchId(1));
-    writer.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();
+    writer.apply_catalog(&CatalogOp::CreateTable(table()))?;
     writer.finish();
     store.publish(BatchId(1));
-    let catalog = store.catalog();
-    let (def, version) = (catalog.table_by_id(TABLE).ok_or("no table")?, catalog.version());
-    let stream = |program: Program, keys, has_value| {
-        verify(&program, &catalog).unwrap();
-        Stream {
-            program: Arc::new(program),
-            keys,
-            has_value,
-        }
-    };
-    let load = stream(insert(version, def), 1, true);
-    let measured = match name.as_str() {
-        "read1" => stream(reads(version, def, 1, false), 1, false),
-        "read16" => stream(reads(version, def, 16, false), 16, false),
-        "row16" => stream(reads(version, def, 16, true), 16, false),
-        "update1" => stream(update(version, def), 1, true),
-        "insert1" => stream(insert(version, def), 1, true),
-        "chase2" => stream(chase(version, def, records as i32), 1, false),
-        other => return Err(format!("no program {other}").into()),
+    let load = programs("insert1", records, &store)?;
+    let how = How {
+        execution: Execution::Interleaved,
+        at_snapshot: false,
     };
     let mut next = 0;
     while next < records {
         let end = records.min(next + BATCH_MEMBERS as i64);
         let inputs: Vec<Vec<u8>> = (next..end).map(|key| load.inputs(|| key)).collect();
-        run_batch(&store, &load, &inputs);
+        run_batch(&store, &load, &inputs, how, 1);
         next = end;
     }
-    let mut random = Prng::new(42);
-    let mut times = Vec::new();
-    for _ in 0..rounds {
-        let inputs: Vec<Vec<u8>> = (0..BATCH_MEMBERS)
-            .map(|_| {
-                measured.inputs(|| match name.as_str() {
-                    "insert1" => {
-                        next += 1;
-                        next
-                    }
-                    _ => random.below(records as u64) as i64,
-                })
-            })
-            .collect();
-        times.push(run_batch(&store, &measured, &inputs));
-    }
-    times.sort_unstable();
-    let per_transaction = |time: &Duration| time.as_nanos() as f64 / BATCH_MEMBERS as f64;
-    if let (Some(median), Some(least)) = (times.get(times.len() / 2), times.first()) {
-        println!(
-            "{name} of {records} records: median {:.0} ns, least {:.0} ns a transaction",
-            per_transaction(median),
-            per_transaction(least)
-        );
+    for name in names {
+        measure(&store, name, records, rounds, workers);
     }
     Ok(())
 }
