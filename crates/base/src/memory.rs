@@ -220,12 +220,18 @@ mod tests {
             for bytes in [0, 1, HUGE_PAGE_BYTES, HUGE_PAGE_BYTES + 1] {
                 let memory = PageMemory::new(bytes, pages).unwrap();
                 assert!(memory.base().addr().get().is_multiple_of(HUGE_PAGE_BYTES));
-                assert_eq!(memory.size_bytes(), bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES));
+                assert_eq!(
+                    memory.size_bytes(),
+                    bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES)
+                );
                 assert!(pages == Pages::Huge || !memory.is_huge());
                 let last = memory.size_bytes() - 1;
                 // SAFETY: both bytes lie inside the memory, which nobody else uses.
                 unsafe {
-                    assert_eq!((*memory.base().as_ptr(), *memory.base().as_ptr().add(last)), (0, 0));
+                    assert_eq!(
+                        (*memory.base().as_ptr(), *memory.base().as_ptr().add(last)),
+                        (0, 0)
+                    );
                     *memory.base().as_ptr().add(last) = 1;
                 }
             }
