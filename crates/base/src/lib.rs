@@ -9,7 +9,7 @@
 //! - [`clock`], [`random`]: time and chance, injected.
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
-//! - [`memory`]: hints to the memory system.
+//! - [`memory`]: memory in huge pages, and hints to the memory system.
 
 pub mod clock;
 pub mod codec;

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   begin_probe(key)   hash the key, fetch the index's line
-//!   advance_probe      look at that line, fetch the slot of the first candidate
-//!   advance_probe      look at the slot, fetch the first lines of the row
+//!   advance_probe      look at that line, fetch the first candidate's slot, in which its row lies as a rule
+//!   advance_probe      look at the slot, fetch the row if it lies elsewhere
 //!   lookup(key)        finds everything in the cache
 //! ```
 //!
@@ -15,15 +15,17 @@
 //! A probe never changes what a lookup finds and never fails: it holds numbers and no pointers, so one that
 //! outlives a change, or that is used with another view, only fetches the wrong lines.
 
-use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
+use weft_base::memory::{LINE_BYTES, prefetch_bytes};
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
 
-use crate::memory::{Pin, SlotId};
+use crate::memory::{Slot, SlotId};
 use crate::table::Schema;
 
 /// How much of a row a probe fetches unless told otherwise.
-const ROW_BYTES_DEFAULT: u32 = 2 * LINE_BYTES as u32;
+const ROW_BYTES_DEFAULT: u32 = LINE_BYTES as u32;
+/// What stands before a row in its slot.
+const ROW_OVERHEAD: usize = 48;
 
 /// A lookup on its way into the cache. Small and without a lifetime, so that it may lie in a reused block.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +47,7 @@ enum Next {
 }
 
 impl Probe {
-    /// Fetches this many bytes of the row, from its beginning, instead of its first two lines.
+    /// Fetches this many bytes of the row, from its beginning, instead of its first line.
     #[must_use]
     pub fn with_row_bytes(self, row_bytes: u32) -> Self {
         Probe { row_bytes, ..self }
@@ -72,7 +74,7 @@ impl Probe {
     }
 
     /// Looks at what was fetched, fetches what comes next; false when nothing is left.
-    pub(crate) fn advance(&mut self, schema: &Schema, pin: Pin<'_>) -> bool {
+    pub(crate) fn advance(&mut self, schema: &Schema) -> bool {
         let stage = std::mem::replace(&mut self.next, Next::Nothing);
         let Some(table) = schema.tables.get(&self.table) else {
             return false;
@@ -89,19 +91,16 @@ impl Probe {
                 let Some(place) = table.core.slots.slot(slot) else {
                     return false;
                 };
-                prefetch(std::ptr::from_ref(place));
+                let bytes = place.size_bytes().min(ROW_OVERHEAD + self.row_bytes as usize);
+                prefetch_bytes(place.address(), bytes);
                 self.slot = slot;
                 self.next = Next::Slot;
                 true
             }
             Next::Slot => {
-                let head = table
-                    .core
-                    .slots
-                    .slot(self.slot)
-                    .and_then(|place| place.newest(pin));
-                if let Some(head) = head {
-                    prefetch_bytes(head.address(), self.row_bytes as usize);
+                let place = table.core.slots.slot(self.slot);
+                if let Some(elsewhere) = place.and_then(Slot::newest_elsewhere) {
+                    prefetch_bytes(elsewhere, ROW_OVERHEAD + self.row_bytes as usize);
                 }
                 false
             }

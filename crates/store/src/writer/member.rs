@@ -174,7 +174,7 @@ impl<'b> MemberWriter<'b> {
             ordinal: self.next_ordinal,
         };
         self.next_ordinal += 1;
-        let slot = data.core.slots.reserve();
+        let slot = data.core.slots.reserve(row.len());
         if let Some(place) = data.core.slots.slot(slot) {
             place.set_row_id(row_id);
         }
@@ -312,7 +312,7 @@ impl<'b> MemberWriter<'b> {
         };
         let head = place.at(self.batch.pin(Pin::EVERYTHING));
         let first = head.is_none_or(|head| head.batch() != self.batch.batch);
-        let bytes = place.push(self.batch.batch, row);
+        let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
         self.writes.push(Write {
             slot,
             table: position as u32,

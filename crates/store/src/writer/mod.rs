@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use weft_base::{BatchId, IndexId, TableId};
 
 use crate::catalog::Catalog;
-use crate::garbage::Shortenable;
+use crate::garbage::RowPlace;
 use crate::memory::{Pin, SlotId};
 use crate::probe::Probe;
 use crate::store::{Finished, Store};
@@ -89,7 +89,7 @@ impl<'s> BatchWriter<'s> {
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
     /// fetch.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
-        probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
+        probe.advance(&self.schema)
     }
 
     /// Starts a member. Members that conflict must not be open at once; any thread.
@@ -120,11 +120,7 @@ impl<'s> BatchWriter<'s> {
                     digest = digest.wrapping_add(self.digest_of_row(&table.core, write.slot));
                 }
                 if *is && self.has_older(&table.core, write.slot) {
-                    superseded.push(Shortenable {
-                        table: table.def.id,
-                        core: Arc::as_ptr(&table.core),
-                        slot: write.slot,
-                    });
+                    superseded.push(RowPlace::new(&table.core, write.slot));
                 }
             }
         }
@@ -215,11 +211,11 @@ impl<'s> BatchWriter<'s> {
                 table.remove_row_id(write.slot, place.row_id());
                 core.slots.release(write.slot);
             }
-            retired.push(version);
+            retired.push((RowPlace::new(core, write.slot), version));
         }
         let mut garbage = self.store.garbage().lock();
-        for version in retired {
-            garbage.retire(boundary, version);
+        for (place, version) in retired {
+            garbage.retire(boundary, place, version);
         }
     }
 }
