@@ -21,6 +21,7 @@ use weft_store::TableDef;
 use weft_types::{RowLayout, SqlError, SqlType, Value};
 
 use crate::access_keys::KeyPart;
+use crate::compiled::Compiled;
 use crate::error::ProgramError;
 use crate::instr::Instr;
 use crate::resolve::Resolved;
@@ -225,6 +226,7 @@ pub(crate) struct Layouts {
     pub tables: Vec<RowLayout>,
     pub outputs: Vec<RowLayout>,
     pub resolved: Resolved,
+    pub compiled: Arc<Compiled>,
 }
 
 impl PartialEq for Program {
@@ -302,6 +304,7 @@ impl Program {
         let mut plain = self.clone();
         plain.layouts.resolved.search_at = Vec::new();
         plain.layouts.resolved.searches = Vec::new();
+        plain.layouts.compiled = Arc::default();
         plain
     }
 
@@ -393,6 +396,7 @@ impl Layouts {
             .map_err(|_| ProgramError::Malformed("a constant is not of its type"))?;
         Ok(Layouts {
             resolved: Resolved::of(parts, &consts, &const_row),
+            compiled: Arc::default(),
             inputs: RowLayout::new(&parts.inputs),
             consts,
             const_row,

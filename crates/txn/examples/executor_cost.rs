@@ -8,8 +8,8 @@
 //!
 //! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. A round is a batch of 4,096
 //! members with keys drawn evenly, published at its end; rounds run serially and interleaved in turns. A
-//! program that only reads runs as members of a batch and, as `snapshot`, at a boundary. Instructions of one transaction: run it with two
-//! numbers of rounds and divide the difference by that of the transactions.
+//! program that only reads runs as members of a batch and, as `snapshot`, at a boundary. Instructions of one
+//! transaction: run it with two numbers of rounds and divide the difference by that of the transactions.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 

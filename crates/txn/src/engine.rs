@@ -456,6 +456,8 @@ impl Engine {
             checkpoint_batch: stats.checkpoint_batch.load(Relaxed),
             log_syncs: log.syncs,
             log_bytes: log.written_bytes,
+            compiled_programs: weft_program::compiled_stats().programs,
+            compiled_runs: executor::compiled_runs(),
         }
     }
 }

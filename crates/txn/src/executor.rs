@@ -24,7 +24,7 @@ use group::{BatchGround, SnapshotGround};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_base::BatchId;
 use weft_program::{Outcome, Program};
 use weft_store::{BatchWriter, ReadView};
@@ -35,6 +35,13 @@ pub(crate) const INSTRUCTION_BUDGET: u32 = 1_000_000;
 
 /// Members a worker claims at once: a few groups.
 const MORSEL_MEMBERS: usize = 64;
+
+static COMPILED_RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// Runs of which machine code did a part, since the process began.
+pub fn compiled_runs() -> u64 {
+    COMPILED_RUNS.load(Ordering::Relaxed)
+}
 
 /// What one member does.
 #[derive(Debug, Clone, Copy)]

@@ -48,7 +48,8 @@ fn store_bits(class: Class, bits: u64) -> Result<u64, SqlError> {
     }
 }
 
-fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64> {
+#[inline]
+pub(crate) fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64> {
     widen(
         Class::of(layout.types().get(column)?),
         layout.fixed_u64(row, column)?,

@@ -38,10 +38,15 @@ use crate::data_access::DataAccess;
 use crate::instr::{Instr, Op, RaiseState};
 use scratch::RunState;
 
+use crate::compiled::SAMPLE_RUNS;
 use crate::outcome::Outcome;
 use crate::program::Program;
 
+#[cfg(feature = "compiled")]
+pub(crate) use data::load;
 pub(crate) use scratch::KeyImage;
+#[cfg(feature = "compiled")]
+pub(crate) use scratch::Registers;
 pub use scratch::Scratch;
 
 /// Bytes of result rows that one program may give back.
@@ -91,6 +96,12 @@ pub fn begin(
     out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
     scratch.guard.prepare(program, inputs);
+    scratch.ran_compiled = false;
+    scratch.uncounted_runs += 1;
+    if scratch.uncounted_runs >= SAMPLE_RUNS {
+        scratch.uncounted_runs = 0;
+        program.count_runs();
+    }
     scratch.run = RunState {
         pc: 0,
         is_aborting: false,
@@ -174,7 +185,17 @@ impl<A: DataAccess> Machine<'_, A> {
             is_aborting: mut aborting,
             ..
         } = self.scratch.run;
+        #[cfg(feature = "compiled")]
+        let code = program.layouts.compiled.code();
         loop {
+            #[cfg(feature = "compiled")]
+            if let Some(code) = code
+                && let Some(entry) = code.entry(pc)
+                && let Some(next) = code.run(entry, &mut self.scratch.registers, &mut self.left, self.inputs)
+            {
+                self.scratch.ran_compiled = true;
+                pc = next as usize;
+            }
             let Some(instr) = program.instrs.get(pc).copied() else {
                 return Err(self
                     .scratch

@@ -31,6 +31,11 @@ impl Default for Registers {
 const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
 
 impl Registers {
+    /// Values and NULL flags, for machine code.
+    pub fn parts(&mut self) -> (&mut [u64; REGISTERS], &mut u64) {
+        (&mut self.values, &mut self.nulls)
+    }
+
     #[inline]
     pub fn bits(&self, register: u8) -> Option<u64> {
         let register = register & REGISTER_MASK;
@@ -125,6 +130,10 @@ pub struct Scratch {
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
     pub(crate) run: RunState,
+    /// Runs since the last sample was counted.
+    pub(crate) uncounted_runs: u32,
+    /// Machine code did a part of the present run.
+    pub(crate) ran_compiled: bool,
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,
@@ -133,6 +142,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Whether machine code did a part of the run that was prepared last.
+    pub fn ran_compiled(&self) -> bool {
+        self.ran_compiled
+    }
+
     /// After [`crate::begin`]: the keys of single rows and values that the run has declared, each with the
     /// index that leads there, known before its first instruction.
     pub fn row_keys<'k>(

@@ -17,10 +17,11 @@
 //!
 //! Source: BionicDB 4.4, 4.5; Kocberber et al., AMAC, VLDB 2015; DESIGN.md, Executors.
 
-use super::{AnswerSink, INSTRUCTION_BUDGET, Work};
+use super::{AnswerSink, COMPILED_RUNS, INSTRUCTION_BUDGET, Work};
 use crate::write_set;
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use weft_base::{BatchId, IndexId, TableId};
 use weft_program::{BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch};
 use weft_store::{BatchWriter, MemberWriter, Probe, ReadView};
@@ -105,6 +106,16 @@ impl Frame {
 struct Frames {
     frames: Vec<Frame>,
     probes: Vec<Probe>,
+    /// Runs that machine code had a part in, not yet added to the process's counter.
+    compiled_runs: u64,
+}
+
+impl Frames {
+    fn report_compiled(&mut self) {
+        if self.compiled_runs > 0 {
+            COMPILED_RUNS.fetch_add(std::mem::take(&mut self.compiled_runs), Ordering::Relaxed);
+        }
+    }
 }
 
 thread_local! {
@@ -242,6 +253,10 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
         };
         let observed = ground.close(opened, result.is_ok());
         sink.answer(member, result.map(|()| &mut frame.outcome), observed);
+        if frame.scratch.ran_compiled() {
+            memory.compiled_runs += 1;
+            memory.report_compiled();
+        }
     });
 }
 
@@ -249,7 +264,7 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
 pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item = Work<'a>>) {
     FRAMES.with_borrow_mut(|memory| {
         memory.first();
-        let Frames { frames, probes } = memory;
+        let Frames { frames, probes, .. } = memory;
         let Some(frame) = frames.first_mut() else { return };
         probes.clear();
         for work in works {
@@ -311,6 +326,7 @@ pub(super) fn run_range<G: Ground, S: AnswerSink>(
             rest = rest.get(count..).unwrap_or_default();
             first += count;
         }
+        memory.report_compiled();
     });
 }
 
@@ -323,7 +339,11 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     waiting: &mut Vec<Waiting<G::Member<'g>>>,
     sink: &mut S,
 ) -> usize {
-    let Frames { frames, probes } = memory;
+    let Frames {
+        frames,
+        probes,
+        compiled_runs,
+    } = memory;
     if frames.len() < GROUP_MEMBERS {
         frames.resize_with(GROUP_MEMBERS, Frame::default);
     }
@@ -366,6 +386,8 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
     }
     resume_waiting(ground, rest, first, frames, waiting, sink);
+    let ran_compiled = |frame: &&Frame| frame.scratch.ran_compiled();
+    *compiled_runs += frames.iter().take(count).filter(ran_compiled).count() as u64;
     count
 }
 
