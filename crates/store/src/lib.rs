@@ -18,7 +18,7 @@
 //! - [`Catalog`], [`CatalogOp`]: definitions, and how they change.
 //! - `memory`: versions, slots, and the rules for pointers to them.
 //! - `index`: hash and ordered indexes of candidates.
-//! - `table`, `read`, `probe`: tables, reads over them, and hints ahead of reads.
+//! - `table`, `read`, `probe`, `group`: tables, reads over them, hints ahead of reads, reads of many keys.
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
 //! - `garbage`: when superseded versions go.
@@ -35,6 +35,7 @@ mod catalog;
 pub mod checkpoint;
 mod constraint;
 mod garbage;
+mod group;
 mod index;
 mod memory;
 mod probe;

@@ -19,13 +19,11 @@ use weft_base::memory::{LINE_BYTES, prefetch_bytes};
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
 
-use crate::memory::{Slot, SlotId};
+use crate::memory::{SLOT_OVERHEAD, Slot, SlotId};
 use crate::table::Schema;
 
 /// How much of a row a probe fetches unless told otherwise.
 const ROW_BYTES_DEFAULT: u32 = LINE_BYTES as u32;
-/// What stands before a row in its slot.
-const ROW_OVERHEAD: usize = 48;
 
 /// A lookup on its way into the cache. Small and without a lifetime, so that it may lie in a reused block.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +64,9 @@ impl Probe {
             .tables
             .get(&table)
             .and_then(|table| table.index(index).ok());
-        if data.is_some_and(|index| index.data.hash.is_some()) {
+        if let Some(hash) = data.and_then(|index| index.data.hash.as_ref()) {
             probe.hash = hash64(key);
+            hash.prefetch(probe.hash);
             probe.next = Next::Index;
         }
         probe
@@ -91,7 +90,7 @@ impl Probe {
                 let Some(place) = table.core.slots.slot(slot) else {
                     return false;
                 };
-                let bytes = place.size_bytes().min(ROW_OVERHEAD + self.row_bytes as usize);
+                let bytes = place.size_bytes().min(SLOT_OVERHEAD + self.row_bytes as usize);
                 prefetch_bytes(place.address(), bytes);
                 self.slot = slot;
                 self.next = Next::Slot;
@@ -100,7 +99,7 @@ impl Probe {
             Next::Slot => {
                 let place = table.core.slots.slot(self.slot);
                 if let Some(elsewhere) = place.and_then(Slot::newest_elsewhere) {
-                    prefetch_bytes(elsewhere, ROW_OVERHEAD + self.row_bytes as usize);
+                    prefetch_bytes(elsewhere, SLOT_OVERHEAD + self.row_bytes as usize);
                 }
                 false
             }

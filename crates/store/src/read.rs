@@ -54,6 +54,14 @@ impl<'s> ReadView<'s> {
         ReadView { schema, pin, digest }
     }
 
+    pub(crate) fn schema(&self) -> &'s Schema {
+        self.schema
+    }
+
+    pub(crate) fn pin(&self) -> Pin<'s> {
+        self.pin
+    }
+
     /// The boundary that is read; `u64::MAX` for a member of the open batch.
     pub fn batch(&self) -> BatchId {
         BatchId(self.pin.horizon())
@@ -335,17 +343,26 @@ pub(crate) fn lookup_in<'s>(
     let mut candidates = Candidates::new();
     index.data.candidates(key, &mut candidates);
     for slot in candidates {
-        let Some(row) = row_at(table, slot, pin) else {
-            continue;
-        };
-        let carries = with_key_buffer(|buffer| {
-            index.data.key_of(table.layout(), row.bytes, buffer);
-            buffer.as_slice() == key
-        });
-        if carries && see(row).is_break() {
+        if let Some(row) = lookup_slot(table, index, pin, key, slot)
+            && see(row).is_break()
+        {
             return;
         }
     }
+}
+
+/// The row in a candidate's slot, if it carries the key.
+#[inline]
+pub(crate) fn lookup_slot<'s>(
+    table: &'s TableData,
+    index: &TableIndex,
+    pin: Pin<'s>,
+    key: &[u8],
+    slot: SlotId,
+) -> Option<RowVersion<'s>> {
+    let row = row_at(table, slot, pin)?;
+    let carries = |buffer: &mut Vec<u8>| index.data.carries(table.layout(), row.bytes, key, buffer);
+    with_key_buffer(carries).then_some(row)
 }
 
 /// Lends a thread's buffer for encoding keys; a fresh one if it is lent out already.

@@ -75,7 +75,7 @@ impl TableCore {
 
     /// An index over the row ids of all live rows.
     pub(crate) fn row_id_index(&self, pin: Pin<'_>) -> HashIndex {
-        let row_ids = HashIndex::new();
+        let row_ids = HashIndex::new(self.slots.memory());
         self.each_live(pin, |slot, place, _| {
             row_ids.add(row_id_hash(place.row_id()), slot)
         });
@@ -133,13 +133,16 @@ impl TableData {
     pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<RowMemory>) -> Self {
         let indexes = def.indexes.iter().map(|index| TableIndex {
             def: Arc::clone(index),
-            data: Arc::new(IndexData::new(index)),
+            data: Arc::new(IndexData::new(index, memory)),
         });
         TableData {
             def: Arc::clone(def),
             core: Arc::new(TableCore::new(def, memory)),
             indexes: indexes.collect(),
-            row_ids: def.primary_key.is_none().then(|| Arc::new(HashIndex::new())),
+            row_ids: def
+                .primary_key
+                .is_none()
+                .then(|| Arc::new(HashIndex::new(memory))),
         }
     }
 

@@ -27,7 +27,7 @@ mod slots;
 mod version;
 
 pub(crate) use slab::RowMemory;
-pub(crate) use slots::{REGION_SLOTS, Slot, SlotArena};
+pub(crate) use slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot, SlotArena};
 pub(crate) use version::{Pin, Retired, VersionRef};
 
 /// Names a row's place in its table's memory. Not the row's identity (that is its row id): addresses and

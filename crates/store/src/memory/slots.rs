@@ -58,7 +58,7 @@ struct SlotHead {
 
 const HOME_OFFSET: usize = size_of::<SlotHead>();
 /// Bytes of a slot before its row.
-const SLOT_OVERHEAD: usize = HOME_OFFSET + HEADER_BYTES;
+pub(crate) const SLOT_OVERHEAD: usize = HOME_OFFSET + HEADER_BYTES;
 const _: () = assert!(HOME_OFFSET == 24 && SLOT_OVERHEAD == 48);
 
 /// One row's place.
