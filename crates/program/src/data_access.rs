@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
-use weft_store::{MemberWriter, Probe, ReadView, SlotId, Snapshot};
+use weft_store::{MemberWriter, Probe, ReadView, RowVersion, SlotId, Snapshot};
 use weft_types::{SqlError, SqlState};
 
 /// A row that a program holds in a collect register. What `slot` means is the implementation's business.
@@ -31,6 +31,18 @@ pub trait DataAccess {
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
         let _ = (index, table, key);
         false
+    }
+
+    /// As [`DataAccess::search`], where a probe for this key has been advanced to its end.
+    fn search_probed(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let _ = probe;
+        self.search(index, table, key)
     }
 
     /// The row's present bytes, writes of this program included; `None` once it is removed.
@@ -82,13 +94,25 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
     }
 
     /// As [`BatchAccess::new`], for programs that are interleaved: when the run waits, its probe is in
-    /// `probe`, for the caller to advance before the run is resumed.
+    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed.
     pub fn interleaved(writer: &'m mut MemberWriter<'b>, probe: &'m mut Option<Probe>) -> Self {
         BatchAccess {
             writer,
             latest: None,
             probe: Some(probe),
         }
+    }
+}
+
+impl<'b> BatchAccess<'_, 'b> {
+    fn found(&mut self, table: TableId, row: Option<RowVersion<'b>>) -> Option<RowHandle> {
+        let row = row?;
+        let handle = RowHandle {
+            table,
+            slot: row.slot.0,
+        };
+        self.latest = Some((handle, row.bytes));
+        Some(handle)
     }
 }
 
@@ -101,15 +125,22 @@ impl DataAccess for BatchAccess<'_, '_> {
     }
 
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
-        let Some(row) = self.writer.lookup_one(table, index, key)? else {
-            return Ok(None);
+        let row = match self.probe.as_mut().and_then(|probe| probe.take()) {
+            Some(probe) => self.writer.lookup_probed(table, index, key, &probe)?,
+            None => self.writer.lookup_one(table, index, key)?,
         };
-        let handle = RowHandle {
-            table,
-            slot: row.slot.0,
-        };
-        self.latest = Some((handle, row.bytes));
-        Ok(Some(handle))
+        Ok(self.found(table, row))
+    }
+
+    fn search_probed(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let row = self.writer.lookup_probed(table, index, key, probe)?;
+        Ok(self.found(table, row))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
@@ -188,7 +219,7 @@ impl<'m, 's> ReadAccess<'m, 's> {
     }
 
     /// As [`ReadAccess::over`], for programs that are interleaved: when the run waits, its probe is in
-    /// `probe`, for the caller to advance before the run is resumed. `observed` is what the run has observed
+    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed. `observed` is what the run has observed
     /// so far.
     pub fn interleaved(view: ReadView<'s>, observed: BatchId, probe: &'m mut Option<Probe>) -> Self {
         ReadAccess {
@@ -196,6 +227,21 @@ impl<'m, 's> ReadAccess<'m, 's> {
             probe: Some(probe),
             ..ReadAccess::over(view)
         }
+    }
+
+    fn found(&mut self, table: TableId, row: Option<RowVersion<'s>>) -> Option<RowHandle> {
+        let Some(row) = row else {
+            // Any batch may have removed it.
+            self.observed = self.view.batch();
+            return None;
+        };
+        let handle = RowHandle {
+            table,
+            slot: row.slot.0,
+        };
+        self.observed = self.observed.max(row.batch);
+        self.latest = Some((handle, row.bytes));
+        Some(handle)
     }
 
     fn refuse_write() -> SqlError {
@@ -212,18 +258,22 @@ impl DataAccess for ReadAccess<'_, '_> {
     }
 
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
-        let Some(row) = self.view.lookup_one(table, index, key)? else {
-            // Any batch may have removed it.
-            self.observed = self.view.batch();
-            return Ok(None);
+        let row = match self.probe.as_mut().and_then(|probe| probe.take()) {
+            Some(probe) => self.view.lookup_probed(table, index, key, &probe)?,
+            None => self.view.lookup_one(table, index, key)?,
         };
-        let handle = RowHandle {
-            table,
-            slot: row.slot.0,
-        };
-        self.observed = self.observed.max(row.batch);
-        self.latest = Some((handle, row.bytes));
-        Ok(Some(handle))
+        Ok(self.found(table, row))
+    }
+
+    fn search_probed(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let row = self.view.lookup_probed(table, index, key, probe)?;
+        Ok(self.found(table, row))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {

@@ -106,4 +106,9 @@ impl Probe {
             Next::Nothing => false,
         }
     }
+
+    /// Where the key's row may be; anything before the probe is through.
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
+    }
 }

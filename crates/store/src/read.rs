@@ -118,6 +118,25 @@ impl<'s> ReadView<'s> {
         probe.advance(self.schema)
     }
 
+    /// As [`ReadView::lookup_one`] in a unique index, and looks first where a probe for the key has led: the
+    /// key is checked there, so a probe for another key, or from before a change, costs time only.
+    pub fn lookup_probed(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowVersion<'s>>, SqlError> {
+        let table_data = self.schema.table(table)?;
+        let index_data = table_data.index(index)?;
+        if index_data.def.unique
+            && let Some(row) = lookup_slot(table_data, index_data, self.pin, key, probe.slot())
+        {
+            return Ok(Some(row));
+        }
+        self.lookup_one(table, index, key)
+    }
+
     /// The row in a slot.
     pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'s>> {
         row_at(self.schema.tables.get(&table)?, slot, self.pin)

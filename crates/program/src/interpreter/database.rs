@@ -50,7 +50,10 @@ impl<A: DataAccess> Machine<'_, A> {
         let scratch = &mut *self.scratch;
         let key = scratch.guard.key_of(search.access);
         let row = match key {
-            Some(key) => self.access.search(search.index, table.id, key)?,
+            Some(key) => match scratch.probes.get(search.access as usize) {
+                Some(Some(probe)) => self.access.search_probed(search.index, table.id, key, probe)?,
+                _ => self.access.search(search.index, table.id, key)?,
+            },
             None => None,
         };
         if search.keeps_key {

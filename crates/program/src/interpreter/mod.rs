@@ -80,7 +80,7 @@ pub enum Progress {
 }
 
 /// Prepares a run, which [`resume`] then executes: checks the inputs, encodes the keys of the declared
-/// accesses ([`Scratch::row_keys`]). Errors: inputs that are no row of the program's input types.
+/// accesses ([`Scratch::begin_probes`]). Errors: inputs that are no row of the program's input types.
 pub fn begin(
     program: &Program,
     inputs: &[u8],
@@ -88,6 +88,7 @@ pub fn begin(
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
+    scratch.ran_compiled = false;
     program
         .layouts
         .inputs
@@ -96,7 +97,6 @@ pub fn begin(
     out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
     scratch.guard.prepare(program, inputs);
-    scratch.ran_compiled = false;
     scratch.uncounted_runs += 1;
     if scratch.uncounted_runs >= SAMPLE_RUNS {
         scratch.uncounted_runs = 0;

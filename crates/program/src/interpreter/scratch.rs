@@ -2,6 +2,7 @@
 //! allocates nothing.
 
 use weft_base::{IndexId, TableId};
+use weft_store::Probe;
 use weft_types::SqlError;
 
 use crate::data_access::RowHandle;
@@ -130,6 +131,9 @@ pub struct Scratch {
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
     pub(crate) run: RunState,
+    /// By access: the probe for its key, if one was begun.
+    pub(crate) probes: Vec<Option<Probe>>,
+    probes_live: usize,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
     /// Machine code did a part of the present run.
@@ -147,17 +151,39 @@ impl Scratch {
         self.ran_compiled
     }
 
-    /// After [`crate::begin`]: the keys of single rows and values that the run has declared, each with the
-    /// index that leads there, known before its first instruction.
-    pub fn row_keys<'k>(
-        &'k self,
-        program: &'k Program,
-    ) -> impl Iterator<Item = (TableId, IndexId, &'k [u8])> + use<'k> {
+    /// After [`crate::begin`]: begins to fetch the single rows and values whose keys the run has declared, known
+    /// before its first instruction.
+    ///
+    /// Each gets a probe from `begin`, which [`Scratch::advance_probes`] goes on with; the run's searches
+    /// look first where they have led. Returns how many there are.
+    pub fn begin_probes(
+        &mut self,
+        program: &Program,
+        mut begin: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
+    ) -> usize {
         let accesses = program.accesses.iter().zip(&program.layouts.resolved.accesses);
-        accesses.enumerate().filter_map(|(number, (access, recipe))| {
-            let key = self.guard.key_of(number as u32)?;
-            Some((access.table, recipe.index?, key))
-        })
+        for (number, (access, recipe)) in accesses.enumerate() {
+            let key = self.guard.key_of(number as u32);
+            let probe = key.zip(recipe.index).map(|(key, index)| {
+                self.probes_live += 1;
+                begin(access.table, index, key)
+            });
+            self.probes.push(probe);
+        }
+        self.probes_live
+    }
+
+    /// Advances each of the run's probes by a step; false when all are through.
+    pub fn advance_probes(&mut self, mut advance: impl FnMut(&mut Probe) -> bool) -> bool {
+        if self.probes_live == 0 {
+            return false;
+        }
+        let mut live = 0;
+        for probe in self.probes.iter_mut().flatten() {
+            live += usize::from(advance(probe));
+        }
+        self.probes_live = live;
+        live > 0
     }
 
     /// Forgets the run before. What a program does not name keeps what it has.
@@ -175,5 +201,7 @@ impl Scratch {
             row.target = RowTarget::None;
         }
         self.error = None;
+        self.probes.clear();
+        self.probes_live = 0;
     }
 }

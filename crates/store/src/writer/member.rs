@@ -106,6 +106,18 @@ impl<'b> MemberWriter<'b> {
         Ok(found.inspect(|row| self.observe(row)))
     }
 
+    /// See [`ReadView::lookup_probed`].
+    pub fn lookup_probed(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowVersion<'b>>, SqlError> {
+        let found = self.view.lookup_probed(table, index, key, probe)?;
+        Ok(found.inspect(|row| self.observe(row)))
+    }
+
     /// See [`ReadView::begin_probe`].
     pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
         self.view.begin_probe(table, index, key)

@@ -86,11 +86,14 @@ impl Call<'_> {
 pub(super) struct Frame {
     scratch: Scratch,
     outcome: Outcome,
+    /// What it waits for, or has waited for.
     probe: Option<Probe>,
+    is_fetched: bool,
 }
 
 impl Frame {
     fn begin(&mut self, call: Call<'_>) -> Result<(), SqlError> {
+        (self.probe, self.is_fetched) = (None, false);
         weft_program::begin(
             call.program,
             call.inputs,
@@ -105,7 +108,6 @@ impl Frame {
 #[derive(Default)]
 struct Frames {
     frames: Vec<Frame>,
-    probes: Vec<Probe>,
     /// Runs that machine code had a part in, not yet added to the process's counter.
     compiled_runs: u64,
 }
@@ -156,7 +158,7 @@ impl Ground for BatchGround<'_, '_> {
         if !may_wait {
             return call.resume(&mut BatchAccess::new(member), frame);
         }
-        let mut probe = None;
+        let mut probe = frame.probe.take();
         let progress = call.resume(&mut BatchAccess::interleaved(member, &mut probe), frame);
         frame.probe = probe;
         progress
@@ -213,7 +215,7 @@ impl Ground for SnapshotGround<'_> {
             *observed = access.observed();
             return progress;
         }
-        let mut probe = None;
+        let mut probe = frame.probe.take();
         let mut access = ReadAccess::interleaved(self.view, *observed, &mut probe);
         let progress = call.resume(&mut access, frame);
         *observed = access.observed();
@@ -253,7 +255,7 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
         };
         let observed = ground.close(opened, result.is_ok());
         sink.answer(member, result.map(|()| &mut frame.outcome), observed);
-        if frame.scratch.ran_compiled() {
+        if matches!(work, Work::Program { .. }) && frame.scratch.ran_compiled() {
             memory.compiled_runs += 1;
             memory.report_compiled();
         }
@@ -263,19 +265,27 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
 /// Fetches what the declared keys of some programs lead to.
 pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item = Work<'a>>) {
     FRAMES.with_borrow_mut(|memory| {
-        memory.first();
-        let Frames { frames, probes, .. } = memory;
-        let Some(frame) = frames.first_mut() else { return };
-        probes.clear();
+        let mut count = 0;
         for work in works {
-            if let Work::Program { program, inputs } = work {
-                let call = Call { program, inputs };
-                if frame.begin(call).is_ok() {
-                    begin_probes(ground, program, frame, probes);
-                }
+            let Work::Program { program, inputs } = work else {
+                continue;
+            };
+            if memory.frames.len() <= count {
+                memory.frames.push(Frame::default());
+            }
+            let Some(frame) = memory.frames.get_mut(count) else {
+                return;
+            };
+            if frame.begin(Call { program, inputs }).is_ok() {
+                begin_probes(ground, program, frame);
+                count += 1;
+            }
+            if count == GROUP_MEMBERS {
+                advance_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
+                count = 0;
             }
         }
-        advance_all(ground, probes);
+        advance_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
     });
 }
 
@@ -289,17 +299,24 @@ impl Frames {
     }
 }
 
-fn begin_probes<G: Ground>(ground: &G, program: &Program, frame: &Frame, probes: &mut Vec<Probe>) {
+/// Begins the probes of a frame's declared keys; how many there are.
+fn begin_probes<G: Ground>(ground: &G, program: &Program, frame: &mut Frame) -> usize {
     let row_bytes = program.row_bytes_hint();
-    for (table, index, key) in frame.scratch.row_keys(program) {
-        probes.push(ground.begin_probe(table, index, key).with_row_bytes(row_bytes));
-    }
+    frame.scratch.begin_probes(program, |table, index, key| {
+        ground.begin_probe(table, index, key).with_row_bytes(row_bytes)
+    })
 }
 
 /// Advances all probes in turn until the last is through.
-fn advance_all<G: Ground>(ground: &G, probes: &mut Vec<Probe>) {
-    while !probes.is_empty() {
-        probes.retain_mut(|probe| ground.advance_probe(probe));
+fn advance_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
+    loop {
+        let mut any = false;
+        for frame in &mut *frames {
+            any |= frame.scratch.advance_probes(|probe| ground.advance_probe(probe));
+        }
+        if !any {
+            return;
+        }
     }
 }
 
@@ -341,28 +358,26 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
 ) -> usize {
     let Frames {
         frames,
-        probes,
         compiled_runs,
     } = memory;
     if frames.len() < GROUP_MEMBERS {
         frames.resize_with(GROUP_MEMBERS, Frame::default);
     }
-    probes.clear();
-    let mut count = 0;
+    let (mut count, mut probes) = (0, 0);
     let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
     for ((work, frame), refused) in rest.iter().zip(frames.iter_mut()).zip(&mut refused) {
         if let Work::Program { program, inputs } = *work {
             match frame.begin(Call { program, inputs }) {
-                Ok(()) => begin_probes(ground, program, frame, probes),
+                Ok(()) => probes += begin_probes(ground, program, frame),
                 Err(error) => *refused = Some(error),
             }
         }
         count += 1;
-        if probes.len() >= GROUP_PROBES {
+        if probes >= GROUP_PROBES {
             break;
         }
     }
-    advance_all(ground, probes);
+    advance_all(ground, frames.get_mut(..count).unwrap_or_default());
     let group = rest.iter().zip(frames.iter_mut()).zip(&mut refused).take(count);
     for (place, ((work, frame), refused)) in group.enumerate() {
         let mut member = ground.open(first + place);
@@ -386,8 +401,11 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
     }
     resume_waiting(ground, rest, first, frames, waiting, sink);
-    let ran_compiled = |frame: &&Frame| frame.scratch.ran_compiled();
-    *compiled_runs += frames.iter().take(count).filter(ran_compiled).count() as u64;
+    let ran = rest.iter().zip(frames.iter()).take(count);
+    let ran_compiled = |(work, frame): &(&Work<'_>, &Frame)| {
+        matches!(work, Work::Program { .. }) && frame.scratch.ran_compiled()
+    };
+    *compiled_runs += ran.filter(ran_compiled).count() as u64;
     count
 }
 
@@ -414,16 +432,17 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
         else {
             return;
         };
-        if let Some(probe) = &mut frame.probe {
-            if ground.advance_probe(probe) {
-                at += 1;
-                continue;
-            }
-            frame.probe = None;
-            // The row was asked for just now: the others first.
+        if !frame.is_fetched {
+            let under_way = frame
+                .probe
+                .as_mut()
+                .is_some_and(|probe| ground.advance_probe(probe));
+            frame.is_fetched = !under_way;
+            // What it asked for just now takes its time: the others first.
             at += 1;
             continue;
         }
+        frame.is_fetched = false;
         let progress = ground.resume(member, Call { program, inputs }, frame, true);
         let result = match progress {
             Ok(Progress::Waiting) => {
