@@ -10,10 +10,11 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::SqlError;
 
-use super::{BatchWriter, MemberWrites, Write, violation};
+use super::{BatchWriter, MemberWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
 use crate::memory::{Pin, SlotId};
 use crate::probe::Probe;
@@ -33,11 +34,11 @@ pub struct MemberWriter<'b> {
     view: ReadView<'b>,
     member: u32,
     next_ordinal: u32,
-    tables: Vec<Opened<'b>>,
-    writes: Vec<Write>,
+    tables: SmallVec<[Opened<'b>; 1]>,
+    writes: Writes,
     observed: Cell<u64>,
     /// Encoded keys of the row being written, one per index of its table.
-    keys: Vec<KeyBuffer>,
+    keys: SmallVec<[KeyBuffer; 2]>,
 }
 
 /// A key to be added to an index.
@@ -55,10 +56,10 @@ impl<'b> MemberWriter<'b> {
             view: ReadView::new(&batch.schema, batch.pin(Pin::EVERYTHING), 0),
             member,
             next_ordinal: 0,
-            tables: Vec::new(),
-            writes: Vec::new(),
+            tables: SmallVec::new(),
+            writes: SmallVec::new(),
             observed: Cell::new(0),
-            keys: Vec::new(),
+            keys: SmallVec::new(),
         }
     }
 
@@ -248,7 +249,7 @@ impl<'b> MemberWriter<'b> {
         }
     }
 
-    fn data_of_tables(&self) -> Vec<Arc<TableData>> {
+    fn data_of_tables(&self) -> SmallVec<[Arc<TableData>; 1]> {
         self.tables.iter().map(|opened| Arc::clone(opened.data)).collect()
     }
 

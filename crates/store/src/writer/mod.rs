@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use weft_base::{BatchId, IndexId, TableId};
 
 use crate::catalog::Catalog;
@@ -41,11 +42,14 @@ struct Write {
 
 /// What a member wrote, in order.
 struct MemberWrites {
-    tables: Vec<Arc<TableData>>,
+    tables: SmallVec<[Arc<TableData>; 1]>,
     /// How many rows each table gained.
-    row_changes: Vec<i64>,
-    writes: Vec<Write>,
+    row_changes: SmallVec<[i64; 1]>,
+    writes: Writes,
 }
+
+/// Most members write one row, and allocate nothing for it.
+type Writes = SmallVec<[Write; 2]>;
 
 /// The open batch. Dropping it without [`BatchWriter::finish`] undoes it.
 pub struct BatchWriter<'s> {
@@ -107,7 +111,8 @@ impl<'s> BatchWriter<'s> {
             .wrapping_add(self.digest_of_definitions());
         let mut superseded = Vec::new();
         for member in &committed {
-            let kept: Vec<(bool, bool)> = member.tables.iter().map(|table| self.kept(&table.core)).collect();
+            let kept: SmallVec<[(bool, bool); 2]> =
+                member.tables.iter().map(|table| self.kept(&table.core)).collect();
             for write in member.writes.iter().filter(|write| write.first) {
                 let Some((table, (was, is))) = member
                     .tables
