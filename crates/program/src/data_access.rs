@@ -219,8 +219,8 @@ impl<'m, 's> ReadAccess<'m, 's> {
     }
 
     /// As [`ReadAccess::over`], for programs that are interleaved: when the run waits, its probe is in
-    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed. `observed` is what the run has observed
-    /// so far.
+    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed. `observed` is
+    /// what the run has observed so far.
     pub fn interleaved(view: ReadView<'s>, observed: BatchId, probe: &'m mut Option<Probe>) -> Self {
         ReadAccess {
             observed,

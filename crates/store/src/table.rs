@@ -150,6 +150,7 @@ impl TableData {
         &self.core.layout
     }
 
+    #[inline]
     pub(crate) fn index(&self, id: IndexId) -> Result<&TableIndex, SqlError> {
         self.indexes
             .iter()
@@ -275,6 +276,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
+    #[inline]
     pub(crate) fn table(&self, id: TableId) -> Result<&Arc<TableData>, SqlError> {
         self.tables.get(&id).ok_or_else(|| {
             SqlError::new(

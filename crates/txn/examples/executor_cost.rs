@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! cargo run --release -p weft-txn --example executor_cost -- RECORDS ROUNDS WORKERS PROGRAM...
-//! PROGRAM: read1 | read16 | row16 | update1 | insert1 | chase2
+//! PROGRAM: read1 | read16 | row16 | update1 | insert1 | chase2, and perhaps the one way to run it:
+//! =batch-serial | =batch-interleaved | =snapshot-serial | =snapshot-interleaved
 //! ```
 //!
 //! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. A round is a batch of 4,096
 //! members with keys drawn evenly, published at its end; rounds run serially and interleaved in turns. A
 //! program that only reads runs as members of a batch and, as `snapshot`, at a boundary. Instructions of one
-//! transaction: run it with two numbers of rounds and divide the difference by that of the transactions.
+//! transaction: count those of one way with two numbers of rounds (`valgrind --tool=cachegrind`, or
+//! `perf stat`) and divide the difference by that of the transactions; making the inputs is in it.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
@@ -291,7 +293,8 @@ fn programs(name: &str, records: i64, store: &Arc<Store>) -> Result<Stream, Box<
     })
 }
 
-fn measure(store: &Arc<Store>, name: &str, records: i64, rounds: usize, workers: usize) {
+fn measure(store: &Arc<Store>, wish: &str, records: i64, rounds: usize, workers: usize) {
+    let (name, way) = wish.split_once('=').unwrap_or((wish, ""));
     let Ok(stream) = programs(name, records, store) else {
         println!("no program {name}");
         return;
@@ -308,7 +311,11 @@ fn measure(store: &Arc<Store>, name: &str, records: i64, rounds: usize, workers:
                 execution,
                 at_snapshot,
             };
-            ways.push((how, Vec::new()));
+            let ground = if at_snapshot { "snapshot" } else { "batch" };
+            let is_wanted = format!("{ground}-{execution:?}").to_lowercase().starts_with(way);
+            if is_wanted {
+                ways.push((how, Vec::new()));
+            }
         }
     }
     for _ in 0..rounds {

@@ -151,8 +151,8 @@ impl Scratch {
         self.ran_compiled
     }
 
-    /// After [`crate::begin`]: begins to fetch the single rows and values whose keys the run has declared, known
-    /// before its first instruction.
+    /// After [`crate::begin`]: begins to fetch the single rows and values whose keys the run has declared,
+    /// known before its first instruction.
     ///
     /// Each gets a probe from `begin`, which [`Scratch::advance_probes`] goes on with; the run's searches
     /// look first where they have led. Returns how many there are.
