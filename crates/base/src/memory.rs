@@ -1,7 +1,7 @@
 //! Memory by the page, and what a program may tell the memory system.
 //!
-//! [`PageMemory`] is zeroed memory straight from the system, aligned to 2 MB and advised to lie in 2 MB pages:
-//! with ordinary pages a random access into several gigabytes waits for the page table as well, and is about
+//! [`PageMemory`] is zeroed memory straight from the system, aligned to 2 MB and advised to lie in 2 MB
+//! pages: with ordinary pages a random access into several gigabytes waits for the page table as well, and is about
 //! half as fast. The system may refuse (transparent huge pages switched off): then the memory lies in
 //! ordinary pages and [`PageMemory::is_huge`] says so.
 //!

@@ -202,5 +202,8 @@ fn shorten(table: &TableData, slot: SlotId, oldest: BatchId, mut retire: impl Fn
             retire(tombstone);
         }
         core.slots.release(slot);
+    } else if let Some(left) = core.slots.come_home(slot) {
+        core.slots.memory().add(left.view().size_bytes() as u64);
+        retire(left);
     }
 }

@@ -50,7 +50,7 @@ pub use catalog::{
     IndexDef, IndexMethod, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
 pub use memory::SlotId;
-pub use probe::Probe;
+pub use probe::{Fetch, Probe};
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
 pub use snapshot::{Pinned, Reader, Snapshot};
 pub use store::{MemoryStats, Store};

@@ -115,7 +115,7 @@ impl<'s> ReadView<'s> {
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
     /// fetch. Waits only for what was fetched before.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
-        probe.advance(self.schema)
+        probe.advance(self.schema, self.pin)
     }
 
     /// As [`ReadView::lookup_one`] in a unique index, and looks first where a probe for the key has led: the
@@ -241,8 +241,8 @@ impl<'s> ReadView<'s> {
         }
     }
 
-    /// Morsels of the table: chunks of up to [`crate::SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold nothing for
-    /// this view.
+    /// Morsels of the table: chunks of up to [`crate::SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold
+    /// nothing for this view.
     pub fn scan_chunks(&self, table: TableId) -> u64 {
         self.schema
             .tables

@@ -23,8 +23,8 @@
 //!
 //! Two hashes that differ only in bits which no cell keeps are one entry: see [`HashIndex::is_same_entry`].
 //!
-//! Source: one line per probe as in Ross, "Efficient hash probes on modern processors" (2007); that probes are
-//! separable into steps, BionicDB 4.4.1.
+//! Source: one line per probe as in Ross, "Efficient hash probes on modern processors" (2007); that probes
+//! are separable into steps, BionicDB 4.4.1.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use weft_base::memory::{LINE_BYTES, prefetch};
+use weft_base::memory::LINE_BYTES;
 
 use crate::memory::arena::Kind;
 use crate::memory::{RowMemory, SlotId};
@@ -56,6 +56,13 @@ struct Line {
 }
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+
+impl Line {
+    #[inline(always)]
+    fn load(&self) -> [u64; CELLS] {
+        std::array::from_fn(|at| self.cells.get(at).map_or(0, |cell| cell.load(Ordering::Acquire)))
+    }
+}
 
 /// Lines of one table: a power of two. The exponent stands in the low bits of the pointer.
 #[derive(Clone, Copy)]
@@ -250,11 +257,20 @@ impl HashIndex {
         for distance in 0..table.line_count() {
             // SAFETY: the arena lives as long as the index.
             let line = unsafe { table.line(home + distance) };
-            for cell in &line.cells {
-                let cell = cell.load(Ordering::Acquire);
-                if cell >> SLOT_BITS == fragment && cell & SLOT_MASK != 0 && !see(slot_of(cell)) {
+            let cells = line.load();
+            // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen
+            // instructions and fetches a foreign row.
+            let mut found = 0u32;
+            for (at, cell) in cells.iter().enumerate() {
+                let is_found = (cell >> SLOT_BITS == fragment) & (cell & SLOT_MASK != 0);
+                found |= u32::from(is_found) << at;
+            }
+            while found != 0 {
+                let cell = cells.get(found.trailing_zeros() as usize);
+                if cell.is_some_and(|cell| !see(slot_of(*cell))) {
                     return;
                 }
+                found &= found - 1;
             }
             if line.passed.load(Ordering::Acquire) == 0 {
                 return;
@@ -286,14 +302,14 @@ impl HashIndex {
         }
     }
 
-    /// Fetches the line that the hash names.
+    /// The line that the hash names: for hints. Null while there is none.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: u64) {
+    pub(crate) fn line_address(&self, hash: u64) -> *const u8 {
         let tagged = self.shard(hash).map(|shard| shard.table.load(Ordering::Acquire));
-        if let Some(table) = tagged.and_then(Table::from_tagged) {
+        tagged.and_then(Table::from_tagged).map_or(ptr::null(), |table| {
             let home = table.home(fragment_of(hash));
-            prefetch(table.lines.as_ptr().wrapping_add(home));
-        }
+            table.lines.as_ptr().cast_const().wrapping_add(home).cast()
+        })
     }
 
     /// The first slot with this hash: for hints.
@@ -485,7 +501,7 @@ mod tests {
                             let slot = SlotId(at % stay);
                             let hash = weft_ops::mix64(slot.0);
                             // Hints may be wrong here: they look once and check nothing.
-                            index.prefetch(hash);
+                            weft_base::memory::prefetch(index.line_address(hash));
                             let _ = index.first_candidate(hash);
                             let seen = found(index, hash);
                             assert_eq!(seen.iter().filter(|found| **found == slot).count(), 1);

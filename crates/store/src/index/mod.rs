@@ -179,7 +179,8 @@ mod tests {
         /// The comparison without encoding agrees with the encoding.
         #[test]
         fn carries_what_it_encodes(
-            one in integers(), other in integers(), columns in proptest::sample::subsequence(vec![0, 1, 2, 3], 1..4),
+            one in integers(), other in integers(),
+            columns in proptest::sample::subsequence(vec![0, 1, 2, 3], 1..4),
             cut in 0usize..30,
         ) {
             let layout = RowLayout::new(&[SqlType::Int2, SqlType::Int4, SqlType::Int8, SqlType::Text]);

@@ -9,8 +9,8 @@
 //! and slabs ask for few sizes, again and again. Extents go back to the system with the arena.
 //!
 //! Invariants:
-//! 1. A block's memory stays mapped, and is used for its [`Kind`] only, while the arena lives. So who looks at
-//!    index lines by atomics, a moment after they were given back, sees old or foreign lines but never a
+//! 1. A block's memory stays mapped, and is used for its [`Kind`] only, while the arena lives. So who looks
+//!    at index lines by atomics, a moment after they were given back, sees old or foreign lines but never a
 //!    freed page or plain writes; he must check afterwards and look again (`index/hash.rs`).
 //! 2. A block handed out is zero.
 
@@ -178,11 +178,8 @@ mod tests {
             let again = arena.take(kind, 128);
             assert_eq!(again, block);
             // SAFETY: as above.
-            assert!(
-                unsafe { std::slice::from_raw_parts(again.as_ptr(), 128) }
-                    .iter()
-                    .all(|byte| *byte == 0)
-            );
+            let bytes = unsafe { std::slice::from_raw_parts(again.as_ptr(), 128) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
         }
         let size = arena.size();
         assert!(size.huge_bytes + size.ordinary_bytes >= 10_000_000);

@@ -13,8 +13,8 @@
 //! When a superseded home version is no longer seen by anybody the home becomes free: the next update writes
 //! there, or the collector brings the row home ([`SlotArena::home_left`]).
 //!
-//! Region r holds the slot numbers from r * 4096 on: 256 slots in a table's first region, then 1024, then 4096,
-//! at addresses that never change. Its stride follows from the rows that the table has seen:
+//! Region r holds the slot numbers from r * 4096 on: 256 slots in a table's first region, then 1024, then
+//! 4096, at addresses that never change. Its stride follows from the rows that the table has seen:
 //! the longest one's length when lengths hardly differ, their mean otherwise.
 
 use std::marker::PhantomData;
@@ -40,6 +40,8 @@ const GROWTH_BITS: u32 = 2;
 /// Rows that would need a longer slot lie in blocks.
 const STRIDE_MAX: usize = 4_096;
 const STRIDE_MIN: usize = 64;
+/// Slots up to this long are a multiple of 8 bytes, longer ones of a cache line.
+const CLOSE_BYTES_MAX: usize = 512;
 const FIRST_BUCKET_BITS: u32 = 6;
 /// 64 + 128 + ... regions: 2^40 slots.
 const BUCKETS: usize = 22;
@@ -324,8 +326,14 @@ impl SlotArena {
             .checked_div(rows)
             .map_or(longest, |mean| mean as usize);
         let typical = if longest <= mean + mean / 4 { longest } else { mean };
-        class_of(SLOT_OVERHEAD + typical)
-            .map(class_bytes)
+        let bytes = SLOT_OVERHEAD + typical;
+        // Short rows lie close; long ones begin at a cache line.
+        let stride = if bytes <= CLOSE_BYTES_MAX {
+            Some(bytes.next_multiple_of(8))
+        } else {
+            class_of(bytes).map(class_bytes)
+        };
+        stride
             .filter(|stride| *stride <= STRIDE_MAX)
             .unwrap_or(0)
             .max(STRIDE_MIN)
@@ -350,6 +358,14 @@ impl SlotArena {
             self.release(slot);
             return None;
         }
+        place.bring_home()
+    }
+
+    /// Brings the row home if it lies in a block alone and its home is free; returns the version in the
+    /// block. Garbage collector only.
+    pub(crate) fn come_home(&self, slot: SlotId) -> Option<Retired> {
+        let place = self.slot(slot)?;
+        place.newest_elsewhere()?;
         place.bring_home()
     }
 
@@ -527,7 +543,7 @@ mod tests {
     fn strides_follow_the_rows() {
         for (row_bytes, stride) in [
             (1usize, 64),
-            (100, 160),
+            (100, 152),
             (1_098, 1_152),
             (4_048, 4_096),
             (100_000, 64),

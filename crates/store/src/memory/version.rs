@@ -247,15 +247,15 @@ pub(super) struct Home {
 
 impl Home {
     /// # Safety
-    /// `place` is aligned to 8, its header and `room` bytes behind it are used as a home only and live as long
-    /// as the result is used.
+    /// `place` is aligned to 8, its header and `room` bytes behind it are used as a home only and live as
+    /// long as the result is used.
     pub(super) unsafe fn new(place: NonNull<Version>, room: usize) -> Self {
         Home { place, room }
     }
 
     fn flags(&self) -> &AtomicU32 {
         // SAFETY: the header is valid even when all zero; only the atomic is looked at.
-        unsafe { &*(&raw const (*self.place.as_ptr()).flags) }
+        unsafe { &(*self.place.as_ptr()).flags }
     }
 
     /// Writes a version here if the home is free and the row fits. One writer per slot at a time.

@@ -93,7 +93,7 @@ impl<'s> BatchWriter<'s> {
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
     /// fetch.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
-        probe.advance(&self.schema)
+        probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
     }
 
     /// Starts a member. Members that conflict must not be open at once; any thread.
