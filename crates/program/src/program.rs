@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use weft_base::{CatalogVersion, IndexId, TableId};
-use weft_store::TableDef;
+use weft_store::{Fetch, TableDef};
 use weft_types::{RowLayout, SqlError, SqlType, Value};
 
 use crate::access_keys::KeyPart;
@@ -291,9 +291,9 @@ impl Program {
         self.layouts.outputs.get(statement)
     }
 
-    /// Bytes of a row worth fetching from memory ahead of this program: a guess, for hints only.
-    pub fn row_bytes_hint(&self) -> u32 {
-        self.layouts.resolved.row_bytes
+    /// What of a row is worth fetching from memory ahead of this program: a guess, for hints only.
+    pub fn row_fetch(&self) -> Fetch {
+        self.layouts.resolved.row_fetch
     }
 
     /// The same program, run instruction by instruction as it stands, without what was resolved. For

@@ -21,7 +21,8 @@
 //! Source: BionicDB 4.5 (all keys are known when a transaction's logic is issued); DESIGN.md, Programs.
 
 use weft_base::IndexId;
-use weft_types::{RowLayout, SqlType, ValueRef, encode_key_from_row, encode_key_value_ref};
+use weft_store::Fetch;
+use weft_types::{ColumnKind, RowLayout, SqlType, ValueRef, encode_key_from_row, encode_key_value_ref};
 
 use crate::access_keys::KeyPart;
 use crate::instr::{Instr, Op};
@@ -134,11 +135,11 @@ pub(crate) struct FrameUse {
 }
 
 /// See the file's head.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub uses: FrameUse,
-    /// Bytes worth fetching of a row before it is read: a guess from the columns that are.
-    pub row_bytes: u32,
+    /// What is worth fetching of a row before it is read: a guess from the columns that are.
+    pub row_fetch: Fetch,
     pub accesses: Vec<AccessRecipe>,
     /// By instruction: 0, or the number from 1 of the covered search that begins there.
     pub search_at: Vec<u16>,
@@ -155,7 +156,7 @@ impl Resolved {
         });
         let mut resolved = Resolved {
             uses: frame_use(&parts.instrs),
-            row_bytes: row_bytes(&parts.instrs),
+            row_fetch: row_fetch(parts),
             accesses: accesses.collect(),
             search_at: vec![0; parts.instrs.len()],
             searches: Vec::new(),
@@ -200,26 +201,47 @@ impl Resolved {
     }
 }
 
-/// A few columns lie in the first lines of a row; who reads many, or copies rows, wants all of them.
-fn row_bytes(instrs: &[Instr]) -> u32 {
-    const FIRST_LINES: u32 = 192;
-    const WHOLE_ROW: u32 = 1_024;
+/// What is worth fetching of a row: the one column that is read of any; the first lines, where a few columns
+/// lie; or all of it, for who reads many or copies rows.
+fn row_fetch(parts: &ProgramParts) -> Fetch {
+    const FIRST_LINES_BYTES: u32 = 192;
     const FEW_COLUMNS: usize = 4;
     let mut columns: Vec<u32> = Vec::new();
-    for instr in instrs {
+    for instr in &parts.instrs {
         match instr.op {
-            Op::Copyrow => return WHOLE_ROW,
-            Op::Setcol => columns.push(u32::from(instr.b) << 16 | u32::from(instr.high())),
+            Op::Copyrow => return Fetch::Bytes(u32::MAX),
+            Op::Setcol => columns.push(u32::from(instr.high())),
+            Op::Ldcol | Op::Keycol => columns.push(u32::from(instr.low())),
+            Op::Cmpv => return Fetch::Bytes(FIRST_LINES_BYTES),
             _ => {}
         }
     }
     columns.sort_unstable();
     columns.dedup();
-    // Columns of one collect register: the most that any has.
-    let runs = columns.chunk_by(|one, other| one >> 16 == other >> 16);
-    match runs.map(<[u32]>::len).max() {
-        Some(count) if count > FEW_COLUMNS => WHOLE_ROW,
-        _ => FIRST_LINES,
+    match columns.as_slice() {
+        [column] => column_fetch(parts, *column as usize),
+        few if few.len() <= FEW_COLUMNS => Fetch::Bytes(FIRST_LINES_BYTES),
+        _ => Fetch::Bytes(u32::MAX),
+    }
+}
+
+/// One column: by its address if that is known and near the front, else in a step of its own.
+fn column_fetch(parts: &ProgramParts, column: usize) -> Fetch {
+    const NEAR_BYTES: usize = 256;
+    const VALUE_BYTES: usize = 64;
+    let ends = parts.tables.iter().map(|table| {
+        let layout = RowLayout::new(&table.columns);
+        let is_variable = |column| layout.column_kind(column) == ColumnKind::Variable;
+        match layout.cell_offset(column) {
+            Some(at) if !is_variable(column) => at + VALUE_BYTES,
+            // The first value behind the cells begins where they end.
+            Some(_) if !(0..column).any(is_variable) => layout.fixed_bytes() + VALUE_BYTES,
+            _ => usize::MAX,
+        }
+    });
+    match ends.max() {
+        Some(end) if end <= NEAR_BYTES => Fetch::Bytes(end as u32),
+        _ => Fetch::Column(column as u32),
     }
 }
 

@@ -160,7 +160,7 @@ impl Ground for BatchGround<'_, '_> {
         }
         let mut probe = frame.probe.take();
         let progress = call.resume(&mut BatchAccess::interleaved(member, &mut probe), frame);
-        frame.probe = probe;
+        frame.probe = probe.map(|probe| probe.with_fetch(call.program.row_fetch()));
         progress
     }
 
@@ -219,7 +219,7 @@ impl Ground for SnapshotGround<'_> {
         let mut access = ReadAccess::interleaved(self.view, *observed, &mut probe);
         let progress = call.resume(&mut access, frame);
         *observed = access.observed();
-        frame.probe = probe;
+        frame.probe = probe.map(|probe| probe.with_fetch(call.program.row_fetch()));
         progress
     }
 
@@ -301,9 +301,9 @@ impl Frames {
 
 /// Begins the probes of a frame's declared keys; how many there are.
 fn begin_probes<G: Ground>(ground: &G, program: &Program, frame: &mut Frame) -> usize {
-    let row_bytes = program.row_bytes_hint();
+    let fetch = program.row_fetch();
     frame.scratch.begin_probes(program, |table, index, key| {
-        ground.begin_probe(table, index, key).with_row_bytes(row_bytes)
+        ground.begin_probe(table, index, key).with_fetch(fetch)
     })
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use weft_base::{BatchId, IndexId, Prng, TableId};
 use weft_program::instr::SCAN_REVERSE;
 use weft_program::{
-    Access, AccessKind, Class, Cond, KeyPart, Op, Outcome, Program, ProgramBuilder, RaiseState, verify,
+    Access, AccessKind, Class, Cond, Cp, KeyPart, Op, Outcome, Program, ProgramBuilder, RaiseState, verify,
 };
 use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_txn::planning::{
@@ -355,15 +355,12 @@ impl AnswerSink for Answers {
     }
 }
 
-#[test]
-fn one_batch_of_a_hundred_thousand() {
-    let mut random = Prng::new(5);
-    let stores = [store(), store(), store()];
-    let catalog = stores[0].catalog();
-    let def = catalog.table_by_id(TABLE).unwrap();
+/// Inserts a row of a key and a label.
+fn row_inserter(store: &Arc<Store>) -> Arc<Program> {
+    let catalog = store.catalog();
     let mut b = ProgramBuilder::new(catalog.version());
     let (id, label) = (b.input(SqlType::Int8), b.input(SqlType::Text));
-    let table = b.table(def);
+    let table = b.table(catalog.table_by_id(TABLE).unwrap());
     b.add_access(Access::new(
         AccessKind::InsertRow,
         TABLE,
@@ -380,8 +377,80 @@ fn one_batch_of_a_hundred_thousand() {
     b.setin(row, 3, label);
     b.insert(cp, table, row);
     b.ret(status, cp);
-    let insert = Arc::new(b.finish().unwrap());
-    verify(&insert, &catalog).unwrap();
+    finished(b, store)
+}
+
+fn finished(b: ProgramBuilder, store: &Arc<Store>) -> Arc<Program> {
+    let program = b.finish().unwrap();
+    verify(&program, &store.catalog()).unwrap();
+    Arc::new(program)
+}
+
+/// A store with rows of the keys 0 .. `rows`.
+pub fn filled_store(rows: i64) -> Arc<Store> {
+    let store = store();
+    let insert = row_inserter(&store);
+    let row = |key| {
+        let label = Value::Text(format!("label {key}"));
+        let inputs = insert.encode_inputs(&[Value::Int8(key), label]).unwrap();
+        (Arc::clone(&insert), inputs)
+    };
+    let answers = run(
+        &store,
+        &(0..rows).map(row).collect::<Vec<_>>(),
+        Execution::Serial,
+        1,
+    );
+    assert!(answers.iter().all(Result::is_ok));
+    store
+}
+
+/// A program up to RET of a search for the row of its first input.
+fn searching(store: &Arc<Store>, kind: AccessKind, values: &[SqlType]) -> (ProgramBuilder, Cp) {
+    let catalog = store.catalog();
+    let mut b = ProgramBuilder::new(catalog.version());
+    let input = b.input(SqlType::Int8);
+    for value in values {
+        b.input(*value);
+    }
+    let table = b.table(catalog.table_by_id(TABLE).unwrap());
+    b.add_access(Access::new(kind, TABLE, vec![KeyPart::Input(input)]));
+    let (key, cp, status) = (b.key_buffer(), b.collect_register(), b.register());
+    b.key(key);
+    b.keyin(key, input);
+    let index = b.index(table, KEY);
+    b.search(cp, table, index, key);
+    b.ret(status, cp);
+    (b, cp)
+}
+
+/// Reads one column of one row.
+pub fn field_reader(store: &Arc<Store>) -> Arc<Program> {
+    let (mut b, cp) = searching(store, AccessKind::ReadRow, &[]);
+    let statement = b.statement(vec![SqlType::Text]);
+    let row = b.row_buffer();
+    b.outrow(row, statement);
+    b.setcol(row, 0, cp, 3);
+    b.emit(statement, row);
+    finished(b, store)
+}
+
+/// Writes one column of one row.
+pub fn field_writer(store: &Arc<Store>) -> Arc<Program> {
+    let (mut b, cp) = searching(store, AccessKind::WriteRow, &[SqlType::Text]);
+    let (row, status) = (b.row_buffer(), b.register());
+    b.copyrow(row, cp);
+    b.setin(row, 4, 1);
+    b.update(cp, row);
+    b.ret(status, cp);
+    finished(b, store)
+}
+
+#[test]
+fn one_batch_of_a_hundred_thousand() {
+    let mut random = Prng::new(5);
+    let stores = [store(), store(), store()];
+    let insert = row_inserter(&stores[0]);
     let calls: Vec<Call> = (0..100_000)
         .map(|n| {
             let label = Value::Text(format!("{}-{n}", random.below(10)));

@@ -10,6 +10,7 @@
     reason = "a failed step fails the test"
 )]
 
+mod allocation;
 mod bank;
 mod crash;
 mod definitions;
