@@ -159,7 +159,7 @@ fn groups_find_what_single_lookups_find() {
             .map(|_| fixture::id_key(random.below(rows as u64 + 100) as i64))
             .collect();
         let kinds: Vec<Vec<u8>> = (0..count.min(9))
-            .map(|kind| fixture::key(&[Value::Int4(kind as i32)]))
+            .map(|kind| fixture::key(&[Value::Int4(kind)]))
             .collect();
         for view in [old.view(), new.view()] {
             for fetch in [
