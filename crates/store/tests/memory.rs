@@ -171,10 +171,13 @@ fn groups_find_what_single_lookups_find() {
                 check_group(view, KEY, &ids, fetch);
                 check_group(view, ORDERED, &ids, fetch);
                 check_group(view, KIND, &kinds, fetch);
-                for key in &ids {
-                    let mut probe = view.begin_probe(TABLE, KEY, key).with_fetch(fetch);
-                    while view.advance_probe(&mut probe) {}
+                let begin = |key: &Vec<u8>| view.begin_probe(TABLE, KEY, key).with_fetch(fetch);
+                let mut probes: Vec<weft_store::Probe> = ids.iter().map(begin).collect();
+                for probe in probes.iter_mut().step_by(2) {
+                    while view.advance_probe(probe) {}
                 }
+                while view.advance_probes(&mut probes) {}
+                assert!(!view.advance_probes(&mut probes));
             }
         }
     }

@@ -55,7 +55,7 @@ pub enum Read {
 pub enum Way {
     /// One after the other.
     Serial,
-    /// So many [`Probe`]s begun, advanced in turn, then looked up.
+    /// So many [`Probe`]s begun, advanced together, then looked up.
     Probes(usize),
     /// [`ReadView::lookup_group`].
     Group,
@@ -270,13 +270,7 @@ impl Run<'_> {
                 let probe = self.view.begin_probe(TABLE, self.index, key);
                 probes.push(probe.with_fetch(self.fetch()));
             }
-            let mut is_going = true;
-            while is_going {
-                is_going = false;
-                for probe in &mut probes {
-                    is_going |= self.view.advance_probe(probe);
-                }
-            }
+            while self.view.advance_probes(&mut probes) {}
             for key in &keys {
                 if let Some(row) = self.view.lookup_one(TABLE, self.index, key)? {
                     sum = sum.wrapping_add(self.read(&row));
