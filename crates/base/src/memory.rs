@@ -1,9 +1,9 @@
 //! Memory by the page, and what a program may tell the memory system.
 //!
 //! [`PageMemory`] is zeroed memory straight from the system, aligned to 2 MB and advised to lie in 2 MB
-//! pages: with ordinary pages a random access into several gigabytes waits for the page table as well, and is about
-//! half as fast. The system may refuse (transparent huge pages switched off): then the memory lies in
-//! ordinary pages and [`PageMemory::is_huge`] says so.
+//! pages: with ordinary pages a random access into several gigabytes waits for the page table as well, and
+//! is about half as fast. The system may refuse (transparent huge pages switched off): then the memory lies
+//! in ordinary pages and [`PageMemory::is_huge`] says so.
 //!
 //! A prefetch asks for a cache line ahead of its use. It never faults and changes nothing, so any address
 //! may be given; a wrong one costs memory bandwidth only.

@@ -15,6 +15,8 @@
 //! A probe never changes what a lookup finds and never fails: it holds numbers and no pointers, so one that
 //! outlives a change, or that is used with another view, only fetches the wrong lines.
 
+use std::ptr;
+
 use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
@@ -22,6 +24,8 @@ use weft_ops::hash64;
 use crate::memory::{Pin, SLOT_OVERHEAD, Slot, SlotId};
 use crate::table::{Schema, TableData};
 
+/// Probes that [`Probe::advance_all`] takes together.
+const BLOCK_PROBES: usize = 16;
 /// How much of one value is fetched.
 const VALUE_BYTES_MAX: usize = 2 * LINE_BYTES;
 
@@ -115,6 +119,11 @@ impl Probe {
         self.with_fetch(Fetch::Bytes(row_bytes))
     }
 
+    /// Where the key's row may be; anything before the probe is through.
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
+    }
+
     pub(crate) fn begin(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
         let mut probe = Probe {
             table,
@@ -138,44 +147,92 @@ impl Probe {
 
     /// Looks at what was fetched, fetches what comes next; false when nothing is left.
     pub(crate) fn advance(&mut self, schema: &Schema, pin: Pin<'_>) -> bool {
-        let stage = std::mem::replace(&mut self.next, Next::Nothing);
-        let Some(table) = schema.tables.get(&self.table) else {
-            return false;
-        };
-        match stage {
-            Next::Index => {
-                let hash = table
-                    .index(self.index)
-                    .ok()
-                    .and_then(|index| index.data.hash.as_ref());
-                let Some(slot) = hash.and_then(|index| index.first_candidate(self.hash)) else {
-                    return false;
-                };
-                let Some(place) = table.core.slots.slot(slot) else {
-                    return false;
-                };
-                prefetch_bytes(place.address(), self.fetch.slot_bytes(place));
-                if let Some(cell) = self.fetch.cell_address(table, place) {
-                    prefetch(cell);
-                }
-                self.slot = slot;
-                self.next = Next::Slot;
-                true
+        self.look(schema, pin).fetch();
+        self.next != Next::Nothing
+    }
+
+    /// Advances many: looks at all that was fetched, then fetches all that comes next, back to back
+    /// (`group.rs` says why). False when nothing is left for any.
+    pub(crate) fn advance_all(probes: &mut [Probe], schema: &Schema, pin: Pin<'_>) -> bool {
+        let mut is_going = false;
+        for block in probes.chunks_mut(BLOCK_PROBES) {
+            let mut wanted = [Wanted::default(); BLOCK_PROBES];
+            for (probe, wanted) in block.iter_mut().zip(&mut wanted) {
+                *wanted = probe.look(schema, pin);
+                is_going |= probe.next != Next::Nothing;
             }
+            wanted.into_iter().take(block.len()).for_each(Wanted::fetch);
+        }
+        is_going
+    }
+
+    /// Looks at what was fetched; returns what to fetch next.
+    #[inline]
+    fn look(&mut self, schema: &Schema, pin: Pin<'_>) -> Wanted {
+        match std::mem::replace(&mut self.next, Next::Nothing) {
+            Next::Index => self.look_at_line(schema),
             Next::Slot => {
-                if let Some(place) = table.core.slots.slot(self.slot)
-                    && let Some((address, bytes)) = self.fetch.elsewhere(table, place, pin)
-                {
-                    prefetch_bytes(address, bytes);
-                }
-                false
+                let table = schema.tables.get(&self.table);
+                let next = table.and_then(|table| {
+                    let place = table.core.slots.slot(self.slot)?;
+                    self.fetch.elsewhere(table, place, pin)
+                });
+                next.map_or(Wanted::default(), |(address, bytes)| Wanted {
+                    address,
+                    bytes,
+                    cell: ptr::null(),
+                })
             }
-            Next::Nothing => false,
+            Next::Nothing => Wanted::default(),
         }
     }
 
-    /// Where the key's row may be; anything before the probe is through.
-    pub(crate) fn slot(&self) -> SlotId {
-        self.slot
+    #[inline]
+    fn look_at_line(&mut self, schema: &Schema) -> Wanted {
+        let found = schema.tables.get(&self.table).and_then(|table| {
+            let index = table.index(self.index).ok()?;
+            let slot = index.data.hash.as_ref()?.first_candidate(self.hash)?;
+            Some((table, slot, table.core.slots.slot(slot)?))
+        });
+        let Some((table, slot, place)) = found else {
+            return Wanted::default();
+        };
+        self.slot = slot;
+        self.next = Next::Slot;
+        Wanted {
+            address: place.address(),
+            bytes: self.fetch.slot_bytes(place),
+            cell: self.fetch.cell_address(table, place).unwrap_or(ptr::null()),
+        }
+    }
+}
+
+/// What a probe asks for: bytes, and the line of a cell.
+#[derive(Clone, Copy)]
+struct Wanted {
+    address: *const u8,
+    bytes: usize,
+    cell: *const u8,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Wanted {
+            address: ptr::null(),
+            bytes: 0,
+            cell: ptr::null(),
+        }
+    }
+}
+
+impl Wanted {
+    #[inline(always)]
+    fn fetch(self) {
+        if self.bytes > 0 {
+            prefetch_bytes(self.address, self.bytes);
+        }
+        if !self.cell.is_null() {
+            prefetch(self.cell);
+        }
     }
 }

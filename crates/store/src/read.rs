@@ -137,6 +137,12 @@ impl<'s> ReadView<'s> {
         self.lookup_one(table, index, key)
     }
 
+    /// [`ReadView::advance_probe`] for each, with the fetches back to back, which overlaps the page walks
+    /// that they may need. False when nothing is left for any.
+    pub fn advance_probes(&self, probes: &mut [Probe]) -> bool {
+        Probe::advance_all(probes, self.schema, self.pin)
+    }
+
     /// The row in a slot.
     pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'s>> {
         row_at(self.schema.tables.get(&table)?, slot, self.pin)

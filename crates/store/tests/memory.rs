@@ -159,7 +159,7 @@ fn groups_find_what_single_lookups_find() {
             .map(|_| fixture::id_key(random.below(rows as u64 + 100) as i64))
             .collect();
         let kinds: Vec<Vec<u8>> = (0..count.min(9))
-            .map(|kind| fixture::key(&[Value::Int4(kind as i32)]))
+            .map(|kind| fixture::key(&[Value::Int4(kind)]))
             .collect();
         for view in [old.view(), new.view()] {
             for fetch in [
@@ -171,10 +171,13 @@ fn groups_find_what_single_lookups_find() {
                 check_group(view, KEY, &ids, fetch);
                 check_group(view, ORDERED, &ids, fetch);
                 check_group(view, KIND, &kinds, fetch);
-                for key in &ids {
-                    let mut probe = view.begin_probe(TABLE, KEY, key).with_fetch(fetch);
-                    while view.advance_probe(&mut probe) {}
+                let begin = |key: &Vec<u8>| view.begin_probe(TABLE, KEY, key).with_fetch(fetch);
+                let mut probes: Vec<weft_store::Probe> = ids.iter().map(begin).collect();
+                for probe in probes.iter_mut().step_by(2) {
+                    while view.advance_probe(probe) {}
                 }
+                while view.advance_probes(&mut probes) {}
+                assert!(!view.advance_probes(&mut probes));
             }
         }
     }

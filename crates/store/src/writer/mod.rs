@@ -96,6 +96,11 @@ impl<'s> BatchWriter<'s> {
         probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
     }
 
+    /// See [`ReadView::advance_probes`](crate::ReadView::advance_probes).
+    pub fn advance_probes(&self, probes: &mut [Probe]) -> bool {
+        Probe::advance_all(probes, &self.schema, self.pin(Pin::EVERYTHING))
+    }
+
     /// Starts a member. Members that conflict must not be open at once; any thread.
     pub fn member(&self, member: u32) -> MemberWriter<'_> {
         MemberWriter::new(self, member)
