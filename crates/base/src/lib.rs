@@ -10,12 +10,14 @@
 //! - [`blocking`]: telling whoever runs the thread that it is about to wait.
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
+//! - [`memory`]: memory in huge pages, and hints to the memory system.
 
 pub mod blocking;
 pub mod clock;
 pub mod codec;
 pub mod disk;
 pub mod ids;
+pub mod memory;
 pub mod random;
 
 pub use clock::{Clock, ManualClock, SystemClock};

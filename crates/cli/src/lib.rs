@@ -31,6 +31,8 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Serve(serve) => serve::run(&serve),
         Command::Bench(BenchCommand::Ycsb(ycsb)) => bench::ycsb::run(&ycsb),
         Command::Bench(BenchCommand::Tpcb(tpcb)) => bench::tpcb::run(&tpcb),
+        Command::Bench(BenchCommand::Limits(limits)) => bench::limits::run(&limits),
+        Command::Bench(BenchCommand::Index(index)) => bench::index::run(&index),
         Command::Replay(replay) => replay::run(&replay),
     }
 }

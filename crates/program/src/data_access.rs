@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
-use weft_store::{MemberWriter, ReadView, SlotId, Snapshot};
+use weft_store::{MemberWriter, Probe, ReadView, RowVersion, SlotId, Snapshot};
 use weft_types::{SqlError, SqlState};
 
 /// A row that a program holds in a collect register. What `slot` means is the implementation's business.
@@ -24,6 +24,26 @@ pub struct RowHandle {
 pub trait DataAccess {
     /// The row with a complete key in a unique index.
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError>;
+
+    /// Begins to fetch from memory what [`DataAccess::search`] with this key would touch. True when it is
+    /// worth turning to another program meanwhile; false, as here, where programs are not interleaved. A
+    /// hint: it changes nothing.
+    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
+        let _ = (index, table, key);
+        false
+    }
+
+    /// As [`DataAccess::search`], where a probe for this key has been advanced to its end.
+    fn search_probed(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let _ = probe;
+        self.search(index, table, key)
+    }
 
     /// The row's present bytes, writes of this program included; `None` once it is removed.
     fn row(&self, row: &RowHandle) -> Option<&[u8]>;
@@ -59,26 +79,68 @@ pub struct BatchAccess<'m, 'b> {
     writer: &'m mut MemberWriter<'b>,
     /// The row found last, until something is written.
     latest: Option<(RowHandle, &'b [u8])>,
+    /// Where a search that must wait for memory leaves its probe, if programs are interleaved.
+    probe: Option<&'m mut Option<Probe>>,
 }
 
 impl<'m, 'b> BatchAccess<'m, 'b> {
     /// Through a member's writer; the caller commits or rolls it back.
     pub fn new(writer: &'m mut MemberWriter<'b>) -> Self {
-        BatchAccess { writer, latest: None }
+        BatchAccess {
+            writer,
+            latest: None,
+            probe: None,
+        }
+    }
+
+    /// As [`BatchAccess::new`], for programs that are interleaved: when the run waits, its probe is in
+    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed.
+    pub fn interleaved(writer: &'m mut MemberWriter<'b>, probe: &'m mut Option<Probe>) -> Self {
+        BatchAccess {
+            writer,
+            latest: None,
+            probe: Some(probe),
+        }
     }
 }
 
-impl DataAccess for BatchAccess<'_, '_> {
-    fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
-        let Some(row) = self.writer.lookup_one(table, index, key)? else {
-            return Ok(None);
-        };
+impl<'b> BatchAccess<'_, 'b> {
+    fn found(&mut self, table: TableId, row: Option<RowVersion<'b>>) -> Option<RowHandle> {
+        let row = row?;
         let handle = RowHandle {
             table,
             slot: row.slot.0,
         };
         self.latest = Some((handle, row.bytes));
-        Ok(Some(handle))
+        Some(handle)
+    }
+}
+
+impl DataAccess for BatchAccess<'_, '_> {
+    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.writer.begin_probe(table, index, key));
+        }
+        self.probe.is_some()
+    }
+
+    fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
+        let row = match self.probe.as_mut().and_then(|probe| probe.take()) {
+            Some(probe) => self.writer.lookup_probed(table, index, key, &probe)?,
+            None => self.writer.lookup_one(table, index, key)?,
+        };
+        Ok(self.found(table, row))
+    }
+
+    fn search_probed(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let row = self.writer.lookup_probed(table, index, key, probe)?;
+        Ok(self.found(table, row))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
@@ -131,14 +193,16 @@ impl DataAccess for BatchAccess<'_, '_> {
 }
 
 /// Reads at a batch boundary. Writes are refused.
-pub struct ReadAccess<'s> {
+pub struct ReadAccess<'m, 's> {
     view: ReadView<'s>,
     observed: BatchId,
     /// The row found last, so that its columns cost no walk along the version chain.
     latest: Option<(RowHandle, &'s [u8])>,
+    /// As in [`BatchAccess`].
+    probe: Option<&'m mut Option<Probe>>,
 }
 
-impl<'s> ReadAccess<'s> {
+impl<'m, 's> ReadAccess<'m, 's> {
     /// Reads of a snapshot.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         ReadAccess::over(snapshot.view())
@@ -150,20 +214,26 @@ impl<'s> ReadAccess<'s> {
             view,
             observed: BatchId(0),
             latest: None,
+            probe: None,
         }
     }
 
-    fn refuse_write() -> SqlError {
-        SqlError::new(SqlState::INTERNAL_ERROR, "a program on a snapshot tried to write")
+    /// As [`ReadAccess::over`], for programs that are interleaved: when the run waits, its probe is in
+    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed. `observed` is
+    /// what the run has observed so far.
+    pub fn interleaved(view: ReadView<'s>, observed: BatchId, probe: &'m mut Option<Probe>) -> Self {
+        ReadAccess {
+            observed,
+            probe: Some(probe),
+            ..ReadAccess::over(view)
+        }
     }
-}
 
-impl DataAccess for ReadAccess<'_> {
-    fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
-        let Some(row) = self.view.lookup_one(table, index, key)? else {
+    fn found(&mut self, table: TableId, row: Option<RowVersion<'s>>) -> Option<RowHandle> {
+        let Some(row) = row else {
             // Any batch may have removed it.
             self.observed = self.view.batch();
-            return Ok(None);
+            return None;
         };
         let handle = RowHandle {
             table,
@@ -171,7 +241,39 @@ impl DataAccess for ReadAccess<'_> {
         };
         self.observed = self.observed.max(row.batch);
         self.latest = Some((handle, row.bytes));
-        Ok(Some(handle))
+        Some(handle)
+    }
+
+    fn refuse_write() -> SqlError {
+        SqlError::new(SqlState::INTERNAL_ERROR, "a program on a snapshot tried to write")
+    }
+}
+
+impl DataAccess for ReadAccess<'_, '_> {
+    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.view.begin_probe(table, index, key));
+        }
+        self.probe.is_some()
+    }
+
+    fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
+        let row = match self.probe.as_mut().and_then(|probe| probe.take()) {
+            Some(probe) => self.view.lookup_probed(table, index, key, &probe)?,
+            None => self.view.lookup_one(table, index, key)?,
+        };
+        Ok(self.found(table, row))
+    }
+
+    fn search_probed(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let row = self.view.lookup_probed(table, index, key, probe)?;
+        Ok(self.found(table, row))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {

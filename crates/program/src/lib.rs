@@ -26,8 +26,10 @@
 //!    overlap DB instructions report the same.
 //!
 //! - [`instr`]: opcodes and their eight-byte form. [`program`]: the parts. [`codec`]: bytes. [`asm`]: text.
+//! - `resolve`: what is worked out once per program.
 //! - [`builder`]: for compilers. [`verify`]: the rules. [`guard`]: declared accesses enforced.
-//! - [`interpreter`]: the CPU executor. [`data_access`]: what it runs on.
+//! - [`interpreter`]: the CPU executor; `compiled`: machine code for what is hot in it.
+//! - [`data_access`]: what it runs on.
 //!
 //! Source: BionicDB 4.3 (softcore, Table 2), 4.5 (two-phase execution); Hobbes 3.3 (read and write sets
 //! ahead of time).
@@ -37,6 +39,7 @@ pub mod asm;
 pub mod builder;
 pub mod class;
 pub mod codec;
+mod compiled;
 pub mod data_access;
 pub mod error;
 pub mod guard;
@@ -44,16 +47,18 @@ pub mod instr;
 pub mod interpreter;
 pub mod outcome;
 pub mod program;
+mod resolve;
 pub mod verify;
 
 pub use access_keys::{AccessScratch, KeyPart};
 pub use builder::{Cp, KeyBuf, Label, ProgramBuilder, Reg, RowBuf, TableNo};
 pub use class::{Class, fits_without_check};
+pub use compiled::{Compilation, CompiledStats, compiled_stats, set_compilation};
 pub use data_access::{BatchAccess, DataAccess, ReadAccess, RowHandle};
 pub use error::ProgramError;
 pub use guard::is_refusal;
 pub use instr::{Cond, Datum, Instr, Op, RaiseState};
-pub use interpreter::{Scratch, run};
+pub use interpreter::{Progress, Scratch, begin, resume, run};
 pub use outcome::{Outcome, RowBuffer, StatementOutcome};
 pub use program::{
     Access, AccessKind, Constant, IndexShape, Program, ProgramHash, ProgramParts, Section, TableShape,

@@ -17,12 +17,14 @@
 use std::sync::Arc;
 
 use weft_base::{CatalogVersion, IndexId, TableId};
-use weft_store::TableDef;
+use weft_store::{Fetch, TableDef};
 use weft_types::{RowLayout, SqlError, SqlType, Value};
 
 use crate::access_keys::KeyPart;
+use crate::compiled::Compiled;
 use crate::error::ProgramError;
 use crate::instr::Instr;
+use crate::resolve::Resolved;
 
 /// Most instructions in a program.
 pub const INSTRS_MAX: usize = 1 << 16;
@@ -223,6 +225,8 @@ pub(crate) struct Layouts {
     pub const_row: Vec<u8>,
     pub tables: Vec<RowLayout>,
     pub outputs: Vec<RowLayout>,
+    pub resolved: Resolved,
+    pub compiled: Arc<Compiled>,
 }
 
 impl PartialEq for Program {
@@ -285,6 +289,23 @@ impl Program {
     /// Layout of a statement's result rows.
     pub fn output_layout(&self, statement: usize) -> Option<&RowLayout> {
         self.layouts.outputs.get(statement)
+    }
+
+    /// What of a row is worth fetching from memory ahead of this program: a guess, for hints only.
+    pub fn row_fetch(&self) -> Fetch {
+        self.layouts.resolved.row_fetch
+    }
+
+    /// The same program, run instruction by instruction as it stands, without what was resolved. For
+    /// comparing: it must do the same.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unresolved(&self) -> Program {
+        let mut plain = self.clone();
+        plain.layouts.resolved.search_at = Vec::new();
+        plain.layouts.resolved.searches = Vec::new();
+        plain.layouts.compiled = Arc::default();
+        plain
     }
 
     /// Encodes input values as the row that [`crate::run`] takes.
@@ -374,6 +395,8 @@ impl Layouts {
             .encode(&const_values)
             .map_err(|_| ProgramError::Malformed("a constant is not of its type"))?;
         Ok(Layouts {
+            resolved: Resolved::of(parts, &consts, &const_row),
+            compiled: Arc::default(),
             inputs: RowLayout::new(&parts.inputs),
             consts,
             const_row,

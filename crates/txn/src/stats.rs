@@ -47,6 +47,10 @@ pub struct EngineStats {
     pub log_syncs: u64,
     /// Bytes written to the log.
     pub log_bytes: u64,
+    /// Programs that became machine code, in this process.
+    pub compiled_programs: u64,
+    /// Runs of programs of which machine code did a part, in this process.
+    pub compiled_runs: u64,
 }
 
 impl EngineStats {

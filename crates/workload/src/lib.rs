@@ -7,6 +7,8 @@
 //!                            bank      transfers with a ledger, checked after crashes
 //! measuring                  driver    clients, windows, rounds that alternate between contenders
 //!                            report    records as JSON or tables
+//!                            limits    what the machine's memory allows
+//!                            lookups   the store's indexes beside that
 //! contenders                 embedded  the embedded database: batches, sessions, prepared statements
 //! ```
 //!
@@ -16,6 +18,8 @@
 pub mod bank;
 pub mod driver;
 pub mod embedded;
+pub mod limits;
+pub mod lookups;
 pub mod report;
 pub mod tpcb;
 pub mod ycsb;

@@ -48,7 +48,8 @@ fn store_bits(class: Class, bits: u64) -> Result<u64, SqlError> {
     }
 }
 
-fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64> {
+#[inline]
+pub(crate) fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64> {
     widen(
         Class::of(layout.types().get(column)?),
         layout.fixed_u64(row, column)?,
@@ -271,8 +272,7 @@ impl<A: DataAccess> Machine<'_, A> {
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
         }
-        let layout = image_layout(self.program, image)?;
-        let row = image.finish(layout);
+        let row = image.finish();
         let rows = &mut statement.rows;
         if rows.data.len() + row.len() > RESULT_BYTES_MAX {
             return Err(SqlError::new(

@@ -1,12 +1,16 @@
 //! What a run needs besides program and inputs. Kept by the caller between runs, so that steady state
 //! allocates nothing.
 
+use weft_base::{IndexId, TableId};
+use weft_store::Probe;
 use weft_types::SqlError;
 
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
-use crate::interpreter::row_image::RowImage;
+use crate::interpreter::row_image::{RowImage, RowTarget};
+use crate::program::Program;
+use crate::resolve::FrameUse;
 
 /// General registers and their NULL flags.
 #[derive(Clone, Debug)]
@@ -28,6 +32,11 @@ impl Default for Registers {
 const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
 
 impl Registers {
+    /// Values and NULL flags, for machine code.
+    pub fn parts(&mut self) -> (&mut [u64; REGISTERS], &mut u64) {
+        (&mut self.values, &mut self.nulls)
+    }
+
     #[inline]
     pub fn bits(&self, register: u8) -> Option<u64> {
         let register = register & REGISTER_MASK;
@@ -68,6 +77,8 @@ pub(crate) struct Collected {
     pub table: u8,
     /// Status that RET gives, once.
     pub status: bool,
+    /// The access whose key the row was found by, while the row has that key.
+    pub access: Option<u32>,
     /// The current row.
     pub row: Option<RowHandle>,
     /// Rows of a SCAN.
@@ -81,6 +92,7 @@ impl Collected {
     pub fn clear(&mut self, table: u8) {
         self.table = table;
         self.status = false;
+        self.access = None;
         self.row = None;
         self.rows.clear();
         self.next = 0;
@@ -95,7 +107,22 @@ pub(crate) struct KeyImage {
     pub unmatchable: bool,
 }
 
-/// Reusable memory of [`crate::run`]. One run at a time.
+/// Where a run stands between two stretches of execution.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunState {
+    /// The next instruction.
+    pub pc: usize,
+    /// It is in the abort handler.
+    pub is_aborting: bool,
+    /// What the instruction at `pc` searches has been fetched.
+    pub is_fetched: bool,
+    /// Budget left, of the whole.
+    pub left: u32,
+    pub budget: u32,
+}
+
+/// The frame of a run, reusable: all of its state between [`crate::begin`] and its end, and the memory that
+/// the next run finds grown. One run at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) registers: Registers,
@@ -103,6 +130,14 @@ pub struct Scratch {
     pub(crate) keys: [KeyImage; KEY_BUFFERS],
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
+    pub(crate) run: RunState,
+    /// By access: the probe for its key, if one was begun.
+    pub(crate) probes: Vec<Option<Probe>>,
+    probes_live: usize,
+    /// Runs since the last sample was counted.
+    pub(crate) uncounted_runs: u32,
+    /// Machine code did a part of the present run.
+    pub(crate) ran_compiled: bool,
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,
@@ -111,19 +146,62 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn reset(&mut self) {
+    /// Whether machine code did a part of the run that was prepared last.
+    pub fn ran_compiled(&self) -> bool {
+        self.ran_compiled
+    }
+
+    /// After [`crate::begin`]: begins to fetch the single rows and values whose keys the run has declared,
+    /// known before its first instruction.
+    ///
+    /// Each gets a probe from `begin`, which [`Scratch::advance_probes`] goes on with; the run's searches
+    /// look first where they have led. Returns how many there are.
+    pub fn begin_probes(
+        &mut self,
+        program: &Program,
+        mut begin: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
+    ) -> usize {
+        let accesses = program.accesses.iter().zip(&program.layouts.resolved.accesses);
+        for (number, (access, recipe)) in accesses.enumerate() {
+            let key = self.guard.key_of(number as u32);
+            let probe = key.zip(recipe.index).map(|(key, index)| {
+                self.probes_live += 1;
+                begin(access.table, index, key)
+            });
+            self.probes.push(probe);
+        }
+        self.probes_live
+    }
+
+    /// Advances each of the run's probes by a step; false when all are through.
+    pub fn advance_probes(&mut self, mut advance: impl FnMut(&mut Probe) -> bool) -> bool {
+        if self.probes_live == 0 {
+            return false;
+        }
+        let mut live = 0;
+        for probe in self.probes.iter_mut().flatten() {
+            live += usize::from(advance(probe));
+        }
+        self.probes_live = live;
+        live > 0
+    }
+
+    /// Forgets the run before. What a program does not name keeps what it has.
+    pub(crate) fn reset(&mut self, uses: FrameUse) {
         self.registers.nulls = u64::MAX;
-        for collect in &mut self.collect {
+        for collect in self.collect.iter_mut().take(uses.collect) {
             // An ordinal that a program with rows to collect does not use before it issued something.
             collect.clear(u8::MAX);
         }
-        for key in &mut self.keys {
+        for key in self.keys.iter_mut().take(uses.keys) {
             key.bytes.clear();
             key.unmatchable = false;
         }
-        for row in &mut self.rows {
-            row.target = crate::interpreter::row_image::RowTarget::None;
+        for row in self.rows.iter_mut().take(uses.rows) {
+            row.target = RowTarget::None;
         }
         self.error = None;
+        self.probes.clear();
+        self.probes_live = 0;
     }
 }

@@ -10,12 +10,14 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::SqlError;
 
-use super::{BatchWriter, MemberWrites, Write, violation};
+use super::{BatchWriter, MemberWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
 use crate::memory::{Pin, SlotId};
+use crate::probe::Probe;
 use crate::read::{Locator, ReadView, RowVersion, lookup_in, row_at};
 use crate::table::{TableData, TableIndex};
 
@@ -32,11 +34,11 @@ pub struct MemberWriter<'b> {
     view: ReadView<'b>,
     member: u32,
     next_ordinal: u32,
-    tables: Vec<Opened<'b>>,
-    writes: Vec<Write>,
+    tables: SmallVec<[Opened<'b>; 1]>,
+    writes: Writes,
     observed: Cell<u64>,
     /// Encoded keys of the row being written, one per index of its table.
-    keys: Vec<KeyBuffer>,
+    keys: SmallVec<[KeyBuffer; 2]>,
 }
 
 /// A key to be added to an index.
@@ -54,10 +56,10 @@ impl<'b> MemberWriter<'b> {
             view: ReadView::new(&batch.schema, batch.pin(Pin::EVERYTHING), 0),
             member,
             next_ordinal: 0,
-            tables: Vec::new(),
-            writes: Vec::new(),
+            tables: SmallVec::new(),
+            writes: SmallVec::new(),
             observed: Cell::new(0),
-            keys: Vec::new(),
+            keys: SmallVec::new(),
         }
     }
 
@@ -103,6 +105,28 @@ impl<'b> MemberWriter<'b> {
     ) -> Result<Option<RowVersion<'b>>, SqlError> {
         let found = self.view.lookup_one(table, index, key)?;
         Ok(found.inspect(|row| self.observe(row)))
+    }
+
+    /// See [`ReadView::lookup_probed`].
+    pub fn lookup_probed(
+        &self,
+        table: TableId,
+        index: IndexId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowVersion<'b>>, SqlError> {
+        let found = self.view.lookup_probed(table, index, key, probe)?;
+        Ok(found.inspect(|row| self.observe(row)))
+    }
+
+    /// See [`ReadView::begin_probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        self.view.begin_probe(table, index, key)
+    }
+
+    /// See [`ReadView::advance_probe`].
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        self.view.advance_probe(probe)
     }
 
     /// See [`ReadView::get`].
@@ -163,7 +187,7 @@ impl<'b> MemberWriter<'b> {
             ordinal: self.next_ordinal,
         };
         self.next_ordinal += 1;
-        let slot = data.core.slots.reserve();
+        let slot = data.core.slots.reserve(row.len());
         if let Some(place) = data.core.slots.slot(slot) {
             place.set_row_id(row_id);
         }
@@ -225,7 +249,7 @@ impl<'b> MemberWriter<'b> {
         }
     }
 
-    fn data_of_tables(&self) -> Vec<Arc<TableData>> {
+    fn data_of_tables(&self) -> SmallVec<[Arc<TableData>; 1]> {
         self.tables.iter().map(|opened| Arc::clone(opened.data)).collect()
     }
 
@@ -301,7 +325,7 @@ impl<'b> MemberWriter<'b> {
         };
         let head = place.at(self.batch.pin(Pin::EVERYTHING));
         let first = head.is_none_or(|head| head.batch() != self.batch.batch);
-        let bytes = place.push(self.batch.batch, row);
+        let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
         self.writes.push(Write {
             slot,
             table: position as u32,

@@ -19,11 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use weft_base::BatchId;
+use smallvec::SmallVec;
+use weft_base::{BatchId, IndexId, TableId};
 
 use crate::catalog::Catalog;
-use crate::garbage::Shortenable;
+use crate::garbage::RowPlace;
 use crate::memory::{Pin, SlotId};
+use crate::probe::Probe;
 use crate::store::{Finished, Store};
 use crate::table::{Schema, TableCore, TableData};
 pub use member::MemberWriter;
@@ -40,11 +42,14 @@ struct Write {
 
 /// What a member wrote, in order.
 struct MemberWrites {
-    tables: Vec<Arc<TableData>>,
+    tables: SmallVec<[Arc<TableData>; 1]>,
     /// How many rows each table gained.
-    row_changes: Vec<i64>,
-    writes: Vec<Write>,
+    row_changes: SmallVec<[i64; 1]>,
+    writes: Writes,
 }
+
+/// Most members write one row, and allocate nothing for it.
+type Writes = SmallVec<[Write; 2]>;
 
 /// The open batch. Dropping it without [`BatchWriter::finish`] undoes it.
 pub struct BatchWriter<'s> {
@@ -80,6 +85,22 @@ impl<'s> BatchWriter<'s> {
         &self.schema.catalog
     }
 
+    /// Begins to fetch what a member's lookup of `key` will touch; any thread. See [`Probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        Probe::begin(&self.schema, table, index, key)
+    }
+
+    /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
+    /// fetch.
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
+    }
+
+    /// See [`ReadView::advance_probes`](crate::ReadView::advance_probes).
+    pub fn advance_probes(&self, probes: &mut [Probe]) -> bool {
+        Probe::advance_all(probes, &self.schema, self.pin(Pin::EVERYTHING))
+    }
+
     /// Starts a member. Members that conflict must not be open at once; any thread.
     pub fn member(&self, member: u32) -> MemberWriter<'_> {
         MemberWriter::new(self, member)
@@ -95,7 +116,8 @@ impl<'s> BatchWriter<'s> {
             .wrapping_add(self.digest_of_definitions());
         let mut superseded = Vec::new();
         for member in &committed {
-            let kept: Vec<(bool, bool)> = member.tables.iter().map(|table| self.kept(&table.core)).collect();
+            let kept: SmallVec<[(bool, bool); 2]> =
+                member.tables.iter().map(|table| self.kept(&table.core)).collect();
             for write in member.writes.iter().filter(|write| write.first) {
                 let Some((table, (was, is))) = member
                     .tables
@@ -108,11 +130,7 @@ impl<'s> BatchWriter<'s> {
                     digest = digest.wrapping_add(self.digest_of_row(&table.core, write.slot));
                 }
                 if *is && self.has_older(&table.core, write.slot) {
-                    superseded.push(Shortenable {
-                        table: table.def.id,
-                        core: Arc::as_ptr(&table.core),
-                        slot: write.slot,
-                    });
+                    superseded.push(RowPlace::new(&table.core, write.slot));
                 }
             }
         }
@@ -203,11 +221,11 @@ impl<'s> BatchWriter<'s> {
                 table.remove_row_id(write.slot, place.row_id());
                 core.slots.release(write.slot);
             }
-            retired.push(version);
+            retired.push((RowPlace::new(core, write.slot), version));
         }
         let mut garbage = self.store.garbage().lock();
-        for version in retired {
-            garbage.retire(boundary, version);
+        for (place, version) in retired {
+            garbage.retire(boundary, place, version);
         }
     }
 }
@@ -238,7 +256,7 @@ const _: () = {
 mod tests {
     use std::ops::ControlFlow;
 
-    use weft_base::{SimDisk, TableId};
+    use weft_base::SimDisk;
     use weft_types::{SqlType, Value};
 
     use super::*;

@@ -10,12 +10,14 @@
     reason = "a failed step fails the test"
 )]
 
+mod allocation;
 mod bank;
 mod crash;
 mod definitions;
 mod directory;
 mod failures;
 mod history;
+mod interleaving;
 mod isolation;
 mod locking;
 mod replay;

@@ -1,0 +1,173 @@
+//! Hot programs as machine code.
+//!
+//! ```text
+//!   interpreter  --- entry of a stretch --->  machine code: loads, arithmetic, comparisons, branches
+//!                <-- instruction number -----  at anything else, or at what is rare: NULL operands,
+//!                                              overflow, division by zero, NaN, too small a budget
+//! ```
+//!
+//! Machine code does what it can do without leaving registers and inputs, and gives control back *before*
+//! the first instruction that it cannot do. The interpreter executes that one, with its errors in its words,
+//! and enters machine code again at the next stretch. So each error, and each rare case, has one
+//! implementation, and results, errors and the instruction at which a budget runs out are those of the
+//! interpreter: nothing else could be observed.
+//!
+//! A program is compiled by a thread of its own once it has run some thousand times; until then, and where
+//! compiling fails or the feature `compiled` is off, it is interpreted. Runs are counted by samples in the
+//! frames, so that workers share no counter.
+//!
+//! Source: DESIGN.md, Executors.
+
+#[cfg(feature = "compiled")]
+mod background;
+#[cfg(feature = "compiled")]
+mod code;
+#[cfg(feature = "compiled")]
+mod translate;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+#[cfg(feature = "compiled")]
+use code::Code;
+
+/// Runs after which a program is worth compiling.
+const HOT_RUNS: u32 = 2_048;
+/// One run in so many is counted, as so many.
+pub(crate) const SAMPLE_RUNS: u32 = 64;
+
+/// Whether programs are compiled. For the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compilation {
+    /// When they are hot.
+    #[default]
+    Hot,
+    /// Never; code that is there is not used. For comparing.
+    Off,
+}
+
+static IS_OFF: AtomicU8 = AtomicU8::new(0);
+static PROGRAMS: AtomicU64 = AtomicU64::new(0);
+static COMPILE_MICROS: AtomicU64 = AtomicU64::new(0);
+static CODE_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Sets whether programs are compiled.
+pub fn set_compilation(compilation: Compilation) {
+    IS_OFF.store(u8::from(compilation == Compilation::Off), Ordering::Relaxed);
+}
+
+fn is_off() -> bool {
+    IS_OFF.load(Ordering::Relaxed) != 0
+}
+
+/// What was compiled since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompiledStats {
+    /// Programs that became machine code.
+    pub programs: u64,
+    /// Time that this took, all together.
+    pub compile_micros: u64,
+    /// Bytes of machine code made.
+    pub code_bytes: u64,
+}
+
+/// See [`CompiledStats`].
+pub fn compiled_stats() -> CompiledStats {
+    CompiledStats {
+        programs: PROGRAMS.load(Ordering::Relaxed),
+        compile_micros: COMPILE_MICROS.load(Ordering::Relaxed),
+        code_bytes: CODE_BYTES.load(Ordering::Relaxed),
+    }
+}
+
+/// A program's machine code, once there is some.
+#[derive(Default)]
+pub(crate) struct Compiled {
+    /// `None` inside: it cannot be compiled, or is not worth it.
+    #[cfg(feature = "compiled")]
+    code: OnceLock<Option<Code>>,
+    #[cfg(not(feature = "compiled"))]
+    code: OnceLock<()>,
+    runs: AtomicU32,
+}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compiled")
+            .field("is_decided", &self.code.get().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "compiled")]
+mod enabled {
+    use super::*;
+    use crate::program::Program;
+    use std::sync::Arc;
+
+    impl Compiled {
+        /// The code, if there is some and it is to be used.
+        #[inline]
+        pub fn code(&self) -> Option<&Code> {
+            self.code.get()?.as_ref().filter(|_| !is_off())
+        }
+    }
+
+    impl Program {
+        /// Counts [`SAMPLE_RUNS`] runs; the one that makes the program hot has it compiled in the background.
+        #[cold]
+        pub(crate) fn count_runs(&self) {
+            let compiled = &self.layouts.compiled;
+            if compiled.code.get().is_some() || is_off() {
+                return;
+            }
+            let before = compiled.runs.fetch_add(SAMPLE_RUNS, Ordering::Relaxed);
+            if before < HOT_RUNS && before + SAMPLE_RUNS >= HOT_RUNS && !background::ask(self) {
+                // The compiler has much to do: ask again later.
+                compiled.runs.store(0, Ordering::Relaxed);
+            }
+        }
+
+        /// Compiles the program now, on this thread, if it is not compiled yet. False: there is nothing in it
+        /// that machine code would do, or no machine code for this processor.
+        pub fn compile(&self) -> bool {
+            let compiled = Arc::clone(&self.layouts.compiled);
+            let code = compiled.code.get_or_init(|| {
+                let began = std::time::Instant::now();
+                let code = translate::compile(self).ok().flatten()?;
+                PROGRAMS.fetch_add(1, Ordering::Relaxed);
+                COMPILE_MICROS.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+                CODE_BYTES.fetch_add(code.size_bytes() as u64, Ordering::Relaxed);
+                Some(code)
+            });
+            code.is_some()
+        }
+
+        /// There is machine code of this program.
+        pub fn is_compiled(&self) -> bool {
+            matches!(self.layouts.compiled.code.get(), Some(Some(_)))
+        }
+    }
+}
+
+#[cfg(not(feature = "compiled"))]
+mod disabled {
+    use crate::program::Program;
+
+    impl Program {
+        pub(crate) fn count_runs(&self) {
+            let _ = (&self.layouts.compiled.code, &self.layouts.compiled.runs);
+            let _ = (super::HOT_RUNS, super::is_off());
+        }
+
+        /// Compiles nothing: the feature `compiled` is off.
+        pub fn compile(&self) -> bool {
+            false
+        }
+
+        /// Never: the feature `compiled` is off.
+        pub fn is_compiled(&self) -> bool {
+            false
+        }
+    }
+}

@@ -1,0 +1,681 @@
+//! From a program's register instructions to machine code, through Cranelift.
+//!
+//! A *stretch* is a run of instructions that machine code can do; an *entry* is where the interpreter may
+//! enter one: at a stretch's beginning and at branch targets inside, if enough follows to be worth it.
+//! Blocks end at branches, at targets and at entries. Each block takes its instructions from the budget at
+//! its beginning; if that does not suffice, the interpreter does them one by one up to the definite one.
+//!
+//! ```text
+//!   entry number --> switch --> block: budget; loads and operations; stores as they happen
+//!                                 |  rare case: budget of what was not done back, return its number
+//!                                 +-> next block, or return the number behind the stretch
+//! ```
+//!
+//! Within a block, what is known of a register (its value, that it is not NULL) is remembered, not loaded
+//! again. Every register number is masked and every offset is fixed here, so that no program, verified or
+//! not, makes code that reaches beyond its frame.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{AbiParam, Block, InstBuilder, MemFlagsData, Value, types};
+use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Linkage, Module, default_libcall_names};
+
+use super::code::{Code, Entry};
+use crate::class::Class;
+use crate::instr::{Cond, Instr, Op, REGISTERS};
+use crate::program::Program;
+
+/// Instructions that an entry must lead to, to be worth a call.
+const STRETCH_INSTRS_MIN: usize = 3;
+/// Most instructions of a program that is compiled: bounds the compiler's time.
+const PROGRAM_INSTRS_MAX: usize = 20_000;
+
+/// Why a program cannot be compiled. It is interpreted then, so nobody acts on it.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Machine code for a program; `None` if there is nothing in it that is worth it.
+pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
+    let plan = Plan::of(program);
+    if plan.entries.is_empty() || program.instrs.len() > PROGRAM_INSTRS_MAX {
+        return Ok(None);
+    }
+    let mut flags = settings::builder();
+    flags.set("opt_level", "speed")?;
+    let isa = cranelift_native::builder()?.finish(settings::Flags::new(flags))?;
+    let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
+    let pointer = module.target_config().pointer_type();
+    let mut context = module.make_context();
+    let parameters = [pointer, pointer, pointer, pointer, types::I32];
+    context
+        .func
+        .signature
+        .params
+        .extend(parameters.map(AbiParam::new));
+    context.func.signature.returns.push(AbiParam::new(types::I32));
+    let mut builder_context = FunctionBuilderContext::new();
+    let builder = FunctionBuilder::new(&mut context.func, &mut builder_context);
+    Translator::new(builder, program, &plan).translate(module.target_config());
+    let name = module.declare_function("program", Linkage::Export, &context.func.signature)?;
+    module.define_function(name, &mut context)?;
+    let size_bytes = context.compiled_code().map_or(0, |code| code.code_buffer().len());
+    module.finalize_definitions()?;
+    let address = module.get_finalized_function(name);
+    let mut entries = vec![0; program.instrs.len()];
+    for (number, pc) in plan.entries.iter().enumerate() {
+        if let Some(entry) = entries.get_mut(*pc) {
+            *entry = number as u16 + 1;
+        }
+    }
+    // SAFETY: the function was defined just now with the signature of `Entry`; the module goes along with it.
+    // That it keeps to `Entry`'s contract is this file's work: offsets are those of masked registers and of
+    // input cells below `fixed_bytes`.
+    Ok(Some(unsafe {
+        let function = std::mem::transmute::<*const u8, Entry>(address);
+        Code::new(
+            module,
+            function,
+            size_bytes,
+            entries,
+            program.layouts.inputs.fixed_bytes(),
+        )
+    }))
+}
+
+/// What machine code does itself.
+fn is_native(program: &Program, instr: Instr) -> bool {
+    match instr.op {
+        Op::Jmp
+        | Op::Be
+        | Op::Bne
+        | Op::Blt
+        | Op::Ble
+        | Op::Bgt
+        | Op::Bge
+        | Op::Bnull
+        | Op::Bnnull
+        | Op::Bt
+        | Op::Bnt
+        | Op::Mov
+        | Op::Ldi
+        | Op::Ldnull
+        | Op::Add
+        | Op::Sub
+        | Op::Mul
+        | Op::Div
+        | Op::Mod
+        | Op::Neg
+        | Op::Abs
+        | Op::Narrow
+        | Op::Fadd
+        | Op::Fsub
+        | Op::Fmul
+        | Op::Fdiv
+        | Op::Fneg
+        | Op::Fabs
+        | Op::Itof
+        | Op::Not
+        | Op::And
+        | Op::Or
+        | Op::Isnull => true,
+        Op::Cmp | Op::Test | Op::Fcmp => Cond::from_code(instr.imm).is_some(),
+        Op::Ldk => program
+            .layouts
+            .consts
+            .types()
+            .get(instr.imm as usize)
+            .is_some_and(|ty| Class::of(ty).is_register()),
+        Op::Ldin => program
+            .layouts
+            .inputs
+            .types()
+            .get(instr.imm as usize)
+            .is_some_and(|ty| Class::of(ty).is_register()),
+        _ => false,
+    }
+}
+
+/// Where control may enter and where blocks begin.
+struct Plan {
+    native: Vec<bool>,
+    /// First instructions of blocks.
+    leaders: BTreeSet<usize>,
+    /// Leaders that the interpreter may enter at.
+    entries: Vec<usize>,
+}
+
+impl Plan {
+    fn of(program: &Program) -> Plan {
+        let instrs = &program.instrs;
+        let native: Vec<bool> = instrs.iter().map(|instr| is_native(program, *instr)).collect();
+        let is_native = |pc: usize| native.get(pc).copied().unwrap_or(false);
+        let mut targets = BTreeSet::from([0, program.commit_pc as usize, program.abort_pc as usize]);
+        for (pc, instr) in instrs.iter().enumerate() {
+            if instr.op.is_branch() {
+                targets.extend([instr.imm as usize, pc + 1]);
+            }
+        }
+        let mut leaders = BTreeSet::new();
+        let mut entries = Vec::new();
+        for pc in (0..instrs.len()).filter(|pc| is_native(*pc)) {
+            let begins = pc == 0 || !is_native(pc - 1);
+            if begins || targets.contains(&pc) {
+                leaders.insert(pc);
+                let length = (pc..instrs.len()).take_while(|pc| is_native(*pc)).count();
+                if length >= STRETCH_INSTRS_MIN && entries.len() < usize::from(u16::MAX) {
+                    entries.push(pc);
+                }
+            }
+        }
+        Plan {
+            native,
+            leaders,
+            entries,
+        }
+    }
+
+    fn is_native(&self, pc: usize) -> bool {
+        self.native.get(pc).copied().unwrap_or(false)
+    }
+}
+
+/// What is known within a block.
+#[derive(Default)]
+struct Known {
+    values: HashMap<u8, Value>,
+    /// Registers that are not NULL.
+    present: u64,
+    /// The word of NULL flags, as stored.
+    nulls: Option<Value>,
+    /// Budget left, as stored, and how many instructions of the block are not done.
+    left: Option<Value>,
+    undone: i64,
+}
+
+struct Translator<'p> {
+    b: FunctionBuilder<'p>,
+    program: &'p Program,
+    plan: &'p Plan,
+    blocks: BTreeMap<usize, Block>,
+    registers: Value,
+    null_word: Value,
+    budget: Value,
+    inputs: Value,
+    known: Known,
+    /// The instruction in translation.
+    pc: usize,
+}
+
+const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
+
+impl<'p> Translator<'p> {
+    fn new(mut b: FunctionBuilder<'p>, program: &'p Program, plan: &'p Plan) -> Self {
+        let first = b.create_block();
+        b.append_block_params_for_function_params(first);
+        b.switch_to_block(first);
+        let parameters: Vec<Value> = b.block_params(first).to_vec();
+        let parameter = |n: usize| parameters.get(n).copied().unwrap_or(Value::from_u32(0));
+        let blocks: BTreeMap<usize, Block> = plan.leaders.iter().map(|pc| (*pc, b.create_block())).collect();
+        let mut switch = Switch::new();
+        for (number, pc) in plan.entries.iter().enumerate() {
+            if let Some(block) = blocks.get(pc) {
+                switch.set_entry(number as u128 + 1, *block);
+            }
+        }
+        let nowhere = b.create_block();
+        switch.emit(&mut b, parameter(4), nowhere);
+        b.switch_to_block(nowhere);
+        let end = b.ins().iconst(types::I32, i64::from(u32::MAX));
+        b.ins().return_(&[end]);
+        Translator {
+            b,
+            program,
+            plan,
+            blocks,
+            registers: parameter(0),
+            null_word: parameter(1),
+            budget: parameter(2),
+            inputs: parameter(3),
+            known: Known::default(),
+            pc: 0,
+        }
+    }
+
+    fn translate(mut self, config: TargetFrontendConfig) {
+        for (leader, block) in self.blocks.clone() {
+            self.b.switch_to_block(block);
+            self.block(leader);
+        }
+        self.b.seal_all_blocks();
+        self.b.finalize(config);
+    }
+
+    fn block(&mut self, leader: usize) {
+        let mut end = leader;
+        while self.plan.is_native(end) && (end == leader || !self.blocks.contains_key(&end)) {
+            end += 1;
+        }
+        self.known = Known::default();
+        self.pc = leader;
+        let count = (end - leader) as i64;
+        let left = self
+            .b
+            .ins()
+            .load(types::I32, MemFlagsData::trusted(), self.budget, 0);
+        let too_small = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, left, count);
+        self.leave_if(too_small);
+        let left = self.b.ins().iadd_imm_s(left, -count);
+        self.b.ins().store(MemFlagsData::trusted(), left, self.budget, 0);
+        self.known.left = Some(left);
+        self.known.undone = count;
+        for pc in leader..end {
+            self.pc = pc;
+            let Some(instr) = self.program.instrs.get(pc).copied() else {
+                break;
+            };
+            if instr.op.is_branch() {
+                return self.branch(instr);
+            }
+            self.instr(instr);
+            self.known.undone -= 1;
+        }
+        self.go_to(end);
+    }
+
+    /// Ends a block: on in machine code, or back to the interpreter.
+    fn go_to(&mut self, pc: usize) {
+        match self.blocks.get(&pc) {
+            Some(block) => {
+                self.b.ins().jump(*block, &[]);
+            }
+            None => {
+                let pc = self.b.ins().iconst(types::I32, pc as i64);
+                self.b.ins().return_(&[pc]);
+            }
+        }
+    }
+
+    /// Back to the interpreter before the present instruction if a condition holds.
+    fn leave_if(&mut self, condition: Value) {
+        let (leave, stay) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(leave);
+        self.b.ins().brif(condition, leave, &[], stay, &[]);
+        self.b.switch_to_block(leave);
+        if let Some(left) = self.known.left {
+            let left = self.b.ins().iadd_imm_s(left, self.known.undone);
+            self.b.ins().store(MemFlagsData::trusted(), left, self.budget, 0);
+        }
+        let pc = self.b.ins().iconst(types::I32, self.pc as i64);
+        self.b.ins().return_(&[pc]);
+        self.b.switch_to_block(stay);
+    }
+
+    fn nulls(&mut self) -> Value {
+        match self.known.nulls {
+            Some(nulls) => nulls,
+            None => {
+                let nulls = self
+                    .b
+                    .ins()
+                    .load(types::I64, MemFlagsData::trusted(), self.null_word, 0);
+                self.known.nulls = Some(nulls);
+                nulls
+            }
+        }
+    }
+
+    fn set_nulls(&mut self, nulls: Value) {
+        self.b
+            .ins()
+            .store(MemFlagsData::trusted(), nulls, self.null_word, 0);
+        self.known.nulls = Some(nulls);
+    }
+
+    fn is_present(&self, register: u8) -> bool {
+        self.known.present >> (register & REGISTER_MASK) & 1 == 1
+    }
+
+    /// 1 if the register is NULL, else 0.
+    fn null_flag(&mut self, register: u8) -> Value {
+        if self.is_present(register) {
+            return self.b.ins().iconst(types::I64, 0);
+        }
+        let nulls = self.nulls();
+        let shifted = self
+            .b
+            .ins()
+            .ushr_imm_s(nulls, i64::from(register & REGISTER_MASK));
+        self.b.ins().band_imm_s(shifted, 1)
+    }
+
+    /// The value of a register that may be NULL; meaningless if it is.
+    fn raw(&mut self, register: u8) -> Value {
+        let register = register & REGISTER_MASK;
+        match self.known.values.get(&register) {
+            Some(value) => *value,
+            None => {
+                let offset = i32::from(register) * 8;
+                let value = self
+                    .b
+                    .ins()
+                    .load(types::I64, MemFlagsData::trusted(), self.registers, offset);
+                self.known.values.insert(register, value);
+                value
+            }
+        }
+    }
+
+    /// The value of a register; the interpreter does the instruction if it is NULL.
+    fn value(&mut self, register: u8) -> Value {
+        if !self.is_present(register) {
+            let flag = self.null_flag(register);
+            self.leave_if(flag);
+            self.known.present |= 1 << (register & REGISTER_MASK);
+        }
+        self.raw(register)
+    }
+
+    fn double(&mut self, register: u8) -> Value {
+        let bits = self.value(register);
+        self.b.ins().bitcast(types::F64, MemFlagsData::new(), bits)
+    }
+
+    fn set(&mut self, register: u8, value: Value) {
+        let register = register & REGISTER_MASK;
+        let offset = i32::from(register) * 8;
+        self.b
+            .ins()
+            .store(MemFlagsData::trusted(), value, self.registers, offset);
+        self.known.values.insert(register, value);
+        if !self.is_present(register) {
+            let nulls = self.nulls();
+            let nulls = self.b.ins().band_imm_s(nulls, !(1_u64 << register) as i64);
+            self.set_nulls(nulls);
+            self.known.present |= 1 << register;
+        }
+    }
+
+    fn set_null(&mut self, register: u8) {
+        let register = register & REGISTER_MASK;
+        let nulls = self.nulls();
+        let nulls = self.b.ins().bor_imm_s(nulls, (1_u64 << register) as i64);
+        self.set_nulls(nulls);
+        self.known.present &= !(1 << register);
+    }
+
+    fn set_double(&mut self, register: u8, value: Value) {
+        let bits = self.b.ins().bitcast(types::I64, MemFlagsData::new(), value);
+        self.set(register, bits);
+    }
+
+    /// Sets a register to 1 or 0 by a condition.
+    fn set_truth(&mut self, register: u8, condition: Value) {
+        let truth = self.b.ins().uextend(types::I64, condition);
+        self.set(register, truth);
+    }
+
+    fn branch(&mut self, instr: Instr) {
+        let Instr { op, a, b, imm, .. } = instr;
+        let target = imm as usize;
+        if op == Op::Jmp {
+            return self.go_to(target);
+        }
+        let integer = |op| match op {
+            Op::Be => IntCC::Equal,
+            Op::Bne => IntCC::NotEqual,
+            Op::Blt => IntCC::SignedLessThan,
+            Op::Ble => IntCC::SignedLessThanOrEqual,
+            Op::Bgt => IntCC::SignedGreaterThan,
+            _ => IntCC::SignedGreaterThanOrEqual,
+        };
+        let taken = match op {
+            Op::Bnull => self.null_flag(a),
+            Op::Bnnull => {
+                let flag = self.null_flag(a);
+                self.b.ins().icmp_imm_s(IntCC::Equal, flag, 0)
+            }
+            Op::Bt => {
+                let value = self.value(a);
+                self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0)
+            }
+            Op::Bnt => {
+                let value = self.value(a);
+                self.b.ins().icmp_imm_s(IntCC::Equal, value, 0)
+            }
+            _ => {
+                let (left, right) = (self.value(a), self.value(b));
+                self.b.ins().icmp(integer(op), left, right)
+            }
+        };
+        let (yes, no) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(taken, yes, &[], no, &[]);
+        self.b.switch_to_block(yes);
+        self.go_to(target);
+        self.b.switch_to_block(no);
+        let next = self.pc + 1;
+        self.go_to(next);
+    }
+
+    fn instr(&mut self, instr: Instr) {
+        let Instr { op, a, b, c, imm } = instr;
+        match op {
+            Op::Mov => {
+                let value = self.value(b);
+                self.set(a, value);
+            }
+            Op::Ldi => {
+                let value = self.b.ins().iconst(types::I64, i64::from(imm as i32));
+                self.set(a, value);
+            }
+            Op::Ldnull => self.set_null(a),
+            Op::Ldk => self.constant(a, imm as usize),
+            Op::Ldin => self.input(a, imm as usize),
+            Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Mod => self.arithmetic(instr),
+            Op::Neg | Op::Abs => {
+                let value = self.value(b);
+                let least = self.b.ins().icmp_imm_s(IntCC::Equal, value, i64::MIN);
+                self.leave_if(least);
+                let result = match op {
+                    Op::Neg => self.b.ins().ineg(value),
+                    _ => self.b.ins().iabs(value),
+                };
+                self.set(a, result);
+            }
+            Op::Narrow => {
+                if c == 2 || c == 4 {
+                    let value = self.value(a);
+                    let bits = i64::from(64 - c * 8);
+                    let shifted = self.b.ins().ishl_imm_s(value, bits);
+                    let narrow = self.b.ins().sshr_imm_s(shifted, bits);
+                    let beyond = self.b.ins().icmp(IntCC::NotEqual, narrow, value);
+                    self.leave_if(beyond);
+                }
+            }
+            Op::Fadd | Op::Fsub | Op::Fmul | Op::Fdiv => self.float(instr),
+            Op::Fneg | Op::Fabs => {
+                let value = self.double(b);
+                let result = match op {
+                    Op::Fneg => self.b.ins().fneg(value),
+                    _ => self.b.ins().fabs(value),
+                };
+                self.set_double(a, result);
+            }
+            Op::Itof => {
+                let value = self.value(b);
+                let result = self.b.ins().fcvt_from_sint(types::F64, value);
+                self.set_double(a, result);
+            }
+            Op::Not => {
+                let value = self.value(b);
+                let is_zero = self.b.ins().icmp_imm_s(IntCC::Equal, value, 0);
+                self.set_truth(a, is_zero);
+            }
+            Op::And | Op::Or => {
+                let (left, right) = (self.value(b), self.value(c));
+                let left = self.b.ins().icmp_imm_s(IntCC::NotEqual, left, 0);
+                let right = self.b.ins().icmp_imm_s(IntCC::NotEqual, right, 0);
+                let result = match op {
+                    Op::And => self.b.ins().band(left, right),
+                    _ => self.b.ins().bor(left, right),
+                };
+                self.set_truth(a, result);
+            }
+            Op::Isnull => {
+                let flag = self.null_flag(b);
+                self.set(a, flag);
+            }
+            _ => self.comparison(instr),
+        }
+    }
+
+    /// LDK: the value is known now.
+    fn constant(&mut self, register: u8, number: usize) {
+        let layouts = &self.program.layouts;
+        match crate::interpreter::load(&layouts.consts, &layouts.const_row, number) {
+            Some(bits) => {
+                let value = self.b.ins().iconst(types::I64, bits as i64);
+                self.set(register, value);
+            }
+            None => self.set_null(register),
+        }
+    }
+
+    /// LDIN: as the interpreter's `load`, NULLs left to it.
+    fn input(&mut self, register: u8, number: usize) {
+        let layout = &self.program.layouts.inputs;
+        let (Some(ty), Some(offset)) = (layout.types().get(number), layout.cell_offset(number)) else {
+            return;
+        };
+        let flags = MemFlagsData::new().with_notrap();
+        let bitmap = self
+            .b
+            .ins()
+            .uload8(types::I64, flags, self.inputs, (number / 8) as i32);
+        let bit = self.b.ins().band_imm_s(bitmap, 1 << (number % 8));
+        self.leave_if(bit);
+        let (base, offset) = (self.inputs, offset as i32);
+        let value = match Class::of(ty) {
+            Class::Bool => {
+                let byte = self.b.ins().uload8(types::I64, flags, base, offset);
+                let truth = self.b.ins().icmp_imm_s(IntCC::NotEqual, byte, 0);
+                self.b.ins().uextend(types::I64, truth)
+            }
+            Class::Int2 => self.b.ins().sload16(types::I64, flags, base, offset),
+            Class::Int4 | Class::Date => self.b.ins().sload32(flags, base, offset),
+            Class::Float4 => self.b.ins().uload32(flags, base, offset),
+            _ => self.b.ins().load(types::I64, flags, base, offset),
+        };
+        self.set(register, value);
+    }
+
+    /// ADD to MOD; what overflows or divides by zero is left to the interpreter.
+    fn arithmetic(&mut self, instr: Instr) {
+        let Instr { op, a, b, c, .. } = instr;
+        let (left, right) = (self.value(b), self.value(c));
+        let result = match op {
+            Op::Add | Op::Sub => {
+                let result = match op {
+                    Op::Add => self.b.ins().iadd(left, right),
+                    _ => self.b.ins().isub(left, right),
+                };
+                // Overflow: the sign of the result differs from both summands', or from the minuend's and
+                // not from the subtrahend's.
+                let first = self.b.ins().bxor(left, result);
+                let second = match op {
+                    Op::Add => self.b.ins().bxor(right, result),
+                    _ => self.b.ins().bxor(left, right),
+                };
+                let both = self.b.ins().band(first, second);
+                let overflow = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, both, 0);
+                self.leave_if(overflow);
+                result
+            }
+            Op::Mul => {
+                let result = self.b.ins().imul(left, right);
+                let high = self.b.ins().smulhi(left, right);
+                let sign = self.b.ins().sshr_imm_s(result, 63);
+                let overflow = self.b.ins().icmp(IntCC::NotEqual, high, sign);
+                self.leave_if(overflow);
+                result
+            }
+            _ => {
+                // By 0 an error; by -1 the least number has no quotient, and the processor no remainder.
+                let next = self.b.ins().iadd_imm_s(right, 1);
+                let special = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, next, 2);
+                self.leave_if(special);
+                match op {
+                    Op::Div => self.b.ins().sdiv(left, right),
+                    _ => self.b.ins().srem(left, right),
+                }
+            }
+        };
+        self.set(a, result);
+    }
+
+    /// Sums, differences, products and quotients whose result is an ordinary number; every other is left to
+    /// the interpreter, which tells overflow from infinity.
+    fn float(&mut self, instr: Instr) {
+        let Instr { op, a, b, c, .. } = instr;
+        let (left, right) = (self.double(b), self.double(c));
+        let result = match op {
+            Op::Fadd => self.b.ins().fadd(left, right),
+            Op::Fsub => self.b.ins().fsub(left, right),
+            Op::Fmul => self.b.ins().fmul(left, right),
+            _ => self.b.ins().fdiv(left, right),
+        };
+        let bits = self.b.ins().bitcast(types::I64, MemFlagsData::new(), result);
+        let size = self.b.ins().band_imm_s(bits, i64::MAX);
+        // Neither 0 (1 and more) nor infinite or NaN (at least the bits of infinity).
+        let size = self.b.ins().iadd_imm_s(size, -1);
+        let bound = f64::INFINITY.to_bits() as i64 - 1;
+        let odd = self
+            .b
+            .ins()
+            .icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, size, bound);
+        self.leave_if(odd);
+        self.set(a, bits);
+    }
+
+    /// CMP, TEST, FCMP.
+    fn comparison(&mut self, instr: Instr) {
+        let Instr { op, a, b, c, imm } = instr;
+        let cond = Cond::from_code(imm).unwrap_or(Cond::Eq);
+        let integer = match cond {
+            Cond::Eq => IntCC::Equal,
+            Cond::Ne => IntCC::NotEqual,
+            Cond::Lt => IntCC::SignedLessThan,
+            Cond::Le => IntCC::SignedLessThanOrEqual,
+            Cond::Gt => IntCC::SignedGreaterThan,
+            Cond::Ge => IntCC::SignedGreaterThanOrEqual,
+        };
+        let holds = match op {
+            Op::Cmp => {
+                let (left, right) = (self.value(b), self.value(c));
+                self.b.ins().icmp(integer, left, right)
+            }
+            Op::Test => {
+                let left = self.value(b);
+                self.b.ins().icmp_imm_s(integer, left, 0)
+            }
+            _ => {
+                let (left, right) = (self.double(b), self.double(c));
+                let unordered = self.b.ins().fcmp(FloatCC::Unordered, left, right);
+                self.leave_if(unordered);
+                let float = match cond {
+                    Cond::Eq => FloatCC::Equal,
+                    Cond::Ne => FloatCC::NotEqual,
+                    Cond::Lt => FloatCC::LessThan,
+                    Cond::Le => FloatCC::LessThanOrEqual,
+                    Cond::Gt => FloatCC::GreaterThan,
+                    Cond::Ge => FloatCC::GreaterThanOrEqual,
+                };
+                self.b.ins().fcmp(float, left, right)
+            }
+        };
+        self.set_truth(a, holds);
+    }
+}
