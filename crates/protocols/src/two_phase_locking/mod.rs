@@ -1,179 +1,298 @@
 //! Two-phase locking: each worker takes the locks of its transaction, runs it, and lets them go.
 //!
-//! As in Hobbes 3.2.2 there is a read-write lock per tuple in a table that all workers share. Locks are taken
-//! in slot order, so there is no deadlock to detect; a worker that must wait spins for a moment and then
-//! yields. Only rows, unique values and whole-table reads or writes are locked: the intention locks of the
-//! multi-granularity table would put a hot line before every transaction, and no transaction of these
-//! workloads needs them.
+//! As in Hobbes 3.2.2 all workers share a table of locks ([`crate::lock_words`]). Read and write sets are
+//! known, so the growing phase comes before the first instruction: a transaction that has to give up has
+//! changed nothing, and giving up costs its locks alone. What happens at a lock that is taken is the policy's
+//! business, a type parameter with a file each:
 //!
 //! ```text
-//! slot (AtomicU32): 0 free | n readers | WRITER one writer
+//! ordered        locks in slot order, so that no circle can close; always wait      Hobbes 3.2.2
+//! no_wait        never wait                                                         Barthels 5.2.2
+//! wait_die       wait for the younger only                                          Barthels 5.2.2
+//! bounded_wait   wait, but not for ever (DL-BW)                                     Barthels 5.2.2
+//! detection      wait unless that closes a circle (DL-D)                            Barthels 5.2.2
 //! ```
 //!
-//! Transactions run inside epochs of the store, so that versions and snapshots work as for batches; their
-//! order is what the locks made it, and not repeatable.
+//! These are the policies of crate `lock` for threads that spin: there a single-threaded table keeps
+//! queues, as the sequencer wants it; here a lock is a word and whoever waits looks again.
+//!
+//! Transactions run inside epochs of the store ([`crate::epoch`]); their order is what the locks made it, and
+//! not repeatable.
+
+mod bounded_wait;
+mod detection;
+mod no_wait;
+mod ordered;
+mod wait_die;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_base::BatchId;
-use weft_lock::LockMode;
-use weft_store::{Catalog, Store};
-use weft_txn::planning::{LockScope, Work, program_locks, run_member};
+pub use bounded_wait::BoundedWait;
+pub use detection::Detection;
+pub use no_wait::NoWait;
+pub use ordered::Ordered;
+pub use wait_die::WaitDie;
 
-use crate::{Job, Protocol, RunReport};
+use weft_store::Store;
 
-const WRITER: u32 = u32::MAX;
+use crate::epoch::{Claims, Epoch, Runner, WORKERS_MAX, run_epochs, worker_count};
+use crate::lock_words::{LockWords, WorkerSet};
+use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
+use crate::report::Counts;
+use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Two-phase locking with ordered acquisition.
+/// What all workers publish about the transactions they run.
+#[derive(Debug)]
+pub struct Workers {
+    ages: [WorkerCell; WORKERS_MAX],
+    waits: [WorkerCell; WORKERS_MAX],
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct WorkerCell(AtomicU64);
+
+impl Workers {
+    fn new() -> Workers {
+        Workers {
+            ages: Default::default(),
+            waits: Default::default(),
+        }
+    }
+
+    /// The age of a worker's present transaction: the smaller, the older. A transaction that is run again
+    /// keeps it.
+    pub fn age(&self, worker: u32) -> u64 {
+        self.ages[worker as usize % WORKERS_MAX].0.load(Ordering::Acquire)
+    }
+
+    fn set_age(&self, worker: u32, age: u64) {
+        self.ages[worker as usize % WORKERS_MAX]
+            .0
+            .store(age, Ordering::Release);
+    }
+
+    /// The workers that a worker waits for now.
+    pub fn waits_for(&self, worker: u32) -> WorkerSet {
+        self.waits[worker as usize % WORKERS_MAX]
+            .0
+            .load(Ordering::Acquire) as WorkerSet
+    }
+
+    /// Tells the others for whom a worker waits.
+    pub fn set_waits_for(&self, worker: u32, others: WorkerSet) {
+        self.waits[worker as usize % WORKERS_MAX]
+            .0
+            .store(u64::from(others), Ordering::Release);
+    }
+}
+
+/// What to do about a lock that others hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// Look again in a moment.
+    Wait,
+    /// Give all locks back and begin again.
+    GiveUp,
+}
+
+/// A conflict policy for spinning workers.
+pub trait LockPolicy: Send + Sync + Copy + Default + 'static {
+    /// The protocol's name with this policy.
+    const NAME: &'static str;
+    /// Locks are taken in slot order.
+    const SORTS: bool = false;
+    /// Waiters publish whom they wait for.
+    const PUBLISHES_WAITS: bool = false;
+
+    /// Decides for `worker`, each time it has looked at the lock in vain, `looks` times by now.
+    fn decide(&self, worker: u32, holders: WorkerSet, looks: u32, workers: &Workers) -> OnConflict;
+}
+
+/// Two-phase locking under a policy.
 #[derive(Debug, Clone, Copy)]
-pub struct TwoPhaseLocking {
+pub struct TwoPhaseLocking<P = Ordered, G = Sound> {
     /// Locks in the table; a collision makes two rows share one.
     pub lock_slots: usize,
     /// Transactions between two publications of the store.
     pub epoch_transactions: usize,
+    /// What happens at a lock that is taken.
+    pub policy: P,
+    /// See [`Safeguards`].
+    pub safeguards: G,
 }
 
 impl Default for TwoPhaseLocking {
     fn default() -> TwoPhaseLocking {
+        TwoPhaseLocking::under(Ordered)
+    }
+}
+
+impl<P: LockPolicy> TwoPhaseLocking<P> {
+    /// Default sizes under a policy.
+    pub fn under(policy: P) -> TwoPhaseLocking<P> {
         TwoPhaseLocking {
-            lock_slots: 1 << 20,
+            lock_slots: 1 << 17,
             epoch_transactions: 4096,
+            policy,
+            safeguards: Sound,
         }
     }
 }
 
-struct TupleLocks {
-    slots: Box<[AtomicU32]>,
-    waits: AtomicU64,
-}
-
-impl TupleLocks {
-    fn new(slot_count: usize) -> TupleLocks {
-        let slot_count = slot_count.max(64).next_power_of_two();
-        TupleLocks {
-            slots: (0..slot_count).map(|_| AtomicU32::new(0)).collect(),
-            waits: AtomicU64::new(0),
-        }
-    }
-
-    fn slot_of(&self, resource: u64) -> usize {
-        ((resource ^ (resource >> 32)) as usize) & (self.slots.len() - 1)
-    }
-
-    fn lock(&self, slot: usize, write: bool) {
-        let word = &self.slots[slot];
-        let mut spins = 0u32;
-        loop {
-            let now = word.load(Ordering::Relaxed);
-            let next = match (write, now) {
-                (true, 0) => Some(WRITER),
-                (false, n) if n < WRITER - 1 => Some(n + 1),
-                _ => None,
-            };
-            if let Some(next) = next
-                && word
-                    .compare_exchange_weak(now, next, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                return;
-            }
-            if spins == 0 {
-                self.waits.fetch_add(1, Ordering::Relaxed);
-            }
-            spins += 1;
-            if spins < 100 {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
-            }
-        }
-    }
-
-    fn unlock(&self, slot: usize, write: bool) {
-        if write {
-            self.slots[slot].store(0, Ordering::Release);
-        } else {
-            self.slots[slot].fetch_sub(1, Ordering::Release);
+impl<P, G> TwoPhaseLocking<P, G> {
+    /// The same with other safeguards.
+    pub fn guarded<H: Safeguards>(self, safeguards: H) -> TwoPhaseLocking<P, H> {
+        TwoPhaseLocking {
+            lock_slots: self.lock_slots,
+            epoch_transactions: self.epoch_transactions,
+            policy: self.policy,
+            safeguards,
         }
     }
 }
 
-/// The slots that a job needs, in order, each once, a writer's wish winning.
-fn slots_of(locks: &TupleLocks, job: &Job, catalog: &Catalog, slots: &mut Vec<(usize, bool)>) -> bool {
-    let mut scratch = Default::default();
-    slots.clear();
-    let scope = LockScope::ReadsAndWrites;
-    let Ok(requests) = program_locks(&job.program, &job.inputs, catalog, scope, &mut scratch) else {
-        return false;
-    };
-    for request in requests {
-        let write = match request.mode {
-            LockMode::X | LockMode::SIX => true,
-            LockMode::S => false,
-            LockMode::NL | LockMode::IS | LockMode::IX => continue,
-        };
-        slots.push((locks.slot_of(request.resource.0), write));
-    }
-    slots.sort_unstable();
-    slots.dedup_by(|later, first| {
-        let same = later.0 == first.0;
-        first.1 |= same && later.1;
-        same
-    });
-    true
+#[derive(Default)]
+struct Worker {
+    number: u32,
+    counts: Counts,
+    finder: NeedFinder,
+    needs: Vec<Need>,
+    runner: Runner,
 }
 
-impl Protocol for TwoPhaseLocking {
-    const NAME: &'static str = "two-phase locking";
+/// What the workers share.
+struct Shared<'s, P> {
+    locks: LockWords,
+    workers: Workers,
+    policy: &'s P,
+}
 
-    fn run(&self, store: &Arc<Store>, jobs: &[Job], workers: usize) -> RunReport {
-        let locks = TupleLocks::new(self.lock_slots);
-        let committed = AtomicU64::new(0);
-        let failed = AtomicU64::new(0);
-        let mut report = RunReport::default();
-        let began = Instant::now();
-        for epoch in jobs.chunks(self.epoch_transactions.max(1)) {
-            let batch = BatchId(store.boundary().0 + 1);
-            let catalog = store.catalog();
-            let writer = store.begin_batch(batch);
-            let next = AtomicUsize::new(0);
-            let work = || {
-                let mut slots = Vec::new();
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = epoch.get(n) else { return };
-                    if !slots_of(&locks, job, &catalog, &mut slots) {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                        continue;
+impl<P: LockPolicy> Shared<'_, P> {
+    /// Takes all locks, or none. Counts one wait for each lock that was not free at once.
+    fn lock_all(&self, worker: u32, needs: &[Need], counts: &mut Counts) -> bool {
+        for (n, need) in needs.iter().enumerate() {
+            let mut looks = 0;
+            while let Err(holders) = self.locks.try_lock(need.slot, need.mode, worker) {
+                counts.deferrals += u64::from(looks == 0);
+                looks += 1;
+                if P::PUBLISHES_WAITS {
+                    self.workers.set_waits_for(worker, holders);
+                }
+                if self.policy.decide(worker, holders, looks, &self.workers) == OnConflict::GiveUp {
+                    self.unlock_all(worker, needs.get(..n).unwrap_or_default());
+                    if P::PUBLISHES_WAITS {
+                        self.workers.set_waits_for(worker, 0);
                     }
-                    slots.iter().for_each(|(slot, write)| locks.lock(*slot, *write));
-                    let work = Work::Program {
-                        program: &job.program,
-                        inputs: &job.inputs,
-                    };
-                    let answer = run_member(&writer, batch, n, work);
-                    slots.iter().for_each(|(slot, write)| locks.unlock(*slot, *write));
-                    let counter = if answer.is_ok() { &committed } else { &failed };
-                    counter.fetch_add(1, Ordering::Relaxed);
+                    return false;
                 }
-            };
-            std::thread::scope(|scope| {
-                for _ in 1..workers.max(1) {
-                    scope.spawn(work);
-                }
-                work();
-            });
-            writer.finish();
-            store.publish(batch);
-            store.collect_garbage(usize::MAX);
-            report.batches += 1;
+                pause(looks);
+            }
+            if P::PUBLISHES_WAITS && looks > 0 {
+                self.workers.set_waits_for(worker, 0);
+            }
         }
-        report.elapsed = began.elapsed();
-        report.committed = committed.into_inner();
-        report.failed = failed.into_inner();
-        report.deferrals = locks.waits.into_inner();
-        report
+        true
+    }
+
+    fn unlock_all(&self, worker: u32, needs: &[Need]) {
+        needs.iter().for_each(|need| self.locks.unlock(need.slot, worker));
+    }
+}
+
+/// Spins for a moment, then lets another thread run.
+pub(crate) fn pause(looks: u32) {
+    if looks < 64 {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+/// Waits a little longer after each attempt that was given up, so that two that give up for one another part.
+pub(crate) fn back_off(attempts: u32, worker: u32) {
+    let spins = (1u32 << attempts.min(8)).saturating_mul(1 + worker);
+    (0..spins).for_each(|_| std::hint::spin_loop());
+    if attempts > 4 {
+        std::thread::yield_now();
+    }
+}
+
+impl<P: LockPolicy, G: Safeguards> TwoPhaseLocking<P, G> {
+    fn work<O: Observe>(
+        &self,
+        shared: &Shared<'_, P>,
+        worker: &mut Worker,
+        (epoch, claims): (Epoch<'_>, &Claims),
+        coarse: &CoarseTables,
+        observe: &O,
+    ) {
+        let mask = slot_mask(self.lock_slots);
+        while let Some(range) = claims.claim() {
+            for n in range {
+                let Some(job) = epoch.jobs.get(n) else { continue };
+                let number = epoch.first + n;
+                let start = Counts::start(number);
+                let needs = &mut worker.needs;
+                if let Err(error) = worker.finder.needs(job, epoch.catalog, coarse, mask, needs) {
+                    observe.answered(number, Err(&error));
+                    worker.counts.ended(false);
+                    continue;
+                }
+                if P::SORTS {
+                    needs.sort_unstable_by_key(|need| need.slot);
+                }
+                if G::LOCKS {
+                    shared.workers.set_age(worker.number, number as u64);
+                    let mut attempts = 0;
+                    while !shared.lock_all(worker.number, &worker.needs, &mut worker.counts) {
+                        worker.counts.aborts += 1;
+                        attempts += 1;
+                        back_off(attempts, worker.number);
+                    }
+                }
+                G::pause();
+                let committed = worker.runner.run_alone(epoch.writer, n, job, number, observe);
+                if G::LOCKS {
+                    shared.unlock_all(worker.number, &worker.needs);
+                }
+                worker.counts.ended(committed);
+                worker.counts.end(start);
+            }
+        }
+    }
+}
+
+impl<P: LockPolicy, G: Safeguards> Protocol for TwoPhaseLocking<P, G> {
+    const NAME: &'static str = P::NAME;
+
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport {
+        let coarse = CoarseTables::of(jobs);
+        let shared = Shared {
+            locks: LockWords::new(slot_mask(self.lock_slots)),
+            workers: Workers::new(),
+            policy: &self.policy,
+        };
+        let mut states: Vec<Worker> = (0..worker_count(workers) as u32)
+            .map(|number| Worker {
+                number,
+                ..Worker::default()
+            })
+            .collect();
+        run_epochs(
+            store,
+            jobs,
+            self.epoch_transactions,
+            &mut states,
+            |worker| &worker.counts,
+            |worker, epoch, claims| self.work(&shared, worker, (epoch, claims), &coarse, observe),
+        )
     }
 }

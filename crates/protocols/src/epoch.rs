@@ -1,0 +1,176 @@
+//! Running a stream in epochs of the store, for protocols whose order is made while transactions run.
+//!
+//! The store publishes at batch boundaries. A protocol without batches runs as many transactions as an epoch
+//! has on all its workers, then the epoch is finished, published and its garbage collected. Versions and
+//! snapshots so work as for batches, and each protocol pays the same for them.
+//!
+//! ```text
+//! worker 0  [claim][claim]...[claim]|finish, publish, collect|[claim]...
+//! worker 1  [claim][claim]...       |                        |[claim]...
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use weft_base::BatchId;
+use weft_program::{BatchAccess, DataAccess, Outcome, Scratch};
+use weft_store::{BatchWriter, Catalog, MemberWriter, Store};
+use weft_types::SqlError;
+
+use crate::observed::ObservedAccess;
+use crate::report::Counts;
+use crate::{Job, Observe, RunReport};
+
+/// Most workers of a run: a lock word has a bit for each in every mode.
+pub const WORKERS_MAX: usize = 16;
+
+/// Jobs a worker claims at once.
+const CLAIM_JOBS: usize = 8;
+
+/// Instructions that a program may execute, as in the product.
+const INSTRUCTION_BUDGET: u32 = 1_000_000;
+
+/// What a step of a worker works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Epoch<'e> {
+    pub writer: &'e BatchWriter<'e>,
+    pub catalog: &'e Catalog,
+    /// The jobs of this epoch.
+    pub jobs: &'e [Job],
+    /// The number of the first of them in the stream.
+    pub first: usize,
+}
+
+/// Workers from 1 to [`WORKERS_MAX`].
+pub(crate) fn worker_count(workers: usize) -> usize {
+    workers.clamp(1, WORKERS_MAX)
+}
+
+/// Runs `jobs` in epochs of `epoch_jobs`. `work` is called once for each worker and epoch, with that worker's
+/// state; it claims jobs until there are none left.
+pub(crate) fn run_epochs<S: Send>(
+    store: &Arc<Store>,
+    jobs: &[Job],
+    epoch_jobs: usize,
+    states: &mut [S],
+    counts: impl Fn(&S) -> &Counts,
+    work: impl Fn(&mut S, Epoch<'_>, &Claims) + Sync,
+) -> RunReport {
+    let mut report = RunReport::default();
+    let began = Instant::now();
+    let epoch_jobs = epoch_jobs.max(1);
+    for (number, chunk) in jobs.chunks(epoch_jobs).enumerate() {
+        let batch = BatchId(store.boundary().0 + 1);
+        let catalog = store.catalog();
+        let writer = store.begin_batch(batch);
+        let epoch = Epoch {
+            writer: &writer,
+            catalog: &catalog,
+            jobs: chunk,
+            first: number * epoch_jobs,
+        };
+        let claims = Claims::new(chunk.len());
+        if let Some((mine, others)) = states.split_first_mut() {
+            let (work, claims) = (&work, &claims);
+            std::thread::scope(|scope| {
+                for state in others {
+                    scope.spawn(move || work(state, epoch, claims));
+                }
+                work(mine, epoch, claims);
+            });
+        }
+        close(store, writer, batch);
+        report.batches += 1;
+    }
+    report.elapsed = began.elapsed();
+    states.iter().for_each(|state| report.add_counts(counts(state)));
+    report
+}
+
+/// Finishes and publishes a batch, and collects what it left.
+pub(crate) fn close(store: &Arc<Store>, writer: BatchWriter<'_>, batch: BatchId) {
+    writer.finish();
+    store.publish(batch);
+    store.collect_garbage(usize::MAX);
+}
+
+/// Hands out the jobs of an epoch, each once.
+pub(crate) struct Claims {
+    next: AtomicUsize,
+    len: usize,
+}
+
+impl Claims {
+    pub fn new(len: usize) -> Claims {
+        Claims {
+            next: AtomicUsize::new(0),
+            len,
+        }
+    }
+
+    /// Some jobs that nobody else has, by position in the epoch; `None` when all are taken.
+    pub fn claim(&self) -> Option<std::ops::Range<usize>> {
+        let start = self.next.fetch_add(CLAIM_JOBS, Ordering::Relaxed);
+        (start < self.len).then(|| start..(start + CLAIM_JOBS).min(self.len))
+    }
+}
+
+/// What executing needs besides the transaction; kept by a worker, so that steady state allocates nothing
+/// here.
+#[derive(Default)]
+pub(crate) struct Runner {
+    pub scratch: Scratch,
+    pub outcome: Outcome,
+}
+
+impl Runner {
+    /// Runs a program through any access; the caller commits, installs or rolls back.
+    pub fn run<A: DataAccess>(&mut self, job: &Job, access: &mut A) -> Result<(), SqlError> {
+        weft_program::run(
+            &job.program,
+            &job.inputs,
+            access,
+            INSTRUCTION_BUDGET,
+            &mut self.scratch,
+            &mut self.outcome,
+        )
+    }
+
+    /// Runs a program through a member of the open batch, writing in place.
+    pub fn run_in_place<O: Observe>(
+        &mut self,
+        job: &Job,
+        number: usize,
+        member: &mut MemberWriter<'_>,
+        observe: &O,
+    ) -> Result<(), SqlError> {
+        let access = BatchAccess::new(member);
+        if O::INSTALLS {
+            self.run(job, &mut ObservedAccess::new(access, number, observe))
+        } else {
+            let mut access = access;
+            self.run(job, &mut access)
+        }
+    }
+
+    /// Runs a transaction that nobody can disturb, commits it or rolls it back, and tells the observer. True
+    /// when it committed.
+    pub fn run_alone<O: Observe>(
+        &mut self,
+        writer: &BatchWriter<'_>,
+        member: usize,
+        job: &Job,
+        number: usize,
+        observe: &O,
+    ) -> bool {
+        let mut member = writer.member(member as u32);
+        let result = self.run_in_place(job, number, &mut member, observe);
+        match &result {
+            Ok(()) => member.commit(),
+            Err(_) => member.rollback(),
+        }
+        observe.answered(number, result.as_ref().map(|()| &self.outcome));
+        result.is_ok()
+    }
+}

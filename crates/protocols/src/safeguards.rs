@@ -1,0 +1,27 @@
+//! What keeps a protocol correct, each part of it removable: a type parameter, so that [`Sound`] costs
+//! nothing.
+//!
+//! A checker that has never refused anything proves little. Tests give a protocol safeguards with one part
+//! missing and demand that the serializability check notices.
+
+/// Which safeguards are in place, and where a test may disturb the schedule.
+pub trait Safeguards: Send + Sync + Copy + Default + 'static {
+    /// Locks are taken, and admission looks for conflicts.
+    const LOCKS: bool = true;
+    /// Read sets are validated before commit.
+    const VALIDATES: bool = true;
+    /// Timestamps are compared on arrival.
+    const COMPARES_TIMESTAMPS: bool = true;
+    /// A message channel gives out messages in the order in which they were sent.
+    const KEEPS_MESSAGE_ORDER: bool = true;
+
+    /// Called where another worker may come between; does nothing but in tests.
+    #[inline(always)]
+    fn pause() {}
+}
+
+/// All in place.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sound;
+
+impl Safeguards for Sound {}
