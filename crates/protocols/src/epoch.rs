@@ -47,12 +47,13 @@ pub(crate) fn worker_count(workers: usize) -> usize {
     workers.clamp(1, WORKERS_MAX)
 }
 
-/// Runs `jobs` in epochs of `epoch_jobs`. `work` is called once for each worker and epoch, with that worker's
-/// state; it claims jobs until there are none left.
+/// Runs `jobs` in epochs of `epoch_jobs`. `begin` is called before each, alone; then `work` once for each
+/// worker, with that worker's state; it claims jobs until there are none left.
 pub(crate) fn run_epochs<S: Send>(
     store: &Arc<Store>,
     jobs: &[Job],
     epoch_jobs: usize,
+    begin: impl Fn(),
     states: &mut [S],
     counts: impl Fn(&S) -> &Counts,
     work: impl Fn(&mut S, Epoch<'_>, &Claims) + Sync,
@@ -71,6 +72,7 @@ pub(crate) fn run_epochs<S: Send>(
             first: number * epoch_jobs,
         };
         let claims = Claims::new(chunk.len());
+        begin();
         if let Some((mine, others)) = states.split_first_mut() {
             let (work, claims) = (&work, &claims);
             std::thread::scope(|scope| {
@@ -107,6 +109,11 @@ impl Claims {
             next: AtomicUsize::new(0),
             len,
         }
+    }
+
+    /// Whether all jobs are taken.
+    pub fn are_taken(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.len
     }
 
     /// Some jobs that nobody else has, by position in the epoch; `None` when all are taken.

@@ -7,7 +7,11 @@
 //!
 //! ```text
 //! batch               Hobbes 3.3.3, Algorithm 1 on stamps; waves without conflicts
+//! calvin              Hobbes 3.2.1, listing 3.1: a lock manager thread grants in the order of the stream
 //! two_phase_locking   Hobbes 3.2.2: shared lock words, under one of five conflict policies
+//! silo                Tu et al. 2013: optimistic, validated at commit
+//! timestamp           BionicDB 4.7: single-version timestamp ordering
+//! partitioned         BionicDB 4.6: records owned by workers, DB instructions as messages
 //! ```
 //!
 //! `needs` finds what a transaction touches, `epoch` runs a stream, `observe` looks on, `safeguards` lets a
@@ -15,14 +19,20 @@
 //! protocol plans.
 
 pub mod batch;
+mod buffered;
+pub mod calvin;
 mod epoch;
 pub mod lock_words;
 pub mod needs;
 mod observe;
 mod observed;
+pub mod partitioned;
 mod registry;
 mod report;
+mod ring;
 mod safeguards;
+pub mod silo;
+pub mod timestamp;
 pub mod two_phase_locking;
 
 use std::sync::Arc;

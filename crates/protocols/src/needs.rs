@@ -24,14 +24,18 @@ use crate::Job;
 
 /// The tables of a stream that somebody reads or writes by range or as a whole.
 #[derive(Debug, Clone, Default)]
-pub struct CoarseTables(Vec<TableId>);
+pub struct CoarseTables {
+    tables: Vec<TableId>,
+    /// Somebody writes a whole table: the one thing that an intention to read conflicts with.
+    written_whole: bool,
+}
 
 impl CoarseTables {
     /// Looks at every program of the stream once. About a nanosecond a job when neighbours share a program.
     pub fn of(jobs: &[Job]) -> CoarseTables {
         let mut seen: HashSet<*const Program> = HashSet::new();
         let mut last = std::ptr::null();
-        let mut tables = Vec::new();
+        let mut found = CoarseTables::default();
         for job in jobs {
             let program = Arc::as_ptr(&job.program);
             if program == last || !seen.insert(program) {
@@ -44,20 +48,18 @@ impl CoarseTables {
                     access.kind,
                     AccessKind::ReadRange | AccessKind::ReadTable | AccessKind::WriteTable
                 );
-                if coarse && !tables.contains(&access.table) {
-                    tables.push(access.table);
+                if coarse && !found.tables.contains(&access.table) {
+                    found.tables.push(access.table);
                 }
+                found.written_whole |= access.kind == AccessKind::WriteTable;
             }
         }
-        CoarseTables(tables)
+        found
     }
 
     fn concerns(&self, program: &Program) -> bool {
-        !self.0.is_empty()
-            && program
-                .accesses
-                .iter()
-                .any(|access| self.0.contains(&access.table))
+        let coarse = |table: &TableId| self.tables.contains(table);
+        !self.tables.is_empty() && program.accesses.iter().any(|access| coarse(&access.table))
     }
 }
 
@@ -89,6 +91,9 @@ impl NeedFinder {
         if coarse.concerns(&job.program) {
             let scope = LockScope::ReadsAndWrites;
             self.requests = program_locks(&job.program, &job.inputs, catalog, scope, &mut self.scratch)?;
+            if !coarse.written_whole {
+                self.requests.retain(|request| request.mode != LockMode::IS);
+            }
             return Ok(&self.requests);
         }
         self.requests.clear();
@@ -108,6 +113,29 @@ impl NeedFinder {
                 requests.push(LockRequest { resource, mode });
             })?;
         Ok(&self.requests)
+    }
+
+    /// The same for protocols that know three kinds of access: what is read (S), what many may change at once
+    /// (IX), and what is changed alone (X). Where somebody writes a whole table, intentions count as the real
+    /// thing.
+    pub(crate) fn simple_needs(
+        &mut self,
+        job: &Job,
+        catalog: &Catalog,
+        coarse: &CoarseTables,
+        slot_mask: u32,
+        out: &mut Vec<Need>,
+    ) -> Result<(), SqlError> {
+        self.needs(job, catalog, coarse, slot_mask, out)?;
+        for need in out {
+            need.mode = match need.mode {
+                LockMode::IS => LockMode::S,
+                LockMode::IX if coarse.written_whole => LockMode::X,
+                LockMode::SIX => LockMode::X,
+                mode => mode,
+            };
+        }
+        Ok(())
     }
 
     /// The same as slots of a table of `slot_mask + 1` words, each once, in access order. Modes on one slot

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use weft_store::Store;
 
 use crate::batch::Batch;
+use crate::calvin::Calvin;
+use crate::partitioned::Partitioned;
+use crate::silo::Silo;
+use crate::timestamp::Timestamp;
 use crate::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
@@ -29,11 +33,15 @@ const fn locking<P: LockPolicy>() -> (&'static str, Run) {
 
 const PROTOCOLS: &[(&str, Run)] = &[
     entry::<Batch>(),
+    entry::<Calvin>(),
     locking::<Ordered>(),
     locking::<NoWait>(),
     locking::<WaitDie>(),
     locking::<BoundedWait>(),
     locking::<Detection>(),
+    entry::<Silo>(),
+    entry::<Timestamp>(),
+    entry::<Partitioned>(),
 ];
 
 /// A name that no protocol has.

@@ -12,7 +12,7 @@ pub trait Safeguards: Send + Sync + Copy + Default + 'static {
     const VALIDATES: bool = true;
     /// Timestamps are compared on arrival.
     const COMPARES_TIMESTAMPS: bool = true;
-    /// A message channel gives out messages in the order in which they were sent.
+    /// Messages take effect in the order in which things happened: a mark goes after the write it protects.
     const KEEPS_MESSAGE_ORDER: bool = true;
 
     /// Called where another worker may come between; does nothing but in tests.

@@ -290,6 +290,7 @@ impl<P: LockPolicy, G: Safeguards> Protocol for TwoPhaseLocking<P, G> {
             store,
             jobs,
             self.epoch_transactions,
+            || (),
             &mut states,
             |worker| &worker.counts,
             |worker, epoch, claims| self.work(&shared, worker, (epoch, claims), &coarse, observe),
