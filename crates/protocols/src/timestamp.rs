@@ -313,7 +313,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_hold_what_is_packed(read in 0..TIMESTAMP_END, write in 0..TIMESTAMP_END, writers in 0u64..32) {
+        fn words_hold_what_is_packed(
+            read in 0..TIMESTAMP_END, write in 0..TIMESTAMP_END, writers in 0u64..32,
+        ) {
             let stamp = Stamp { read, write, writers };
             prop_assert_eq!(Stamp::unpack(stamp.pack()), stamp);
         }
