@@ -1,7 +1,7 @@
 //! From declared accesses and bound inputs to key bytes, for the lock manager and the guard. Allocates
 //! nothing once the scratch has grown.
 
-use weft_types::{RowLayout, SqlError, SqlState, encode_key_from_row};
+use weft_types::{SqlError, SqlState};
 
 use crate::program::{Access, Program};
 
@@ -39,13 +39,13 @@ impl Program {
         mut see: impl FnMut(&Access, &[u8], Option<&[u8]>),
     ) -> Result<(), SqlError> {
         self.layouts.inputs.validate(inputs).map_err(|_| bad_inputs())?;
-        for access in &self.accesses {
+        for (access, recipe) in self.accesses.iter().zip(&self.layouts.resolved.accesses) {
             scratch.key.clear();
-            self.append_key(&access.key, inputs, &mut scratch.key);
-            let hi = match &access.hi {
-                Some(parts) => {
+            recipe.key.append(&self.layouts.inputs, inputs, &mut scratch.key);
+            let hi = match &recipe.hi {
+                Some(recipe) => {
                     scratch.hi.clear();
-                    self.append_key(parts, inputs, &mut scratch.hi);
+                    recipe.append(&self.layouts.inputs, inputs, &mut scratch.hi);
                     Some(scratch.hi.as_slice())
                 }
                 None => None,
@@ -53,17 +53,6 @@ impl Program {
             see(access, &scratch.key, hi);
         }
         Ok(())
-    }
-
-    /// Appends the encoded values of some parts.
-    pub(crate) fn append_key(&self, parts: &[KeyPart], inputs: &[u8], out: &mut Vec<u8>) {
-        for part in parts {
-            let (layout, row, column): (&RowLayout, &[u8], u16) = match *part {
-                KeyPart::Input(number) => (&self.layouts.inputs, inputs, number),
-                KeyPart::Const(number) => (&self.layouts.consts, &self.layouts.const_row, number),
-            };
-            encode_key_from_row(out, layout, row, &[usize::from(column)]);
-        }
     }
 }
 

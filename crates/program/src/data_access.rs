@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
-use weft_store::{MemberWriter, ReadView, SlotId, Snapshot};
+use weft_store::{MemberWriter, Probe, ReadView, SlotId, Snapshot};
 use weft_types::{SqlError, SqlState};
 
 /// A row that a program holds in a collect register. What `slot` means is the implementation's business.
@@ -24,6 +24,14 @@ pub struct RowHandle {
 pub trait DataAccess {
     /// The row with a complete key in a unique index.
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError>;
+
+    /// Begins to fetch from memory what [`DataAccess::search`] with this key would touch. True when it is
+    /// worth turning to another program meanwhile; false, as here, where programs are not interleaved. A
+    /// hint: it changes nothing.
+    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
+        let _ = (index, table, key);
+        false
+    }
 
     /// The row's present bytes, writes of this program included; `None` once it is removed.
     fn row(&self, row: &RowHandle) -> Option<&[u8]>;
@@ -59,16 +67,39 @@ pub struct BatchAccess<'m, 'b> {
     writer: &'m mut MemberWriter<'b>,
     /// The row found last, until something is written.
     latest: Option<(RowHandle, &'b [u8])>,
+    /// Where a search that must wait for memory leaves its probe, if programs are interleaved.
+    probe: Option<&'m mut Option<Probe>>,
 }
 
 impl<'m, 'b> BatchAccess<'m, 'b> {
     /// Through a member's writer; the caller commits or rolls it back.
     pub fn new(writer: &'m mut MemberWriter<'b>) -> Self {
-        BatchAccess { writer, latest: None }
+        BatchAccess {
+            writer,
+            latest: None,
+            probe: None,
+        }
+    }
+
+    /// As [`BatchAccess::new`], for programs that are interleaved: when the run waits, its probe is in
+    /// `probe`, for the caller to advance before the run is resumed.
+    pub fn interleaved(writer: &'m mut MemberWriter<'b>, probe: &'m mut Option<Probe>) -> Self {
+        BatchAccess {
+            writer,
+            latest: None,
+            probe: Some(probe),
+        }
     }
 }
 
 impl DataAccess for BatchAccess<'_, '_> {
+    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.writer.begin_probe(table, index, key));
+        }
+        self.probe.is_some()
+    }
+
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         let Some(row) = self.writer.lookup_one(table, index, key)? else {
             return Ok(None);
@@ -131,14 +162,16 @@ impl DataAccess for BatchAccess<'_, '_> {
 }
 
 /// Reads at a batch boundary. Writes are refused.
-pub struct ReadAccess<'s> {
+pub struct ReadAccess<'m, 's> {
     view: ReadView<'s>,
     observed: BatchId,
     /// The row found last, so that its columns cost no walk along the version chain.
     latest: Option<(RowHandle, &'s [u8])>,
+    /// As in [`BatchAccess`].
+    probe: Option<&'m mut Option<Probe>>,
 }
 
-impl<'s> ReadAccess<'s> {
+impl<'m, 's> ReadAccess<'m, 's> {
     /// Reads of a snapshot.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         ReadAccess::over(snapshot.view())
@@ -150,6 +183,18 @@ impl<'s> ReadAccess<'s> {
             view,
             observed: BatchId(0),
             latest: None,
+            probe: None,
+        }
+    }
+
+    /// As [`ReadAccess::over`], for programs that are interleaved: when the run waits, its probe is in
+    /// `probe`, for the caller to advance before the run is resumed. `observed` is what the run has observed
+    /// so far.
+    pub fn interleaved(view: ReadView<'s>, observed: BatchId, probe: &'m mut Option<Probe>) -> Self {
+        ReadAccess {
+            observed,
+            probe: Some(probe),
+            ..ReadAccess::over(view)
         }
     }
 
@@ -158,7 +203,14 @@ impl<'s> ReadAccess<'s> {
     }
 }
 
-impl DataAccess for ReadAccess<'_> {
+impl DataAccess for ReadAccess<'_, '_> {
+    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.view.begin_probe(table, index, key));
+        }
+        self.probe.is_some()
+    }
+
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         let Some(row) = self.view.lookup_one(table, index, key)? else {
             // Any batch may have removed it.

@@ -24,6 +24,7 @@ use weft_base::TableId;
 use weft_types::{RowLayout, SqlError, SqlState, encode_key_from_row};
 
 use crate::access_keys::upper_prefix_within;
+use crate::interpreter::KeyImage;
 use crate::program::{AccessKind, IndexShape, Program, TableShape};
 
 /// State of a refusal: class XX, internal error.
@@ -48,6 +49,8 @@ struct Entry {
     table: TableId,
     key: (usize, usize),
     hi: Option<(usize, usize)>,
+    /// A part of the key is NULL: it equals nothing.
+    has_null: bool,
 }
 
 /// The encoded keys of one run's accesses.
@@ -67,12 +70,13 @@ impl GuardKeys {
         self.entries.clear();
         self.bytes.clear();
         self.hint = 0;
-        for access in &program.accesses {
+        let layouts = &program.layouts;
+        for (access, recipe) in program.accesses.iter().zip(&layouts.resolved.accesses) {
             let start = self.bytes.len();
-            program.append_key(&access.key, inputs, &mut self.bytes);
+            let has_null = recipe.key.append(&layouts.inputs, inputs, &mut self.bytes);
             let key_end = self.bytes.len();
-            let hi = access.hi.as_ref().map(|parts| {
-                program.append_key(parts, inputs, &mut self.bytes);
+            let hi = recipe.hi.as_ref().map(|recipe| {
+                recipe.append(&layouts.inputs, inputs, &mut self.bytes);
                 (key_end, self.bytes.len())
             });
             self.entries.push(Entry {
@@ -80,10 +84,30 @@ impl GuardKeys {
                 table: access.table,
                 key: (start, key_end),
                 hi,
+                has_null,
             });
         }
     }
 
+    /// The key of an access; `None` if it equals nothing or there is no such access.
+    #[inline]
+    pub fn key_of(&self, access: u32) -> Option<&[u8]> {
+        let entry = self
+            .entries
+            .get(access as usize)
+            .filter(|entry| !entry.has_null)?;
+        Some(self.slice(entry.key))
+    }
+
+    /// The access allows to change the row with its key.
+    #[inline]
+    pub fn is_written(&self, access: u32) -> bool {
+        self.entries
+            .get(access as usize)
+            .is_some_and(|entry| matches!(entry.kind, AccessKind::WriteRow | AccessKind::InsertRow))
+    }
+
+    #[inline]
     fn slice(&self, (start, end): (usize, usize)) -> &[u8] {
         self.bytes.get(start..end).unwrap_or_default()
     }
@@ -177,6 +201,35 @@ impl GuardKeys {
             AccessKind::WriteValue(id) => id == index.id && keys.slice(entry.key) == key,
             _ => false,
         })
+    }
+
+    /// Puts the key of an access into a key buffer.
+    pub fn copy_key(&self, access: u32, image: &mut KeyImage) {
+        image.bytes.clear();
+        if let Some(entry) = self.entries.get(access as usize) {
+            image.bytes.extend_from_slice(self.slice(entry.key));
+            image.unmatchable = entry.has_null;
+        }
+    }
+
+    /// True for an UPDATE that needs no further look: the row was found by the key of an access that may
+    /// write it, and no unique key of it changes.
+    #[inline]
+    pub fn allows_update(
+        &self,
+        table: &TableShape,
+        layout: &RowLayout,
+        source: Option<u32>,
+        old: &[u8],
+        new: &[u8],
+    ) -> bool {
+        let same_cells = |index: &IndexShape| {
+            let mut columns = index.columns.iter();
+            columns.all(|column| layout.raw(old, *column) == layout.raw(new, *column))
+        };
+        source.is_some_and(|access| self.is_written(access))
+            && table.primary_index().is_none_or(same_cells)
+            && table.indexes.iter().filter(|index| index.unique).all(same_cells)
     }
 
     /// INSERT (`old` is `None`), UPDATE (both), REMOVE (`new` is `None`).

@@ -26,6 +26,7 @@
 //!    overlap DB instructions report the same.
 //!
 //! - [`instr`]: opcodes and their eight-byte form. [`program`]: the parts. [`codec`]: bytes. [`asm`]: text.
+//! - `resolve`: what is worked out once per program.
 //! - [`builder`]: for compilers. [`verify`]: the rules. [`guard`]: declared accesses enforced.
 //! - [`interpreter`]: the CPU executor. [`data_access`]: what it runs on.
 //!
@@ -44,6 +45,7 @@ pub mod instr;
 pub mod interpreter;
 pub mod outcome;
 pub mod program;
+mod resolve;
 pub mod verify;
 
 pub use access_keys::{AccessScratch, KeyPart};
@@ -53,7 +55,7 @@ pub use data_access::{BatchAccess, DataAccess, ReadAccess, RowHandle};
 pub use error::ProgramError;
 pub use guard::is_refusal;
 pub use instr::{Cond, Datum, Instr, Op, RaiseState};
-pub use interpreter::{Scratch, run};
+pub use interpreter::{Progress, Scratch, begin, resume, run};
 pub use outcome::{Outcome, RowBuffer, StatementOutcome};
 pub use program::{
     Access, AccessKind, Constant, IndexShape, Program, ProgramHash, ProgramParts, Section, TableShape,

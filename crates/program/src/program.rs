@@ -23,6 +23,7 @@ use weft_types::{RowLayout, SqlError, SqlType, Value};
 use crate::access_keys::KeyPart;
 use crate::error::ProgramError;
 use crate::instr::Instr;
+use crate::resolve::Resolved;
 
 /// Most instructions in a program.
 pub const INSTRS_MAX: usize = 1 << 16;
@@ -223,6 +224,7 @@ pub(crate) struct Layouts {
     pub const_row: Vec<u8>,
     pub tables: Vec<RowLayout>,
     pub outputs: Vec<RowLayout>,
+    pub resolved: Resolved,
 }
 
 impl PartialEq for Program {
@@ -285,6 +287,22 @@ impl Program {
     /// Layout of a statement's result rows.
     pub fn output_layout(&self, statement: usize) -> Option<&RowLayout> {
         self.layouts.outputs.get(statement)
+    }
+
+    /// Bytes of a row worth fetching from memory ahead of this program: a guess, for hints only.
+    pub fn row_bytes_hint(&self) -> u32 {
+        self.layouts.resolved.row_bytes
+    }
+
+    /// The same program, run instruction by instruction as it stands, without what was resolved. For
+    /// comparing: it must do the same.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unresolved(&self) -> Program {
+        let mut plain = self.clone();
+        plain.layouts.resolved.search_at = Vec::new();
+        plain.layouts.resolved.searches = Vec::new();
+        plain
     }
 
     /// Encodes input values as the row that [`crate::run`] takes.
@@ -374,6 +392,7 @@ impl Layouts {
             .encode(&const_values)
             .map_err(|_| ProgramError::Malformed("a constant is not of its type"))?;
         Ok(Layouts {
+            resolved: Resolved::of(parts, &consts, &const_row),
             inputs: RowLayout::new(&parts.inputs),
             consts,
             const_row,

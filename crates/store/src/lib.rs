@@ -18,7 +18,7 @@
 //! - [`Catalog`], [`CatalogOp`]: definitions, and how they change.
 //! - `memory`: versions, slots, and the rules for pointers to them.
 //! - `index`: hash and ordered indexes of candidates.
-//! - `table`, `read`: tables, and reads over them.
+//! - `table`, `read`, `probe`: tables, reads over them, and hints ahead of reads.
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
 //! - `garbage`: when superseded versions go.
@@ -37,6 +37,7 @@ mod constraint;
 mod garbage;
 mod index;
 mod memory;
+mod probe;
 mod read;
 mod snapshot;
 mod store;
@@ -48,6 +49,7 @@ pub use catalog::{
     IndexDef, IndexMethod, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
 pub use memory::SlotId;
+pub use probe::Probe;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
 pub use snapshot::{Pinned, Reader, Snapshot};
 pub use store::{MemoryStats, Store};

@@ -1,5 +1,6 @@
 //! What may be set on an engine, with the defaults that a server wants.
 
+use crate::executor::Execution;
 use std::time::Duration;
 
 /// Settings of an engine. Every queue and wait has its bound here (DESIGN.md, invariant 7).
@@ -7,6 +8,8 @@ use std::time::Duration;
 pub struct EngineConfig {
     /// Threads that may share one batch, the sequencer's own included. 1 or more.
     pub workers: usize,
+    /// How a worker runs its members; serial execution is for measuring.
+    pub execution: Execution,
     /// Members from which a batch is worth splitting among workers.
     pub split_batch_at: usize,
     /// Most members of one batch.
@@ -35,6 +38,7 @@ impl Default for EngineConfig {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         EngineConfig {
             workers: cores,
+            execution: Execution::Interleaved,
             split_batch_at: 256,
             max_batch_members: 16_384,
             batch_lock_slots: 1 << 16,

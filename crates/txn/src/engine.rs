@@ -9,6 +9,7 @@ use crate::background;
 use crate::cancel::CancelToken;
 use crate::config::EngineConfig;
 use crate::error::EngineError;
+use crate::executor::{self, Work};
 use crate::locks::{self, LockScope};
 use crate::recovery;
 use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
@@ -24,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_base::{BatchId, Clock, DirLock, Disk, TxnId};
-use weft_program::{AccessScratch, DataAccess, Outcome, Program, ReadAccess, Scratch};
+use weft_program::{AccessScratch, Program};
 use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState};
 use weft_wal::{Log, WalError};
@@ -239,7 +240,7 @@ pub(crate) fn lock_timed_out() -> SqlError {
 }
 
 thread_local! {
-    static READ_SCRATCH: RefCell<(Scratch, AccessScratch)> = RefCell::new(Default::default());
+    static ACCESS_SCRATCH: RefCell<AccessScratch> = RefCell::new(Default::default());
 }
 
 impl Engine {
@@ -306,11 +307,16 @@ impl Engine {
     }
 
     /// Hands many one-shot programs to the sequencer at once, in this order: they meet in as few batches as
-    /// their conflicts allow. One ticket or refusal for each.
+    /// their conflicts allow. One ticket or refusal for each. If all of them only read, they run here, at the
+    /// newest boundary.
     pub fn submit_many<'p>(
         &self,
         programs: impl IntoIterator<Item = (&'p Arc<Program>, Vec<u8>)>,
     ) -> Vec<Result<Ticket, Box<Refused>>> {
+        let programs: Vec<(&Arc<Program>, Vec<u8>)> = programs.into_iter().collect();
+        if programs.iter().all(|(program, _)| program.read_only) {
+            return self.read_tickets(&programs);
+        }
         let mut requests = Vec::new();
         let mut tickets = Vec::new();
         for (program, inputs) in programs {
@@ -324,13 +330,28 @@ impl Engine {
         tickets
     }
 
+    /// Programs that only read take no place in the order: all at the newest boundary.
+    fn read_tickets(&self, programs: &[(&Arc<Program>, Vec<u8>)]) -> Vec<Result<Ticket, Box<Refused>>> {
+        let calls: Vec<Work<'_>> = programs
+            .iter()
+            .map(|(program, inputs)| Work::Program { program, inputs })
+            .collect();
+        let ticket = |answer| {
+            let cell = TicketCell::new();
+            cell.fill(answer);
+            Ok(Ticket { cell })
+        };
+        let answers = self.read_many(&self.snapshot(), &calls);
+        answers.into_iter().map(ticket).collect()
+    }
+
     fn request(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<(Request, Ticket), Box<Refused>> {
         let shared = self.shared();
         if let Some(error) = shared.failure() {
             return Err(Refused::early(error));
         }
-        let locks = READ_SCRATCH
-            .with_borrow_mut(|(_, scratch)| {
+        let locks = ACCESS_SCRATCH
+            .with_borrow_mut(|scratch| {
                 let catalog = shared.store.catalog();
                 locks::program_locks(program, &inputs, &catalog, LockScope::ReadsAndWrites, scratch)
             })
@@ -347,32 +368,35 @@ impl Engine {
     }
 
     /// Runs a program that only reads against a snapshot, on this thread.
-    pub fn read(&self, snapshot: &Snapshot, program: &Program, inputs: &[u8]) -> Answer<Committed> {
-        if program.catalog_version != snapshot.catalog().version() {
-            return Err(Refused::early(locks::stale_program()));
+    pub fn read(&self, snapshot: &Snapshot, program: &Arc<Program>, inputs: &[u8]) -> Answer<Committed> {
+        let mut answers = self.read_many(snapshot, &[Work::Program { program, inputs }]);
+        answers
+            .pop()
+            .unwrap_or_else(|| Err(Refused::early(lost_answer())))
+    }
+
+    /// Runs programs that only read against a snapshot, on this thread, their memory accesses overlapping.
+    /// Answers stand in the order of the programs.
+    pub fn read_many(&self, snapshot: &Snapshot, calls: &[Work<'_>]) -> Vec<Answer<Committed>> {
+        let shared = self.shared();
+        shared
+            .stats
+            .read_only_programs
+            .fetch_add(calls.len() as u64, Relaxed);
+        let version = snapshot.catalog().version();
+        let is_stale = |call: &Work<'_>| match call {
+            Work::Program { program, .. } => program.catalog_version != version,
+            Work::WriteSet(_) => false,
+        };
+        let run = |calls: &[Work<'_>]| executor::run_reads(shared.config.execution, snapshot.view(), calls);
+        if !calls.iter().any(is_stale) {
+            return run(calls);
         }
-        self.shared().stats.read_only_programs.fetch_add(1, Relaxed);
-        let mut outcome = Outcome::default();
-        let mut access = ReadAccess::new(snapshot);
-        let result = READ_SCRATCH.with_borrow_mut(|(scratch, _)| {
-            weft_program::run(
-                program,
-                inputs,
-                &mut access,
-                crate::executor::INSTRUCTION_BUDGET,
-                scratch,
-                &mut outcome,
-            )
+        let one_by_one = calls.iter().flat_map(|call| match is_stale(call) {
+            true => vec![Err(Refused::early(locks::stale_program()))],
+            false => run(std::slice::from_ref(call)),
         });
-        let observed = access.observed();
-        match result {
-            Ok(()) => Ok(Committed {
-                outcome,
-                batch: snapshot.batch(),
-                observed,
-            }),
-            Err(error) => Err(Box::new(Refused { error, observed })),
-        }
+        one_by_one.collect()
     }
 
     /// Waits until `batch` and all before it are on disk. Returns at once when they are.

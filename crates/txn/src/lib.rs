@@ -39,7 +39,10 @@ pub mod write_set;
 
 /// What a protocol needs to run programs outside of an engine: for crate `protocols`, which measures.
 pub mod planning {
-    pub use crate::executor::{Work, run_member, run_wave};
+    pub use crate::executor::{
+        AnswerSink, Work, fetch_ahead, run_member, run_member_into, run_reads_into, run_wave, run_wave_as,
+        run_wave_into,
+    };
     pub use crate::locks::{LockRequests, LockScope, program_locks};
 }
 
@@ -47,6 +50,7 @@ pub use cancel::CancelToken;
 pub use config::EngineConfig;
 pub use engine::{Engine, Ticket};
 pub use error::EngineError;
+pub use executor::Execution;
 pub use locks::{is_stale, stale_program};
 pub use recovery::{Replay, ReplayedBatch};
 pub use request::{Answer, Committed, Refused};

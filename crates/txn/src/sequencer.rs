@@ -444,7 +444,8 @@ fn run_members_or_panic(
         program: &p.program,
         inputs: &p.inputs,
     }));
-    let mut answers = executor::run_wave(
+    let mut answers = executor::run_wave_as(
+        shared.config.execution,
         writer,
         batch_id,
         &members,

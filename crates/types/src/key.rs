@@ -43,6 +43,7 @@ pub fn encode_key_null(out: &mut Vec<u8>) {
 }
 
 /// Appends one column of a key.
+#[inline]
 pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
     if value.is_null() {
         return out.push(MARK_NULL);
@@ -66,6 +67,7 @@ pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
 }
 
 /// Appends the key made of columns `cols` of an encoded row.
+#[inline]
 pub fn encode_key_from_row(out: &mut Vec<u8>, layout: &RowLayout, row: &[u8], cols: &[usize]) {
     for &col in cols {
         encode_key_value_ref(out, &layout.value_ref(row, col));

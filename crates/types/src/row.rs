@@ -65,30 +65,35 @@ impl RowLayout {
 
     /// Number of columns.
     #[must_use]
+    #[inline]
     pub fn column_count(&self) -> usize {
         self.types.len()
     }
 
     /// Types of the columns.
     #[must_use]
+    #[inline]
     pub fn types(&self) -> &[SqlType] {
         &self.types
     }
 
     /// Bytes of a row before its heap: null bitmap and cells.
     #[must_use]
+    #[inline]
     pub fn fixed_bytes(&self) -> usize {
         self.fixed_bytes
     }
 
     /// How column `col` lies in the row; `Fixed(0)` when there is no such column.
     #[must_use]
+    #[inline]
     pub fn column_kind(&self, col: usize) -> ColumnKind {
         self.cells.get(col).map_or(ColumnKind::Fixed(0), |cell| cell.kind)
     }
 
     /// Offset of the cell of column `col`, in bytes from the start of the row.
     #[must_use]
+    #[inline]
     pub fn cell_offset(&self, col: usize) -> Option<usize> {
         self.cells.get(col).map(|cell| cell.offset as usize)
     }
@@ -283,6 +288,7 @@ impl RowLayout {
         }
     }
 
+    #[inline]
     fn cell_bytes<'r>(&self, row: &'r [u8], col: usize) -> Option<&'r [u8]> {
         let cell = self.cells.get(col)?;
         let len = match cell.kind {

@@ -271,8 +271,7 @@ impl<A: DataAccess> Machine<'_, A> {
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
         }
-        let layout = image_layout(self.program, image)?;
-        let row = image.finish(layout);
+        let row = image.finish();
         let rows = &mut statement.rows;
         if rows.data.len() + row.len() > RESULT_BYTES_MAX {
             return Err(SqlError::new(

@@ -24,7 +24,7 @@ impl<A: DataAccess> Machine<'_, A> {
     #[inline]
     pub(super) fn database(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         match instr.op {
-            Op::Search => self.search(instr)?,
+            Op::Search => return self.search(instr),
             Op::Scan => self.scan(instr)?,
             Op::Next => self.next(instr),
             Op::Insert => self.insert(instr)?,
@@ -34,7 +34,38 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Next)
     }
 
-    fn search(&mut self, instr: Instr) -> Result<(), SqlError> {
+    /// Several instructions that make a key and search it, as one: see [`crate::resolve`]. None of them but
+    /// the search can fail, so with too small a budget the program ends before them.
+    pub(super) fn covered_search(&mut self, number: u16, budget: u32) -> Result<Flow, SqlError> {
+        let program = self.program;
+        let searches = &program.layouts.resolved.searches;
+        let search = searches
+            .get(usize::from(number) - 1)
+            .ok_or_else(|| broken("no such search"))?;
+        self.left = self
+            .left
+            .checked_sub(search.instrs)
+            .ok_or_else(|| super::out_of_budget(budget))?;
+        let table = self.shape(usize::from(search.table))?;
+        let scratch = &mut *self.scratch;
+        let key = scratch.guard.key_of(search.access);
+        let row = match key {
+            Some(key) => self.access.search(search.index, table.id, key)?,
+            None => None,
+        };
+        if search.keeps_key {
+            let image = &mut scratch.keys[usize::from(search.key) % KEY_BUFFERS];
+            scratch.guard.copy_key(search.access, image);
+        }
+        let collected = slot(scratch, search.cp);
+        collected.clear(search.table);
+        collected.status = row.is_some();
+        collected.access = row.is_some().then_some(search.access);
+        collected.row = row;
+        Ok(Flow::Skip(search.instrs))
+    }
+
+    fn search(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let table = self.shape(instr.table())?;
         let index = table
             .indexes
@@ -46,13 +77,20 @@ impl<A: DataAccess> Machine<'_, A> {
             None
         } else {
             self.scratch.guard.search(table, instr.index(), &key.bytes)?;
+            if !self.scratch.run.is_fetched && self.access.fetch(index.id, table.id, &key.bytes) {
+                self.scratch.run.is_fetched = true;
+                // It has not happened yet and costs nothing yet.
+                self.left += 1;
+                return Ok(Flow::Wait);
+            }
+            self.scratch.run.is_fetched = false;
             self.access.search(index.id, table.id, &key.bytes)?
         };
         let collected = slot(self.scratch, instr.a);
         collected.clear(instr.table() as u8);
         collected.status = row.is_some();
         collected.row = row;
-        Ok(())
+        Ok(Flow::Next)
     }
 
     fn scan(&mut self, instr: Instr) -> Result<(), SqlError> {
@@ -142,7 +180,7 @@ impl<A: DataAccess> Machine<'_, A> {
             return Err(broken("a row is inserted into another table"));
         }
         let layout = image_layout(program, image)?;
-        let row = image.finish(layout);
+        let row = image.finish();
         self.scratch.guard.write(table, layout, None, Some(row))?;
         let handle = self.access.insert(table.id, row)?;
         let collected = slot(self.scratch, instr.a);
@@ -154,19 +192,30 @@ impl<A: DataAccess> Machine<'_, A> {
 
     fn update(&mut self, instr: Instr) -> Result<(), SqlError> {
         let program = self.program;
-        let ordinal = self.collected(instr.a).table;
+        let Collected {
+            table: ordinal,
+            access: source,
+            ..
+        } = *self.collected(instr.a);
         let table = self.shape(usize::from(ordinal))?;
         let image = &mut self.scratch.rows[usize::from(instr.b) % ROW_BUFFERS];
         if image.target != RowTarget::Table(ordinal) {
             return Err(broken("a row is replaced by one of another table"));
         }
         let layout = image_layout(program, image)?;
-        let row = image.finish(layout);
+        let row = image.finish();
         let handle = self.scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS].row;
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
-                    self.scratch.guard.write(table, layout, Some(old), Some(row))?;
+                    if !self.scratch.guard.allows_update(table, layout, source, old, row) {
+                        self.scratch.guard.write(table, layout, Some(old), Some(row))?;
+                        // The row may have another key from now on, in whatever register it is.
+                        self.scratch
+                            .collect
+                            .iter_mut()
+                            .for_each(|collected| collected.access = None);
+                    }
                     self.access.update(&handle, row)?;
                     true
                 }

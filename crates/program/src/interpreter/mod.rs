@@ -15,10 +15,16 @@
 //! SCAN one more per row, so that work is bounded by the budget and running out is a property of program,
 //! inputs and state.
 //!
+//! A run can stop and go on. Where a SEARCH would touch memory that nobody has fetched, a [`DataAccess`] that
+//! interleaves says so ([`DataAccess::fetch`]); the run then returns [`Progress::Waiting`] with all of its
+//! state in the [`Scratch`], its frame, and whoever runs it turns to another program meanwhile. Nothing was
+//! done yet, so stopping changes neither results nor errors nor the budget.
+//!
 //! Nothing is trusted: registers are masked, ordinals looked up, rows read through checked accessors. What
 //! the verifier excludes ends in an internal error, not a panic.
 //!
-//! Source: BionicDB 4.3 (execution), 4.5 (logic, then commit or abort handler).
+//! Source: BionicDB 4.3 (execution), 4.5 (logic, then commit or abort handler; interleaving, there by
+//! transaction, here by access); Kocberber et al., AMAC, VLDB 2015.
 
 mod arithmetic;
 mod data;
@@ -30,9 +36,12 @@ use weft_types::{SqlError, SqlState};
 
 use crate::data_access::DataAccess;
 use crate::instr::{Instr, Op, RaiseState};
+use scratch::RunState;
+
 use crate::outcome::Outcome;
 use crate::program::Program;
 
+pub(crate) use scratch::KeyImage;
 pub use scratch::Scratch;
 
 /// Bytes of result rows that one program may give back.
@@ -51,23 +60,67 @@ pub fn run<A: DataAccess>(
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
+    begin(program, inputs, budget, scratch, out)?;
+    while resume(program, inputs, access, scratch, out)? == Progress::Waiting {}
+    Ok(())
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is over: the outcome is there, or the error.
+    Done,
+    /// It waits for memory; [`resume`] goes on.
+    Waiting,
+}
+
+/// Prepares a run, which [`resume`] then executes: checks the inputs, encodes the keys of the declared
+/// accesses ([`Scratch::row_keys`]). Errors: inputs that are no row of the program's input types.
+pub fn begin(
+    program: &Program,
+    inputs: &[u8],
+    budget: u32,
+    scratch: &mut Scratch,
+    out: &mut Outcome,
+) -> Result<(), SqlError> {
     program
         .layouts
         .inputs
         .validate(inputs)
         .map_err(|_| crate::access_keys::bad_inputs())?;
     out.reset(program.layouts.outputs.len());
-    scratch.reset();
+    scratch.reset(program.layouts.resolved.uses);
     scratch.guard.prepare(program, inputs);
-    Machine {
+    scratch.run = RunState {
+        pc: 0,
+        is_aborting: false,
+        is_fetched: false,
+        left: budget,
+        budget,
+    };
+    Ok(())
+}
+
+/// Executes a run that [`begin`] prepared, with the same program, inputs, scratch and outcome, until it is
+/// done or waits for memory. `access` may be another one over the same member or snapshot. On an error the
+/// run is over and what it wrote must be rolled back; see [`run`].
+pub fn resume<A: DataAccess>(
+    program: &Program,
+    inputs: &[u8],
+    access: &mut A,
+    scratch: &mut Scratch,
+    out: &mut Outcome,
+) -> Result<Progress, SqlError> {
+    let left = scratch.run.left;
+    let mut machine = Machine {
         program,
         inputs,
         access,
         scratch,
         out,
-        left: budget,
-    }
-    .execute(budget)
+        left,
+    };
+    machine.execute()
 }
 
 /// A run in progress.
@@ -84,7 +137,11 @@ struct Machine<'r, A> {
 /// Where control goes after an instruction.
 enum Flow {
     Next,
+    /// Over so many instructions, this one included.
+    Skip(u32),
     Jump(u32),
+    /// Nowhere before memory has been fetched; then this instruction again.
+    Wait,
     Abort,
     Done,
 }
@@ -109,10 +166,14 @@ fn broken(what: &'static str) -> SqlError {
 }
 
 impl<A: DataAccess> Machine<'_, A> {
-    fn execute(&mut self, budget: u32) -> Result<(), SqlError> {
+    fn execute(&mut self) -> Result<Progress, SqlError> {
         let program = self.program;
-        let mut pc = 0_usize;
-        let mut aborting = false;
+        let RunState {
+            budget,
+            mut pc,
+            is_aborting: mut aborting,
+            ..
+        } = self.scratch.run;
         loop {
             let Some(instr) = program.instrs.get(pc).copied() else {
                 return Err(self
@@ -121,13 +182,23 @@ impl<A: DataAccess> Machine<'_, A> {
                     .take()
                     .unwrap_or_else(|| broken("control left it")));
             };
-            if self.left == 0 {
-                return Err(out_of_budget(budget));
-            }
-            self.left -= 1;
-            match self.step(instr) {
+            let step = match program.layouts.resolved.search_at.get(pc) {
+                Some(number @ 1..) => self.covered_search(*number, budget),
+                _ => {
+                    if self.left == 0 {
+                        return Err(out_of_budget(budget));
+                    }
+                    self.left -= 1;
+                    self.step(instr)
+                }
+            };
+            match step {
                 Ok(Flow::Next) => {
                     pc += 1;
+                    continue;
+                }
+                Ok(Flow::Skip(instrs)) => {
+                    pc += instrs as usize;
                     continue;
                 }
                 Ok(Flow::Jump(target)) => {
@@ -138,8 +209,13 @@ impl<A: DataAccess> Machine<'_, A> {
                     return match self.scratch.error.take() {
                         Some(error) => Err(error),
                         None if aborting => Err(voluntary_abort()),
-                        None => Ok(()),
+                        None => Ok(Progress::Done),
                     };
+                }
+                Ok(Flow::Wait) => {
+                    let run = &mut self.scratch.run;
+                    (run.pc, run.is_aborting, run.left) = (pc, aborting, self.left);
+                    return Ok(Progress::Waiting);
                 }
                 Ok(Flow::Abort) => {}
                 Err(error) if is_budget(&error) => return Err(out_of_budget(budget)),

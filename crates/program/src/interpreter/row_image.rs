@@ -1,11 +1,14 @@
-//! A row under construction: columns are set in any order, then laid out once.
+//! A row under construction: at every moment a finished row.
 //!
 //! ```text
-//! fixed    null bitmap and cells, as in the finished row; the cell of a variable column holds its place
-//!          in `pending`
-//! pending  bytes of variable columns in the order in which they were set
-//! done     the finished row: fixed part, then variable bytes in column order
+//! bytes   | null bitmap | cells | heap: variable bytes in column order |
+//! tail    every variable column from this number on is NULL: setting one of them appends
 //! ```
+//!
+//! A copy of a stored row is one memory copy, and setting a column to bytes of the length that it has
+//! already overwrites them in place; columns set in their order append. Only a variable column that changes
+//! its length in the middle moves what lies behind it. So an update of one column costs one copy of the row,
+//! and a finished row costs nothing more.
 //!
 //! Unlike `weft_types::RowBuilder` it borrows no layout, so that it can wait in the scratch between runs.
 
@@ -23,16 +26,15 @@ pub(crate) enum RowTarget {
     Output(u32),
 }
 
-/// Bytes that the variable columns of one row may take while it is built.
-const PENDING_BYTES_MAX: usize = 1 << 30;
+/// Bytes that a row may take while it is built.
+const ROW_BYTES_MAX: usize = 1 << 30;
 
 /// One row buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowImage {
     pub target: RowTarget,
-    fixed: Vec<u8>,
-    pending: Vec<u8>,
-    done: Vec<u8>,
+    bytes: Vec<u8>,
+    tail: usize,
 }
 
 #[cold]
@@ -52,15 +54,14 @@ impl RowImage {
     /// Makes the buffer a row of all NULLs.
     pub fn start(&mut self, target: RowTarget, layout: &RowLayout) {
         self.target = target;
-        self.pending.clear();
-        self.fixed.clear();
-        self.fixed.resize(layout.fixed_bytes(), 0);
+        self.tail = 0;
+        self.bytes.clear();
+        self.bytes.resize(layout.fixed_bytes(), 0);
         let columns = layout.column_count();
-        let bitmap = columns.div_ceil(8);
-        if let Some(bytes) = self.fixed.get_mut(..bitmap) {
-            bytes.fill(0xFF);
+        if let Some(bitmap) = self.bytes.get_mut(..columns.div_ceil(8)) {
+            bitmap.fill(0xFF);
             if !columns.is_multiple_of(8)
-                && let Some(last) = bytes.last_mut()
+                && let Some(last) = bitmap.last_mut()
             {
                 *last = (1 << (columns % 8)) - 1;
             }
@@ -69,26 +70,22 @@ impl RowImage {
 
     /// Makes the buffer a copy of a row. A row too short for its layout counts as all NULL.
     pub fn copy(&mut self, target: RowTarget, layout: &RowLayout, row: &[u8]) {
-        let Some((fixed, heap)) = row.split_at_checked(layout.fixed_bytes()) else {
+        if row.len() < layout.fixed_bytes() {
             return self.start(target, layout);
-        };
-        self.target = target;
-        self.fixed.clear();
-        self.fixed.extend_from_slice(fixed);
-        self.pending.clear();
-        self.pending.extend_from_slice(heap);
-        for column in 0..layout.column_count() {
-            if layout.column_kind(column) == ColumnKind::Variable && !layout.is_null(row, column) {
-                let (offset, len) = self.place(layout, column);
-                self.put_place(layout, column, offset.saturating_sub(layout.fixed_bytes()), len);
-            }
         }
+        self.target = target;
+        self.tail = layout.column_count();
+        self.bytes.clear();
+        self.bytes.extend_from_slice(row);
     }
 
     /// Sets a column to NULL.
     pub fn set_null(&mut self, layout: &RowLayout, column: usize) -> Result<(), SqlError> {
+        if layout.column_kind(column) == ColumnKind::Variable && !layout.is_null(&self.bytes, column) {
+            self.put_variable(layout, column, &[])?;
+        }
         self.cell(layout, column)?.fill(0);
-        if let Some(byte) = self.fixed.get_mut(column / 8) {
+        if let Some(byte) = self.bytes.get_mut(column / 8) {
             *byte |= 1 << (column % 8);
         }
         Ok(())
@@ -109,6 +106,7 @@ impl RowImage {
     }
 
     /// Sets a column to what [`RowLayout::raw`] gave for a column of the same stored form.
+    #[inline]
     pub fn set_raw(&mut self, layout: &RowLayout, column: usize, raw: Option<&[u8]>) -> Result<(), SqlError> {
         let Some(raw) = raw else {
             return self.set_null(layout, column);
@@ -121,87 +119,125 @@ impl RowImage {
                 }
                 cell.copy_from_slice(raw);
             }
-            ColumnKind::Variable => {
-                // Writing the column set last once more, as a loop does, takes no further memory.
-                let (offset, len) = self.place(layout, column);
-                if len > 0 && offset + len == self.pending.len() {
-                    self.pending.truncate(offset);
-                }
-                let start = self.pending.len();
-                if start + raw.len() > PENDING_BYTES_MAX {
-                    return Err(too_big());
-                }
-                self.pending.extend_from_slice(raw);
-                self.put_place(layout, column, start, raw.len());
-            }
+            ColumnKind::Variable => self.put_variable(layout, column, raw)?,
         }
         self.mark_present(column);
         Ok(())
     }
 
-    /// The finished row. The buffer may be changed and finished again.
-    pub fn finish(&mut self, layout: &RowLayout) -> &[u8] {
-        let mut done = std::mem::take(&mut self.done);
-        done.clear();
-        self.finish_into(layout, &mut done);
-        self.done = done;
-        &self.done
+    /// The row.
+    #[inline]
+    pub fn finish(&self) -> &[u8] {
+        &self.bytes
     }
 
-    /// Appends the finished row.
-    pub fn finish_into(&self, layout: &RowLayout, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&self.fixed);
-        for column in 0..layout.column_count() {
-            if layout.column_kind(column) != ColumnKind::Variable || layout.is_null(&self.fixed, column) {
-                continue;
+    #[inline]
+    fn put_variable(&mut self, layout: &RowLayout, column: usize, raw: &[u8]) -> Result<(), SqlError> {
+        if column >= self.tail {
+            let at = self.bytes.len();
+            if at + raw.len() > ROW_BYTES_MAX {
+                return Err(too_big());
             }
-            let (offset, len) = self.place(layout, column);
-            let at = out.len() - start;
-            let bytes = self.pending.get(offset..offset + len).unwrap_or_default();
-            out.extend_from_slice(bytes);
-            let place = at as u64 | (bytes.len() as u64) << 32;
-            let cell = layout.cell_offset(column).map(|offset| start + offset);
-            if let Some(cell) = cell.and_then(|cell| out.get_mut(cell..cell + 8)) {
-                cell.copy_from_slice(&place.to_le_bytes());
+            self.tail = column + 1;
+            self.bytes.extend_from_slice(raw);
+            return self.put_place(layout, column, at, raw.len());
+        }
+        if !layout.is_null(&self.bytes, column) {
+            let (at, len) = self.place(layout, column);
+            if len == raw.len()
+                && let Some(there) = self.bytes.get_mut(at..at + len)
+            {
+                there.copy_from_slice(raw);
+                return Ok(());
             }
         }
+        self.replace(layout, column, raw)
     }
 
+    /// Gives a variable column other bytes than it had, of another length, and moves what lies behind it.
+    fn replace(&mut self, layout: &RowLayout, column: usize, raw: &[u8]) -> Result<(), SqlError> {
+        let is_here = |bytes: &[u8], column| {
+            layout.column_kind(column) == ColumnKind::Variable && !layout.is_null(bytes, column)
+        };
+        let (at, old_len) = match is_here(&self.bytes, column) {
+            true => self.place(layout, column),
+            false => {
+                let before = (0..column).rev().find(|before| is_here(&self.bytes, *before));
+                let end = before.map(|before| self.place(layout, before));
+                (end.map_or(layout.fixed_bytes(), |(at, len)| at + len), 0)
+            }
+        };
+        let (total, end) = (self.bytes.len(), at.saturating_add(old_len));
+        if end > total {
+            return Err(misfit());
+        }
+        if total - old_len + raw.len() > ROW_BYTES_MAX {
+            return Err(too_big());
+        }
+        if raw.len() > old_len {
+            self.bytes.resize(total + raw.len() - old_len, 0);
+        }
+        self.bytes.copy_within(end..total, at + raw.len());
+        self.bytes.truncate(total - old_len + raw.len());
+        if let Some(there) = self.bytes.get_mut(at..at + raw.len()) {
+            there.copy_from_slice(raw);
+        }
+        self.put_place(layout, column, at, raw.len())?;
+        for later in column + 1..layout.column_count() {
+            if is_here(&self.bytes, later) {
+                let (at, len) = self.place(layout, later);
+                let moved = (at + raw.len()).saturating_sub(old_len);
+                self.put_place(layout, later, moved, len)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn cell(&mut self, layout: &RowLayout, column: usize) -> Result<&mut [u8], SqlError> {
         let bytes = match layout.column_kind(column) {
             ColumnKind::Fixed(bytes) => usize::from(bytes),
             ColumnKind::Variable => 8,
         };
         let start = layout.cell_offset(column).ok_or_else(misfit)?;
-        self.fixed.get_mut(start..start + bytes).ok_or_else(misfit)
+        self.bytes.get_mut(start..start + bytes).ok_or_else(misfit)
     }
 
+    #[inline]
     fn mark_present(&mut self, column: usize) {
-        if let Some(byte) = self.fixed.get_mut(column / 8) {
+        if let Some(byte) = self.bytes.get_mut(column / 8) {
             *byte &= !(1 << (column % 8));
         }
     }
 
     /// Offset and length in a variable column's cell.
+    #[inline]
     fn place(&self, layout: &RowLayout, column: usize) -> (usize, usize) {
         let cell = layout
             .cell_offset(column)
-            .and_then(|start| self.fixed.get(start..)?.first_chunk::<8>());
+            .and_then(|start| self.bytes.get(start..)?.first_chunk::<8>());
         let bits = cell.map_or(0, |bytes| u64::from_le_bytes(*bytes));
         (bits as u32 as usize, (bits >> 32) as usize)
     }
 
-    fn put_place(&mut self, layout: &RowLayout, column: usize, offset: usize, len: usize) {
-        if let Ok(cell) = self.cell(layout, column) {
-            cell.copy_from_slice(&(offset as u64 | (len as u64) << 32).to_le_bytes());
-        }
+    #[inline]
+    fn put_place(
+        &mut self,
+        layout: &RowLayout,
+        column: usize,
+        at: usize,
+        len: usize,
+    ) -> Result<(), SqlError> {
+        let place = at as u64 | (len as u64) << 32;
+        self.cell(layout, column)?.copy_from_slice(&place.to_le_bytes());
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use weft_types::{SqlType, Value};
 
     #[test]
@@ -230,15 +266,50 @@ mod tests {
         image.set_null(&layout, 2).unwrap();
         image.set_bits(&layout, 1, -7_i64 as u64).unwrap();
         image.set_raw(&layout, 3, Some(&[9; 16])).unwrap();
-        assert_eq!(image.finish(&layout), expected);
+        assert_eq!(image.finish(), expected);
         image.copy(RowTarget::Table(0), &layout, &expected);
-        assert_eq!(image.finish(&layout), expected);
+        assert_eq!(image.finish(), expected);
         image.set_raw(&layout, 0, Some(b"other")).unwrap();
         let mut values = values;
         values[0] = Value::Text("other".into());
-        assert_eq!(image.finish(&layout), layout.encode(&values).unwrap());
+        assert_eq!(image.finish(), layout.encode(&values).unwrap());
         assert!(image.set_bits(&layout, 0, 1).is_err());
         assert!(image.set_raw(&layout, 1, Some(&[1])).is_err());
         assert!(image.set_null(&layout, 5).is_err());
+    }
+
+    proptest! {
+        /// Columns set in any order, several times, to anything: always the row that `encode` makes.
+        #[test]
+        fn is_a_finished_row_at_every_moment(
+            first in proptest::collection::vec(any::<u8>(), 6),
+            starts_as_copy in any::<bool>(),
+            changes in proptest::collection::vec((0_usize..6, any::<u8>()), 0..24),
+        ) {
+            let types = [
+                SqlType::Text, SqlType::Int2, SqlType::Bytea, SqlType::Text, SqlType::Int8, SqlType::Text,
+            ];
+            let layout = RowLayout::new(&types);
+            let value = |column: usize, n: u8| match types[column] {
+                _ if n.is_multiple_of(5) => Value::Null,
+                SqlType::Int2 => Value::Int2(n.into()),
+                SqlType::Int8 => Value::Int8(n.into()),
+                SqlType::Bytea => Value::Bytea(vec![n; usize::from(n % 4)]),
+                _ => Value::Text("x".repeat(usize::from(n % 7))),
+            };
+            let mut image = RowImage::default();
+            let mut values = vec![Value::Null; 6];
+            image.start(RowTarget::Table(0), &layout);
+            if starts_as_copy {
+                values = first.iter().enumerate().map(|(column, n)| value(column, *n)).collect();
+                image.copy(RowTarget::Table(0), &layout, &layout.encode(&values).unwrap());
+            }
+            for (column, n) in changes {
+                values[column] = value(column, n);
+                let row = layout.encode(&values).unwrap();
+                image.set_raw(&layout, column, layout.raw(&row, column)).unwrap();
+                prop_assert_eq!(image.finish(), row.as_slice());
+            }
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! What a run needs besides program and inputs. Kept by the caller between runs, so that steady state
 //! allocates nothing.
 
+use weft_base::{IndexId, TableId};
 use weft_types::SqlError;
 
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
-use crate::interpreter::row_image::RowImage;
+use crate::interpreter::row_image::{RowImage, RowTarget};
+use crate::program::Program;
+use crate::resolve::FrameUse;
 
 /// General registers and their NULL flags.
 #[derive(Clone, Debug)]
@@ -68,6 +71,8 @@ pub(crate) struct Collected {
     pub table: u8,
     /// Status that RET gives, once.
     pub status: bool,
+    /// The access whose key the row was found by, while the row has that key.
+    pub access: Option<u32>,
     /// The current row.
     pub row: Option<RowHandle>,
     /// Rows of a SCAN.
@@ -81,6 +86,7 @@ impl Collected {
     pub fn clear(&mut self, table: u8) {
         self.table = table;
         self.status = false;
+        self.access = None;
         self.row = None;
         self.rows.clear();
         self.next = 0;
@@ -95,7 +101,22 @@ pub(crate) struct KeyImage {
     pub unmatchable: bool,
 }
 
-/// Reusable memory of [`crate::run`]. One run at a time.
+/// Where a run stands between two stretches of execution.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunState {
+    /// The next instruction.
+    pub pc: usize,
+    /// It is in the abort handler.
+    pub is_aborting: bool,
+    /// What the instruction at `pc` searches has been fetched.
+    pub is_fetched: bool,
+    /// Budget left, of the whole.
+    pub left: u32,
+    pub budget: u32,
+}
+
+/// The frame of a run, reusable: all of its state between [`crate::begin`] and its end, and the memory that
+/// the next run finds grown. One run at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) registers: Registers,
@@ -103,6 +124,7 @@ pub struct Scratch {
     pub(crate) keys: [KeyImage; KEY_BUFFERS],
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
+    pub(crate) run: RunState,
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,
@@ -111,18 +133,32 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn reset(&mut self) {
+    /// After [`crate::begin`]: the keys of single rows and values that the run has declared, each with the
+    /// index that leads there, known before its first instruction.
+    pub fn row_keys<'k>(
+        &'k self,
+        program: &'k Program,
+    ) -> impl Iterator<Item = (TableId, IndexId, &'k [u8])> + use<'k> {
+        let accesses = program.accesses.iter().zip(&program.layouts.resolved.accesses);
+        accesses.enumerate().filter_map(|(number, (access, recipe))| {
+            let key = self.guard.key_of(number as u32)?;
+            Some((access.table, recipe.index?, key))
+        })
+    }
+
+    /// Forgets the run before. What a program does not name keeps what it has.
+    pub(crate) fn reset(&mut self, uses: FrameUse) {
         self.registers.nulls = u64::MAX;
-        for collect in &mut self.collect {
+        for collect in self.collect.iter_mut().take(uses.collect) {
             // An ordinal that a program with rows to collect does not use before it issued something.
             collect.clear(u8::MAX);
         }
-        for key in &mut self.keys {
+        for key in self.keys.iter_mut().take(uses.keys) {
             key.bytes.clear();
             key.unmatchable = false;
         }
-        for row in &mut self.rows {
-            row.target = crate::interpreter::row_image::RowTarget::None;
+        for row in self.rows.iter_mut().take(uses.rows) {
+            row.target = RowTarget::None;
         }
         self.error = None;
     }

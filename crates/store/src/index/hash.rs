@@ -81,6 +81,13 @@ impl HashIndex {
         }
     }
 
+    /// The first slot with this hash: for hints.
+    pub(crate) fn first_candidate(&self, hash: u64) -> Option<SlotId> {
+        let table = self.shard(hash)?.read();
+        let mut found = table.iter_hash(hash).filter(|entry| entry.hash == hash);
+        found.next().map(|entry| entry.slot)
+    }
+
     /// Entries in all shards.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

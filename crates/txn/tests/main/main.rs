@@ -16,6 +16,7 @@ mod definitions;
 mod directory;
 mod failures;
 mod history;
+mod interleaving;
 mod isolation;
 mod locking;
 mod replay;

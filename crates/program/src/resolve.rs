@@ -1,0 +1,392 @@
+//! What can be known of a program before it runs, worked out once when its parts are put together.
+//!
+//! - Which buffers and collect registers it names at all, so that a run resets no others.
+//! - How each declared access makes its key: constants encoded already, integer inputs by their cell.
+//! - Which SEARCHes ask for exactly the key of a declared access. For
+//!
+//!   ```text
+//!     key    k0            access n: read_row t0 [i0, c1]
+//!     keyin  k0, i0
+//!     keyk   k0, c1
+//!     search cp0, t0.x0, k0
+//!   ```
+//!
+//!   where `x0` is the primary key, the four instructions need no key of their own and no guard: the key is
+//!   that of access n, which the executor has encoded, and may have fetched, before the program began. They
+//!   run as one and cost four of the budget.
+//!
+//! Nothing is assumed that the verifier checks: a run of instructions ends where control may enter, so the
+//! key is the same on every path; whatever does not fit the pattern runs instruction by instruction.
+//!
+//! Source: BionicDB 4.5 (all keys are known when a transaction's logic is issued); DESIGN.md, Programs.
+
+use weft_base::IndexId;
+use weft_types::{RowLayout, SqlType, ValueRef, encode_key_from_row, encode_key_value_ref};
+
+use crate::access_keys::KeyPart;
+use crate::instr::{Instr, Op};
+use crate::program::{Access, AccessKind, ProgramParts};
+
+/// Where a piece of a key comes from.
+#[derive(Clone, Debug)]
+enum KeySource {
+    /// Encoded constants.
+    Bytes { bytes: Vec<u8>, has_null: bool },
+    /// A bigint input.
+    Int8(usize),
+    /// An integer input.
+    Int4(usize),
+    /// An input of any other type.
+    Other(usize),
+}
+
+/// How a key is made from inputs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyRecipe(Vec<KeySource>);
+
+impl KeyRecipe {
+    fn new(parts: &[KeyPart], inputs: &[SqlType], consts: &RowLayout, const_row: &[u8]) -> KeyRecipe {
+        let mut sources: Vec<KeySource> = Vec::new();
+        for part in parts {
+            match *part {
+                KeyPart::Input(number) => {
+                    let number = usize::from(number);
+                    sources.push(match inputs.get(number) {
+                        Some(SqlType::Int8) => KeySource::Int8(number),
+                        Some(SqlType::Int4) => KeySource::Int4(number),
+                        _ => KeySource::Other(number),
+                    });
+                }
+                KeyPart::Const(number) => {
+                    let number = usize::from(number);
+                    let mut bytes = Vec::new();
+                    encode_key_from_row(&mut bytes, consts, const_row, &[number]);
+                    let has_null = consts.is_null(const_row, number);
+                    sources.push(KeySource::Bytes { bytes, has_null });
+                }
+            }
+        }
+        KeyRecipe(sources)
+    }
+
+    /// Appends the key; true if a part of it is NULL, so that it equals nothing.
+    #[inline]
+    pub fn append(&self, layout: &RowLayout, inputs: &[u8], out: &mut Vec<u8>) -> bool {
+        let mut any_null = false;
+        for source in &self.0 {
+            let value = match source {
+                KeySource::Int8(column) => match layout.fixed_u64(inputs, *column) {
+                    Some(bits) => ValueRef::Int8(bits as i64),
+                    None => ValueRef::Null,
+                },
+                KeySource::Int4(column) => match layout.fixed_u64(inputs, *column) {
+                    Some(bits) => ValueRef::Int4(bits as i32),
+                    None => ValueRef::Null,
+                },
+                KeySource::Other(column) => layout.value_ref(inputs, *column),
+                KeySource::Bytes { bytes, has_null } => {
+                    any_null |= *has_null;
+                    out.extend_from_slice(bytes);
+                    continue;
+                }
+            };
+            any_null |= matches!(value, ValueRef::Null);
+            encode_key_value_ref(out, &value);
+        }
+        any_null
+    }
+}
+
+/// The recipes of one access.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessRecipe {
+    pub key: KeyRecipe,
+    pub hi: Option<KeyRecipe>,
+    /// The index that leads to the one row or value with the key.
+    pub index: Option<IndexId>,
+}
+
+/// A SEARCH, with the instructions before it that make its key, for exactly the key of an access.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CoveredSearch {
+    /// Number of the access.
+    pub access: u32,
+    /// Instructions that it stands for.
+    pub instrs: u32,
+    /// Where the result goes.
+    pub cp: u8,
+    /// Ordinal of the table.
+    pub table: u8,
+    /// The primary key.
+    pub index: IndexId,
+    /// The key buffer that the instructions fill.
+    pub key: u8,
+    /// The buffer is read by other instructions too, so it must be filled.
+    pub keeps_key: bool,
+}
+
+/// How many collect registers, key and row buffers, counted from the first, a program names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrameUse {
+    pub collect: usize,
+    pub keys: usize,
+    pub rows: usize,
+}
+
+/// See the file's head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resolved {
+    pub uses: FrameUse,
+    /// Bytes worth fetching of a row before it is read: a guess from the columns that are.
+    pub row_bytes: u32,
+    pub accesses: Vec<AccessRecipe>,
+    /// By instruction: 0, or the number from 1 of the covered search that begins there.
+    pub search_at: Vec<u16>,
+    pub searches: Vec<CoveredSearch>,
+}
+
+impl Resolved {
+    pub fn of(parts: &ProgramParts, consts: &RowLayout, const_row: &[u8]) -> Resolved {
+        let recipe = |parts_of: &[KeyPart]| KeyRecipe::new(parts_of, &parts.inputs, consts, const_row);
+        let accesses = parts.accesses.iter().map(|access| AccessRecipe {
+            key: recipe(&access.key),
+            hi: access.hi.as_deref().map(recipe),
+            index: index_of(parts, access),
+        });
+        let mut resolved = Resolved {
+            uses: frame_use(&parts.instrs),
+            row_bytes: row_bytes(&parts.instrs),
+            accesses: accesses.collect(),
+            search_at: vec![0; parts.instrs.len()],
+            searches: Vec::new(),
+        };
+        resolved.find_searches(parts);
+        resolved
+    }
+
+    fn find_searches(&mut self, parts: &ProgramParts) {
+        let entered = entry_points(parts);
+        let mut key_reads = vec![0_usize; 256];
+        for instr in &parts.instrs {
+            for key in keys_read(instr) {
+                if let Some(count) = key_reads.get_mut(usize::from(key)) {
+                    *count += 1;
+                }
+            }
+        }
+        for pc in 0..parts.instrs.len() {
+            let Some(found) = covered_search(parts, &entered, pc) else {
+                continue;
+            };
+            if let (Some(at), Ok(number)) =
+                (self.search_at.get_mut(pc), u16::try_from(self.searches.len() + 1))
+            {
+                *at = number;
+                self.searches.push(found);
+            }
+        }
+        let mut covered = vec![0_usize; 256];
+        for search in &self.searches {
+            if let Some(count) = covered.get_mut(usize::from(search.key)) {
+                *count += 1;
+            }
+        }
+        // A loop may come back to an instruction that reads a key made before it: only a buffer that covered
+        // searches alone read is needed by nobody.
+        for search in &mut self.searches {
+            let key = usize::from(search.key);
+            search.keeps_key = key_reads.get(key) != covered.get(key);
+        }
+    }
+}
+
+/// A few columns lie in the first lines of a row; who reads many, or copies rows, wants all of them.
+fn row_bytes(instrs: &[Instr]) -> u32 {
+    const FIRST_LINES: u32 = 192;
+    const WHOLE_ROW: u32 = 1_024;
+    const FEW_COLUMNS: usize = 4;
+    let mut columns: Vec<u32> = Vec::new();
+    for instr in instrs {
+        match instr.op {
+            Op::Copyrow => return WHOLE_ROW,
+            Op::Setcol => columns.push(u32::from(instr.b) << 16 | u32::from(instr.high())),
+            _ => {}
+        }
+    }
+    columns.sort_unstable();
+    columns.dedup();
+    // Columns of one collect register: the most that any has.
+    let runs = columns.chunk_by(|one, other| one >> 16 == other >> 16);
+    match runs.map(<[u32]>::len).max() {
+        Some(count) if count > FEW_COLUMNS => WHOLE_ROW,
+        _ => FIRST_LINES,
+    }
+}
+
+/// The index that an access to one row or value goes by.
+fn index_of(parts: &ProgramParts, access: &Access) -> Option<IndexId> {
+    let table = parts.tables.iter().find(|table| table.id == access.table)?;
+    match access.kind {
+        AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => {
+            table.primary_index().map(|index| index.id)
+        }
+        AccessKind::WriteValue(index) => Some(index),
+        AccessKind::ReadRange | AccessKind::ReadTable | AccessKind::WriteTable => None,
+    }
+}
+
+fn keys_read(instr: &Instr) -> impl Iterator<Item = u8> {
+    let keys: [Option<u8>; 2] = match instr.op {
+        Op::Search => [Some(instr.b), None],
+        Op::Scan => [Some(instr.b), Some(instr.c)],
+        _ => [None, None],
+    };
+    keys.into_iter().flatten()
+}
+
+/// By instruction: control may come to it otherwise than from the one before it.
+fn entry_points(parts: &ProgramParts) -> Vec<bool> {
+    let mut entered = vec![false; parts.instrs.len()];
+    let targets = parts.instrs.iter().filter(|instr| instr.op.is_branch());
+    for target in targets
+        .map(|instr| instr.imm)
+        .chain([parts.commit_pc, parts.abort_pc])
+    {
+        if let Some(entry) = entered.get_mut(target as usize) {
+            *entry = true;
+        }
+    }
+    entered
+}
+
+/// KEY, KEYIN and KEYK.., SEARCH from `pc` on, if they ask for the key of an access.
+fn covered_search(parts: &ProgramParts, entered: &[bool], pc: usize) -> Option<CoveredSearch> {
+    let first = parts.instrs.get(pc).filter(|instr| instr.op == Op::Key)?;
+    let key = first.a;
+    let mut list = Vec::new();
+    for (at, instr) in parts.instrs.iter().enumerate().skip(pc + 1) {
+        if entered.get(at).copied().unwrap_or(true) {
+            return None;
+        }
+        match instr.op {
+            Op::Keyin if instr.a == key => list.push(KeyPart::Input(u16::try_from(instr.imm).ok()?)),
+            Op::Keyk if instr.a == key => list.push(KeyPart::Const(u16::try_from(instr.imm).ok()?)),
+            Op::Search if instr.b == key => {
+                let table = parts.tables.get(instr.table())?;
+                if table.primary != Some(instr.index()) {
+                    return None;
+                }
+                let covers = |access: &Access| {
+                    let is_row = matches!(
+                        access.kind,
+                        AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
+                    );
+                    is_row && access.table == table.id && access.key == list
+                };
+                // One that may be written to, if there is one: an UPDATE of the row then needs no search of
+                // its own among the accesses.
+                let written = |access: &Access| access.kind != AccessKind::ReadRow && covers(access);
+                let mut accesses = parts.accesses.iter();
+                let access = accesses
+                    .position(written)
+                    .or_else(|| parts.accesses.iter().position(covers))?;
+                return Some(CoveredSearch {
+                    access: access as u32,
+                    instrs: (at - pc + 1) as u32,
+                    cp: instr.a,
+                    table: instr.table() as u8,
+                    index: table.indexes.get(instr.index())?.id,
+                    key,
+                    keeps_key: true,
+                });
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The highest numbers named, whatever an instruction does with them; an operand that is something else
+/// only makes the frame larger.
+fn frame_use(instrs: &[Instr]) -> FrameUse {
+    use crate::instr::{Datum, Operand};
+    let mut uses = FrameUse::default();
+    let grow = |count: &mut usize, number: u8| *count = (*count).max(usize::from(number) + 1);
+    for instr in instrs {
+        for operand in instr.op.operands() {
+            match operand {
+                Operand::CpA => grow(&mut uses.collect, instr.a),
+                Operand::CpB | Operand::CpColB | Operand::CpColBHigh => grow(&mut uses.collect, instr.b),
+                Operand::KeyA => grow(&mut uses.keys, instr.a),
+                Operand::KeyB => grow(&mut uses.keys, instr.b),
+                Operand::KeyC => grow(&mut uses.keys, instr.c),
+                Operand::BufA | Operand::BufColA => grow(&mut uses.rows, instr.a),
+                Operand::BufB => grow(&mut uses.rows, instr.b),
+                Operand::DatumB => {
+                    if let Some(Datum::Column { cp, .. }) = Datum::decode(instr.b, 0) {
+                        grow(&mut uses.collect, cp);
+                    }
+                }
+                Operand::DatumC => {
+                    if let Some(Datum::Column { cp, .. }) = Datum::decode(instr.c, 0) {
+                        grow(&mut uses.collect, cp);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    uses
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::asm;
+
+    fn program(body: &str) -> crate::Program {
+        let text = format!(
+            ".program catalog 3\n.inputs\n  i0 int8\n  i1 int4\n.consts\n  c0 int4 '7'\n.tables\n  t0 16387 (int4, \
+             int4, text) x0 16388 unique ordered primary (0, 1)\n.outputs\n  s0 ()\n.access\n  read_row t0 [i1, \
+             c0]\n  write_row t0 [i1, c0]\n.logic\n{body}\n.commit\n  ret r0, cp0\n  commit\n.abort\n  abort\n"
+        );
+        asm::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    const SEARCH: &str = "  key k1\n  keyin k1, i1\n  keyk k1, c0\n  search cp0, t0.x0, k1\n";
+
+    #[test]
+    fn a_search_for_a_declared_key_is_covered() {
+        let resolved = &program(&format!("{SEARCH}  end")).layouts.resolved;
+        assert_eq!(resolved.search_at.iter().filter(|at| **at > 0).count(), 1);
+        let search = resolved.searches[0];
+        assert_eq!(
+            (search.access, search.instrs, search.cp),
+            (1, 4, 0),
+            "the access that writes"
+        );
+        assert!(!search.keeps_key);
+        assert_eq!(
+            (resolved.uses.collect, resolved.uses.keys, resolved.uses.rows),
+            (1, 2, 0)
+        );
+    }
+
+    #[test]
+    fn other_keys_and_jumps_into_the_key_are_not() {
+        for body in [
+            "  key k1\n  keyk k1, c0\n  keyin k1, i1\n  search cp0, t0.x0, k1\n  end",
+            "  key k1\n  keyin k1, i1\n  keyr k1, r0, int4\n  search cp0, t0.x0, k1\n  end",
+            "  bnull r0, L\n  key k1\n  keyin k1, i1\nL:\n  keyk k1, c0\n  search cp0, t0.x0, k1\n  end",
+        ] {
+            assert!(program(body).layouts.resolved.searches.is_empty(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_read_again_is_kept() {
+        let body = format!("{SEARCH}  ret r0, cp0\n  search cp0, t0.x0, k1\n  end");
+        let resolved = &program(&body).layouts.resolved;
+        assert_eq!(resolved.searches.len(), 1);
+        assert!(resolved.searches[0].keeps_key);
+    }
+}

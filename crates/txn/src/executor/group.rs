@@ -1,0 +1,416 @@
+//! A worker's members, many at a time: while one waits for memory, the others go on.
+//!
+//! ```text
+//!   begin    inputs checked, keys of all declared accesses encoded, their probes begun
+//!   fetch    all probes of the group advanced in turn: index, slot, row
+//!   execute  each member; its searches find everything in the cache. One that searches a key which
+//!            nobody could know ahead begins a probe and waits
+//!   resume   those that wait, in turn, each as soon as its probe is through
+//! ```
+//!
+//! That is BionicDB's index pipeline in software: its two phases over a batch, and, what the document could
+//! not, switching where data depends on data. A group closes when it has [`GROUP_MEMBERS`] members (frames)
+//! or [`GROUP_PROBES`] probes in flight, whichever comes first; a core sustains no more misses than that.
+//!
+//! Fetching is a hint and changes nothing, so a member does what it would do alone: same results, errors and
+//! row ids.
+//!
+//! Source: BionicDB 4.4, 4.5; Kocberber et al., AMAC, VLDB 2015; DESIGN.md, Executors.
+
+use super::{AnswerSink, INSTRUCTION_BUDGET, Work};
+use crate::write_set;
+use std::cell::RefCell;
+use std::ops::Range;
+use weft_base::{BatchId, IndexId, TableId};
+use weft_program::{BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch};
+use weft_store::{BatchWriter, MemberWriter, Probe, ReadView};
+use weft_types::{SqlError, SqlState};
+
+/// Most members of a group.
+const GROUP_MEMBERS: usize = 32;
+/// Probes in flight from which a group takes no further member.
+const GROUP_PROBES: usize = 48;
+
+/// What members run on: the open batch, or a snapshot.
+pub(super) trait Ground: Sync {
+    /// A member between its beginning and its end.
+    type Member<'g>
+    where
+        Self: 'g;
+
+    fn open(&self, member: usize) -> Self::Member<'_>;
+
+    fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe;
+
+    /// False when the probe is through.
+    fn advance_probe(&self, probe: &mut Probe) -> bool;
+
+    /// Goes on with a program. Where it would wait for memory, its probe is put into the frame, unless the
+    /// frame is not to wait.
+    fn resume(
+        &self,
+        member: &mut Self::Member<'_>,
+        call: Call<'_>,
+        frame: &mut Frame,
+        may_wait: bool,
+    ) -> Result<Progress, SqlError>;
+
+    fn apply(&self, member: &mut Self::Member<'_>, write_set: &[u8]) -> Result<(), SqlError>;
+
+    /// Ends the member, which keeps or loses its writes; the highest batch that it observed.
+    fn close(&self, member: Self::Member<'_>, keep: bool) -> BatchId;
+}
+
+/// A program and its inputs.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    program: &'a Program,
+    inputs: &'a [u8],
+}
+
+impl Call<'_> {
+    fn resume<A: DataAccess>(&self, access: &mut A, frame: &mut Frame) -> Result<Progress, SqlError> {
+        weft_program::resume(
+            self.program,
+            self.inputs,
+            access,
+            &mut frame.scratch,
+            &mut frame.outcome,
+        )
+    }
+}
+
+/// Registers, buffers and results of one member.
+#[derive(Default)]
+pub(super) struct Frame {
+    scratch: Scratch,
+    outcome: Outcome,
+    probe: Option<Probe>,
+}
+
+impl Frame {
+    fn begin(&mut self, call: Call<'_>) -> Result<(), SqlError> {
+        weft_program::begin(
+            call.program,
+            call.inputs,
+            INSTRUCTION_BUDGET,
+            &mut self.scratch,
+            &mut self.outcome,
+        )
+    }
+}
+
+/// A worker's memory, kept between waves.
+#[derive(Default)]
+struct Frames {
+    frames: Vec<Frame>,
+    probes: Vec<Probe>,
+}
+
+thread_local! {
+    static FRAMES: RefCell<Frames> = RefCell::default();
+}
+
+/// Members of the open batch.
+pub(super) struct BatchGround<'w, 's> {
+    pub writer: &'w BatchWriter<'s>,
+    pub batch: BatchId,
+}
+
+impl Ground for BatchGround<'_, '_> {
+    type Member<'g>
+        = MemberWriter<'g>
+    where
+        Self: 'g;
+
+    fn open(&self, member: usize) -> MemberWriter<'_> {
+        self.writer.member(member as u32)
+    }
+
+    fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        self.writer.begin_probe(table, index, key)
+    }
+
+    fn advance_probe(&self, probe: &mut Probe) -> bool {
+        self.writer.advance_probe(probe)
+    }
+
+    fn resume(
+        &self,
+        member: &mut MemberWriter<'_>,
+        call: Call<'_>,
+        frame: &mut Frame,
+        may_wait: bool,
+    ) -> Result<Progress, SqlError> {
+        if !may_wait {
+            return call.resume(&mut BatchAccess::new(member), frame);
+        }
+        let mut probe = None;
+        let progress = call.resume(&mut BatchAccess::interleaved(member, &mut probe), frame);
+        frame.probe = probe;
+        progress
+    }
+
+    fn apply(&self, member: &mut MemberWriter<'_>, write_set: &[u8]) -> Result<(), SqlError> {
+        write_set::apply(write_set, member)
+    }
+
+    fn close(&self, member: MemberWriter<'_>, keep: bool) -> BatchId {
+        match keep {
+            true => member.commit(),
+            false => member.rollback(),
+        }
+        // The answer stands in the batch's record, a refusal too, so both wait for that record.
+        self.batch
+    }
+}
+
+/// Programs that only read, at a boundary.
+pub(super) struct SnapshotGround<'s> {
+    pub view: ReadView<'s>,
+}
+
+impl Ground for SnapshotGround<'_> {
+    /// What it has observed.
+    type Member<'g>
+        = BatchId
+    where
+        Self: 'g;
+
+    fn open(&self, _member: usize) -> BatchId {
+        BatchId(0)
+    }
+
+    fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        self.view.begin_probe(table, index, key)
+    }
+
+    fn advance_probe(&self, probe: &mut Probe) -> bool {
+        self.view.advance_probe(probe)
+    }
+
+    fn resume(
+        &self,
+        observed: &mut BatchId,
+        call: Call<'_>,
+        frame: &mut Frame,
+        may_wait: bool,
+    ) -> Result<Progress, SqlError> {
+        if !may_wait {
+            let mut access = ReadAccess::over(self.view);
+            let progress = call.resume(&mut access, frame);
+            *observed = access.observed();
+            return progress;
+        }
+        let mut probe = None;
+        let mut access = ReadAccess::interleaved(self.view, *observed, &mut probe);
+        let progress = call.resume(&mut access, frame);
+        *observed = access.observed();
+        frame.probe = probe;
+        progress
+    }
+
+    fn apply(&self, _member: &mut BatchId, _write_set: &[u8]) -> Result<(), SqlError> {
+        Err(SqlError::new(
+            SqlState::INTERNAL_ERROR,
+            "a write set on a snapshot",
+        ))
+    }
+
+    fn close(&self, observed: BatchId, _keep: bool) -> BatchId {
+        observed
+    }
+}
+
+/// Runs one member from beginning to end, without fetching ahead.
+pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work: Work<'_>, sink: &mut S) {
+    FRAMES.with_borrow_mut(|memory| {
+        let frame = memory.first();
+        let mut opened = ground.open(member);
+        let result = match work {
+            Work::Program { program, inputs } => {
+                let call = Call { program, inputs };
+                frame.begin(call).and_then(|()| {
+                    while ground.resume(&mut opened, call, frame, false)? == Progress::Waiting {}
+                    Ok(())
+                })
+            }
+            Work::WriteSet(bytes) => {
+                frame.outcome = Outcome::default();
+                ground.apply(&mut opened, bytes)
+            }
+        };
+        let observed = ground.close(opened, result.is_ok());
+        sink.answer(member, result.map(|()| &mut frame.outcome), observed);
+    });
+}
+
+/// Fetches what the declared keys of some programs lead to.
+pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item = Work<'a>>) {
+    FRAMES.with_borrow_mut(|memory| {
+        memory.first();
+        let Frames { frames, probes } = memory;
+        let Some(frame) = frames.first_mut() else { return };
+        probes.clear();
+        for work in works {
+            if let Work::Program { program, inputs } = work {
+                let call = Call { program, inputs };
+                if frame.begin(call).is_ok() {
+                    begin_probes(ground, program, frame, probes);
+                }
+            }
+        }
+        advance_all(ground, probes);
+    });
+}
+
+impl Frames {
+    /// The first frame, made if there is none.
+    fn first(&mut self) -> &mut Frame {
+        if self.frames.is_empty() {
+            self.frames.push(Frame::default());
+        }
+        &mut self.frames[0]
+    }
+}
+
+fn begin_probes<G: Ground>(ground: &G, program: &Program, frame: &Frame, probes: &mut Vec<Probe>) {
+    let row_bytes = program.row_bytes_hint();
+    for (table, index, key) in frame.scratch.row_keys(program) {
+        probes.push(ground.begin_probe(table, index, key).with_row_bytes(row_bytes));
+    }
+}
+
+/// Advances all probes in turn until the last is through.
+fn advance_all<G: Ground>(ground: &G, probes: &mut Vec<Probe>) {
+    while !probes.is_empty() {
+        probes.retain_mut(|probe| ground.advance_probe(probe));
+    }
+}
+
+/// A member that waits for memory.
+struct Waiting<M> {
+    /// Its frame, and its place behind the first of the group.
+    place: usize,
+    member: M,
+}
+
+/// Runs the members of a range, in groups.
+pub(super) fn run_range<G: Ground, S: AnswerSink>(
+    ground: &G,
+    members: &[Work<'_>],
+    range: Range<usize>,
+    sink: &mut S,
+) {
+    FRAMES.with_borrow_mut(|memory| {
+        let mut waiting = Vec::new();
+        let mut rest = members.get(range.clone()).unwrap_or_default();
+        let mut first = range.start;
+        while !rest.is_empty() {
+            let count = run_group(ground, rest, first, memory, &mut waiting, sink);
+            rest = rest.get(count..).unwrap_or_default();
+            first += count;
+        }
+    });
+}
+
+/// Runs a group from the front of `rest`, whose first member has number `first`; how many members it took.
+fn run_group<'g, G: Ground, S: AnswerSink>(
+    ground: &'g G,
+    rest: &[Work<'_>],
+    first: usize,
+    memory: &mut Frames,
+    waiting: &mut Vec<Waiting<G::Member<'g>>>,
+    sink: &mut S,
+) -> usize {
+    let Frames { frames, probes } = memory;
+    if frames.len() < GROUP_MEMBERS {
+        frames.resize_with(GROUP_MEMBERS, Frame::default);
+    }
+    probes.clear();
+    let mut count = 0;
+    let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
+    for ((work, frame), refused) in rest.iter().zip(frames.iter_mut()).zip(&mut refused) {
+        if let Work::Program { program, inputs } = *work {
+            match frame.begin(Call { program, inputs }) {
+                Ok(()) => begin_probes(ground, program, frame, probes),
+                Err(error) => *refused = Some(error),
+            }
+        }
+        count += 1;
+        if probes.len() >= GROUP_PROBES {
+            break;
+        }
+    }
+    advance_all(ground, probes);
+    let group = rest.iter().zip(frames.iter_mut()).zip(&mut refused).take(count);
+    for (place, ((work, frame), refused)) in group.enumerate() {
+        let mut member = ground.open(first + place);
+        let result = match (refused.take(), *work) {
+            (Some(error), _) => Err(error),
+            (None, Work::Program { program, inputs }) => {
+                match ground.resume(&mut member, Call { program, inputs }, frame, true) {
+                    Ok(Progress::Waiting) => {
+                        waiting.push(Waiting { place, member });
+                        continue;
+                    }
+                    ended => ended.map(drop),
+                }
+            }
+            (None, Work::WriteSet(bytes)) => {
+                frame.outcome = Outcome::default();
+                ground.apply(&mut member, bytes)
+            }
+        };
+        let observed = ground.close(member, result.is_ok());
+        sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
+    }
+    resume_waiting(ground, rest, first, frames, waiting, sink);
+    count
+}
+
+/// Goes round those that wait until none is left: a probe one step further at each visit, or the member on
+/// to its next wait or its end.
+fn resume_waiting<'g, G: Ground, S: AnswerSink>(
+    ground: &'g G,
+    rest: &[Work<'_>],
+    first: usize,
+    frames: &mut [Frame],
+    waiting: &mut Vec<Waiting<G::Member<'g>>>,
+    sink: &mut S,
+) {
+    let mut at = 0;
+    while !waiting.is_empty() {
+        if at >= waiting.len() {
+            at = 0;
+        }
+        let Some(Waiting { place, member }) = waiting.get_mut(at) else {
+            return;
+        };
+        let place = *place;
+        let (Some(frame), Some(Work::Program { program, inputs })) = (frames.get_mut(place), rest.get(place))
+        else {
+            return;
+        };
+        if let Some(probe) = &mut frame.probe {
+            if ground.advance_probe(probe) {
+                at += 1;
+                continue;
+            }
+            frame.probe = None;
+            // The row was asked for just now: the others first.
+            at += 1;
+            continue;
+        }
+        let progress = ground.resume(member, Call { program, inputs }, frame, true);
+        let result = match progress {
+            Ok(Progress::Waiting) => {
+                at += 1;
+                continue;
+            }
+            ended => ended.map(drop),
+        };
+        let observed = ground.close(waiting.swap_remove(at).member, result.is_ok());
+        sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
+    }
+}
