@@ -93,12 +93,12 @@ impl Admission<'_> {
             if is_new && let Some(now) = Counts::start(n) {
                 self.first_seen.push((n, now));
             }
-            match self.finder.requests(job, catalog, &self.coarse) {
+            match self.finder.guarded_requests::<G>(job, catalog, &self.coarse) {
                 Err(error) => {
                     report.failed += 1;
                     observe.answered(n, Err(&error));
                 }
-                Ok(requests) if !G::LOCKS || self.locks.admit(requests) => members.push(n),
+                Ok(requests) if self.locks.admit(requests) => members.push(n),
                 Ok(_) => {
                     report.deferrals += 1;
                     put_off.push_back(n);
@@ -154,7 +154,7 @@ impl<G: Safeguards> Protocol for Batch<G> {
             admission.form::<G, O>(max_members, &catalog, &mut members, &mut report, observe);
             planning += planned.elapsed();
             if !members.is_empty() {
-                run_batch::<G, O>(store, jobs, &members, &mut runners, observe);
+                run_batch::<O>(store, jobs, &members, &mut runners, observe);
                 report.batches += 1;
             }
             admission.ended(&mut report);
@@ -166,7 +166,7 @@ impl<G: Safeguards> Protocol for Batch<G> {
     }
 }
 
-fn run_batch<G: Safeguards, O: Observe>(
+fn run_batch<O: Observe>(
     store: &Arc<Store>,
     jobs: &[Job],
     members: &[usize],
@@ -182,7 +182,6 @@ fn run_batch<G: Safeguards, O: Observe>(
                 let Some((n, job)) = members.get(place).and_then(|n| Some((*n, jobs.get(*n)?))) else {
                     continue;
                 };
-                G::pause();
                 counts.ended(runner.run_alone(&writer, place, job, n, observe));
             }
         }

@@ -22,6 +22,7 @@ pub mod batch;
 mod buffered;
 pub mod calvin;
 mod epoch;
+pub mod history;
 pub mod lock_words;
 pub mod needs;
 mod observe;

@@ -20,7 +20,7 @@ use weft_store::Catalog;
 use weft_txn::planning::{LockRequests, LockScope, program_locks};
 use weft_types::SqlError;
 
-use crate::Job;
+use crate::{Job, Safeguards};
 
 /// The tables of a stream that somebody reads or writes by range or as a whole.
 #[derive(Debug, Clone, Default)]
@@ -134,6 +134,36 @@ impl NeedFinder {
                 LockMode::SIX => LockMode::X,
                 mode => mode,
             };
+        }
+        Ok(())
+    }
+
+    /// The requests without the reads, if reads are not to be locked.
+    pub(crate) fn guarded_requests<G: Safeguards>(
+        &mut self,
+        job: &Job,
+        catalog: &Catalog,
+        coarse: &CoarseTables,
+    ) -> Result<&[LockRequest], SqlError> {
+        self.requests(job, catalog, coarse)?;
+        if !G::LOCKS_READS {
+            self.requests.retain(|request| request.mode != LockMode::S);
+        }
+        Ok(&self.requests)
+    }
+
+    /// The needs without the reads, if reads are not to be locked.
+    pub(crate) fn guarded_needs<G: Safeguards>(
+        &mut self,
+        job: &Job,
+        catalog: &Catalog,
+        coarse: &CoarseTables,
+        slot_mask: u32,
+        out: &mut Vec<Need>,
+    ) -> Result<(), SqlError> {
+        self.needs(job, catalog, coarse, slot_mask, out)?;
+        if !G::LOCKS_READS {
+            out.retain(|need| need.mode != LockMode::S);
         }
         Ok(())
     }

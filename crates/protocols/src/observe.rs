@@ -19,6 +19,9 @@ pub trait Observe: Sync {
     /// What was installed for this job has been taken back, and the job will be run again.
     fn given_up(&self, job: usize);
 
+    /// Called before each access to a row: where a test lets another worker come between.
+    fn pause(&self) {}
+
     /// The transaction has ended. After an error nothing of it is left.
     fn answered(&self, job: usize, answer: Result<&Outcome, &SqlError>);
 }

@@ -41,6 +41,7 @@ impl<'o, A: DataAccess, O: Observe> ObservedAccess<'o, A, O> {
 
 impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
+        self.observe.pause();
         self.access.search(index, table, key)
     }
 
@@ -58,6 +59,7 @@ impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
         limit: usize,
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
+        self.observe.pause();
         self.access.range(index, table, lo, hi, reverse, limit, out)
     }
 
@@ -68,6 +70,7 @@ impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
     }
 
     fn update(&mut self, row: &RowHandle, bytes: &[u8]) -> Result<(), SqlError> {
+        self.observe.pause();
         let found = self.keep(row);
         self.access.update(row, bytes)?;
         let old = found.then_some(self.old.as_slice());
@@ -76,6 +79,7 @@ impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
     }
 
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
+        self.observe.pause();
         let found = self.keep(row);
         self.access.remove(row)?;
         let old = found.then_some(self.old.as_slice());

@@ -2,17 +2,18 @@
 //! nothing.
 //!
 //! A checker that has never refused anything proves little. Tests give a protocol safeguards with one part
-//! missing and demand that the serializability check notices.
+//! missing and demand that the serializability check notices. Two writers of one row are kept apart even
+//! then: the store demands it of whoever writes, and a test should break a protocol, not memory.
 
 /// Which safeguards are in place, and where a test may disturb the schedule.
 pub trait Safeguards: Send + Sync + Copy + Default + 'static {
-    /// Locks are taken, and admission looks for conflicts.
-    const LOCKS: bool = true;
+    /// What is read is locked, as what is written always is.
+    const LOCKS_READS: bool = true;
     /// Read sets are validated before commit.
     const VALIDATES: bool = true;
     /// Timestamps are compared on arrival.
     const COMPARES_TIMESTAMPS: bool = true;
-    /// Messages take effect in the order in which things happened: a mark goes after the write it protects.
+    /// A transaction runs after the answers to what it asked, for its reads too.
     const KEEPS_MESSAGE_ORDER: bool = true;
 
     /// Called where another worker may come between; does nothing but in tests.

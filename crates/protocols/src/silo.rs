@@ -216,9 +216,9 @@ fn attempt<G: Safeguards, O: Observe>(
             Attempt::Invalid
         };
     }
-    worker.counts.deferrals += if G::LOCKS { words.lock(needs) } else { 0 };
+    worker.counts.deferrals += words.lock(needs);
     let mut changed = false;
-    let ended = if G::VALIDATES && !words.validate(needs, noted, G::LOCKS) {
+    let ended = if G::VALIDATES && !words.validate(needs, noted, true) {
         Attempt::Invalid
     } else {
         changed = !worker.buffer.is_empty();
@@ -234,9 +234,7 @@ fn attempt<G: Safeguards, O: Observe>(
             }
         }
     };
-    if G::LOCKS {
-        words.unlock(needs, changed);
-    }
+    words.unlock(needs, changed);
     ended
 }
 

@@ -109,14 +109,15 @@ impl Manager<'_> {
         let mut needs = std::mem::take(&mut self.own);
         needs.clear();
         let found = match epoch.jobs.get(n) {
-            Some(job) => self
-                .finder
-                .needs(job, epoch.catalog, self.coarse, self.mask, &mut needs),
+            Some(job) => {
+                self.finder
+                    .guarded_needs::<G>(job, epoch.catalog, self.coarse, self.mask, &mut needs)
+            }
             None => Ok(()),
         };
         self.needs.extend_from_slice(&needs);
         self.spans.push((from, self.needs.len()));
-        let free = !G::LOCKS || (found.is_ok() && self.locks.lock(n as u32, &needs));
+        let free = found.is_ok() && self.locks.lock(n as u32, &needs);
         self.own = needs;
         match found {
             Ok(()) if free => self.ready.push(n as u32),
@@ -130,11 +131,9 @@ impl Manager<'_> {
         true
     }
 
-    fn release<G: Safeguards>(&mut self, n: u32, committed: bool) {
+    fn release(&mut self, n: u32, committed: bool) {
         let (from, to) = self.spans.get(n as usize).copied().unwrap_or_default();
-        if G::LOCKS
-            && let Some(needs) = self.needs.get(from..to)
-        {
+        if let Some(needs) = self.needs.get(from..to) {
             self.locks.release(n, needs, &mut self.ready);
         }
         self.counts.ended(committed);
@@ -171,14 +170,14 @@ impl Manager<'_> {
                 } else if let Some(job) = epoch.jobs.get(n as usize) {
                     let number = epoch.first + n as usize;
                     let committed = runner.run_alone(epoch.writer, n as usize, job, number, observe);
-                    self.release::<G>(n, committed);
+                    self.release(n, committed);
                     open -= 1;
                 }
                 progress = true;
             }
             for line in lines {
                 while let Some((n, committed)) = line.done.receive() {
-                    self.release::<G>(n, committed);
+                    self.release(n, committed);
                     open -= 1;
                     progress = true;
                 }

@@ -257,10 +257,15 @@ impl<'w, O: Observe> Worker<'w, O> {
             return false;
         };
         if flight.job.is_none() {
-            return may_begin && self.begin(at) && {
+            return may_begin && flight.pending == 0 && self.begin(at) && {
                 self.ask::<G>(at);
                 true
             };
+        }
+        if !G::KEEPS_MESSAGE_ORDER && flight.rest == 0 && flight.writes_are_granted() {
+            flight.forget_reads();
+            self.execute::<G>(at);
+            return true;
         }
         if flight.pending > 0 {
             return false;
@@ -418,10 +423,6 @@ impl<'w, O: Observe> Worker<'w, O> {
 
     /// Everything is granted: runs the transaction, writes in place, and takes the marks away.
     fn execute<G: Safeguards>(&mut self, at: usize) {
-        if !G::KEEPS_MESSAGE_ORDER {
-            self.end(at, true);
-            self.flush();
-        }
         G::pause();
         let Some(flight) = self.flights.get_mut(at) else {
             return;
@@ -445,13 +446,26 @@ impl<'w, O: Observe> Worker<'w, O> {
         observe.answered(number, result.as_ref().map(|()| &runner.outcome));
         self.state.counts.ended(result.is_ok());
         self.state.counts.end(flight.start.take());
-        if G::KEEPS_MESSAGE_ORDER {
-            self.end(at, true);
-        }
+        self.end(at, true);
     }
 }
 
 impl Flight<'_> {
+    /// Everything but reads is granted. For a test: a sound worker waits for all answers.
+    fn writes_are_granted(&self) -> bool {
+        let mut needs = self.needs.iter().zip(&self.granted);
+        needs.all(|(need, granted)| *granted || need.mode == LockMode::S)
+    }
+
+    /// Reads that have no answer yet are left to the transaction itself. For a test.
+    fn forget_reads(&mut self) {
+        for (probed, granted) in self.probed.iter_mut().zip(&self.granted) {
+            if !granted {
+                *probed = None;
+            }
+        }
+    }
+
     /// Which row each need is for, so that the owner can find it. A need that stands for several rows, or for
     /// none, is left to the transaction itself, and a read among these is marked until the end.
     fn find_probes(

@@ -235,7 +235,10 @@ impl<P: LockPolicy, G: Safeguards> TwoPhaseLocking<P, G> {
                 let number = epoch.first + n;
                 let start = Counts::start(number);
                 let needs = &mut worker.needs;
-                if let Err(error) = worker.finder.needs(job, epoch.catalog, coarse, mask, needs) {
+                if let Err(error) = worker
+                    .finder
+                    .guarded_needs::<G>(job, epoch.catalog, coarse, mask, needs)
+                {
                     observe.answered(number, Err(&error));
                     worker.counts.ended(false);
                     continue;
@@ -243,20 +246,16 @@ impl<P: LockPolicy, G: Safeguards> TwoPhaseLocking<P, G> {
                 if P::SORTS {
                     needs.sort_unstable_by_key(|need| need.slot);
                 }
-                if G::LOCKS {
-                    shared.workers.set_age(worker.number, number as u64);
-                    let mut attempts = 0;
-                    while !shared.lock_all(worker.number, &worker.needs, &mut worker.counts) {
-                        worker.counts.aborts += 1;
-                        attempts += 1;
-                        back_off(attempts, worker.number);
-                    }
+                shared.workers.set_age(worker.number, number as u64);
+                let mut attempts = 0;
+                while !shared.lock_all(worker.number, &worker.needs, &mut worker.counts) {
+                    worker.counts.aborts += 1;
+                    attempts += 1;
+                    back_off(attempts, worker.number);
                 }
                 G::pause();
                 let committed = worker.runner.run_alone(epoch.writer, n, job, number, observe);
-                if G::LOCKS {
-                    shared.unlock_all(worker.number, &worker.needs);
-                }
+                shared.unlock_all(worker.number, &worker.needs);
                 worker.counts.ended(committed);
                 worker.counts.end(start);
             }

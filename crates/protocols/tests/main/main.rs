@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod serializability;
+
 use std::sync::Arc;
 
 use weft_base::{BatchId, Prng};
@@ -179,11 +181,10 @@ fn a_transaction_that_fails_is_counted_and_changes_nothing() {
     let store = bank();
     let overflow = program(&store, "update account set balance = balance + $2 where id = $1");
     let jobs = [job(&overflow, &[3, i64::MAX]), job(&overflow, &[4, 1])];
-    for report in [
-        Batch::default().run(&store, &jobs, 1),
-        TwoPhaseLocking::default().run(&store, &jobs, 1),
-    ] {
-        assert_eq!((report.committed, report.failed), (1, 1));
+    for (n, name) in protocol_names().iter().enumerate() {
+        let report = run_by_name(name, &store, &jobs, 2).unwrap();
+        assert_eq!((report.committed, report.failed), (1, 1), "{name}");
+        assert_eq!(balances(&store)[3..5], [1000, 1001 + n as i64], "{name}");
     }
-    assert_eq!(balances(&store)[3..5], [1000, 1002]);
+    assert_eq!(store.verify_digest(&store.snapshot()), store.state_digest());
 }
