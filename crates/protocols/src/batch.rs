@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_base::BatchId;
 use weft_store::{Catalog, Store};
+use weft_txn::Execution;
 use weft_txn::stamps::BatchLocks;
 
-use crate::epoch::{Claims, Runner, close, worker_count};
+use crate::epoch::worker_count;
+use crate::members::MemberRunner;
 use crate::needs::{CoarseTables, NeedFinder};
 use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
@@ -23,6 +24,8 @@ pub struct Batch<G = Sound> {
     pub max_members: usize,
     /// Slots of the batch lock manager.
     pub lock_slots: usize,
+    /// Whether members of a batch overlap their memory accesses.
+    pub execution: Execution,
     /// See [`Safeguards`].
     pub safeguards: G,
 }
@@ -32,6 +35,7 @@ impl Default for Batch {
         Batch {
             max_members: 4096,
             lock_slots: 1 << 16,
+            execution: Execution::Interleaved,
             safeguards: Sound,
         }
     }
@@ -43,6 +47,7 @@ impl<G> Batch<G> {
         Batch {
             max_members: self.max_members,
             lock_slots: self.lock_slots,
+            execution: self.execution,
             safeguards,
         }
     }
@@ -144,8 +149,7 @@ impl<G: Safeguards> Protocol for Batch<G> {
             next: 0,
             first_seen: Vec::new(),
         };
-        let mut runners: Vec<(Runner, Counts)> =
-            (0..worker_count(workers)).map(|_| Default::default()).collect();
+        let mut runner = MemberRunner::new(jobs, observe, self.execution, worker_count(workers));
         let mut members = Vec::with_capacity(max_members);
         let mut planning = Duration::ZERO;
         while !admission.is_done() {
@@ -154,47 +158,14 @@ impl<G: Safeguards> Protocol for Batch<G> {
             admission.form::<G, O>(max_members, &catalog, &mut members, &mut report, observe);
             planning += planned.elapsed();
             if !members.is_empty() {
-                run_batch::<O>(store, jobs, &members, &mut runners, observe);
+                runner.run_batch(store, &members, &[members.len()]);
                 report.batches += 1;
             }
             admission.ended(&mut report);
         }
-        runners.iter().for_each(|(_, counts)| report.add_counts(counts));
+        runner.report(&mut report);
         report.elapsed = began.elapsed();
         report.planning = planning;
         report
     }
-}
-
-fn run_batch<O: Observe>(
-    store: &Arc<Store>,
-    jobs: &[Job],
-    members: &[usize],
-    runners: &mut [(Runner, Counts)],
-    observe: &O,
-) {
-    let batch = BatchId(store.boundary().0 + 1);
-    let writer = store.begin_batch(batch);
-    let claims = Claims::new(members.len());
-    let work = |(runner, counts): &mut (Runner, Counts)| {
-        while let Some(range) = claims.claim() {
-            for place in range {
-                let Some((n, job)) = members.get(place).and_then(|n| Some((*n, jobs.get(*n)?))) else {
-                    continue;
-                };
-                counts.ended(runner.run_alone(&writer, place, job, n, observe));
-            }
-        }
-    };
-    // A thread costs more than a few transactions.
-    let split = members.len() >= 2 * runners.len();
-    if let Some((mine, others)) = runners.split_first_mut() {
-        std::thread::scope(|scope| {
-            for other in others.iter_mut().filter(|_| split) {
-                scope.spawn(|| work(other));
-            }
-            work(mine);
-        });
-    }
-    close(store, writer, batch);
 }

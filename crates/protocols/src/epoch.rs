@@ -16,6 +16,7 @@ use std::time::Instant;
 use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Scratch};
 use weft_store::{BatchWriter, Catalog, MemberWriter, Store};
+use weft_txn::planning::{Work, fetch_ahead};
 use weft_types::SqlError;
 
 use crate::observed::ObservedAccess;
@@ -26,7 +27,7 @@ use crate::{Job, Observe, RunReport};
 pub const WORKERS_MAX: usize = 16;
 
 /// Jobs a worker claims at once.
-const CLAIM_JOBS: usize = 8;
+const CLAIM_JOBS: usize = 16;
 
 /// Instructions that a program may execute, as in the product.
 const INSTRUCTION_BUDGET: u32 = 1_000_000;
@@ -40,6 +41,18 @@ pub(crate) struct Epoch<'e> {
     pub jobs: &'e [Job],
     /// The number of the first of them in the stream.
     pub first: usize,
+}
+
+impl Epoch<'_> {
+    /// Fetches what some jobs' declared keys lead to.
+    pub fn fetch_ahead(&self, jobs: std::ops::Range<usize>) {
+        let jobs = self.jobs.get(jobs).unwrap_or_default();
+        let works = jobs.iter().map(|job| Work::Program {
+            program: &job.program,
+            inputs: &job.inputs,
+        });
+        fetch_ahead(self.writer, self.writer.batch(), works);
+    }
 }
 
 /// Workers from 1 to [`WORKERS_MAX`].

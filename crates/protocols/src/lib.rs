@@ -6,7 +6,9 @@
 //! own with its source cited.
 //!
 //! ```text
+//! serial              none; one thread
 //! batch               Hobbes 3.3.3, Algorithm 1 on stamps; waves without conflicts
+//! waves               the same, who conflicts in a later wave of its batch
 //! calvin              Hobbes 3.2.1, listing 3.1: a lock manager thread grants in the order of the stream
 //! two_phase_locking   Hobbes 3.2.2: shared lock words, under one of five conflict policies
 //! silo                Tu et al. 2013: optimistic, validated at commit
@@ -24,6 +26,7 @@ pub mod calvin;
 mod epoch;
 pub mod history;
 pub mod lock_words;
+mod members;
 pub mod needs;
 mod observe;
 mod observed;
@@ -32,9 +35,11 @@ mod registry;
 mod report;
 mod ring;
 mod safeguards;
+pub mod serial;
 pub mod silo;
 pub mod timestamp;
 pub mod two_phase_locking;
+pub mod waves;
 
 use std::sync::Arc;
 

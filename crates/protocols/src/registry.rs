@@ -4,15 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use weft_store::Store;
+use weft_txn::Execution;
 
 use crate::batch::Batch;
 use crate::calvin::Calvin;
 use crate::partitioned::Partitioned;
+use crate::serial::Serial;
 use crate::silo::Silo;
 use crate::timestamp::Timestamp;
 use crate::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
+use crate::waves::Waves;
 use crate::{Job, Protocol, RunReport};
 
 type Run = fn(&Arc<Store>, &[Job], usize) -> RunReport;
@@ -33,8 +36,25 @@ const fn locking<P: LockPolicy>() -> (&'static str, Run) {
 
 const PROTOCOLS: &[(&str, Run)] = &[
     entry::<Batch>(),
+    ("batch-serial", |store, jobs, workers| {
+        let execution = Execution::Serial;
+        Batch {
+            execution,
+            ..Batch::default()
+        }
+        .run(store, jobs, workers)
+    }),
+    entry::<Waves>(),
     entry::<Calvin>(),
     locking::<Ordered>(),
+    ("two-phase-locking-interleaved", |store, jobs, workers| {
+        let execution = Execution::Interleaved;
+        TwoPhaseLocking {
+            execution,
+            ..TwoPhaseLocking::default()
+        }
+        .run(store, jobs, workers)
+    }),
     locking::<NoWait>(),
     locking::<WaitDie>(),
     locking::<BoundedWait>(),
@@ -42,6 +62,7 @@ const PROTOCOLS: &[(&str, Run)] = &[
     entry::<Silo>(),
     entry::<Timestamp>(),
     entry::<Partitioned>(),
+    entry::<Serial>(),
 ];
 
 /// A name that no protocol has.
@@ -63,7 +84,9 @@ impl fmt::Display for UnknownProtocol {
 
 impl std::error::Error for UnknownProtocol {}
 
-/// The names that [`run_by_name`] takes, the product's own first.
+/// The names that [`run_by_name`] takes, the product's own first. `batch-serial` and
+/// `two-phase-locking-interleaved` tell prefetching and concurrency control apart: `batch` is interleaved,
+/// `two-phase-locking` is not.
 pub fn protocol_names() -> Vec<&'static str> {
     PROTOCOLS.iter().map(|(name, _)| *name).collect()
 }

@@ -35,6 +35,7 @@ pub use ordered::Ordered;
 pub use wait_die::WaitDie;
 
 use weft_store::Store;
+use weft_txn::Execution;
 
 use crate::epoch::{Claims, Epoch, Runner, WORKERS_MAX, run_epochs, worker_count};
 use crate::lock_words::{LockWords, WorkerSet};
@@ -117,6 +118,8 @@ pub struct TwoPhaseLocking<P = Ordered, G = Sound> {
     pub lock_slots: usize,
     /// Transactions between two publications of the store.
     pub epoch_transactions: usize,
+    /// Whether a worker fetches what its next few transactions will touch before it runs them.
+    pub execution: Execution,
     /// What happens at a lock that is taken.
     pub policy: P,
     /// See [`Safeguards`].
@@ -135,6 +138,7 @@ impl<P: LockPolicy> TwoPhaseLocking<P> {
         TwoPhaseLocking {
             lock_slots: 1 << 17,
             epoch_transactions: 4096,
+            execution: Execution::Serial,
             policy,
             safeguards: Sound,
         }
@@ -147,6 +151,7 @@ impl<P, G> TwoPhaseLocking<P, G> {
         TwoPhaseLocking {
             lock_slots: self.lock_slots,
             epoch_transactions: self.epoch_transactions,
+            execution: self.execution,
             policy: self.policy,
             safeguards,
         }
@@ -230,6 +235,9 @@ impl<P: LockPolicy, G: Safeguards> TwoPhaseLocking<P, G> {
     ) {
         let mask = slot_mask(self.lock_slots);
         while let Some(range) = claims.claim() {
+            if self.execution == Execution::Interleaved {
+                epoch.fetch_ahead(range.clone());
+            }
             for n in range {
                 let Some(job) = epoch.jobs.get(n) else { continue };
                 let number = epoch.first + n;

@@ -153,7 +153,7 @@ fn every_name_runs_and_no_other() {
     let unknown = run_by_name("tarot", &bank(), &[], 1).unwrap_err();
     assert_eq!(unknown.name, "tarot");
     assert!(
-        unknown.to_string().contains("batch, calvin, two-phase-locking"),
+        unknown.to_string().contains("batch, batch-serial, waves, calvin"),
         "{unknown}"
     );
 }

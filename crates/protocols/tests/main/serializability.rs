@@ -14,11 +14,13 @@ use weft_protocols::batch::Batch;
 use weft_protocols::calvin::Calvin;
 use weft_protocols::history::{History, Recorder, Transaction, Version, check};
 use weft_protocols::partitioned::Partitioned;
+use weft_protocols::serial::Serial;
 use weft_protocols::silo::Silo;
 use weft_protocols::timestamp::Timestamp;
 use weft_protocols::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
+use weft_protocols::waves::Waves;
 use weft_protocols::{Job, Protocol, Safeguards};
 use weft_sql::statement::{self, Plan, PlanContext, ProgramPlan, plan_text};
 use weft_store::Store;
@@ -376,6 +378,24 @@ fn batch_without_read_locks_is_caught() {
 }
 
 #[test]
+fn waves_are_serializable() {
+    is_serializable(&Waves {
+        max_members: 300,
+        ..Waves::default()
+    });
+}
+
+#[test]
+fn waves_without_read_locks_are_caught() {
+    is_caught(&Waves::default().guarded(ReadsUnlocked), Mix::Points);
+}
+
+#[test]
+fn serial_is_serializable() {
+    is_serializable(&Serial::default());
+}
+
+#[test]
 fn calvin_is_serializable() {
     is_serializable(&Calvin {
         window: 64,
@@ -453,7 +473,7 @@ fn partitioned_is_serializable() {
     is_serializable(&Partitioned::default());
     is_serializable(&Partitioned {
         window: 1,
-        epoch_transactions: 100,
+        epoch_transactions: 700,
         ..Partitioned::default()
     });
 }

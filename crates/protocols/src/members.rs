@@ -1,0 +1,148 @@
+//! Running members that do not conflict, through the product's executor.
+//!
+//! Without an observer that wants to see installs, a wave goes to the executor of crate `txn`, whose groups
+//! overlap their memory accesses and whose threads stay. With one, members run one by one on their own
+//! [`Runner`], so that each write can be told of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weft_base::BatchId;
+use weft_program::Outcome;
+use weft_store::{BatchWriter, Store};
+use weft_txn::Execution;
+use weft_txn::planning::{AnswerSink, Work, run_member_into, run_wave_into};
+use weft_types::SqlError;
+
+use crate::epoch::{Runner, close};
+use crate::report::Counts;
+use crate::{Job, Observe, RunReport};
+
+/// Members of a wave that are worth other threads.
+const SPLIT_MEMBERS: usize = 256;
+
+/// What one worker of a wave keeps.
+#[derive(Default)]
+struct Worker {
+    counts: Counts,
+    runner: Runner,
+}
+
+/// Runs the members of one batch after another.
+pub(crate) struct MemberRunner<'j, O> {
+    jobs: &'j [Job],
+    observe: &'j O,
+    execution: Execution,
+    workers: Vec<Worker>,
+    works: Vec<Work<'j>>,
+}
+
+/// Counts what members come to.
+struct Sink<'s, O> {
+    counts: &'s mut Counts,
+    /// The jobs of the wave, by place in it.
+    members: &'s [usize],
+    observe: &'s O,
+}
+
+impl<O: Observe> AnswerSink for Sink<'_, O> {
+    fn answer(&mut self, member: usize, result: Result<&mut Outcome, SqlError>, _: BatchId) {
+        self.counts.ended(result.is_ok());
+        if let Some(job) = self.members.get(member) {
+            match &result {
+                Ok(outcome) => self.observe.answered(*job, Ok(outcome)),
+                Err(error) => self.observe.answered(*job, Err(error)),
+            }
+        }
+    }
+}
+
+impl<'j, O: Observe> MemberRunner<'j, O> {
+    pub fn new(jobs: &'j [Job], observe: &'j O, execution: Execution, workers: usize) -> Self {
+        MemberRunner {
+            jobs,
+            observe,
+            execution,
+            workers: (0..workers.max(1)).map(|_| Worker::default()).collect(),
+            works: Vec::new(),
+        }
+    }
+
+    /// Runs a batch: its waves one after the other, each a slice of `members`, given by its end. The
+    /// members of a wave do not conflict.
+    pub fn run_batch(&mut self, store: &Arc<Store>, members: &[usize], wave_ends: &[usize]) {
+        if members.is_empty() {
+            return;
+        }
+        let batch = BatchId(store.boundary().0 + 1);
+        let writer = store.begin_batch(batch);
+        let mut start = 0;
+        for end in wave_ends {
+            if let Some(wave) = members.get(start..*end) {
+                self.run_wave(&writer, batch, start, wave);
+            }
+            start = *end;
+        }
+        close(store, writer, batch);
+    }
+
+    fn run_wave(&mut self, writer: &BatchWriter<'_>, batch: BatchId, first: usize, wave: &[usize]) {
+        if O::INSTALLS {
+            return self.run_observed(writer, first, wave);
+        }
+        let work = |n: &usize| {
+            let job = self.jobs.get(*n)?;
+            Some(Work::Program {
+                program: &job.program,
+                inputs: &job.inputs,
+            })
+        };
+        self.works.clear();
+        self.works.extend(wave.iter().filter_map(work));
+        let split = wave.len() >= SPLIT_MEMBERS;
+        let mut sinks: Vec<Sink<'_, O>> = self
+            .workers
+            .iter_mut()
+            .take(if split { usize::MAX } else { 1 })
+            .map(|worker| Sink {
+                counts: &mut worker.counts,
+                members: wave,
+                observe: self.observe,
+            })
+            .collect();
+        if wave.len() == 1
+            && let (Some(work), Some(sink)) = (self.works.first(), sinks.first_mut())
+        {
+            return run_member_into(writer, batch, first, *work, sink);
+        }
+        run_wave_into(self.execution, writer, batch, &self.works, &mut sinks);
+    }
+
+    fn run_observed(&mut self, writer: &BatchWriter<'_>, first: usize, wave: &[usize]) {
+        let next = AtomicUsize::new(0);
+        let (jobs, observe) = (self.jobs, self.observe);
+        let work = |worker: &mut Worker| {
+            while let Some(n) = wave.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let Some(job) = jobs.get(*n) else { continue };
+                let committed = worker.runner.run_alone(writer, first + n, job, *n, observe);
+                worker.counts.ended(committed);
+            }
+        };
+        if let Some((mine, others)) = self.workers.split_first_mut() {
+            let work = &work;
+            std::thread::scope(|scope| {
+                for other in others.iter_mut().take(wave.len() - 1) {
+                    scope.spawn(move || work(other));
+                }
+                work(mine);
+            });
+        }
+    }
+
+    /// Adds what was counted to a report.
+    pub fn report(&self, report: &mut RunReport) {
+        self.workers
+            .iter()
+            .for_each(|worker| report.add_counts(&worker.counts));
+    }
+}
