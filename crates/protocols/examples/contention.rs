@@ -4,11 +4,12 @@
 //! cargo run --release -p weft-protocols --example contention -- RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]
 //! ```
 //!
-//! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. The stream is YCSB A with one
-//! access: half read one field, half write one, keys Zipfian with theta .1, .5 and .9, scrambled. Then the same
-//! with every transaction writing one key. Protocols take turns within a round; figures are medians over the
-//! rounds, ratios are medians of the rounds' ratios. Planning is measured alone as well: what the batch lock
-//! manager, the wave planner and the Calvin-style lock manager (locking and releasing) can plan of the stream.
+//! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. The stream is YCSB A with
+//! one access: half read one field, half write one, keys Zipfian with theta .1, .5 and .9, scrambled. Then
+//! the same with every transaction writing one key. Protocols take turns within a round; figures are
+//! medians over the rounds, ratios are medians of the rounds' ratios. Planning is measured alone as well:
+//! what the batch lock manager, the wave planner and the Calvin-style lock manager (locking and releasing)
+//! can plan of the stream.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -154,7 +155,8 @@ fn load(records: u64) -> Result<(Arc<Store>, Programs), Box<dyn Error>> {
     Ok((store, programs))
 }
 
-/// Ranks with probability 1 / rank^theta, by inversion of the continuous distribution, scrambled over the keys.
+/// Ranks with probability 1 / rank^theta, by inversion of the continuous distribution, scrambled over the
+/// keys.
 fn zipf_key(random: &mut Prng, records: u64, theta: f64) -> u64 {
     let power = 1.0 - theta;
     let top = (records as f64 + 1.0).powf(power) - 1.0;

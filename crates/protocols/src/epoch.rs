@@ -9,10 +9,12 @@
 //! worker 1  [claim][claim]...       |                        |[claim]...
 //! ```
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use parking_lot::RwLock;
 use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Scratch};
 use weft_store::{BatchWriter, Catalog, MemberWriter, Store};
@@ -21,6 +23,7 @@ use weft_types::SqlError;
 
 use crate::observed::ObservedAccess;
 use crate::report::Counts;
+use crate::two_phase_locking::pause;
 use crate::{Job, Observe, RunReport};
 
 /// Most workers of a run: a lock word has a bit for each in every mode.
@@ -45,7 +48,7 @@ pub(crate) struct Epoch<'e> {
 
 impl Epoch<'_> {
     /// Fetches what some jobs' declared keys lead to.
-    pub fn fetch_ahead(&self, jobs: std::ops::Range<usize>) {
+    pub fn fetch_ahead(&self, jobs: Range<usize>) {
         let jobs = self.jobs.get(jobs).unwrap_or_default();
         let works = jobs.iter().map(|job| Work::Program {
             program: &job.program,
@@ -60,8 +63,68 @@ pub(crate) fn worker_count(workers: usize) -> usize {
     workers.clamp(1, WORKERS_MAX)
 }
 
-/// Runs `jobs` in epochs of `epoch_jobs`. `begin` is called before each, alone; then `work` once for each
-/// worker, with that worker's state; it claims jobs until there are none left.
+/// An epoch that is open.
+struct Open<'s> {
+    writer: BatchWriter<'s>,
+    catalog: Arc<Catalog>,
+    /// Position in the stream of its first job, and one past its last.
+    range: Range<usize>,
+    claims: Claims,
+}
+
+/// Where workers meet: the open epoch, if there is one, and how many there have been.
+struct Stage<'s> {
+    open: RwLock<Option<Open<'s>>>,
+    epochs: AtomicUsize,
+}
+
+/// Says that there will be no more epochs, even if the leader panics.
+struct Curtain<'c>(&'c AtomicUsize);
+
+impl Drop for Curtain<'_> {
+    fn drop(&mut self) {
+        self.0.store(usize::MAX, Ordering::Release);
+    }
+}
+
+impl Stage<'_> {
+    /// Takes part in the open epoch, unless it is over.
+    fn join<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
+        let open = self.open.read();
+        let Some(open) = &*open else { return };
+        let epoch = Epoch {
+            writer: &open.writer,
+            catalog: &open.catalog,
+            jobs: jobs.get(open.range.clone()).unwrap_or_default(),
+            first: open.range.start,
+        };
+        work(state, epoch, &open.claims);
+    }
+
+    /// A worker that is not the leader: joins epoch after epoch. One that wakes too late for an epoch is not
+    /// waited for.
+    fn follow<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
+        let mut seen = 0;
+        let mut looks = 0;
+        loop {
+            let now = self.epochs.load(Ordering::Acquire);
+            if now == usize::MAX {
+                return;
+            }
+            if now == seen {
+                looks += 1;
+                pause(looks);
+                continue;
+            }
+            (seen, looks) = (now, 0);
+            self.join(jobs, state, work);
+        }
+    }
+}
+
+/// Runs `jobs` in epochs of `epoch_jobs`. `begin` is called before each, alone; then `work` on every worker,
+/// with that worker's state; it claims jobs until there are none left. Threads are started once for the
+/// stream.
 pub(crate) fn run_epochs<S: Send>(
     store: &Arc<Store>,
     jobs: &[Job],
@@ -74,29 +137,36 @@ pub(crate) fn run_epochs<S: Send>(
     let mut report = RunReport::default();
     let began = Instant::now();
     let epoch_jobs = epoch_jobs.max(1);
-    for (number, chunk) in jobs.chunks(epoch_jobs).enumerate() {
-        let batch = BatchId(store.boundary().0 + 1);
-        let catalog = store.catalog();
-        let writer = store.begin_batch(batch);
-        let epoch = Epoch {
-            writer: &writer,
-            catalog: &catalog,
-            jobs: chunk,
-            first: number * epoch_jobs,
-        };
-        let claims = Claims::new(chunk.len());
-        begin();
-        if let Some((mine, others)) = states.split_first_mut() {
-            let (work, claims) = (&work, &claims);
-            std::thread::scope(|scope| {
-                for state in others {
-                    scope.spawn(move || work(state, epoch, claims));
+    let stage = Stage {
+        open: RwLock::new(None),
+        epochs: AtomicUsize::new(0),
+    };
+    if let Some((mine, others)) = states.split_first_mut() {
+        let (work, stage) = (&work, &stage);
+        std::thread::scope(|scope| {
+            let _curtain = Curtain(&stage.epochs);
+            for state in others {
+                scope.spawn(move || stage.follow(jobs, state, work));
+            }
+            for first in (0..jobs.len()).step_by(epoch_jobs) {
+                let range = first..jobs.len().min(first + epoch_jobs);
+                let batch = BatchId(store.boundary().0 + 1);
+                begin();
+                *stage.open.write() = Some(Open {
+                    catalog: store.catalog(),
+                    writer: store.begin_batch(batch),
+                    claims: Claims::new(range.len()),
+                    range,
+                });
+                stage.epochs.fetch_add(1, Ordering::Release);
+                stage.join(jobs, mine, work);
+                // Waits for those who are still at it.
+                if let Some(open) = stage.open.write().take() {
+                    close(store, open.writer, batch);
                 }
-                work(mine, epoch, claims);
-            });
-        }
-        close(store, writer, batch);
-        report.batches += 1;
+                report.batches += 1;
+            }
+        });
     }
     report.elapsed = began.elapsed();
     states.iter().for_each(|state| report.add_counts(counts(state)));
@@ -130,7 +200,7 @@ impl Claims {
     }
 
     /// Some jobs that nobody else has, by position in the epoch; `None` when all are taken.
-    pub fn claim(&self) -> Option<std::ops::Range<usize>> {
+    pub fn claim(&self) -> Option<Range<usize>> {
         let start = self.next.fetch_add(CLAIM_JOBS, Ordering::Relaxed);
         (start < self.len).then(|| start..(start + CLAIM_JOBS).min(self.len))
     }

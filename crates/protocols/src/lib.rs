@@ -13,6 +13,7 @@
 //! two_phase_locking   Hobbes 3.2.2: shared lock words, under one of five conflict policies
 //! silo                Tu et al. 2013: optimistic, validated at commit
 //! timestamp           BionicDB 4.7: single-version timestamp ordering
+//! aria                Lu et al. 2020: unknown sets, deterministic reservations
 //! partitioned         BionicDB 4.6: records owned by workers, DB instructions as messages
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! test take one away, `registry` knows the names. Figures separate planning from execution where a
 //! protocol plans.
 
+pub mod aria;
 pub mod batch;
 mod buffered;
 pub mod calvin;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weft_store::Store;
 use weft_txn::Execution;
 
+use crate::aria::Aria;
 use crate::batch::Batch;
 use crate::calvin::Calvin;
 use crate::partitioned::Partitioned;
@@ -62,6 +63,7 @@ const PROTOCOLS: &[(&str, Run)] = &[
     entry::<Silo>(),
     entry::<Timestamp>(),
     entry::<Partitioned>(),
+    entry::<Aria>(),
     entry::<Serial>(),
 ];
 

@@ -19,7 +19,7 @@ pub struct Serial {
 impl Default for Serial {
     fn default() -> Serial {
         Serial {
-            epoch_transactions: 4096,
+            epoch_transactions: 1024,
         }
     }
 }

@@ -61,8 +61,8 @@ pub struct Silo<G = Sound> {
 impl Default for Silo {
     fn default() -> Silo {
         Silo {
-            word_slots: 1 << 17,
-            epoch_transactions: 4096,
+            word_slots: 1 << 16,
+            epoch_transactions: 1024,
             safeguards: Sound,
         }
     }

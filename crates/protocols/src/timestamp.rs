@@ -108,8 +108,8 @@ pub struct Timestamp<G = Sound> {
 impl Default for Timestamp {
     fn default() -> Timestamp {
         Timestamp {
-            word_slots: 1 << 17,
-            epoch_transactions: 4096,
+            word_slots: 1 << 16,
+            epoch_transactions: 1024,
             safeguards: Sound,
         }
     }

@@ -136,8 +136,8 @@ impl<P: LockPolicy> TwoPhaseLocking<P> {
     /// Default sizes under a policy.
     pub fn under(policy: P) -> TwoPhaseLocking<P> {
         TwoPhaseLocking {
-            lock_slots: 1 << 17,
-            epoch_transactions: 4096,
+            lock_slots: 1 << 16,
+            epoch_transactions: 1024,
             execution: Execution::Serial,
             policy,
             safeguards: Sound,

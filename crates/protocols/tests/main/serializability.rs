@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use weft_base::{BatchId, Prng};
 use weft_program::Outcome;
+use weft_protocols::aria::Aria;
 use weft_protocols::batch::Batch;
 use weft_protocols::calvin::Calvin;
 use weft_protocols::history::{History, Recorder, Transaction, Version, check};
@@ -360,6 +361,13 @@ fn small_batches() -> Batch {
     }
 }
 
+fn small_aria() -> Aria {
+    Aria {
+        max_members: 32,
+        ..Aria::default()
+    }
+}
+
 fn locking<P: LockPolicy>() -> TwoPhaseLocking<P> {
     TwoPhaseLocking {
         epoch_transactions: 500,
@@ -456,6 +464,17 @@ fn silo_is_serializable() {
 fn silo_without_validation_is_caught() {
     is_caught(&Silo::default().guarded(Unvalidated), Mix::Points);
     is_caught(&Silo::default().guarded(Unvalidated), Mix::Ranges);
+}
+
+#[test]
+fn aria_is_serializable() {
+    is_serializable(&small_aria());
+}
+
+#[test]
+fn aria_without_validation_is_caught() {
+    is_caught(&small_aria().guarded(Unvalidated), Mix::Points);
+    is_caught(&small_aria().guarded(Unvalidated), Mix::Ranges);
 }
 
 #[test]
