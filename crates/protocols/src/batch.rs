@@ -158,7 +158,7 @@ impl<G: Safeguards> Protocol for Batch<G> {
             admission.form::<G, O>(max_members, &catalog, &mut members, &mut report, observe);
             planning += planned.elapsed();
             if !members.is_empty() {
-                runner.run_batch(store, &members, &[members.len()]);
+                runner.run_waves(store, &members, &[members.len()]);
                 report.batches += 1;
             }
             admission.ended(&mut report);

@@ -28,7 +28,7 @@ struct Worker {
     runner: Runner,
 }
 
-/// Runs the members of one batch after another.
+/// Runs one batch after another.
 pub(crate) struct MemberRunner<'j, O> {
     jobs: &'j [Job],
     observe: &'j O,
@@ -68,37 +68,37 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         }
     }
 
-    /// Runs a batch: its waves one after the other, each a slice of `members`, given by its end. The
-    /// members of a wave do not conflict.
-    pub fn run_batch(&mut self, store: &Arc<Store>, members: &[usize], wave_ends: &[usize]) {
-        if members.is_empty() {
-            return;
-        }
-        let batch = BatchId(store.boundary().0 + 1);
-        let writer = store.begin_batch(batch);
-        let mut start = 0;
-        for end in wave_ends {
-            if let Some(wave) = members.get(start..*end) {
-                self.run_wave(&writer, batch, start, wave);
+    /// Runs waves one after the other, each a slice of `members`, given by its end. The members of a wave
+    /// do not conflict. A large wave is a batch of the store, shared by all workers; small ones together
+    /// are one, run on this thread. (The executor numbers the members of what it is given from 0, and row
+    /// ids must differ within a batch.)
+    pub fn run_waves(&mut self, store: &Arc<Store>, members: &[usize], wave_ends: &[usize]) {
+        let (mut start, mut small_waves, mut small_start) = (0, 0, 0);
+        for (n, end) in wave_ends.iter().enumerate() {
+            if !O::INSTALLS && end - start >= SPLIT_MEMBERS {
+                let small = wave_ends.get(small_waves..n).unwrap_or_default();
+                self.run_small(store, members, small_start, small);
+                self.run_large(store, members.get(start..*end).unwrap_or_default());
+                (small_waves, small_start) = (n + 1, *end);
             }
             start = *end;
         }
-        close(store, writer, batch);
+        let small = wave_ends.get(small_waves..).unwrap_or_default();
+        self.run_small(store, members, small_start, small);
     }
 
-    fn run_wave(&mut self, writer: &BatchWriter<'_>, batch: BatchId, first: usize, wave: &[usize]) {
-        if O::INSTALLS {
-            return self.run_observed(writer, first, wave);
-        }
-        let work = |n: &usize| {
-            let job = self.jobs.get(*n)?;
-            Some(Work::Program {
-                program: &job.program,
-                inputs: &job.inputs,
-            })
-        };
-        self.works.clear();
-        self.works.extend(wave.iter().filter_map(work));
+    fn work(&self, job: usize) -> Option<Work<'j>> {
+        let job = self.jobs.get(job)?;
+        Some(Work::Program {
+            program: &job.program,
+            inputs: &job.inputs,
+        })
+    }
+
+    fn run_large(&mut self, store: &Arc<Store>, wave: &[usize]) {
+        let mut works = std::mem::take(&mut self.works);
+        works.clear();
+        works.extend(wave.iter().filter_map(|job| self.work(*job)));
         let split = wave.len() >= SPLIT_MEMBERS;
         let mut sinks: Vec<Sink<'_, O>> = self
             .workers
@@ -110,12 +110,45 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
                 observe: self.observe,
             })
             .collect();
-        if wave.len() == 1
-            && let (Some(work), Some(sink)) = (self.works.first(), sinks.first_mut())
-        {
-            return run_member_into(writer, batch, first, *work, sink);
+        let batch = BatchId(store.boundary().0 + 1);
+        let writer = store.begin_batch(batch);
+        run_wave_into(self.execution, &writer, batch, &works, &mut sinks);
+        close(store, writer, batch);
+        self.works = works;
+    }
+
+    /// Small waves that follow one another; `start` is where the first begins.
+    fn run_small(&mut self, store: &Arc<Store>, members: &[usize], start: usize, wave_ends: &[usize]) {
+        let end = wave_ends.last().copied().unwrap_or(start);
+        let Some(all) = members.get(start..end).filter(|all| !all.is_empty()) else {
+            return;
+        };
+        if !O::INSTALLS && wave_ends.len() == 1 {
+            return self.run_large(store, all);
         }
-        run_wave_into(self.execution, writer, batch, &self.works, &mut sinks);
+        let batch = BatchId(store.boundary().0 + 1);
+        let writer = store.begin_batch(batch);
+        if O::INSTALLS {
+            let mut first = start;
+            for end in wave_ends {
+                self.run_observed(&writer, first, members.get(first..*end).unwrap_or_default());
+                first = *end;
+            }
+        } else {
+            for (place, job) in all.iter().enumerate() {
+                let Some(work) = self.work(*job) else { continue };
+                let Some(worker) = self.workers.first_mut() else {
+                    continue;
+                };
+                let mut sink = Sink {
+                    counts: &mut worker.counts,
+                    members: all,
+                    observe: self.observe,
+                };
+                run_member_into(&writer, batch, place, work, &mut sink);
+            }
+        }
+        close(store, writer, batch);
     }
 
     fn run_observed(&mut self, writer: &BatchWriter<'_>, first: usize, wave: &[usize]) {
@@ -131,7 +164,7 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         if let Some((mine, others)) = self.workers.split_first_mut() {
             let work = &work;
             std::thread::scope(|scope| {
-                for other in others.iter_mut().take(wave.len() - 1) {
+                for other in others.iter_mut().take(wave.len().saturating_sub(1)) {
                     scope.spawn(move || work(other));
                 }
                 work(mine);

@@ -152,7 +152,7 @@ impl<G: Safeguards> Protocol for Waves<G> {
             });
             report.deferrals += plan.ends.first().map_or(0, |first| plan.members.len() - first) as u64;
             planning += planned.elapsed();
-            runner.run_batch(store, &plan.members, &plan.ends);
+            runner.run_waves(store, &plan.members, &plan.ends);
             report.batches += 1;
             let latency = planned.elapsed();
             (first..first + count)
