@@ -34,7 +34,7 @@ pub struct Waves<G = Sound> {
 impl Default for Waves {
     fn default() -> Waves {
         Waves {
-            max_members: 4096,
+            max_members: 1024,
             lock_slots: 1 << 16,
             execution: Execution::Interleaved,
             safeguards: Sound,
