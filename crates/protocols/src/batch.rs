@@ -7,20 +7,27 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_base::BatchId;
-use weft_store::Store;
-use weft_txn::planning::{LockScope, Work, program_locks, run_wave};
+use weft_store::{Catalog, Store};
+use weft_txn::Execution;
 use weft_txn::stamps::BatchLocks;
 
-use crate::{Job, Protocol, RunReport};
+use crate::epoch::worker_count;
+use crate::members::MemberRunner;
+use crate::needs::{CoarseTables, NeedFinder};
+use crate::report::Counts;
+use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
 /// Batch locking as the product does it.
 #[derive(Debug, Clone, Copy)]
-pub struct Batch {
+pub struct Batch<G = Sound> {
     /// Most members of one batch.
     pub max_members: usize,
     /// Slots of the batch lock manager.
     pub lock_slots: usize,
+    /// Whether members of a batch overlap their memory accesses.
+    pub execution: Execution,
+    /// See [`Safeguards`].
+    pub safeguards: G,
 }
 
 impl Default for Batch {
@@ -28,76 +35,137 @@ impl Default for Batch {
         Batch {
             max_members: 4096,
             lock_slots: 1 << 16,
+            execution: Execution::Interleaved,
+            safeguards: Sound,
         }
     }
 }
 
-impl Protocol for Batch {
-    const NAME: &'static str = "batch";
+impl<G> Batch<G> {
+    /// The same with other safeguards.
+    pub fn guarded<H: Safeguards>(self, safeguards: H) -> Batch<H> {
+        Batch {
+            max_members: self.max_members,
+            lock_slots: self.lock_slots,
+            execution: self.execution,
+            safeguards,
+        }
+    }
+}
 
-    fn run(&self, store: &Arc<Store>, jobs: &[Job], workers: usize) -> RunReport {
-        let mut report = RunReport::default();
-        let mut locks = BatchLocks::new(self.lock_slots);
-        let mut scratch = Default::default();
-        let mut deferred: VecDeque<usize> = VecDeque::new();
-        let mut next = 0;
-        let began = Instant::now();
-        let mut planning = Duration::ZERO;
-        while next < jobs.len() || !deferred.is_empty() {
-            let planned = Instant::now();
-            let catalog = store.catalog();
-            locks.begin();
-            let mut members = Vec::with_capacity(self.max_members);
-            let mut put_off = VecDeque::new();
-            while members.len() < self.max_members {
-                let Some(n) = deferred.pop_front().or_else(|| {
-                    next += 1;
-                    (next <= jobs.len()).then(|| next - 1)
-                }) else {
-                    break;
-                };
-                let job = &jobs[n];
-                let scope = LockScope::ReadsAndWrites;
-                match program_locks(&job.program, &job.inputs, &catalog, scope, &mut scratch) {
-                    Err(_) => report.failed += 1,
-                    Ok(requests) if locks.admit(&requests) => {
-                        members.push(Work::Program {
-                            program: &job.program,
-                            inputs: &job.inputs,
-                        });
-                    }
-                    Ok(_) => {
-                        report.deferrals += 1;
-                        put_off.push_back(n);
-                        if put_off.len() >= self.max_members {
-                            break;
-                        }
-                    }
+/// Chooses the members of one batch after another.
+struct Admission<'j> {
+    jobs: &'j [Job],
+    coarse: CoarseTables,
+    locks: BatchLocks,
+    finder: NeedFinder,
+    deferred: VecDeque<usize>,
+    next: usize,
+    /// When the first batch that saw it was begun, for the jobs whose latency is taken.
+    first_seen: Vec<(usize, Instant)>,
+}
+
+impl Admission<'_> {
+    fn is_done(&self) -> bool {
+        self.next >= self.jobs.len() && self.deferred.is_empty()
+    }
+
+    /// The next job: deferred ones first.
+    fn take(&mut self) -> Option<(usize, bool)> {
+        if let Some(n) = self.deferred.pop_front() {
+            return Some((n, false));
+        }
+        let n = self.next;
+        self.next += 1;
+        (n < self.jobs.len()).then_some((n, true))
+    }
+
+    /// Fills `members` with jobs that do not conflict.
+    fn form<G: Safeguards, O: Observe>(
+        &mut self,
+        max_members: usize,
+        catalog: &Catalog,
+        members: &mut Vec<usize>,
+        report: &mut RunReport,
+        observe: &O,
+    ) {
+        members.clear();
+        self.locks.begin();
+        let mut put_off = VecDeque::new();
+        while members.len() < max_members && put_off.len() < max_members {
+            let Some((n, is_new)) = self.take() else { break };
+            let Some(job) = self.jobs.get(n) else { break };
+            if is_new && let Some(now) = Counts::start(n) {
+                self.first_seen.push((n, now));
+            }
+            match self.finder.guarded_requests::<G>(job, catalog, &self.coarse) {
+                Err(error) => {
+                    report.failed += 1;
+                    observe.answered(n, Err(&error));
+                }
+                Ok(requests) if self.locks.admit(requests) => members.push(n),
+                Ok(_) => {
+                    report.deferrals += 1;
+                    put_off.push_back(n);
                 }
             }
-            put_off.append(&mut deferred);
-            deferred = put_off;
-            planning += planned.elapsed();
-            run_batch(store, &members, workers, &mut report);
         }
+        put_off.append(&mut self.deferred);
+        self.deferred = put_off;
+    }
+
+    /// Takes the latencies of what is not deferred any more.
+    fn ended(&mut self, report: &mut RunReport) {
+        let deferred = &self.deferred;
+        self.first_seen.retain(|(n, start)| {
+            let waits = deferred.contains(n);
+            if !waits {
+                report.latency.add(start.elapsed());
+            }
+            waits
+        });
+    }
+}
+
+impl<G: Safeguards> Protocol for Batch<G> {
+    const NAME: &'static str = "batch";
+
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport {
+        let mut report = RunReport::default();
+        let began = Instant::now();
+        let max_members = self.max_members.max(1);
+        let mut admission = Admission {
+            jobs,
+            coarse: CoarseTables::of(jobs),
+            locks: BatchLocks::new(self.lock_slots),
+            finder: NeedFinder::default(),
+            deferred: VecDeque::new(),
+            next: 0,
+            first_seen: Vec::new(),
+        };
+        let mut runner = MemberRunner::new(jobs, observe, self.execution, worker_count(workers));
+        let mut members = Vec::with_capacity(max_members);
+        let mut planning = Duration::ZERO;
+        while !admission.is_done() {
+            let planned = Instant::now();
+            let catalog = store.catalog();
+            admission.form::<G, O>(max_members, &catalog, &mut members, &mut report, observe);
+            planning += planned.elapsed();
+            if !members.is_empty() {
+                runner.run_waves(store, &members, &[members.len()]);
+                report.batches += 1;
+            }
+            admission.ended(&mut report);
+        }
+        runner.report(&mut report);
         report.elapsed = began.elapsed();
         report.planning = planning;
         report
     }
-}
-
-fn run_batch(store: &Arc<Store>, members: &[Work<'_>], workers: usize, report: &mut RunReport) {
-    if members.is_empty() {
-        return;
-    }
-    let batch = BatchId(store.boundary().0 + 1);
-    let writer = store.begin_batch(batch);
-    let answers = run_wave(&writer, batch, members, workers, 2 * workers);
-    writer.finish();
-    store.publish(batch);
-    store.collect_garbage(usize::MAX);
-    let committed = answers.iter().filter(|answer| answer.is_ok()).count() as u64;
-    report.committed += committed;
-    report.failed += answers.len() as u64 - committed;
-    report.batches += 1;
 }

@@ -6,20 +6,53 @@
 //! own with its source cited.
 //!
 //! ```text
+//! serial              none; one thread
 //! batch               Hobbes 3.3.3, Algorithm 1 on stamps; waves without conflicts
-//! two_phase_locking   Hobbes 3.2.2: a read-write lock a tuple, taken in order, released at commit
+//! waves               the same, who conflicts in a later wave of its batch
+//! calvin              Hobbes 3.2.1, listing 3.1: a lock manager thread grants in the order of the stream
+//! two_phase_locking   Hobbes 3.2.2: shared lock words, under one of five conflict policies
+//! silo                Tu et al. 2013: optimistic, validated at commit
+//! timestamp           BionicDB 4.7: single-version timestamp ordering
+//! aria                Lu et al. 2020: unknown sets, deterministic reservations
+//! partitioned         BionicDB 4.6: records owned by workers, DB instructions as messages
 //! ```
 //!
-//! Figures separate planning from execution where a protocol plans.
+//! `needs` finds what a transaction touches, `epoch` runs a stream, `observe` looks on, `safeguards` lets a
+//! test take one away, `registry` knows the names. Figures separate planning from execution where a
+//! protocol plans.
 
+pub mod aria;
 pub mod batch;
+mod buffered;
+pub mod calvin;
+mod epoch;
+pub mod history;
+pub mod lock_words;
+mod members;
+pub mod needs;
+mod observe;
+mod observed;
+pub mod partitioned;
+mod registry;
+mod report;
+mod ring;
+mod safeguards;
+pub mod serial;
+pub mod silo;
+pub mod timestamp;
 pub mod two_phase_locking;
+pub mod waves;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use weft_program::Program;
 use weft_store::Store;
+
+pub use epoch::WORKERS_MAX;
+pub use observe::{Observe, Unobserved};
+pub use registry::{UnknownProtocol, protocol_names, run_by_name};
+pub use report::{LATENCY_SAMPLE, Latency, RunReport};
+pub use safeguards::{Safeguards, Sound};
 
 /// One transaction of a stream: a program and its encoded inputs.
 #[derive(Debug, Clone)]
@@ -30,37 +63,24 @@ pub struct Job {
     pub inputs: Vec<u8>,
 }
 
-/// What running a stream came to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunReport {
-    /// Wall time of the whole stream.
-    pub elapsed: Duration,
-    /// The part of `elapsed` in which one thread chose what may run together; zero for protocols that do not
-    /// plan.
-    pub planning: Duration,
-    /// Transactions that committed.
-    pub committed: u64,
-    /// Transactions that ended in an error of their own.
-    pub failed: u64,
-    /// Times a transaction was put off (batch) or had to wait for a lock (locking).
-    pub deferrals: u64,
-    /// Batches formed; for locking, epochs.
-    pub batches: u64,
-}
-
-impl RunReport {
-    /// Committed transactions per second.
-    pub fn throughput(&self) -> f64 {
-        self.committed as f64 / self.elapsed.as_secs_f64().max(1e-9)
-    }
-}
-
 /// A concurrency control that can run a stream of one-shot programs.
 pub trait Protocol {
-    /// The name that figures print.
+    /// The name that figures print, and that [`run_by_name`] takes.
     const NAME: &'static str;
 
-    /// Runs every job once, in an order equivalent to some serial one, on `workers` threads, and publishes
-    /// the result. Jobs whose inputs do not fit their program count as failed.
-    fn run(&self, store: &Arc<Store>, jobs: &[Job], workers: usize) -> RunReport;
+    /// Runs every job once, in an order equivalent to some serial one, on `workers` threads (1 to
+    /// [`WORKERS_MAX`]), and publishes the result. Jobs whose inputs do not fit their program count as
+    /// failed.
+    fn run(&self, store: &Arc<Store>, jobs: &[Job], workers: usize) -> RunReport {
+        self.run_observed(store, jobs, workers, &Unobserved)
+    }
+
+    /// The same, looked on by an observer.
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport;
 }

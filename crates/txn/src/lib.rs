@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks`
-//! (what a program must lock), `stamps` (Hobbes' Algorithm 1 on stamps), `sequencer` (a turn), `executor`
-//! (a wave), `record` and `write_set` (what the log keeps), `transaction`, `overlay`, `view` and
-//! `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay).
+//! (what a program must lock), `stamps` (Hobbes' Algorithm 1 on stamps), `waves` (who conflicts goes
+//! later), `sequencer` (a turn), `executor` (a wave), `record` and `write_set` (what the log keeps),
+//! `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT), `background` (flusher,
+//! checkpointer), `recovery` (replay).
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
@@ -33,6 +34,7 @@ mod stats;
 mod ticket;
 mod transaction;
 mod view;
+pub mod waves;
 pub mod write_set;
 
 /// What a protocol needs to run programs outside of an engine: for crate `protocols`, which measures.

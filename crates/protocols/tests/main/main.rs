@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod serializability;
+
 use std::sync::Arc;
 
 use weft_base::{BatchId, Prng};
 use weft_protocols::batch::Batch;
-use weft_protocols::two_phase_locking::TwoPhaseLocking;
-use weft_protocols::{Job, Protocol, RunReport};
+use weft_protocols::two_phase_locking::{
+    BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
+};
+use weft_protocols::{Job, LATENCY_SAMPLE, Protocol, RunReport, protocol_names, run_by_name};
 use weft_sql::statement::{NoSource, Plan, PlanContext, ProgramPlan, plan_text};
 use weft_store::Store;
 use weft_types::Value;
@@ -90,19 +94,24 @@ fn no_addition_is_lost<P: Protocol>(protocol: &P, workers: usize) -> RunReport {
     assert_eq!((report.committed, report.failed), (20_000, 0), "{}", P::NAME);
     assert_eq!(balances(&store), wanted, "{} with {workers} workers", P::NAME);
     assert_eq!(store.verify_digest(&store.snapshot()), store.state_digest());
+    assert_eq!(
+        report.latency.samples(),
+        20_000 / LATENCY_SAMPLE as u64,
+        "{}",
+        P::NAME
+    );
     report
 }
 
 #[test]
 fn batches_lose_no_addition() {
     for workers in [1, 2, 4] {
-        let report = no_addition_is_lost(
-            &Batch {
-                max_members: 256,
-                lock_slots: 1 << 12,
-            },
-            workers,
-        );
+        let protocol = Batch {
+            max_members: 256,
+            lock_slots: 1 << 12,
+            ..Batch::default()
+        };
+        let report = no_addition_is_lost(&protocol, workers);
         assert!(
             report.batches > 1 && report.deferrals > 0,
             "hot accounts must have been put off"
@@ -110,17 +119,43 @@ fn batches_lose_no_addition() {
     }
 }
 
-#[test]
-fn two_phase_locking_loses_no_addition() {
+fn locking_loses_no_addition<P: LockPolicy>() {
     for workers in [1, 2, 4] {
         no_addition_is_lost(
             &TwoPhaseLocking {
                 lock_slots: 1 << 12,
                 epoch_transactions: 512,
+                ..TwoPhaseLocking::under(P::default())
             },
             workers,
         );
     }
+}
+
+#[test]
+fn two_phase_locking_loses_no_addition() {
+    locking_loses_no_addition::<Ordered>();
+    locking_loses_no_addition::<NoWait>();
+    locking_loses_no_addition::<WaitDie>();
+    locking_loses_no_addition::<BoundedWait>();
+    locking_loses_no_addition::<Detection>();
+}
+
+#[test]
+fn every_name_runs_and_no_other() {
+    for name in protocol_names() {
+        let store = bank();
+        let (jobs, wanted) = additions(&store, 2_000, 3);
+        let report = run_by_name(name, &store, &jobs, 2).unwrap();
+        assert_eq!((report.committed, report.failed), (2_000, 0), "{name}");
+        assert_eq!(balances(&store), wanted, "{name}");
+    }
+    let unknown = run_by_name("tarot", &bank(), &[], 1).unwrap_err();
+    assert_eq!(unknown.name, "tarot");
+    assert!(
+        unknown.to_string().contains("batch, batch-serial, waves, calvin"),
+        "{unknown}"
+    );
 }
 
 #[test]
@@ -132,6 +167,7 @@ fn batches_are_repeatable() {
             Batch {
                 max_members: 128,
                 lock_slots: 1 << 12,
+                ..Batch::default()
             }
             .run(&store, &jobs, workers);
             store.state_digest()
@@ -145,11 +181,10 @@ fn a_transaction_that_fails_is_counted_and_changes_nothing() {
     let store = bank();
     let overflow = program(&store, "update account set balance = balance + $2 where id = $1");
     let jobs = [job(&overflow, &[3, i64::MAX]), job(&overflow, &[4, 1])];
-    for report in [
-        Batch::default().run(&store, &jobs, 1),
-        TwoPhaseLocking::default().run(&store, &jobs, 1),
-    ] {
-        assert_eq!((report.committed, report.failed), (1, 1));
+    for (n, name) in protocol_names().iter().enumerate() {
+        let report = run_by_name(name, &store, &jobs, 2).unwrap();
+        assert_eq!((report.committed, report.failed), (1, 1), "{name}");
+        assert_eq!(balances(&store)[3..5], [1000, 1001 + n as i64], "{name}");
     }
-    assert_eq!(balances(&store)[3..5], [1000, 1002]);
+    assert_eq!(store.verify_digest(&store.snapshot()), store.state_digest());
 }

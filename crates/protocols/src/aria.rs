@@ -1,0 +1,316 @@
+//! Deterministic reservations: a batch runs on the state before it, without knowing its read and write sets;
+//! afterwards each member learns whether an earlier one was in its way.
+//!
+//! ```text
+//! 1. run      every member, on the boundary, writes into its own buffer; reserves what it read and wrote:
+//!             a slot keeps the lowest place in the batch that wants to write it
+//! 2. commit   a member whose reads and writes no earlier member writes installs its buffer;
+//!             the others go first into the next batch, in their order
+//! ```
+//!
+//! Which members commit depends on places alone, not on threads, so the outcome is repeatable. The first
+//! member of a batch always commits, so a batch always gets on; but one hot key lets one writer through in
+//! each batch, and everything put off has been run for nothing. What it buys is that no set need be known
+//! beforehand.
+//!
+//! Reservations here are made on the declared accesses of a program rather than on what it touched, as for
+//! every protocol here. Members that follow in place and conflict by reading only (write after read) commit
+//! as well, since they read the state before the batch in any case; the reordering of section 5 of the
+//! source is left out.
+//!
+//! Source: Lu et al. 2020 (Aria), sections 3 and 4.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use weft_base::BatchId;
+use weft_lock::LockMode;
+use weft_store::{BatchWriter, Catalog, Store};
+use weft_types::SqlError;
+
+use crate::buffered::{BufferedAccess, WriteBuffer};
+use crate::epoch::{Runner, close, worker_count};
+use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
+use crate::report::Counts;
+use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
+
+/// Aria-like deterministic reservations.
+#[derive(Debug, Clone, Copy)]
+pub struct Aria<G = Sound> {
+    /// Most members of one batch.
+    pub max_members: usize,
+    /// Slots for reservations.
+    pub slots: usize,
+    /// See [`Safeguards`].
+    pub safeguards: G,
+}
+
+impl Default for Aria {
+    fn default() -> Aria {
+        Aria {
+            max_members: 1024,
+            slots: 1 << 16,
+            safeguards: Sound,
+        }
+    }
+}
+
+impl<G> Aria<G> {
+    /// The same with other safeguards.
+    pub fn guarded<H: Safeguards>(self, safeguards: H) -> Aria<H> {
+        Aria {
+            max_members: self.max_members,
+            slots: self.slots,
+            safeguards,
+        }
+    }
+}
+
+/// The lowest place that wants to write a slot, below the batch's stamp: `!batch << 32 | place`, so that the
+/// smallest number is of the newest batch and the lowest place, and a new batch voids all without clearing.
+struct Reservations {
+    /// Whoever changes the slot alone, and whoever changes it with others.
+    alone: Box<[AtomicU64]>,
+    beside: Box<[AtomicU64]>,
+    stamp: u32,
+}
+
+impl Reservations {
+    fn new(slot_mask: u32) -> Reservations {
+        let table = || (0..=slot_mask).map(|_| AtomicU64::new(u64::MAX)).collect();
+        Reservations {
+            alone: table(),
+            beside: table(),
+            stamp: u32::MAX,
+        }
+    }
+
+    /// Starts a batch. After four thousand million the tables are cleared.
+    fn begin(&mut self) {
+        if self.stamp == 0 {
+            *self = Reservations::new((self.alone.len() - 1) as u32);
+        }
+        self.stamp -= 1;
+    }
+
+    fn reserve(&self, needs: &[Need], place: usize) {
+        let word = u64::from(self.stamp) << 32 | place as u64;
+        for need in needs {
+            let table = match need.mode {
+                LockMode::S => continue,
+                LockMode::IX => &self.beside,
+                _ => &self.alone,
+            };
+            if let Some(slot) = table.get(need.slot as usize) {
+                slot.fetch_min(word, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether an earlier member writes what this one reads or writes.
+    fn is_late(&self, needs: &[Need], place: usize) -> bool {
+        let earlier = |table: &[AtomicU64], slot: u32| {
+            let word = table
+                .get(slot as usize)
+                .map_or(u64::MAX, |slot| slot.load(Ordering::Relaxed));
+            word >> 32 == u64::from(self.stamp) && (word as u32 as usize) < place
+        };
+        needs.iter().any(|need| {
+            earlier(&self.alone, need.slot) || (need.mode != LockMode::IX && earlier(&self.beside, need.slot))
+        })
+    }
+}
+
+/// One member between running and committing.
+#[derive(Default)]
+struct Member {
+    needs: Vec<Need>,
+    buffer: WriteBuffer,
+    runner: Runner,
+    result: Option<Result<(), SqlError>>,
+    is_late: bool,
+}
+
+struct Batch<'b> {
+    jobs: &'b [Job],
+    /// The jobs of the batch, by place.
+    chosen: &'b [usize],
+    members: &'b [Mutex<Member>],
+    catalog: &'b Catalog,
+    coarse: &'b CoarseTables,
+    reservations: &'b Reservations,
+    writer: &'b BatchWriter<'b>,
+}
+
+impl Batch<'_> {
+    /// Calls `step` for every place, on all workers.
+    fn each<S: Send>(&self, states: &mut [S], step: impl Fn(&mut S, usize, usize, &mut Member) + Sync) {
+        let next = AtomicUsize::new(0);
+        let work = |state: &mut S| loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let (Some(job), Some(member)) = (self.chosen.get(place), self.members.get(place)) else {
+                return;
+            };
+            step(state, place, *job, &mut member.lock());
+        };
+        if let Some((mine, others)) = states.split_first_mut() {
+            let work = &work;
+            std::thread::scope(|scope| {
+                others.iter_mut().for_each(|state| {
+                    scope.spawn(move || work(state));
+                });
+                work(mine);
+            });
+        }
+    }
+
+    fn run(&self, finder: &mut NeedFinder, place: usize, job: usize, member: &mut Member) {
+        member.buffer.clear();
+        member.needs.clear();
+        let Some(job) = self.jobs.get(job) else { return };
+        let mask = (self.reservations.alone.len() - 1) as u32;
+        let found = finder.simple_needs(job, self.catalog, self.coarse, mask, &mut member.needs);
+        member.result = Some(found.and_then(|()| {
+            let mut writer = self.writer.member(place as u32);
+            let mut access = BufferedAccess::new(&mut writer, &mut member.buffer, self.catalog);
+            member.runner.run(job, &mut access)
+        }));
+        // A member that failed writes nothing, but its error may be another's doing: it is judged as the
+        // rest.
+        self.reservations.reserve(&member.needs, place);
+    }
+
+    fn commit<G: Safeguards, O: Observe>(
+        &self,
+        counts: &mut Counts,
+        (place, job): (usize, usize),
+        member: &mut Member,
+        observe: &O,
+    ) {
+        let needs = &mut member.needs;
+        if !G::VALIDATES {
+            needs.retain(|need| need.mode != LockMode::S);
+        }
+        member.is_late = self.reservations.is_late(needs, place);
+        if member.is_late {
+            counts.aborts += 1;
+            return;
+        }
+        let ended = member.result.take().unwrap_or(Ok(())).and_then(|()| {
+            let mut writer = self.writer.member(place as u32);
+            member.buffer.install(&mut writer, job, observe)?;
+            writer.commit();
+            Ok(())
+        });
+        observe.answered(job, ended.as_ref().map(|()| &member.runner.outcome));
+        counts.ended(ended.is_ok());
+    }
+}
+
+impl<G: Safeguards> Protocol for Aria<G> {
+    const NAME: &'static str = "aria";
+
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport {
+        let mut report = RunReport::default();
+        let began = Instant::now();
+        let coarse = CoarseTables::of(jobs);
+        let mut reservations = Reservations::new(slot_mask(self.slots));
+        let max_members = self.max_members.max(1);
+        let members: Vec<Mutex<Member>> = (0..max_members.min(jobs.len()))
+            .map(|_| Mutex::default())
+            .collect();
+        let mut states: Vec<(NeedFinder, Counts)> =
+            (0..worker_count(workers)).map(|_| Default::default()).collect();
+        let (mut chosen, mut next) = (Vec::new(), 0);
+        loop {
+            // Those put off stand first already.
+            let room = max_members - chosen.len();
+            chosen.extend(next..jobs.len().min(next + room));
+            next = jobs.len().min(next + room);
+            if chosen.is_empty() {
+                break;
+            }
+            let planned = Instant::now();
+            reservations.begin();
+            let number = BatchId(store.boundary().0 + 1);
+            let catalog = store.catalog();
+            let writer = store.begin_batch(number);
+            let batch = Batch {
+                jobs,
+                chosen: &chosen,
+                members: &members,
+                catalog: &catalog,
+                coarse: &coarse,
+                reservations: &reservations,
+                writer: &writer,
+            };
+            batch.each(&mut states, |(finder, _), place, job, member| {
+                batch.run(finder, place, job, member)
+            });
+            batch.each(&mut states, |(_, counts), place, job, member| {
+                batch.commit::<G, O>(counts, (place, job), member, observe);
+            });
+            close(store, writer, number);
+            report.batches += 1;
+            let mut place = 0;
+            chosen.retain(|job| {
+                let is_late = members.get(place).is_some_and(|member| member.lock().is_late);
+                place += 1;
+                if !is_late && Counts::start(*job).is_some() {
+                    report.latency.add(planned.elapsed());
+                }
+                is_late
+            });
+        }
+        states.iter().for_each(|(_, counts)| report.add_counts(counts));
+        report.elapsed = began.elapsed();
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_writer_wins_in_each_batch() {
+        let mut reservations = Reservations::new(63);
+        let need = |mode| [Need { slot: 5, mode }];
+        for _ in 0..3 {
+            reservations.begin();
+            assert!(
+                !reservations.is_late(&need(LockMode::X), 9),
+                "nothing is left of the batch before"
+            );
+            reservations.reserve(&need(LockMode::X), 4);
+            reservations.reserve(&need(LockMode::X), 2);
+            reservations.reserve(&need(LockMode::S), 0);
+            assert!(!reservations.is_late(&need(LockMode::X), 2));
+            assert!(
+                reservations.is_late(&need(LockMode::X), 4) && reservations.is_late(&need(LockMode::S), 3)
+            );
+            assert!(
+                !reservations.is_late(&need(LockMode::S), 1),
+                "it reads the state before"
+            );
+        }
+    }
+
+    #[test]
+    fn who_changes_beside_others_is_in_the_way_of_readers_only() {
+        let mut reservations = Reservations::new(63);
+        reservations.begin();
+        let need = |mode| [Need { slot: 5, mode }];
+        reservations.reserve(&need(LockMode::IX), 1);
+        assert!(!reservations.is_late(&need(LockMode::IX), 2));
+        assert!(reservations.is_late(&need(LockMode::S), 2) && reservations.is_late(&need(LockMode::X), 2));
+    }
+}

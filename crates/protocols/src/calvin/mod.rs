@@ -1,0 +1,297 @@
+//! Calvin: one lock manager thread takes all locks in the order of the stream; workers run what it grants.
+//!
+//! ```text
+//!             ring: run this            +----------+
+//! manager ----------------------------> | worker 1 |   ... worker n - 1
+//!   lock_manager: queues in order       +----------+
+//!         <---------------------------------- ring: done; release, grant what follows
+//! ```
+//!
+//! Of two that conflict the one that stands first in the stream runs first, always, so the outcome is that
+//! of the stream one by one. `workers` counts the manager's thread, so that all protocols have the same
+//! hardware; with one worker the manager runs what it grants. The number of transactions between locked and
+//! released is bounded ([`Calvin::window`]); at the bound the manager locks nothing more until something is
+//! released.
+//!
+//! Source: Hobbes 3.2.1 and listing 3.1; Thomson et al. 2012 (Calvin).
+
+mod lock_manager;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use lock_manager::OrderedLockManager;
+
+use weft_store::{BatchWriter, Store};
+
+use weft_base::BatchId;
+
+use crate::epoch::{Epoch, Runner, close, worker_count};
+use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
+use crate::report::Counts;
+use crate::ring::{Receiver, Sender, ring};
+use crate::two_phase_locking::pause;
+use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
+
+/// Calvin-style ordered locking.
+#[derive(Debug, Clone, Copy)]
+pub struct Calvin<G = Sound> {
+    /// Names that locks have; a collision makes two rows share one.
+    pub lock_slots: usize,
+    /// Transactions between two publications of the store.
+    pub epoch_transactions: usize,
+    /// Most transactions that are locked and not released.
+    pub window: usize,
+    /// See [`Safeguards`].
+    pub safeguards: G,
+}
+
+impl Default for Calvin {
+    fn default() -> Calvin {
+        Calvin {
+            lock_slots: 1 << 20,
+            epoch_transactions: 4096,
+            window: 1024,
+            safeguards: Sound,
+        }
+    }
+}
+
+impl<G> Calvin<G> {
+    /// The same with other safeguards.
+    pub fn guarded<H: Safeguards>(self, safeguards: H) -> Calvin<H> {
+        Calvin {
+            lock_slots: self.lock_slots,
+            epoch_transactions: self.epoch_transactions,
+            window: self.window,
+            safeguards,
+        }
+    }
+}
+
+/// What one epoch of the manager works with.
+struct Manager<'m> {
+    locks: OrderedLockManager,
+    finder: NeedFinder,
+    coarse: &'m CoarseTables,
+    mask: u32,
+    window: usize,
+    /// Needs of the jobs of this epoch, one after the other, and where each job's are.
+    needs: Vec<Need>,
+    spans: Vec<(usize, usize)>,
+    /// Needs of the job being locked.
+    own: Vec<Need>,
+    starts: Vec<Option<Instant>>,
+    ready: Vec<u32>,
+    counts: Counts,
+    idle: Duration,
+}
+
+/// The other end of a worker.
+struct Line {
+    run: Sender<u32>,
+    done: Receiver<(u32, bool)>,
+}
+
+impl Manager<'_> {
+    fn begin(&mut self) {
+        self.needs.clear();
+        self.spans.clear();
+        self.starts.clear();
+    }
+
+    /// Locks the next job of the epoch. False: it has failed already.
+    fn lock<G: Safeguards, O: Observe>(&mut self, epoch: &Epoch<'_>, n: usize, observe: &O) -> bool {
+        let from = self.needs.len();
+        let number = epoch.first + n;
+        self.starts.push(Counts::start(number));
+        let mut needs = std::mem::take(&mut self.own);
+        needs.clear();
+        let found = match epoch.jobs.get(n) {
+            Some(job) => {
+                self.finder
+                    .guarded_needs::<G>(job, epoch.catalog, self.coarse, self.mask, &mut needs)
+            }
+            None => Ok(()),
+        };
+        self.needs.extend_from_slice(&needs);
+        self.spans.push((from, self.needs.len()));
+        let free = found.is_ok() && self.locks.lock(n as u32, &needs);
+        self.own = needs;
+        match found {
+            Ok(()) if free => self.ready.push(n as u32),
+            Ok(()) => self.counts.deferrals += 1,
+            Err(error) => {
+                observe.answered(number, Err(&error));
+                self.counts.ended(false);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn release(&mut self, n: u32, committed: bool) {
+        let (from, to) = self.spans.get(n as usize).copied().unwrap_or_default();
+        if let Some(needs) = self.needs.get(from..to) {
+            self.locks.release(n, needs, &mut self.ready);
+        }
+        self.counts.ended(committed);
+        self.counts.end(self.starts.get(n as usize).copied().flatten());
+    }
+
+    /// One epoch: locks in order, hands out, releases, until all are done.
+    fn run<G: Safeguards, O: Observe>(
+        &mut self,
+        epoch: Epoch<'_>,
+        lines: &[Line],
+        runner: &mut Runner,
+        observe: &O,
+    ) {
+        self.begin();
+        let (mut next, mut open, mut turn) = (0, 0, 0);
+        let mut idle_since: Option<Instant> = None;
+        let mut looks = 0;
+        while next < epoch.jobs.len() || open > 0 {
+            let mut progress = false;
+            if next < epoch.jobs.len() && open < self.window {
+                open += usize::from(self.lock::<G, O>(&epoch, next, observe));
+                next += 1;
+                progress = true;
+            }
+            while let Some(n) = self.ready.pop() {
+                if let Some(line) = lines.get(turn % lines.len().max(1)) {
+                    // A line holds a whole window, so there is room.
+                    if !line.run.send(n) {
+                        self.ready.push(n);
+                        break;
+                    }
+                    turn += 1;
+                } else if let Some(job) = epoch.jobs.get(n as usize) {
+                    let number = epoch.first + n as usize;
+                    let committed = runner.run_alone(epoch.writer, n as usize, job, number, observe);
+                    self.release(n, committed);
+                    open -= 1;
+                }
+                progress = true;
+            }
+            for line in lines {
+                while let Some((n, committed)) = line.done.receive() {
+                    self.release(n, committed);
+                    open -= 1;
+                    progress = true;
+                }
+            }
+            if progress {
+                self.idle += idle_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                looks = 0;
+            } else {
+                idle_since.get_or_insert_with(Instant::now);
+                looks += 1;
+                pause(looks);
+            }
+        }
+    }
+}
+
+/// A worker: runs what comes, until the manager stops.
+fn serve<G: Safeguards, O: Observe>(
+    epoch: Epoch<'_>,
+    (run, done): &(Receiver<u32>, Sender<(u32, bool)>),
+    runner: &mut Runner,
+    stop: &AtomicBool,
+    observe: &O,
+) {
+    let mut looks = 0;
+    loop {
+        let Some(n) = run.receive() else {
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            looks += 1;
+            pause(looks);
+            continue;
+        };
+        looks = 0;
+        let Some(job) = epoch.jobs.get(n as usize) else {
+            continue;
+        };
+        G::pause();
+        let committed = runner.run_alone(epoch.writer, n as usize, job, epoch.first + n as usize, observe);
+        while !done.send((n, committed)) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl<G: Safeguards> Protocol for Calvin<G> {
+    const NAME: &'static str = "calvin";
+
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport {
+        let mut report = RunReport::default();
+        let began = Instant::now();
+        let coarse = CoarseTables::of(jobs);
+        let window = self.window.max(1);
+        let mut manager = Manager {
+            locks: OrderedLockManager::default(),
+            finder: NeedFinder::default(),
+            coarse: &coarse,
+            mask: slot_mask(self.lock_slots),
+            window,
+            needs: Vec::new(),
+            spans: Vec::new(),
+            own: Vec::new(),
+            starts: Vec::new(),
+            ready: Vec::new(),
+            counts: Counts::default(),
+            idle: Duration::ZERO,
+        };
+        let (mut lines, mut ends) = (Vec::new(), Vec::new());
+        for _ in 1..worker_count(workers) {
+            let (run, runs) = ring(window);
+            let (dones, done) = ring(window);
+            lines.push(Line { run, done });
+            ends.push(((runs, dones), Runner::default()));
+        }
+        let mut runner = Runner::default();
+        let epoch_jobs = self.epoch_transactions.max(1);
+        let mut managing = Duration::ZERO;
+        for (number, chunk) in jobs.chunks(epoch_jobs).enumerate() {
+            let batch = BatchId(store.boundary().0 + 1);
+            let catalog = store.catalog();
+            let writer: BatchWriter<'_> = store.begin_batch(batch);
+            let epoch = Epoch {
+                writer: &writer,
+                catalog: &catalog,
+                jobs: chunk,
+                first: number * epoch_jobs,
+            };
+            let stop = AtomicBool::new(false);
+            let stop = &stop;
+            std::thread::scope(|scope| {
+                for (ends, runner) in &mut ends {
+                    scope.spawn(move || serve::<G, O>(epoch, ends, runner, stop, observe));
+                }
+                let start = Instant::now();
+                manager.run::<G, O>(epoch, &lines, &mut runner, observe);
+                managing += start.elapsed();
+                stop.store(true, Ordering::Release);
+            });
+            close(store, writer, batch);
+            report.batches += 1;
+        }
+        // With one worker the manager's time is not planning alone, and is not told apart.
+        if !lines.is_empty() {
+            report.planning = managing.saturating_sub(manager.idle);
+        }
+        report.add_counts(&manager.counts);
+        report.elapsed = began.elapsed();
+        report
+    }
+}

@@ -1,0 +1,266 @@
+//! Running a stream in epochs of the store, for protocols whose order is made while transactions run.
+//!
+//! The store publishes at batch boundaries. A protocol without batches runs as many transactions as an epoch
+//! has on all its workers, then the epoch is finished, published and its garbage collected. Versions and
+//! snapshots so work as for batches, and each protocol pays the same for them.
+//!
+//! ```text
+//! worker 0  [claim][claim]...[claim]|finish, publish, collect|[claim]...
+//! worker 1  [claim][claim]...       |                        |[claim]...
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::RwLock;
+use weft_base::BatchId;
+use weft_program::{BatchAccess, DataAccess, Outcome, Scratch};
+use weft_store::{BatchWriter, Catalog, MemberWriter, Store};
+use weft_txn::planning::{Work, fetch_ahead};
+use weft_types::SqlError;
+
+use crate::observed::ObservedAccess;
+use crate::report::Counts;
+use crate::two_phase_locking::pause;
+use crate::{Job, Observe, RunReport};
+
+/// Most workers of a run: a lock word has a bit for each in every mode.
+pub const WORKERS_MAX: usize = 16;
+
+/// Jobs a worker claims at once.
+const CLAIM_JOBS: usize = 16;
+
+/// Instructions that a program may execute, as in the product.
+const INSTRUCTION_BUDGET: u32 = 1_000_000;
+
+/// What a step of a worker works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Epoch<'e> {
+    pub writer: &'e BatchWriter<'e>,
+    pub catalog: &'e Catalog,
+    /// The jobs of this epoch.
+    pub jobs: &'e [Job],
+    /// The number of the first of them in the stream.
+    pub first: usize,
+}
+
+impl Epoch<'_> {
+    /// Fetches what some jobs' declared keys lead to.
+    pub fn fetch_ahead(&self, jobs: Range<usize>) {
+        let jobs = self.jobs.get(jobs).unwrap_or_default();
+        let works = jobs.iter().map(|job| Work::Program {
+            program: &job.program,
+            inputs: &job.inputs,
+        });
+        fetch_ahead(self.writer, self.writer.batch(), works);
+    }
+}
+
+/// Workers from 1 to [`WORKERS_MAX`].
+pub(crate) fn worker_count(workers: usize) -> usize {
+    workers.clamp(1, WORKERS_MAX)
+}
+
+/// An epoch that is open.
+struct Open<'s> {
+    writer: BatchWriter<'s>,
+    catalog: Arc<Catalog>,
+    /// Position in the stream of its first job, and one past its last.
+    range: Range<usize>,
+    claims: Claims,
+}
+
+/// Where workers meet: the open epoch, if there is one, and how many there have been.
+struct Stage<'s> {
+    open: RwLock<Option<Open<'s>>>,
+    epochs: AtomicUsize,
+}
+
+/// Says that there will be no more epochs, even if the leader panics.
+struct Curtain<'c>(&'c AtomicUsize);
+
+impl Drop for Curtain<'_> {
+    fn drop(&mut self) {
+        self.0.store(usize::MAX, Ordering::Release);
+    }
+}
+
+impl Stage<'_> {
+    /// Takes part in the open epoch, unless it is over.
+    fn join<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
+        let open = self.open.read();
+        let Some(open) = &*open else { return };
+        let epoch = Epoch {
+            writer: &open.writer,
+            catalog: &open.catalog,
+            jobs: jobs.get(open.range.clone()).unwrap_or_default(),
+            first: open.range.start,
+        };
+        work(state, epoch, &open.claims);
+    }
+
+    /// A worker that is not the leader: joins epoch after epoch. One that wakes too late for an epoch is not
+    /// waited for.
+    fn follow<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
+        let mut seen = 0;
+        let mut looks = 0;
+        loop {
+            let now = self.epochs.load(Ordering::Acquire);
+            if now == usize::MAX {
+                return;
+            }
+            if now == seen {
+                looks += 1;
+                pause(looks);
+                continue;
+            }
+            (seen, looks) = (now, 0);
+            self.join(jobs, state, work);
+        }
+    }
+}
+
+/// Runs `jobs` in epochs of `epoch_jobs`. `begin` is called before each, alone; then `work` on every worker,
+/// with that worker's state; it claims jobs until there are none left. Threads are started once for the
+/// stream.
+pub(crate) fn run_epochs<S: Send>(
+    store: &Arc<Store>,
+    jobs: &[Job],
+    epoch_jobs: usize,
+    begin: impl Fn(),
+    states: &mut [S],
+    counts: impl Fn(&S) -> &Counts,
+    work: impl Fn(&mut S, Epoch<'_>, &Claims) + Sync,
+) -> RunReport {
+    let mut report = RunReport::default();
+    let began = Instant::now();
+    let epoch_jobs = epoch_jobs.max(1);
+    let stage = Stage {
+        open: RwLock::new(None),
+        epochs: AtomicUsize::new(0),
+    };
+    if let Some((mine, others)) = states.split_first_mut() {
+        let (work, stage) = (&work, &stage);
+        std::thread::scope(|scope| {
+            let _curtain = Curtain(&stage.epochs);
+            for state in others {
+                scope.spawn(move || stage.follow(jobs, state, work));
+            }
+            for first in (0..jobs.len()).step_by(epoch_jobs) {
+                let range = first..jobs.len().min(first + epoch_jobs);
+                let batch = BatchId(store.boundary().0 + 1);
+                begin();
+                *stage.open.write() = Some(Open {
+                    catalog: store.catalog(),
+                    writer: store.begin_batch(batch),
+                    claims: Claims::new(range.len()),
+                    range,
+                });
+                stage.epochs.fetch_add(1, Ordering::Release);
+                stage.join(jobs, mine, work);
+                // Waits for those who are still at it.
+                if let Some(open) = stage.open.write().take() {
+                    close(store, open.writer, batch);
+                }
+                report.batches += 1;
+            }
+        });
+    }
+    report.elapsed = began.elapsed();
+    states.iter().for_each(|state| report.add_counts(counts(state)));
+    report
+}
+
+/// Finishes and publishes a batch, and collects what it left.
+pub(crate) fn close(store: &Arc<Store>, writer: BatchWriter<'_>, batch: BatchId) {
+    writer.finish();
+    store.publish(batch);
+    store.collect_garbage(usize::MAX);
+}
+
+/// Hands out the jobs of an epoch, each once.
+pub(crate) struct Claims {
+    next: AtomicUsize,
+    len: usize,
+}
+
+impl Claims {
+    pub fn new(len: usize) -> Claims {
+        Claims {
+            next: AtomicUsize::new(0),
+            len,
+        }
+    }
+
+    /// Whether all jobs are taken.
+    pub fn are_taken(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.len
+    }
+
+    /// Some jobs that nobody else has, by position in the epoch; `None` when all are taken.
+    pub fn claim(&self) -> Option<Range<usize>> {
+        let start = self.next.fetch_add(CLAIM_JOBS, Ordering::Relaxed);
+        (start < self.len).then(|| start..(start + CLAIM_JOBS).min(self.len))
+    }
+}
+
+/// What executing needs besides the transaction; kept by a worker, so that steady state allocates nothing
+/// here.
+#[derive(Default)]
+pub(crate) struct Runner {
+    pub scratch: Scratch,
+    pub outcome: Outcome,
+}
+
+impl Runner {
+    /// Runs a program through any access; the caller commits, installs or rolls back.
+    pub fn run<A: DataAccess>(&mut self, job: &Job, access: &mut A) -> Result<(), SqlError> {
+        weft_program::run(
+            &job.program,
+            &job.inputs,
+            access,
+            INSTRUCTION_BUDGET,
+            &mut self.scratch,
+            &mut self.outcome,
+        )
+    }
+
+    /// Runs a program through a member of the open batch, writing in place.
+    pub fn run_in_place<O: Observe>(
+        &mut self,
+        job: &Job,
+        number: usize,
+        member: &mut MemberWriter<'_>,
+        observe: &O,
+    ) -> Result<(), SqlError> {
+        let access = BatchAccess::new(member);
+        if O::INSTALLS {
+            self.run(job, &mut ObservedAccess::new(access, number, observe))
+        } else {
+            let mut access = access;
+            self.run(job, &mut access)
+        }
+    }
+
+    /// Runs a transaction that nobody can disturb, commits it or rolls it back, and tells the observer. True
+    /// when it committed.
+    pub fn run_alone<O: Observe>(
+        &mut self,
+        writer: &BatchWriter<'_>,
+        member: usize,
+        job: &Job,
+        number: usize,
+        observe: &O,
+    ) -> bool {
+        let mut member = writer.member(member as u32);
+        let result = self.run_in_place(job, number, &mut member, observe);
+        match &result {
+            Ok(()) => member.commit(),
+            Err(_) => member.rollback(),
+        }
+        observe.answered(number, result.as_ref().map(|()| &self.outcome));
+        result.is_ok()
+    }
+}

@@ -1,0 +1,112 @@
+//! Keeps what every transaction of a run answered and replaced.
+
+use parking_lot::Mutex;
+
+use weft_base::TableId;
+use weft_program::Outcome;
+use weft_types::SqlError;
+
+use super::{Transaction, Version};
+use crate::Observe;
+
+/// Table, old row, new row.
+type Installed = (TableId, Option<Vec<u8>>, Option<Vec<u8>>);
+
+#[derive(Debug, Default)]
+struct Entry {
+    installed: Vec<Installed>,
+    outcome: Option<Outcome>,
+    answers: u32,
+}
+
+/// An observer that remembers everything. Lets another thread run before every `stir`-th access, so that
+/// transactions meet that would otherwise pass one another by.
+#[derive(Debug)]
+pub struct Recorder {
+    entries: Vec<Mutex<Entry>>,
+    stir: u64,
+    accesses: std::sync::atomic::AtomicU64,
+}
+
+impl Recorder {
+    /// For a stream of so many jobs. `stir` 0 leaves the schedule alone.
+    pub fn new(jobs: usize, stir: u64) -> Recorder {
+        Recorder {
+            entries: (0..jobs).map(|_| Mutex::default()).collect(),
+            stir,
+            accesses: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// Jobs that were not answered exactly once.
+    pub fn not_answered_once(&self) -> Vec<usize> {
+        let entries = self.entries.iter().enumerate();
+        entries
+            .filter(|(_, entry)| entry.lock().answers != 1)
+            .map(|(job, _)| job)
+            .collect()
+    }
+
+    /// The committed transactions. `row` takes a stored row apart into key and value; `reads` tells from a
+    /// job's outcome what it read.
+    pub fn transactions(
+        &self,
+        row: impl Fn(TableId, &[u8]) -> (u64, u64),
+        reads: impl Fn(usize, &Outcome, &mut Transaction),
+    ) -> Vec<Transaction> {
+        let committed = self.entries.iter().enumerate().filter_map(|(number, entry)| {
+            let entry = entry.lock();
+            let outcome = entry.outcome.as_ref()?;
+            let mut transaction = Transaction {
+                number,
+                ..Transaction::default()
+            };
+            reads(number, outcome, &mut transaction);
+            for (table, old, new) in &entry.installed {
+                let (old, new) = (old.as_ref(), new.as_ref());
+                let [old, new] = [old, new].map(|bytes| bytes.map(|bytes| row(*table, bytes)));
+                if let Some((key, _)) = old.or(new) {
+                    let version = |row: Option<(u64, u64)>| Version::from(row.map(|(_, value)| value));
+                    transaction.write(key, version(old), version(new));
+                }
+            }
+            Some(transaction)
+        });
+        committed.collect()
+    }
+}
+
+impl Observe for Recorder {
+    const INSTALLS: bool = true;
+
+    fn installed(&self, job: usize, table: TableId, old: Option<&[u8]>, new: Option<&[u8]>) {
+        if let Some(entry) = self.entries.get(job) {
+            let installed = (table, old.map(<[u8]>::to_vec), new.map(<[u8]>::to_vec));
+            entry.lock().installed.push(installed);
+        }
+    }
+
+    fn given_up(&self, job: usize) {
+        if let Some(entry) = self.entries.get(job) {
+            entry.lock().installed.clear();
+        }
+    }
+
+    fn pause(&self) {
+        if self.stir == 0 {
+            return;
+        }
+        let access = self.accesses.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if access.is_multiple_of(self.stir) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn answered(&self, job: usize, answer: Result<&Outcome, &SqlError>) {
+        if let Some(entry) = self.entries.get(job) {
+            let mut entry = entry.lock();
+            entry.answers += 1;
+            entry.outcome = answer.ok().cloned();
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Running members that do not conflict, through the product's executor.
+//!
+//! Without an observer that wants to see installs, a wave goes to the executor of crate `txn`, whose groups
+//! overlap their memory accesses and whose threads stay. With one, members run one by one on their own
+//! [`Runner`], so that each write can be told of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weft_base::BatchId;
+use weft_program::Outcome;
+use weft_store::{BatchWriter, Store};
+use weft_txn::Execution;
+use weft_txn::planning::{AnswerSink, Work, run_member_into, run_wave_into};
+use weft_types::SqlError;
+
+use crate::epoch::{Runner, close};
+use crate::report::Counts;
+use crate::{Job, Observe, RunReport};
+
+/// Members of a wave that are worth other threads.
+const SPLIT_MEMBERS: usize = 256;
+
+/// What one worker of a wave keeps.
+#[derive(Default)]
+struct Worker {
+    counts: Counts,
+    runner: Runner,
+}
+
+/// Runs one batch after another.
+pub(crate) struct MemberRunner<'j, O> {
+    jobs: &'j [Job],
+    observe: &'j O,
+    execution: Execution,
+    workers: Vec<Worker>,
+    works: Vec<Work<'j>>,
+}
+
+/// Counts what members come to.
+struct Sink<'s, O> {
+    counts: &'s mut Counts,
+    /// The jobs of the wave, by place in it.
+    members: &'s [usize],
+    observe: &'s O,
+}
+
+impl<O: Observe> AnswerSink for Sink<'_, O> {
+    fn answer(&mut self, member: usize, result: Result<&mut Outcome, SqlError>, _: BatchId) {
+        self.counts.ended(result.is_ok());
+        if let Some(job) = self.members.get(member) {
+            match &result {
+                Ok(outcome) => self.observe.answered(*job, Ok(outcome)),
+                Err(error) => self.observe.answered(*job, Err(error)),
+            }
+        }
+    }
+}
+
+impl<'j, O: Observe> MemberRunner<'j, O> {
+    pub fn new(jobs: &'j [Job], observe: &'j O, execution: Execution, workers: usize) -> Self {
+        MemberRunner {
+            jobs,
+            observe,
+            execution,
+            workers: (0..workers.max(1)).map(|_| Worker::default()).collect(),
+            works: Vec::new(),
+        }
+    }
+
+    /// Runs waves one after the other, each a slice of `members`, given by its end. The members of a wave
+    /// do not conflict. A large wave is a batch of the store, shared by all workers; small ones together
+    /// are one, run on this thread. (The executor numbers the members of what it is given from 0, and row
+    /// ids must differ within a batch.)
+    pub fn run_waves(&mut self, store: &Arc<Store>, members: &[usize], wave_ends: &[usize]) {
+        let (mut start, mut small_waves, mut small_start) = (0, 0, 0);
+        for (n, end) in wave_ends.iter().enumerate() {
+            if !O::INSTALLS && end - start >= SPLIT_MEMBERS {
+                let small = wave_ends.get(small_waves..n).unwrap_or_default();
+                self.run_small(store, members, small_start, small);
+                self.run_large(store, members.get(start..*end).unwrap_or_default());
+                (small_waves, small_start) = (n + 1, *end);
+            }
+            start = *end;
+        }
+        let small = wave_ends.get(small_waves..).unwrap_or_default();
+        self.run_small(store, members, small_start, small);
+    }
+
+    fn work(&self, job: usize) -> Option<Work<'j>> {
+        let job = self.jobs.get(job)?;
+        Some(Work::Program {
+            program: &job.program,
+            inputs: &job.inputs,
+        })
+    }
+
+    fn run_large(&mut self, store: &Arc<Store>, wave: &[usize]) {
+        let mut works = std::mem::take(&mut self.works);
+        works.clear();
+        works.extend(wave.iter().filter_map(|job| self.work(*job)));
+        let split = wave.len() >= SPLIT_MEMBERS;
+        let mut sinks: Vec<Sink<'_, O>> = self
+            .workers
+            .iter_mut()
+            .take(if split { usize::MAX } else { 1 })
+            .map(|worker| Sink {
+                counts: &mut worker.counts,
+                members: wave,
+                observe: self.observe,
+            })
+            .collect();
+        let batch = BatchId(store.boundary().0 + 1);
+        let writer = store.begin_batch(batch);
+        run_wave_into(self.execution, &writer, batch, &works, &mut sinks);
+        close(store, writer, batch);
+        self.works = works;
+    }
+
+    /// Small waves that follow one another; `start` is where the first begins.
+    fn run_small(&mut self, store: &Arc<Store>, members: &[usize], start: usize, wave_ends: &[usize]) {
+        let end = wave_ends.last().copied().unwrap_or(start);
+        let Some(all) = members.get(start..end).filter(|all| !all.is_empty()) else {
+            return;
+        };
+        if !O::INSTALLS && wave_ends.len() == 1 {
+            return self.run_large(store, all);
+        }
+        let batch = BatchId(store.boundary().0 + 1);
+        let writer = store.begin_batch(batch);
+        if O::INSTALLS {
+            let mut first = start;
+            for end in wave_ends {
+                self.run_observed(&writer, first, members.get(first..*end).unwrap_or_default());
+                first = *end;
+            }
+        } else {
+            for (place, job) in all.iter().enumerate() {
+                let Some(work) = self.work(*job) else { continue };
+                let Some(worker) = self.workers.first_mut() else {
+                    continue;
+                };
+                let mut sink = Sink {
+                    counts: &mut worker.counts,
+                    members: all,
+                    observe: self.observe,
+                };
+                run_member_into(&writer, batch, place, work, &mut sink);
+            }
+        }
+        close(store, writer, batch);
+    }
+
+    fn run_observed(&mut self, writer: &BatchWriter<'_>, first: usize, wave: &[usize]) {
+        let next = AtomicUsize::new(0);
+        let (jobs, observe) = (self.jobs, self.observe);
+        let work = |worker: &mut Worker| {
+            while let Some(n) = wave.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let Some(job) = jobs.get(*n) else { continue };
+                let committed = worker.runner.run_alone(writer, first + n, job, *n, observe);
+                worker.counts.ended(committed);
+            }
+        };
+        if let Some((mine, others)) = self.workers.split_first_mut() {
+            let work = &work;
+            std::thread::scope(|scope| {
+                for other in others.iter_mut().take(wave.len().saturating_sub(1)) {
+                    scope.spawn(move || work(other));
+                }
+                work(mine);
+            });
+        }
+    }
+
+    /// Adds what was counted to a report.
+    pub fn report(&self, report: &mut RunReport) {
+        self.workers
+            .iter()
+            .for_each(|worker| report.add_counts(&worker.counts));
+    }
+}

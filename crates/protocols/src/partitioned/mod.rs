@@ -1,0 +1,179 @@
+//! Partitioned mode: records belong to workers, by the hash of their key, and DB instructions on others'
+//! records are messages. The software twin of BionicDB's workers.
+//!
+//! ```text
+//!   worker a                                     worker b
+//!   +-----------------------+   Ask, End  ---->  +-----------------------+
+//!   | transactions under way|  ring a -> b       | transactions under way|
+//!   | words of a's records  |  ring b -> a       | words of b's records  |
+//!   +-----------------------+  <----   Answer    +-----------------------+
+//!
+//!   per transaction:  ask the owners of everything needed, itself included
+//!                     all granted -> run on the rows they found, write in place -> End, with write timestamp
+//!                     refused     -> End what was granted, begin again with a later timestamp
+//! ```
+//!
+//! A worker has several transactions under way ([`Partitioned::window`]): while answers for one are on
+//! their way it asks for the next, runs another, and serves what others ask of it, so local and remote
+//! requests overlap. Concurrency control is timestamp ordering ([`crate::timestamp`]) at the owner, who
+//! finds the row at the very moment of the visibility check; so no check after the run is needed. Reads of
+//! ranges, and rows with very long keys, are marked until their end instead, since who asks reads them
+//! itself.
+//!
+//! Each pair of workers has a ring for each direction. What does not fit waits at the sender, in order, and a
+//! worker begins nothing new while something waits; so at most a window's messages wait.
+//!
+//! Source: BionicDB 4.6 (message passing, multisite transactions, local and remote requests overlapped), 4.5
+//! (interleaving), 4.7 (concurrency control).
+
+mod access;
+mod message;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use weft_base::BatchId;
+use weft_store::Store;
+
+use crate::epoch::{Claims, Epoch, close, worker_count};
+use crate::needs::{CoarseTables, slot_mask};
+use crate::ring::ring;
+use crate::timestamp::TIMESTAMP_END;
+use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
+use message::OwnedWord;
+use worker::{Lines, State, Worker};
+
+/// Messages that a ring holds.
+const RING_MESSAGES: usize = 256;
+
+/// Records owned by workers, instructions as messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Partitioned<G = Sound> {
+    /// Words in all tables together; a collision makes two rows share one.
+    pub word_slots: usize,
+    /// Transactions between two publications of the store.
+    pub epoch_transactions: usize,
+    /// Transactions that one worker has under way, at most 256.
+    pub window: usize,
+    /// See [`Safeguards`].
+    pub safeguards: G,
+}
+
+impl Default for Partitioned {
+    fn default() -> Partitioned {
+        Partitioned {
+            word_slots: 1 << 17,
+            epoch_transactions: 4096,
+            window: 8,
+            safeguards: Sound,
+        }
+    }
+}
+
+impl<G> Partitioned<G> {
+    /// The same with other safeguards.
+    pub fn guarded<H: Safeguards>(self, safeguards: H) -> Partitioned<H> {
+        Partitioned {
+            word_slots: self.word_slots,
+            epoch_transactions: self.epoch_transactions,
+            window: self.window,
+            safeguards,
+        }
+    }
+}
+
+/// What the workers of an epoch share.
+struct Shared<'s, O> {
+    clock: &'s AtomicU64,
+    coarse: &'s CoarseTables,
+    claims: &'s Claims,
+    /// Workers that have nothing under way any more.
+    finished: &'s AtomicUsize,
+    workers: usize,
+    mask: u32,
+    observe: &'s O,
+}
+
+impl<G: Safeguards> Protocol for Partitioned<G> {
+    const NAME: &'static str = "partitioned";
+
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport {
+        let mut report = RunReport::default();
+        let began = Instant::now();
+        let coarse = CoarseTables::of(jobs);
+        let workers = worker_count(workers);
+        let mask = slot_mask(self.word_slots);
+        let clock = AtomicU64::new(1);
+        let words_each = (mask as usize + 1).div_ceil(workers);
+        let mut states: Vec<State> = (0..workers).map(|_| State::with_words(words_each)).collect();
+        let epoch_jobs = self.epoch_transactions.max(1);
+        for (number, chunk) in jobs.chunks(epoch_jobs).enumerate() {
+            if clock.load(Ordering::Relaxed) > TIMESTAMP_END / 2 {
+                clock.store(1, Ordering::Relaxed);
+                states
+                    .iter_mut()
+                    .for_each(|state| state.words.fill(OwnedWord::default()));
+            }
+            let batch = BatchId(store.boundary().0 + 1);
+            let catalog = store.catalog();
+            let writer = store.begin_batch(batch);
+            let epoch = Epoch {
+                writer: &writer,
+                catalog: &catalog,
+                jobs: chunk,
+                first: number * epoch_jobs,
+            };
+            let shared = Shared {
+                clock: &clock,
+                coarse: &coarse,
+                claims: &Claims::new(chunk.len()),
+                finished: &AtomicUsize::new(0),
+                workers,
+                mask,
+                observe,
+            };
+            let window = self.window.clamp(1, 256);
+            std::thread::scope(|scope| {
+                let mut all = states.iter_mut().zip(connect(workers)).enumerate();
+                let mine = all.next();
+                let shared = &shared;
+                for (number, (state, lines)) in all {
+                    scope.spawn(move || Worker::new(number, epoch, shared, state, lines, window).run::<G>());
+                }
+                if let Some((number, (state, lines))) = mine {
+                    Worker::new(number, epoch, shared, state, lines, window).run::<G>();
+                }
+            });
+            close(store, writer, batch);
+            report.batches += 1;
+        }
+        report.elapsed = began.elapsed();
+        states.iter().for_each(|state| report.add_counts(&state.counts));
+        report
+    }
+}
+
+/// A ring for each ordered pair, as the ends that each worker holds.
+fn connect<'b>(workers: usize) -> Vec<Lines<'b>> {
+    let mut lines: Vec<Lines<'b>> = (0..workers).map(|_| Lines::default()).collect();
+    for from in 0..workers {
+        for to in 0..workers {
+            let (sender, receiver) = ring(RING_MESSAGES);
+            if let Some(line) = lines.get_mut(from) {
+                line.out.push(sender);
+            }
+            if let Some(line) = lines.get_mut(to) {
+                line.inbound.push(receiver);
+            }
+        }
+    }
+    lines
+}

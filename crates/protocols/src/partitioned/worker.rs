@@ -1,0 +1,527 @@
+//! One worker of the partitioned mode: its transactions under way, and what it does for others.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use weft_lock::{LockMode, ResourceId};
+use weft_program::{AccessKind, AccessScratch, BatchAccess};
+use weft_store::MemberWriter;
+
+use super::Shared;
+use super::access::{PartitionedAccess, Probed};
+use super::message::{Found, Message, OwnedWord, Probe};
+use crate::epoch::{Epoch, Runner};
+use crate::needs::{Need, NeedFinder, slot_of};
+use crate::observed::ObservedAccess;
+use crate::report::Counts;
+use crate::ring::{Receiver, Sender};
+use crate::timestamp::{TIMESTAMP_END, clock_ended};
+use crate::two_phase_locking::pause;
+use crate::{Job, Observe, Safeguards};
+
+/// What a worker keeps from epoch to epoch.
+#[derive(Default)]
+pub(super) struct State {
+    pub words: Vec<OwnedWord>,
+    pub counts: Counts,
+    finder: NeedFinder,
+    scratch: AccessScratch,
+    runner: Runner,
+}
+
+impl State {
+    /// A state with so many unmarked words.
+    pub fn with_words(words: usize) -> State {
+        State {
+            words: vec![OwnedWord::default(); words],
+            ..State::default()
+        }
+    }
+}
+
+/// A worker's ends of the rings, by the other worker's number.
+#[derive(Default)]
+pub(super) struct Lines<'b> {
+    pub out: Vec<Sender<Message<'b>>>,
+    pub inbound: Vec<Receiver<Message<'b>>>,
+}
+
+/// A transaction under way.
+#[derive(Default)]
+struct Flight<'b> {
+    /// Position in the epoch; `None`: this place is free.
+    job: Option<usize>,
+    needs: Vec<Need>,
+    /// For each need: a read that is marked until the end.
+    holds: Vec<bool>,
+    probed: Vec<Option<Probed<'b>>>,
+    granted: Vec<bool>,
+    time: u64,
+    pending: usize,
+    attempts: u32,
+    /// Turns to let pass before the next attempt.
+    rest: u32,
+    start: Option<Instant>,
+}
+
+pub(super) struct Worker<'w, O> {
+    number: usize,
+    epoch: Epoch<'w>,
+    shared: &'w Shared<'w, O>,
+    state: &'w mut State,
+    lines: Lines<'w>,
+    /// What did not fit into a ring, by receiver, in order.
+    waiting: Vec<VecDeque<Message<'w>>>,
+    flights: Vec<Flight<'w>>,
+    /// Reads for those who ask; writes nothing.
+    reader: MemberWriter<'w>,
+    /// Jobs claimed and not begun.
+    claimed: std::ops::Range<usize>,
+}
+
+impl<'w, O: Observe> Worker<'w, O> {
+    pub fn new(
+        number: usize,
+        epoch: Epoch<'w>,
+        shared: &'w Shared<'w, O>,
+        state: &'w mut State,
+        lines: Lines<'w>,
+        window: usize,
+    ) -> Self {
+        Worker {
+            number,
+            epoch,
+            shared,
+            state,
+            lines,
+            waiting: (0..shared.workers).map(|_| VecDeque::new()).collect(),
+            flights: (0..window).map(|_| Flight::default()).collect(),
+            reader: epoch.writer.member(u32::MAX),
+            claimed: 0..0,
+        }
+    }
+
+    /// Runs until every worker has nothing under way any more.
+    pub fn run<G: Safeguards>(mut self) {
+        let mut said_so = false;
+        let mut looks = 0;
+        loop {
+            // Looked at before the rings: who has finished sends nothing any more.
+            let all_finished = self.shared.finished.load(Ordering::Acquire) == self.shared.workers;
+            let mut progress = self.receive::<G>();
+            let flushed = self.flush();
+            if all_finished && !progress {
+                return;
+            }
+            let mut under_way = false;
+            for flight in 0..self.flights.len() {
+                progress |= self.go_on::<G>(flight, flushed);
+                under_way |= self
+                    .flights
+                    .get(flight)
+                    .is_some_and(|flight| flight.job.is_some());
+            }
+            let idle = !under_way && self.waiting.iter().all(VecDeque::is_empty);
+            if idle && !said_so && self.claimed.is_empty() && self.shared.claims.are_taken() {
+                said_so = true;
+                self.shared.finished.fetch_add(1, Ordering::Release);
+            }
+            looks = if progress { 0 } else { looks + 1 };
+            if !progress {
+                pause(looks);
+            }
+        }
+    }
+
+    fn owner_of(&self, slot: u32) -> usize {
+        slot as usize % self.shared.workers
+    }
+
+    fn word(&mut self, slot: u32) -> Option<&mut OwnedWord> {
+        self.state.words.get_mut(slot as usize / self.shared.workers)
+    }
+
+    fn send(&mut self, to: usize, message: Message<'w>) {
+        let Some(waiting) = self.waiting.get_mut(to) else {
+            return;
+        };
+        let sent = waiting.is_empty() && self.lines.out.get(to).is_some_and(|line| line.send(message));
+        if !sent {
+            waiting.push_back(message);
+        }
+    }
+
+    /// Sends what waits. True when nothing waits any more.
+    fn flush(&mut self) -> bool {
+        let mut flushed = true;
+        for (waiting, line) in self.waiting.iter_mut().zip(&self.lines.out) {
+            while let Some(message) = waiting.front() {
+                if !line.send(*message) {
+                    flushed = false;
+                    break;
+                }
+                waiting.pop_front();
+            }
+        }
+        flushed
+    }
+
+    /// Serves what has come. True when something had.
+    fn receive<G: Safeguards>(&mut self) -> bool {
+        let mut progress = false;
+        for from in 0..self.lines.inbound.len() {
+            while let Some(message) = self.lines.inbound.get(from).and_then(Receiver::receive) {
+                progress = true;
+                match message {
+                    Message::Ask {
+                        flight,
+                        need,
+                        slot,
+                        mode,
+                        hold,
+                        time,
+                        probe,
+                    } => {
+                        let (granted, found) = self.serve::<G>(slot, mode, hold, time, probe);
+                        let answer = Message::Answer {
+                            flight,
+                            need,
+                            granted,
+                            found,
+                        };
+                        self.send(from, answer);
+                    }
+                    Message::Answer {
+                        flight,
+                        need,
+                        granted,
+                        found,
+                    } => self.take_answer(usize::from(flight), usize::from(need), granted, found),
+                    Message::End {
+                        slot,
+                        mode,
+                        time,
+                        wrote,
+                    } => {
+                        if let Some(word) = self.word(slot) {
+                            word.end(mode, time, wrote);
+                        }
+                    }
+                }
+            }
+        }
+        progress
+    }
+
+    /// The visibility check on an own record, and the row at this moment.
+    fn serve<G: Safeguards>(
+        &mut self,
+        slot: u32,
+        mode: LockMode,
+        hold: bool,
+        time: u64,
+        probe: Option<Probe>,
+    ) -> (bool, Found<'w>) {
+        let granted = self
+            .word(slot)
+            .is_some_and(|word| word.ask::<G>(mode, hold, time));
+        let found = match probe {
+            Some(probe) if granted => self
+                .reader
+                .lookup_one(probe.table, probe.index, probe.key())
+                .ok()
+                .flatten()
+                .map(|row| (row.slot, row.bytes)),
+            _ => None,
+        };
+        (granted, found)
+    }
+
+    fn take_answer(&mut self, flight: usize, need: usize, granted: bool, found: Found<'w>) {
+        let Some(flight) = self.flights.get_mut(flight) else {
+            return;
+        };
+        flight.pending = flight.pending.saturating_sub(1);
+        if let Some(place) = flight.granted.get_mut(need) {
+            *place = granted;
+        }
+        if let Some(Some(probed)) = flight.probed.get_mut(need) {
+            probed.found = found;
+        }
+    }
+
+    /// Takes a transaction a step further. True when there was one to take.
+    fn go_on<G: Safeguards>(&mut self, at: usize, may_begin: bool) -> bool {
+        let Some(flight) = self.flights.get_mut(at) else {
+            return false;
+        };
+        if flight.job.is_none() {
+            return may_begin && flight.pending == 0 && self.begin(at) && {
+                self.ask::<G>(at);
+                true
+            };
+        }
+        if !G::KEEPS_MESSAGE_ORDER && flight.rest == 0 && flight.writes_are_granted() {
+            flight.forget_reads();
+            self.execute::<G>(at);
+            return true;
+        }
+        if flight.pending > 0 {
+            return false;
+        }
+        if flight.rest > 0 {
+            flight.rest -= 1;
+            if flight.rest == 0 {
+                self.ask::<G>(at);
+            }
+            return true;
+        }
+        if flight.granted.iter().all(|granted| *granted) {
+            self.execute::<G>(at);
+        } else {
+            self.end(at, false);
+            self.state.counts.aborts += 1;
+            if let Some(flight) = self.flights.get_mut(at) {
+                flight.attempts += 1;
+                flight.rest = (1 << flight.attempts.min(6)) + self.number as u32;
+                if flight.attempts > 8 {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        true
+    }
+
+    /// Puts the next job into a free place. False: there is none.
+    fn begin(&mut self, at: usize) -> bool {
+        if self.claimed.is_empty() {
+            match self.shared.claims.claim() {
+                Some(range) => self.claimed = range,
+                None => return false,
+            }
+        }
+        let Some(n) = self.claimed.next() else {
+            return false;
+        };
+        let (Some(job), Some(flight)) = (self.epoch.jobs.get(n), self.flights.get_mut(at)) else {
+            return false;
+        };
+        let number = self.epoch.first + n;
+        flight.start = Counts::start(number);
+        flight.attempts = 0;
+        flight.rest = 0;
+        let (shared, state) = (self.shared, &mut *self.state);
+        let found = state.finder.simple_needs(
+            job,
+            self.epoch.catalog,
+            shared.coarse,
+            shared.mask,
+            &mut flight.needs,
+        );
+        if let Err(error) = found.and_then(|()| flight.find_probes(job, &self.epoch, shared.mask, state)) {
+            shared.observe.answered(number, Err(&error));
+            state.counts.ended(false);
+            return true;
+        }
+        flight.job = Some(n);
+        true
+    }
+
+    /// Asks the owners of everything needed, at a new time; own records at once.
+    fn ask<G: Safeguards>(&mut self, at: usize) {
+        let time = self.shared.clock.fetch_add(1, Ordering::Relaxed);
+        let Some(flight) = self.flights.get_mut(at) else {
+            return;
+        };
+        let Some(n) = flight.job else { return };
+        if time >= TIMESTAMP_END {
+            flight.job = None;
+            self.shared
+                .observe
+                .answered(self.epoch.first + n, Err(&clock_ended()));
+            self.state.counts.ended(false);
+            return;
+        }
+        flight.time = time;
+        flight.pending = flight.needs.len();
+        flight.granted.clear();
+        flight.granted.resize(flight.needs.len(), false);
+        // Others' first, so that their answers are on the way while own records are looked up.
+        for own in [false, true] {
+            for need in 0..self.flights.get(at).map_or(0, |flight| flight.needs.len()) {
+                self.ask_for::<G>(at, need, own, time);
+            }
+        }
+    }
+
+    fn ask_for<G: Safeguards>(&mut self, at: usize, number: usize, own: bool, time: u64) {
+        let Some(flight) = self.flights.get(at) else {
+            return;
+        };
+        let Some(Need { slot, mode }) = flight.needs.get(number).copied() else {
+            return;
+        };
+        let owner = self.owner_of(slot);
+        if (owner == self.number) != own {
+            return;
+        }
+        let hold = flight.holds.get(number).copied().unwrap_or(true);
+        let probe = flight
+            .probed
+            .get(number)
+            .copied()
+            .flatten()
+            .map(|probed| probed.probe);
+        if own {
+            let (granted, found) = self.serve::<G>(slot, mode, hold, time, probe);
+            self.take_answer(at, number, granted, found);
+        } else {
+            let ask = Message::Ask {
+                flight: at as u16,
+                need: number as u16,
+                slot,
+                mode,
+                hold,
+                time,
+                probe,
+            };
+            self.send(owner, ask);
+        }
+    }
+
+    /// Takes away the marks that were granted.
+    fn end(&mut self, at: usize, wrote: bool) {
+        for number in 0..self.flights.get(at).map_or(0, |flight| flight.needs.len()) {
+            let Some(flight) = self.flights.get(at) else {
+                return;
+            };
+            let Some(Need { slot, mode }) = flight.needs.get(number).copied() else {
+                return;
+            };
+            let marked = mode != LockMode::S || flight.holds.get(number).copied().unwrap_or(true);
+            if !marked || flight.granted.get(number) != Some(&true) {
+                continue;
+            }
+            let time = flight.time;
+            let owner = self.owner_of(slot);
+            if owner != self.number {
+                self.send(
+                    owner,
+                    Message::End {
+                        slot,
+                        mode,
+                        time,
+                        wrote,
+                    },
+                );
+            } else if let Some(word) = self.word(slot) {
+                word.end(mode, time, wrote);
+            }
+        }
+    }
+
+    /// Everything is granted: runs the transaction, writes in place, and takes the marks away.
+    fn execute<G: Safeguards>(&mut self, at: usize) {
+        G::pause();
+        let Some(flight) = self.flights.get_mut(at) else {
+            return;
+        };
+        let Some((n, job)) = flight.job.take().and_then(|n| Some((n, self.epoch.jobs.get(n)?))) else {
+            return;
+        };
+        let number = self.epoch.first + n;
+        let mut member = self.epoch.writer.member(n as u32);
+        let mut access = PartitionedAccess::new(BatchAccess::new(&mut member), &flight.probed);
+        let (runner, observe) = (&mut self.state.runner, self.shared.observe);
+        let result = if O::INSTALLS {
+            runner.run(job, &mut ObservedAccess::new(access, number, observe))
+        } else {
+            runner.run(job, &mut access)
+        };
+        match &result {
+            Ok(()) => member.commit(),
+            Err(_) => member.rollback(),
+        }
+        observe.answered(number, result.as_ref().map(|()| &runner.outcome));
+        self.state.counts.ended(result.is_ok());
+        self.state.counts.end(flight.start.take());
+        self.end(at, true);
+    }
+}
+
+impl Flight<'_> {
+    /// Everything but reads is granted. For a test: a sound worker waits for all answers.
+    fn writes_are_granted(&self) -> bool {
+        let mut needs = self.needs.iter().zip(&self.granted);
+        needs.all(|(need, granted)| *granted || need.mode == LockMode::S)
+    }
+
+    /// Reads that have no answer yet are left to the transaction itself. For a test.
+    fn forget_reads(&mut self) {
+        for (probed, granted) in self.probed.iter_mut().zip(&self.granted) {
+            if !granted {
+                *probed = None;
+            }
+        }
+    }
+
+    /// Which row each need is for, so that the owner can find it. A need that stands for several rows, or for
+    /// none, is left to the transaction itself, and a read among these is marked until the end.
+    fn find_probes(
+        &mut self,
+        job: &Job,
+        epoch: &Epoch<'_>,
+        mask: u32,
+        state: &mut State,
+    ) -> Result<(), weft_types::SqlError> {
+        let needs = &self.needs;
+        let probed = &mut self.probed;
+        probed.clear();
+        probed.resize(needs.len(), None);
+        self.holds.clear();
+        self.holds.resize(needs.len(), false);
+        let holds = &mut self.holds;
+        job.program
+            .for_each_access(&job.inputs, &mut state.scratch, |access, key, _| {
+                let is_row = matches!(
+                    access.kind,
+                    AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
+                );
+                if !is_row || key.is_empty() {
+                    return;
+                }
+                let slot = slot_of(ResourceId::row(access.table, key), mask);
+                let Some(at) = needs.iter().position(|need| need.slot == slot) else {
+                    return;
+                };
+                let def = epoch.catalog.table_by_id(access.table);
+                let index = def.and_then(|def| def.primary_key);
+                let probe = index.and_then(|index| Probe::new(access.table, index, key));
+                let (Some(place), Some(need)) = (probed.get_mut(at), needs.get(at)) else {
+                    return;
+                };
+                match (&*place, probe) {
+                    (Some(known), Some(probe))
+                        if known.probe.table == probe.table && known.probe.key() == probe.key() => {}
+                    (None, Some(probe)) if holds.get(at) == Some(&false) => {
+                        *place = Some(Probed {
+                            probe,
+                            mode: need.mode,
+                            found: None,
+                        });
+                    }
+                    _ => {
+                        *place = None;
+                        if let Some(hold) = holds.get_mut(at) {
+                            *hold = true;
+                        }
+                    }
+                }
+            })?;
+        for ((need, probed), hold) in needs.iter().zip(probed).zip(holds) {
+            *hold = need.mode == LockMode::S && probed.is_none();
+        }
+        Ok(())
+    }
+}

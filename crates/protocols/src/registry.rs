@@ -1,0 +1,111 @@
+//! The protocols by name, for command lines and experiments.
+
+use std::fmt;
+use std::sync::Arc;
+
+use weft_store::Store;
+use weft_txn::Execution;
+
+use crate::aria::Aria;
+use crate::batch::Batch;
+use crate::calvin::Calvin;
+use crate::partitioned::Partitioned;
+use crate::serial::Serial;
+use crate::silo::Silo;
+use crate::timestamp::Timestamp;
+use crate::two_phase_locking::{
+    BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
+};
+use crate::waves::Waves;
+use crate::{Job, Protocol, RunReport};
+
+type Run = fn(&Arc<Store>, &[Job], usize) -> RunReport;
+
+/// A protocol with its default settings.
+const fn entry<P: Protocol + Default>() -> (&'static str, Run) {
+    (P::NAME, |store, jobs, workers| {
+        P::default().run(store, jobs, workers)
+    })
+}
+
+/// Two-phase locking under a policy.
+const fn locking<P: LockPolicy>() -> (&'static str, Run) {
+    (P::NAME, |store, jobs, workers| {
+        TwoPhaseLocking::under(P::default()).run(store, jobs, workers)
+    })
+}
+
+const PROTOCOLS: &[(&str, Run)] = &[
+    entry::<Batch>(),
+    ("batch-serial", |store, jobs, workers| {
+        let execution = Execution::Serial;
+        Batch {
+            execution,
+            ..Batch::default()
+        }
+        .run(store, jobs, workers)
+    }),
+    entry::<Waves>(),
+    entry::<Calvin>(),
+    locking::<Ordered>(),
+    ("two-phase-locking-interleaved", |store, jobs, workers| {
+        let execution = Execution::Interleaved;
+        TwoPhaseLocking {
+            execution,
+            ..TwoPhaseLocking::default()
+        }
+        .run(store, jobs, workers)
+    }),
+    locking::<NoWait>(),
+    locking::<WaitDie>(),
+    locking::<BoundedWait>(),
+    locking::<Detection>(),
+    entry::<Silo>(),
+    entry::<Timestamp>(),
+    entry::<Partitioned>(),
+    entry::<Aria>(),
+    entry::<Serial>(),
+];
+
+/// A name that no protocol has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownProtocol {
+    /// The name.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no protocol is called \"{}\"; there are ", self.name)?;
+        for (n, name) in protocol_names().iter().enumerate() {
+            write!(f, "{}{name}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnknownProtocol {}
+
+/// The names that [`run_by_name`] takes, the product's own first. `batch-serial` and
+/// `two-phase-locking-interleaved` tell prefetching and concurrency control apart: `batch` is interleaved,
+/// `two-phase-locking` is not.
+pub fn protocol_names() -> Vec<&'static str> {
+    PROTOCOLS.iter().map(|(name, _)| *name).collect()
+}
+
+/// Runs a stream under the protocol of that name, with its default settings. See [`Protocol::run`].
+pub fn run_by_name(
+    name: &str,
+    store: &Arc<Store>,
+    jobs: &[Job],
+    workers: usize,
+) -> Result<RunReport, UnknownProtocol> {
+    let unknown = || UnknownProtocol {
+        name: name.to_string(),
+    };
+    let (_, run) = PROTOCOLS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .ok_or_else(unknown)?;
+    Ok(run(store, jobs, workers))
+}

@@ -1,0 +1,371 @@
+//! Single-version timestamp ordering: a transaction gets its place in the order when it begins, and whoever
+//! comes too late for it begins again with a later one.
+//!
+//! ```text
+//! word (u64) | 63 ... 59       | 58 ..... 30     | 29 ...... 0     |
+//!            | writers, dirty  | write timestamp | read timestamp  |
+//!
+//! read         refused when dirty or written later; else read timestamp = max
+//! write        refused when dirty, read later or written later; else marks it dirty
+//! change (IX)  refused when read later; many may at a time
+//! commit       write timestamp = max, mark removed
+//! ```
+//!
+//! Marks and checks are made for the declared accesses before the program runs; it then writes in place,
+//! under its marks. A later writer may come between the check of a read and the read itself, so before
+//! commit every word read must still be clean and written earlier: the document's "if the second access is
+//! denied by concurrent updates, the transaction should abort". A transaction that is given up after it has
+//! run leaves its write timestamp behind, so that whoever caught sight of what it took back is refused as
+//! well.
+//!
+//! The clock is one counter; it and all words start again between two epochs before the 29 bits end.
+//!
+//! Source: BionicDB 4.7 (visibility check, commit protocol).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use weft_lock::LockMode;
+use weft_store::Store;
+use weft_types::{SqlError, SqlState};
+
+use crate::epoch::{Claims, Epoch, Runner, run_epochs, worker_count};
+use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
+use crate::report::Counts;
+use crate::two_phase_locking::back_off;
+use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
+
+/// Timestamps are below this.
+pub(crate) const TIMESTAMP_END: u64 = 1 << 29;
+
+/// The timestamps and marks of a word; see the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stamp {
+    pub read: u64,
+    pub write: u64,
+    pub writers: u64,
+}
+
+impl Stamp {
+    fn unpack(word: u64) -> Stamp {
+        Stamp {
+            read: word & ((1 << 30) - 1),
+            write: (word >> 30) & (TIMESTAMP_END - 1),
+            writers: word >> 59,
+        }
+    }
+
+    fn pack(self) -> u64 {
+        self.writers << 59 | self.write << 30 | self.read
+    }
+
+    /// Permission for one access at a time; `None`: too late. Without `G`'s comparison only marks count.
+    pub fn access<G: Safeguards>(self, mode: LockMode, time: u64) -> Option<Stamp> {
+        let earlier = |other: u64| !G::COMPARES_TIMESTAMPS || other < time;
+        let allowed = match mode {
+            LockMode::S => self.writers == 0 && earlier(self.write),
+            LockMode::IX => earlier(self.read) && self.writers < 31,
+            _ => self.writers == 0 && earlier(self.read) && earlier(self.write),
+        };
+        allowed.then(|| match mode {
+            LockMode::S => Stamp {
+                read: self.read.max(time),
+                ..self
+            },
+            _ => Stamp {
+                writers: self.writers + 1,
+                ..self
+            },
+        })
+    }
+
+    /// Whether what was read under permission at that time is what a reader would read now.
+    pub fn still_readable(self, time: u64) -> bool {
+        self.writers == 0 && self.write < time
+    }
+
+    /// The mark of a writer removed. `wrote`: something was put in place, if only for a moment.
+    pub fn left(self, time: u64, wrote: bool) -> Stamp {
+        Stamp {
+            writers: self.writers.saturating_sub(1),
+            write: if wrote { self.write.max(time) } else { self.write },
+            ..self
+        }
+    }
+}
+
+/// Basic timestamp ordering.
+#[derive(Debug, Clone, Copy)]
+pub struct Timestamp<G = Sound> {
+    /// Words in the table; a collision makes two rows share one.
+    pub word_slots: usize,
+    /// Transactions between two publications of the store.
+    pub epoch_transactions: usize,
+    /// See [`Safeguards`].
+    pub safeguards: G,
+}
+
+impl Default for Timestamp {
+    fn default() -> Timestamp {
+        Timestamp {
+            word_slots: 1 << 16,
+            epoch_transactions: 1024,
+            safeguards: Sound,
+        }
+    }
+}
+
+impl<G> Timestamp<G> {
+    /// The same with other safeguards.
+    pub fn guarded<H: Safeguards>(self, safeguards: H) -> Timestamp<H> {
+        Timestamp {
+            word_slots: self.word_slots,
+            epoch_transactions: self.epoch_transactions,
+            safeguards,
+        }
+    }
+}
+
+#[repr(align(128))]
+struct Clock(AtomicU64);
+
+struct Words {
+    words: Box<[AtomicU64]>,
+    clock: Clock,
+}
+
+impl Words {
+    fn new(slot_mask: u32) -> Words {
+        Words {
+            words: (0..=slot_mask).map(|_| AtomicU64::new(0)).collect(),
+            clock: Clock(AtomicU64::new(1)),
+        }
+    }
+
+    fn word(&self, need: &Need) -> &AtomicU64 {
+        &self.words[need.slot as usize & (self.words.len() - 1)]
+    }
+
+    /// Starts the clock again when half of it is used. No transaction is under way.
+    fn begin_epoch(&self) {
+        if self.clock.0.load(Ordering::Relaxed) > TIMESTAMP_END / 2 {
+            self.words
+                .iter()
+                .for_each(|word| word.store(0, Ordering::Relaxed));
+            self.clock.0.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The next timestamp; `None` when this epoch has used up all.
+    fn now(&self) -> Option<u64> {
+        let time = self.clock.0.fetch_add(1, Ordering::Relaxed);
+        (time < TIMESTAMP_END).then_some(time)
+    }
+
+    /// Asks for everything needed at a time. False: refused, and no mark is left.
+    fn access<G: Safeguards>(&self, needs: &[Need], time: u64) -> bool {
+        for (n, need) in needs.iter().enumerate() {
+            let ask = |word: u64| {
+                let stamp = Stamp::unpack(word);
+                Some(stamp.access::<G>(need.mode, time)?.pack())
+            };
+            let asked = self
+                .word(need)
+                .fetch_update(Ordering::SeqCst, Ordering::Acquire, ask);
+            if asked.is_err() {
+                self.leave(needs.get(..n).unwrap_or_default(), time, false);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn still_readable(&self, needs: &[Need], time: u64) -> bool {
+        fence(Ordering::SeqCst);
+        let read = needs.iter().filter(|need| need.mode == LockMode::S);
+        read.map(|need| Stamp::unpack(self.word(need).load(Ordering::Acquire)))
+            .all(|stamp| stamp.still_readable(time))
+    }
+
+    /// Removes the marks.
+    fn leave(&self, needs: &[Need], time: u64, wrote: bool) {
+        for need in needs.iter().filter(|need| need.mode != LockMode::S) {
+            let leave = |word: u64| Some(Stamp::unpack(word).left(time, wrote).pack());
+            let _ = self
+                .word(need)
+                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Worker {
+    number: u32,
+    counts: Counts,
+    finder: NeedFinder,
+    needs: Vec<Need>,
+    runner: Runner,
+}
+
+/// The error of a transaction that an epoch had no timestamp for: half a thousand million attempts.
+pub(crate) fn clock_ended() -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, "the epoch has used up its timestamps")
+}
+
+fn work<G: Safeguards, O: Observe>(
+    words: &Words,
+    worker: &mut Worker,
+    (epoch, claims): (Epoch<'_>, &Claims),
+    coarse: &CoarseTables,
+    observe: &O,
+) {
+    let mask = (words.words.len() - 1) as u32;
+    while let Some(range) = claims.claim() {
+        for n in range {
+            let Some(job) = epoch.jobs.get(n) else { continue };
+            let number = epoch.first + n;
+            let start = Counts::start(number);
+            let needs = &mut worker.needs;
+            let ended = match worker
+                .finder
+                .simple_needs(job, epoch.catalog, coarse, mask, needs)
+            {
+                Err(error) => Err(error),
+                Ok(()) => run_until_timely::<G, O>(words, worker, epoch, n, job, observe),
+            };
+            let answer = ended.as_ref().map(|()| &worker.runner.outcome);
+            observe.answered(number, answer);
+            worker.counts.ended(ended.is_ok());
+            worker.counts.end(start);
+        }
+    }
+}
+
+fn run_until_timely<G: Safeguards, O: Observe>(
+    words: &Words,
+    worker: &mut Worker,
+    epoch: Epoch<'_>,
+    n: usize,
+    job: &Job,
+    observe: &O,
+) -> Result<(), SqlError> {
+    let number = epoch.first + n;
+    let mut attempts = 0;
+    loop {
+        let time = words.now().ok_or_else(clock_ended)?;
+        if words.access::<G>(&worker.needs, time) {
+            G::pause();
+            let mut member = epoch.writer.member(n as u32);
+            let result = worker.runner.run_in_place(job, number, &mut member, observe);
+            G::pause();
+            let timely = !G::COMPARES_TIMESTAMPS || words.still_readable(&worker.needs, time);
+            if timely && result.is_ok() {
+                member.commit();
+            } else {
+                member.rollback();
+            }
+            words.leave(&worker.needs, time, true);
+            if timely {
+                return result;
+            }
+            observe.given_up(number);
+        }
+        worker.counts.aborts += 1;
+        attempts += 1;
+        back_off(attempts, worker.number);
+    }
+}
+
+impl<G: Safeguards> Protocol for Timestamp<G> {
+    const NAME: &'static str = "timestamp";
+
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport {
+        let coarse = CoarseTables::of(jobs);
+        let words = Words::new(slot_mask(self.word_slots));
+        let mut states: Vec<Worker> = (0..worker_count(workers) as u32)
+            .map(|number| Worker {
+                number,
+                ..Worker::default()
+            })
+            .collect();
+        run_epochs(
+            store,
+            jobs,
+            self.epoch_transactions,
+            || words.begin_epoch(),
+            &mut states,
+            |worker| &worker.counts,
+            |worker, epoch, claims| work::<G, O>(&words, worker, (epoch, claims), &coarse, observe),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_hold_what_is_packed(
+            read in 0..TIMESTAMP_END, write in 0..TIMESTAMP_END, writers in 0u64..32,
+        ) {
+            let stamp = Stamp { read, write, writers };
+            prop_assert_eq!(Stamp::unpack(stamp.pack()), stamp);
+        }
+    }
+
+    fn after(steps: &[(LockMode, u64)]) -> Stamp {
+        steps.iter().fold(Stamp::default(), |stamp, (mode, time)| {
+            let stamp = stamp.access::<Sound>(*mode, *time).unwrap();
+            if *mode == LockMode::S {
+                stamp
+            } else {
+                stamp.left(*time, true)
+            }
+        })
+    }
+
+    #[test]
+    fn who_comes_late_is_refused() {
+        let late = |steps: &[(LockMode, u64)], mode, time| after(steps).access::<Sound>(mode, time).is_none();
+        assert!(late(&[(LockMode::X, 5)], LockMode::S, 4));
+        assert!(!late(&[(LockMode::X, 5)], LockMode::S, 6));
+        assert!(late(&[(LockMode::S, 5)], LockMode::X, 4));
+        assert!(!late(&[(LockMode::S, 5)], LockMode::S, 4));
+        assert!(late(&[(LockMode::X, 5)], LockMode::X, 4));
+        assert!(late(&[(LockMode::S, 5)], LockMode::IX, 4));
+        assert!(!late(&[(LockMode::IX, 5)], LockMode::IX, 4));
+        assert!(late(&[(LockMode::IX, 5)], LockMode::S, 4));
+    }
+
+    #[test]
+    fn what_is_dirty_is_refused_whatever_the_order() {
+        let dirty = Stamp::default().access::<Sound>(LockMode::X, 3).unwrap();
+        for mode in [LockMode::S, LockMode::X] {
+            assert_eq!(dirty.access::<Sound>(mode, 9), None);
+        }
+        let changing = Stamp::default().access::<Sound>(LockMode::IX, 3).unwrap();
+        assert_eq!(changing.access::<Sound>(LockMode::S, 9), None);
+        assert!(changing.access::<Sound>(LockMode::IX, 2).is_some());
+    }
+
+    #[test]
+    fn what_was_taken_back_shows() {
+        let seen = Stamp::default().access::<Sound>(LockMode::S, 4).unwrap();
+        let taken_back = seen.access::<Sound>(LockMode::X, 6).unwrap().left(6, true);
+        assert!(seen.still_readable(4) && !taken_back.still_readable(4));
+        assert!(
+            seen.access::<Sound>(LockMode::X, 6)
+                .unwrap()
+                .left(6, false)
+                .still_readable(4)
+        );
+    }
+}

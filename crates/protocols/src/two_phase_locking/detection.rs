@@ -1,0 +1,81 @@
+//! Wait unless that closes a circle; the youngest of the circle gives up.
+//!
+//! Each waiting worker publishes whom it waits for. Whoever waits walks these sets: if the walk comes back to
+//! where it began, the workers that are both reached and reach back are in circles with it, and it gives up
+//! when it is the youngest of them. Sets may be out of date, so a circle may be seen that is none (an attempt
+//! lost, nothing more); in a true one nothing changes any more, so its youngest member does see it, at the
+//! latest at its next look.
+//!
+//! Source: Barthels 5.2.2 (DL-D); crate `lock`, `policy/deadlock_detection.rs`.
+
+use super::{LockPolicy, OnConflict, Workers};
+use crate::lock_words::WorkerSet;
+
+/// See the module.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Detection;
+
+/// Looks between two searches for a circle.
+const LOOKS_PER_SEARCH: u32 = 16;
+
+impl LockPolicy for Detection {
+    const NAME: &'static str = "two-phase-locking-detection";
+    const PUBLISHES_WAITS: bool = true;
+
+    fn decide(&self, worker: u32, _: WorkerSet, looks: u32, workers: &Workers) -> OnConflict {
+        if looks.is_multiple_of(LOOKS_PER_SEARCH) && is_youngest_of_a_circle(worker, workers) {
+            OnConflict::GiveUp
+        } else {
+            OnConflict::Wait
+        }
+    }
+}
+
+/// All that are waited for, directly or not.
+fn reached(from: u32, workers: &Workers) -> WorkerSet {
+    let mut found: WorkerSet = 0;
+    let mut next = workers.waits_for(from);
+    while next & !found != 0 {
+        let fresh = next & !found;
+        found |= fresh;
+        next = (0..WorkerSet::BITS)
+            .filter(|other| fresh >> other & 1 == 1)
+            .fold(next, |sum, other| sum | workers.waits_for(other));
+    }
+    found
+}
+
+fn is_youngest_of_a_circle(worker: u32, workers: &Workers) -> bool {
+    let ahead = reached(worker, workers);
+    if ahead >> worker & 1 == 0 {
+        return false;
+    }
+    let age = workers.age(worker);
+    (0..WorkerSet::BITS)
+        .filter(|other| *other != worker && ahead >> other & 1 == 1)
+        .filter(|other| reached(*other, workers) >> worker & 1 == 1)
+        .all(|other| workers.age(other) < age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_youngest_of_a_circle_gives_up_and_nobody_else() {
+        let workers = Workers::new();
+        for worker in 0..4 {
+            workers.set_age(worker, u64::from(worker));
+        }
+        // 0 -> 1 -> 2 -> 0, and 3 -> 0, which is in no circle.
+        workers.set_waits_for(0, 0b0010);
+        workers.set_waits_for(1, 0b0100);
+        workers.set_waits_for(3, 0b0001);
+        assert!((0..4).all(|worker| !is_youngest_of_a_circle(worker, &workers)));
+        workers.set_waits_for(2, 0b0001);
+        let found: Vec<u32> = (0..4)
+            .filter(|worker| is_youngest_of_a_circle(*worker, &workers))
+            .collect();
+        assert_eq!(found, [2]);
+    }
+}

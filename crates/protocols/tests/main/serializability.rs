@@ -1,0 +1,508 @@
+//! Every protocol runs random mixed transactions, and the history is checked. Then each of its safeguards is
+//! taken away, and the check must notice.
+//!
+//! Keys below [`HOT`] are read, written blindly and after reading, by everybody; keys from [`SPARSE`] on are
+//! removed (even ones, there from the beginning) and inserted (odd ones), each once at most, and read by
+//! range. Every write writes a value of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weft_base::{BatchId, Prng};
+use weft_program::Outcome;
+use weft_protocols::aria::Aria;
+use weft_protocols::batch::Batch;
+use weft_protocols::calvin::Calvin;
+use weft_protocols::history::{History, Recorder, Transaction, Version, check};
+use weft_protocols::partitioned::Partitioned;
+use weft_protocols::serial::Serial;
+use weft_protocols::silo::Silo;
+use weft_protocols::timestamp::Timestamp;
+use weft_protocols::two_phase_locking::{
+    BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
+};
+use weft_protocols::waves::Waves;
+use weft_protocols::{Job, Protocol, Safeguards};
+use weft_sql::statement::{self, Plan, PlanContext, ProgramPlan, plan_text};
+use weft_store::Store;
+use weft_types::{SqlType, Value};
+
+const HOT: u64 = 6;
+const SPARSE: u64 = 1000;
+const SPARSE_KEYS: u64 = 400;
+const RANGE: u64 = 12;
+
+/// What a transaction does; its programs are compiled once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    ReadTwo,
+    ReadWrite,
+    Blind,
+    Skew,
+    WriteTwo,
+    Insert,
+    Remove,
+    Range,
+    RangeThenWrite,
+    RangeThenInsert,
+}
+
+/// Which of them a stream has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mix {
+    /// Hot keys only; no ranges, so nobody takes intention locks.
+    Points,
+    Everything,
+    /// Ranges with insertions and removals in them, so that what goes wrong is a phantom.
+    Ranges,
+}
+
+impl Kind {
+    fn statements(self) -> &'static [&'static str] {
+        const READ: &str = "select value from kv where key = $1";
+        match self {
+            Kind::ReadTwo => &[READ, "select value from kv where key = $2"],
+            Kind::ReadWrite => &[READ, "update kv set value = $3 where key = $1"],
+            Kind::Blind => &["update kv set value = $3 where key = $1"],
+            Kind::Skew => &[READ, "update kv set value = $3 where key = $2"],
+            Kind::WriteTwo => &[
+                "update kv set value = $3 where key = $1",
+                "update kv set value = $4 where key = $2",
+            ],
+            Kind::Insert => &["insert into kv values ($1, $3)"],
+            Kind::Remove => &["delete from kv where key = $1"],
+            Kind::Range => &["select key, value from kv where key >= $1 and key <= $2 order by key"],
+            Kind::RangeThenWrite => &[
+                "select key, value from kv where key >= $1 and key <= $2 order by key",
+                "update kv set value = $3 where key = $4",
+            ],
+            Kind::RangeThenInsert => &[
+                "select key, value from kv where key >= $1 and key <= $2 order by key",
+                "insert into kv values ($4, $3)",
+            ],
+        }
+    }
+}
+
+/// A job with what it does, to make sense of its answer.
+struct Step {
+    kind: Kind,
+    keys: [u64; 2],
+    /// The key written after a range is read.
+    target: u64,
+}
+
+struct World {
+    store: Arc<Store>,
+    programs: HashMap<Kind, ProgramPlan>,
+    initial: HashMap<u64, u64>,
+}
+
+impl World {
+    fn new() -> World {
+        let store = Store::new();
+        let sql = "create table kv (key bigint primary key, value bigint not null)";
+        let Ok(Plan::Ddl(table)) = plan_text(sql, &PlanContext::new(&store.catalog(), sql)) else {
+            panic!("not a definition")
+        };
+        let mut writer = store.begin_batch(BatchId(1));
+        for op in &table.ops {
+            writer.apply_catalog(op).unwrap();
+        }
+        let def = Arc::clone(writer.catalog().table("kv").unwrap());
+        let mut initial = HashMap::new();
+        let sparse = (SPARSE..SPARSE + SPARSE_KEYS).step_by(2);
+        let mut member = writer.member(0);
+        for key in (0..HOT).chain(sparse) {
+            let value = 10_000_000 + key;
+            let row = [Value::Int8(key as i64), Value::Int8(value as i64)];
+            member.insert(def.id, &def.layout.encode(&row).unwrap()).unwrap();
+            initial.insert(key, value);
+        }
+        member.commit();
+        writer.finish();
+        store.publish(BatchId(1));
+        let mut world = World {
+            store,
+            programs: HashMap::new(),
+            initial,
+        };
+        for kind in [
+            Kind::ReadTwo,
+            Kind::ReadWrite,
+            Kind::Blind,
+            Kind::Skew,
+            Kind::WriteTwo,
+            Kind::Insert,
+            Kind::Remove,
+            Kind::Range,
+            Kind::RangeThenWrite,
+            Kind::RangeThenInsert,
+        ] {
+            let plan = world.compile(kind);
+            world.programs.insert(kind, plan);
+        }
+        world
+    }
+
+    fn compile(&self, kind: Kind) -> ProgramPlan {
+        let parsed: Vec<_> = kind
+            .statements()
+            .iter()
+            .map(|text| statement::parse_one(text).unwrap())
+            .collect();
+        let asts: Vec<_> = parsed.iter().collect();
+        let types = vec![Some(SqlType::Int8); 4];
+        let plan = statement::compile_many(&asts, &self.store.catalog(), &types).unwrap();
+        plan.unwrap_or_else(|| panic!("{kind:?} is no point statement"))
+    }
+
+    fn job(&self, step: &Step, number: usize) -> Job {
+        let plan = &self.programs[&step.kind];
+        // Values that nobody else writes.
+        let value = 2 * number as i64;
+        let fourth = match step.kind {
+            Kind::RangeThenWrite | Kind::RangeThenInsert => step.target as i64,
+            _ => value + 1,
+        };
+        let all = [step.keys[0] as i64, step.keys[1] as i64, value, fourth].map(Value::Int8);
+        let count = plan.params.len();
+        Job {
+            program: Arc::clone(&plan.program),
+            inputs: plan.input_layout.encode(&all[..count]).unwrap(),
+        }
+    }
+
+    /// A stream of `count` transactions.
+    fn stream(&self, count: usize, mix: Mix, seed: u64) -> Vec<Step> {
+        let mut random = Prng::new(seed);
+        let mut fresh: Vec<u64> = (SPARSE + 1..SPARSE + SPARSE_KEYS).step_by(2).collect();
+        let mut step = |random: &mut Prng| {
+            let first = random.below(HOT);
+            let second = (first + 1 + random.below(HOT - 1)) % HOT;
+            let low = SPARSE + random.below(SPARSE_KEYS - RANGE);
+            let mut target = first;
+            let choice = match mix {
+                Mix::Points => random.below(7),
+                Mix::Everything => random.below(14),
+                Mix::Ranges => 7 + random.below(7),
+            };
+            let (kind, keys) = match choice {
+                0 => (Kind::ReadTwo, [first, second]),
+                1 => (Kind::ReadWrite, [first, second]),
+                2 => (Kind::Blind, [first, second]),
+                3..=5 => (Kind::Skew, [first, second]),
+                6 => (Kind::WriteTwo, [first, second]),
+                7 | 8 if !fresh.is_empty() => {
+                    let at = random.below(fresh.len() as u64) as usize;
+                    (Kind::Insert, [fresh.swap_remove(at), 0])
+                }
+                9 => (Kind::Remove, [(low + 1) & !1, 0]),
+                10 => (Kind::Range, [low, low + RANGE - 1]),
+                11 | 12 if !fresh.is_empty() => {
+                    // Neighbours, so that their ranges overlap.
+                    let at = fresh.len() - 1 - random.below(fresh.len().min(3) as u64) as usize;
+                    target = fresh.remove(at);
+                    (
+                        Kind::RangeThenInsert,
+                        [target - RANGE / 2, target + RANGE / 2 - 1],
+                    )
+                }
+                _ => (Kind::RangeThenWrite, [low, low + RANGE - 1]),
+            };
+            Step { kind, keys, target }
+        };
+        (0..count).map(|_| step(&mut random)).collect()
+    }
+}
+
+/// What a transaction read, from what it answered.
+fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, plan: &ProgramPlan) {
+    let layout = |n: usize| plan.program.output_layout(n).unwrap();
+    let one = |n: usize| {
+        let row = outcome.statements[n].rows.row(0);
+        Version::from(row.map(|row| layout(n).fixed_u64(row, 0).unwrap()))
+    };
+    let mut not_there = |n: usize, key: u64| {
+        if outcome.statements[n].affected == 0 {
+            transaction.read(key, Version::Absent);
+        }
+    };
+    match step.kind {
+        Kind::Blind | Kind::Remove => not_there(0, step.keys[0]),
+        Kind::ReadTwo => {
+            transaction.read(step.keys[0], one(0));
+            transaction.read(step.keys[1], one(1));
+        }
+        Kind::ReadWrite | Kind::Skew => transaction.read(step.keys[0], one(0)),
+        Kind::WriteTwo | Kind::Insert => {}
+        Kind::Range | Kind::RangeThenWrite | Kind::RangeThenInsert => {
+            let mut found: HashMap<u64, u64> = HashMap::new();
+            for row in outcome.statements[0].rows.iter() {
+                let cell = |column| layout(0).fixed_u64(row, column);
+                match cell(0).zip(cell(1)) {
+                    Some((key, value)) => found.insert(key, value),
+                    // Removed between the scan and the read, which only a fault lets happen: no version.
+                    None => found.insert(step.keys[0], u64::MAX),
+                };
+            }
+            for key in step.keys[0]..=step.keys[1] {
+                transaction.read(key, found.get(&key).copied().into());
+            }
+        }
+    }
+}
+
+/// Runs a stream and gives its history.
+fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, stir: u64) -> History {
+    const COUNT: usize = 1500;
+    let world = World::new();
+    let steps = world.stream(COUNT, mix, seed);
+    let jobs: Vec<Job> = steps
+        .iter()
+        .enumerate()
+        .map(|(n, step)| world.job(step, n))
+        .collect();
+    let recorder = Recorder::new(COUNT, stir);
+    let report = protocol.run_observed(&world.store, &jobs, workers, &recorder);
+    assert_eq!(report.committed, COUNT as u64, "{} seed {seed}", P::NAME);
+    assert_eq!(recorder.not_answered_once(), [0; 0], "{} seed {seed}", P::NAME);
+    let catalog = world.store.catalog();
+    let def = catalog.table("kv").unwrap();
+    let cell = |row: &[u8], column| def.layout.fixed_u64(row, column).unwrap();
+    let transactions = recorder.transactions(
+        |_, row| (cell(row, 0), cell(row, 1)),
+        |job, outcome, transaction| {
+            reads(
+                &steps[job],
+                outcome,
+                transaction,
+                &world.programs[&steps[job].kind],
+            );
+        },
+    );
+    History {
+        initial: world.initial,
+        transactions,
+    }
+}
+
+fn is_serializable<P: Protocol>(protocol: &P) {
+    for (seed, workers) in [(1, 2), (2, 3), (3, 4), (4, 1)] {
+        for (mix, stir) in [
+            (Mix::Points, 3),
+            (Mix::Everything, 2),
+            (Mix::Everything, 0),
+            (Mix::Ranges, 2),
+        ] {
+            let history = history(protocol, workers, mix, seed, stir);
+            if let Err(violation) = check(&history) {
+                panic!("{} workers {workers} seed {seed} {mix:?}: {violation}", P::NAME);
+            }
+        }
+    }
+}
+
+/// Some run within a bounded number of runs must be found not to be serializable.
+fn is_caught<P: Protocol>(protocol: &P, mix: Mix) {
+    for seed in 0..200 {
+        if check(&history(protocol, 2 + seed as usize % 3, mix, seed, 1 + seed % 4)).is_err() {
+            return;
+        }
+    }
+    panic!("{}: the planted fault was not noticed", P::NAME);
+}
+
+/// Reads take no locks.
+#[derive(Debug, Clone, Copy, Default)]
+struct ReadsUnlocked;
+
+impl Safeguards for ReadsUnlocked {
+    const LOCKS_READS: bool = false;
+}
+
+/// Nothing is validated.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unvalidated;
+
+impl Safeguards for Unvalidated {
+    const VALIDATES: bool = false;
+
+    fn pause() {
+        std::thread::yield_now();
+    }
+}
+
+/// Who comes late is let in.
+#[derive(Debug, Clone, Copy, Default)]
+struct LateAllowed;
+
+impl Safeguards for LateAllowed {
+    const COMPARES_TIMESTAMPS: bool = false;
+
+    fn pause() {
+        std::thread::yield_now();
+    }
+}
+
+/// Transactions run before their reads are answered.
+#[derive(Debug, Clone, Copy, Default)]
+struct AnswersOvertaken;
+
+impl Safeguards for AnswersOvertaken {
+    const KEEPS_MESSAGE_ORDER: bool = false;
+}
+
+fn small_batches() -> Batch {
+    Batch {
+        max_members: 64,
+        lock_slots: 1 << 16,
+        ..Batch::default()
+    }
+}
+
+fn small_aria() -> Aria {
+    Aria {
+        max_members: 32,
+        ..Aria::default()
+    }
+}
+
+fn locking<P: LockPolicy>() -> TwoPhaseLocking<P> {
+    TwoPhaseLocking {
+        epoch_transactions: 500,
+        ..TwoPhaseLocking::under(P::default())
+    }
+}
+
+#[test]
+fn batch_is_serializable() {
+    is_serializable(&small_batches());
+}
+
+#[test]
+fn batch_without_read_locks_is_caught() {
+    is_caught(&small_batches().guarded(ReadsUnlocked), Mix::Points);
+}
+
+#[test]
+fn waves_are_serializable() {
+    is_serializable(&Waves {
+        max_members: 300,
+        ..Waves::default()
+    });
+}
+
+#[test]
+fn waves_without_read_locks_are_caught() {
+    is_caught(&Waves::default().guarded(ReadsUnlocked), Mix::Points);
+}
+
+#[test]
+fn serial_is_serializable() {
+    is_serializable(&Serial::default());
+}
+
+#[test]
+fn calvin_is_serializable() {
+    is_serializable(&Calvin {
+        window: 64,
+        ..Calvin::default()
+    });
+}
+
+#[test]
+fn calvin_without_read_locks_is_caught() {
+    is_caught(&Calvin::default().guarded(ReadsUnlocked), Mix::Points);
+}
+
+#[test]
+fn ordered_two_phase_locking_is_serializable() {
+    is_serializable(&locking::<Ordered>());
+}
+
+#[test]
+fn no_wait_is_serializable() {
+    is_serializable(&locking::<NoWait>());
+}
+
+#[test]
+fn wait_die_is_serializable() {
+    is_serializable(&locking::<WaitDie>());
+}
+
+#[test]
+fn bounded_wait_is_serializable() {
+    is_serializable(&locking::<BoundedWait>());
+}
+
+#[test]
+fn detection_is_serializable() {
+    is_serializable(&locking::<Detection>());
+}
+
+#[test]
+fn two_phase_locking_without_read_locks_is_caught_under_every_policy() {
+    is_caught(&locking::<Ordered>().guarded(ReadsUnlocked), Mix::Points);
+    is_caught(&locking::<NoWait>().guarded(ReadsUnlocked), Mix::Points);
+    is_caught(&locking::<WaitDie>().guarded(ReadsUnlocked), Mix::Points);
+    is_caught(&locking::<BoundedWait>().guarded(ReadsUnlocked), Mix::Points);
+    is_caught(&locking::<Detection>().guarded(ReadsUnlocked), Mix::Points);
+}
+
+#[test]
+fn two_phase_locking_without_range_locks_is_caught() {
+    is_caught(&locking::<Ordered>().guarded(ReadsUnlocked), Mix::Ranges);
+}
+
+#[test]
+fn silo_is_serializable() {
+    is_serializable(&Silo::default());
+}
+
+#[test]
+fn silo_without_validation_is_caught() {
+    is_caught(&Silo::default().guarded(Unvalidated), Mix::Points);
+    is_caught(&Silo::default().guarded(Unvalidated), Mix::Ranges);
+}
+
+#[test]
+fn aria_is_serializable() {
+    is_serializable(&small_aria());
+}
+
+#[test]
+fn aria_without_validation_is_caught() {
+    is_caught(&small_aria().guarded(Unvalidated), Mix::Points);
+    is_caught(&small_aria().guarded(Unvalidated), Mix::Ranges);
+}
+
+#[test]
+fn timestamp_is_serializable() {
+    is_serializable(&Timestamp::default());
+}
+
+#[test]
+fn timestamp_without_comparison_is_caught() {
+    is_caught(&Timestamp::default().guarded(LateAllowed), Mix::Points);
+}
+
+#[test]
+fn partitioned_is_serializable() {
+    is_serializable(&Partitioned::default());
+    is_serializable(&Partitioned {
+        window: 1,
+        epoch_transactions: 700,
+        ..Partitioned::default()
+    });
+}
+
+#[test]
+fn partitioned_without_comparison_is_caught() {
+    is_caught(&Partitioned::default().guarded(LateAllowed), Mix::Points);
+}
+
+#[test]
+fn partitioned_with_answers_overtaken_is_caught() {
+    is_caught(&Partitioned::default().guarded(AnswersOvertaken), Mix::Points);
+}
