@@ -175,6 +175,12 @@ impl ProgramBuilder {
         (columns.len() - 1) as u16
     }
 
+    /// Keeps the accesses that a test keeps; the test sees one and all.
+    pub fn retain_accesses(&mut self, keep: impl Fn(&Access, &[Access]) -> bool) {
+        let all = std::mem::take(&mut self.parts.accesses);
+        self.parts.accesses = all.iter().filter(|access| keep(access, &all)).cloned().collect();
+    }
+
     /// Number of the next instruction.
     pub fn position(&self) -> u32 {
         self.parts.instrs.len() as u32

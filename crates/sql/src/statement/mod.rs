@@ -29,6 +29,7 @@ pub mod normalize;
 mod params;
 pub mod parse;
 pub mod plan;
+pub(crate) mod procedure;
 pub mod scalar;
 mod scanner;
 mod token_reader;
@@ -57,8 +58,8 @@ pub use self::inputs::bind_inputs;
 pub use self::normalize::{Literal, LiteralKind, Normalized, normalize};
 pub use self::parse::{ParsedAst, ParsedStatement, parse_one, parse_sql, split, split_and_parse};
 pub use self::plan::{
-    ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn, Plan,
-    ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
+    CallPlan, ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn,
+    Plan, ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
 };
 pub use self::scalar::{InputSource, NoSource, Scalar, SessionValue};
 /// The name that PostgreSQL gives an expression's output column (`?column?`, `count`, `case` ...).
@@ -120,6 +121,7 @@ pub fn compile_many(
             catalog,
             params: &mut params,
             text: "",
+            variables: None,
         };
         match analyser.statement(statement) {
             Ok(point) => statements.push(point),
@@ -150,6 +152,7 @@ fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, S
                 None => general::modify(statement, ctx).map(|plan| Plan::Modify(Arc::new(plan))),
             }
         }
+        ast::Statement::Call(function) => procedure::plan_call(function, ctx),
         _ => ddl::plan_ddl(statement, ctx),
     }
 }
@@ -161,6 +164,7 @@ fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Op
         catalog: ctx.catalog,
         params: &mut params,
         text: ctx.text,
+        variables: None,
     };
     let compiled = analyser.statement(statement).and_then(|point| {
         let types = params.finish()?;
@@ -332,6 +336,7 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
             exclusive: *exclusive,
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
+        ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
     })
 }

@@ -45,6 +45,7 @@ impl Session {
             (Err(error), Some(fallback)) if error.state == OUT_OF_BUDGET => {
                 return self.run_query(fallback, params, sink);
             }
+            (Err(error), None) if error.state == OUT_OF_BUDGET => return Err(did_not_end(plan, error)),
             (result, _) => result?,
         };
         push_outcome(plan, &outcome, sink);
@@ -102,6 +103,18 @@ impl Session {
     }
 }
 
+/// A procedure that used up its instructions is named: it may not end at all.
+fn did_not_end(plan: &ProgramPlan, error: SqlError) -> SqlError {
+    match &plan.procedure {
+        Some(call) => SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("procedure \"{}\" was stopped: {}", call.name, error.message),
+        )
+        .hint("Check that its loops end, and that it reads ranges of few rows."),
+        None => error,
+    }
+}
+
 /// True for a program that locks rows and changes none.
 pub(crate) fn locks_only(plan: &ProgramPlan) -> bool {
     plan.program.read_only && plan.program.accesses.iter().any(|access| access.kind.is_write())
@@ -135,7 +148,10 @@ fn push_statement(
         statement::Tag::Select => outcome.rows.len() as u64,
         _ => outcome.affected,
     };
-    sink.complete(&CommandTag::counted(shape.tag.verb(), rows));
+    sink.complete(&match shape.tag {
+        statement::Tag::Call => CommandTag::plain(shape.tag.verb()),
+        tag => CommandTag::counted(tag.verb(), rows),
+    });
 }
 
 /// A layout for rows with these columns.

@@ -19,6 +19,7 @@ mod equivalence;
 mod locking;
 mod messages;
 mod prepared;
+mod procedures;
 mod sequences;
 mod settings;
 mod transactions;
