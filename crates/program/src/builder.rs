@@ -73,6 +73,8 @@ pub struct ProgramBuilder {
     /// Instructions whose `imm` is a label still.
     fixups: Vec<(usize, Label)>,
     in_use: RegisterMark,
+    /// Registers taken from the top.
+    reserved: u8,
     section: Section,
     deferred: Vec<(Cp, Option<u32>)>,
     error: Option<ProgramError>,
@@ -90,6 +92,7 @@ impl ProgramBuilder {
             labels: Vec::new(),
             fixups: Vec::new(),
             in_use: RegisterMark::default(),
+            reserved: 0,
             section: Section::Logic,
             deferred: Vec::new(),
             error: None,
@@ -198,11 +201,31 @@ impl ProgramBuilder {
     /// A fresh general register.
     pub fn register(&mut self) -> Reg {
         let number = self.in_use.registers;
-        match usize::from(number) < REGISTERS {
+        match usize::from(number) < REGISTERS - usize::from(self.reserved) {
             true => self.in_use.registers += 1,
             false => self.too_large("registers", REGISTERS),
         }
         Reg(number.min(REGISTERS as u8 - 1))
+    }
+
+    /// A register from the top, which no mark gives back: for what outlives statements.
+    pub fn reserve_register(&mut self) -> Reg {
+        let number = REGISTERS - 1 - usize::from(self.reserved);
+        match number > usize::from(self.in_use.registers) {
+            true => self.reserved += 1,
+            false => self.too_large("registers", REGISTERS),
+        }
+        Reg(number as u8)
+    }
+
+    /// How many registers are reserved.
+    pub fn reserved(&self) -> u8 {
+        self.reserved
+    }
+
+    /// Gives back the registers reserved since there were so many.
+    pub fn release_reserved_to(&mut self, reserved: u8) {
+        self.reserved = self.reserved.min(reserved);
     }
 
     /// A fresh collect register.

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use weft_store::{Catalog, TableDef};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, cast_context};
 
+use super::literals::{number_literal, parse_unknown, without_regclass};
 use super::params::ParamTypes;
 use super::scalar::{ArithmeticOp, CompareOp, Scalar, SessionValue};
 use super::type_rules::{
@@ -55,7 +56,7 @@ pub(crate) struct Typed {
 }
 
 impl Typed {
-    fn known(scalar: Scalar, ty: SqlType) -> Self {
+    pub(super) fn known(scalar: Scalar, ty: SqlType) -> Self {
         Typed { scalar, ty: Some(ty) }
     }
 }
@@ -758,49 +759,5 @@ fn not(typed: Typed) -> Typed {
     Typed {
         scalar: Scalar::Not(Box::new(typed.scalar)),
         ty: typed.ty,
-    }
-}
-
-/// `'name'::regclass` as `'name'`.
-fn without_regclass(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Cast {
-            expr,
-            data_type: ast::DataType::Regclass,
-            ..
-        } => expr,
-        other => other,
-    }
-}
-
-/// A number as PostgreSQL types it: integer, bigint, or numeric.
-fn number_literal(digits: &str, negative: bool) -> Bound<Typed> {
-    let text = if negative {
-        format!("-{digits}")
-    } else {
-        digits.to_owned()
-    };
-    if text.contains('_') || text.contains(['x', 'X', 'o', 'O', 'b', 'B']) {
-        return Err(Refusal::General);
-    }
-    if let Ok(value) = text.parse::<i32>() {
-        return Ok(Typed::known(Scalar::Constant(Value::Int4(value)), SqlType::Int4));
-    }
-    if let Ok(value) = text.parse::<i64>() {
-        return Ok(Typed::known(Scalar::Constant(Value::Int8(value)), SqlType::Int8));
-    }
-    let ty = SqlType::Numeric(None);
-    Ok(Typed::known(
-        Scalar::Constant(weft_types::parse_text(&text, &ty)?),
-        ty,
-    ))
-}
-
-/// An unknown literal as a value of a type, modifiers left out of account.
-fn parse_unknown(text: &str, to: &SqlType) -> Result<Value, SqlError> {
-    match to {
-        // Longer than the column is no error in a comparison.
-        SqlType::Char(_) => Ok(Value::Text(text.to_owned())),
-        _ => weft_types::parse_text(text, &base_type(to)),
     }
 }

@@ -24,6 +24,7 @@ pub mod explain;
 mod functions;
 mod general;
 pub mod inputs;
+mod literals;
 mod names;
 pub mod normalize;
 mod params;

@@ -388,6 +388,15 @@ impl Analyser<'_> {
             Some(_) => path::choose_primary_range(&table, conjuncts),
         }
         .ok_or(Refusal::General)?;
+        if let Path::Range {
+            prefix, low, high, ..
+        } = &choice.path
+            && prefix.is_empty()
+            && (low.is_none() || high.is_none())
+        {
+            // A scan of the table is no business of a program.
+            return Err(Refusal::General);
+        }
         let returning = self.returning(returning, &table, alias)?;
         let whole_table = match &assignments {
             Some(assignments) => refuse_unique_columns(&table, assignments).is_err(),

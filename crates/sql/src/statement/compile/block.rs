@@ -39,6 +39,8 @@ pub(crate) struct Variable {
     /// Declared type.
     pub(crate) ty: SqlType,
     pub(crate) place: Place,
+    /// Its place was given to others.
+    forgotten: bool,
 }
 
 /// What a procedure has beyond a statement.
@@ -174,7 +176,7 @@ impl Coder {
     /// A new variable, NULL until it is set; at its place there may be an old value.
     pub(crate) fn add_variable(&mut self, name: &str, ty: SqlType) -> Coded<u16> {
         let place = match Class::of(&ty).is_register() {
-            true => Place::Register(self.b.register()),
+            true => Place::Register(self.b.reserve_register()),
             false => Place::Frame(self.frame_column(ty)?),
         };
         let block = self.block()?;
@@ -182,6 +184,7 @@ impl Coder {
             name: name.to_owned(),
             ty,
             place,
+            forgotten: false,
         });
         u16::try_from(block.variables.len() - 1).map_err(|_| Refusal::General)
     }
@@ -189,8 +192,9 @@ impl Coder {
     /// Gives the frame columns of variables from a number on to others.
     pub(crate) fn forget_variables(&mut self, from: usize) {
         if let Some(block) = &mut self.block {
-            for variable in block.variables.iter().skip(from) {
-                if let Place::Frame(column) = variable.place {
+            for variable in block.variables.iter_mut().skip(from) {
+                let was_forgotten = std::mem::replace(&mut variable.forgotten, true);
+                if let (false, Place::Frame(column)) = (was_forgotten, variable.place) {
                     block.free.push((variable.ty, column));
                 }
             }
@@ -216,7 +220,7 @@ impl Coder {
 
     /// Sets a variable to a scalar of its type.
     pub(crate) fn set_variable(&mut self, number: u16, scalar: &Scalar) -> Coded<()> {
-        let Variable { ty, place, name } = self.variable(number)?.clone();
+        let Variable { ty, place, name, .. } = self.variable(number)?.clone();
         match place {
             Place::Frame(column) => {
                 let frame = self.frame()?;
@@ -451,7 +455,8 @@ impl Coder {
 
     /// A key value of the type given.
     pub(super) fn key_source(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<KeySource> {
-        if !scalar.is_dynamic() && !(self.block.is_some() && may_fail(scalar)) {
+        let computed = scalar.is_dynamic() || (self.block.is_some() && may_fail(scalar));
+        if !computed {
             return self.part(scalar, ty).map(KeySource::part);
         }
         let declared = self.declared_part(scalar, ty)?;

@@ -13,11 +13,11 @@
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures).
 
-use weft_program::{Access, AccessKind, Cond, Op, RaiseState};
+use weft_program::{Cond, Op};
 use weft_store::{Catalog, ColumnDef, ParamMode, ProcedureDef, ProcedureLanguage};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::super::bind::{Binder, Refusal, Typed};
+use super::super::bind::{Binder, Refusal};
 use super::super::compile::block;
 use super::super::compile::code::Coder;
 use super::super::compile::path::folded;
@@ -25,9 +25,10 @@ use super::super::explain::Listing;
 use super::super::params::ParamTypes;
 use super::super::plan::{HiddenInput, OutputColumn};
 use super::super::scalar::Scalar;
+use super::coverage::is_covered;
 use super::names::{Frame, Meaning, Names, Scope, assigned};
 use super::parse::{self, at_line, unsupported};
-use super::tree::{self, Kind, Raise, Statement, Target, TypeName};
+use super::tree::{self, Kind, Statement, Target, TypeName};
 use crate::error;
 
 /// Deepest nesting of procedures that call one another.
@@ -66,18 +67,54 @@ pub(super) struct Compiler<'c> {
     pub(super) heads: Vec<(u32, String)>,
 }
 
+/// What a procedure needs beside its code, as shows while it is compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Needs {
+    /// A row buffer for variables.
+    frame: bool,
+    /// FOUND.
+    found: bool,
+    /// A branch to the end that is never taken: a body that only raises or loops cannot reach it, and a
+    /// program must be able to.
+    way_out: bool,
+}
+
+/// Why a compiled body is no program.
+enum Unfinished {
+    /// Its end is not reachable.
+    NeverEnds,
+    Error(SqlError),
+}
+
+impl From<SqlError> for Unfinished {
+    fn from(error: SqlError) -> Self {
+        Unfinished::Error(error)
+    }
+}
+
 /// Compiles a procedure for a catalog.
 pub(crate) fn compile(catalog: &Catalog, procedure: &ProcedureDef) -> Compiled<CompiledProcedure> {
     let body = read_body(procedure)?;
-    let (mut frame, mut found) = (false, false);
+    let mut needs = Needs::default();
     loop {
-        let attempt = attempt(catalog, procedure, &body, frame, found)?;
-        let (needs_frame, needs_found) = (attempt.needs_frame(), attempt.names.uses_found.get());
-        if (needs_frame && !frame) || (needs_found && !found) {
-            (frame, found) = (frame || needs_frame, found || needs_found);
+        let attempt = attempt(catalog, procedure, &body, needs)?;
+        let more = Needs {
+            frame: needs.frame || attempt.needs_frame(),
+            found: needs.found || attempt.names.uses_found.get(),
+            ..needs
+        };
+        if more != needs {
+            needs = more;
             continue;
         }
-        return attempt.finish(procedure);
+        match attempt.finish(procedure) {
+            Err(Unfinished::NeverEnds) if !needs.way_out => needs.way_out = true,
+            Err(Unfinished::NeverEnds) => {
+                return Err(SqlError::internal("a procedure with a way out has none"));
+            }
+            Err(Unfinished::Error(error)) => return Err(error),
+            Ok(compiled) => return Ok(compiled),
+        }
     }
 }
 
@@ -129,8 +166,7 @@ fn attempt<'c>(
     catalog: &'c Catalog,
     procedure: &ProcedureDef,
     body: &tree::Block,
-    frame: bool,
-    found: bool,
+    needs: Needs,
 ) -> Compiled<Compiler<'c>> {
     let inputs: Vec<SqlType> = procedure
         .params
@@ -147,7 +183,7 @@ fn attempt<'c>(
     };
     compiler.coder.block = Some(block::Block::default());
     compiler
-        .whole(procedure, body, frame, found)
+        .whole(procedure, body, needs)
         .map_err(|error| in_procedure(error, &procedure.name))?;
     Ok(compiler)
 }
@@ -179,13 +215,7 @@ impl Compiler<'_> {
         generate(&mut self.coder).map_err(|refusal| refused(refusal, what, line))
     }
 
-    fn whole(
-        &mut self,
-        procedure: &ProcedureDef,
-        body: &tree::Block,
-        frame: bool,
-        found: bool,
-    ) -> Compiled<()> {
+    fn whole(&mut self, procedure: &ProcedureDef, body: &tree::Block, needs: Needs) -> Compiled<()> {
         let outputs = procedure
             .params
             .iter()
@@ -193,7 +223,7 @@ impl Compiler<'_> {
             .map(|param| param.ty)
             .collect();
         let result = self.coder.b.statement(outputs);
-        if frame {
+        if needs.frame {
             let statement = self.coder.b.statement(Vec::new());
             let buffer = self.coder.b.row_buffer();
             self.head("the frame: variables that no register holds".into());
@@ -202,7 +232,7 @@ impl Compiler<'_> {
                 block.frame = Some((buffer, statement));
             }
         }
-        if found {
+        if needs.found {
             let number = self.code("FOUND", 1, |coder| coder.add_variable("found", SqlType::Bool))?;
             self.names.found = Some(number);
             if let Ok(register) = self.coder.variable_register(number) {
@@ -213,6 +243,12 @@ impl Compiler<'_> {
             }
         }
         let end = self.coder.b.label();
+        if needs.way_out {
+            let register = self.coder.b.register();
+            self.head("the way to the end, which this procedure never goes".into());
+            self.coder.b.ldi(register, 0);
+            self.coder.b.branch_true(register, end);
+        }
         let mut input = 0;
         let arguments = procedure.params.iter().map(|param| {
             let value = param.mode.is_input().then_some(Scalar::Input(input));
@@ -261,7 +297,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn finish(self, procedure: &ProcedureDef) -> Compiled<CompiledProcedure> {
+    fn finish(self, procedure: &ProcedureDef) -> Result<CompiledProcedure, Unfinished> {
         let Compiler {
             coder,
             heads,
@@ -276,8 +312,11 @@ impl Compiler<'_> {
             .finish()
             .map_err(|problem| in_procedure(too_large(problem), &procedure.name))?;
         if let Err(problem) = weft_program::verify(&program, catalog) {
+            if problem == weft_program::ProgramError::Malformed("COMMIT is not reachable") {
+                return Err(Unfinished::NeverEnds);
+            }
             let message = format!("a compiled procedure failed verification: {problem}");
-            return Err(in_procedure(SqlError::internal(message), &procedure.name));
+            return Err(in_procedure(SqlError::internal(message), &procedure.name).into());
         }
         let inputs: Vec<(String, SqlType)> = procedure
             .params
@@ -323,7 +362,7 @@ impl Compiler<'_> {
             let message = format!("procedures call one another more than {CALL_DEPTH_MAX} deep");
             return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
         }
-        let assigned = assigned(body);
+        let assigned = assigned(body, self.catalog);
         let mut params = Vec::with_capacity(arguments.len());
         let mut scope = Scope::default();
         for (param, argument) in procedure.params.iter().zip(arguments) {
@@ -426,21 +465,35 @@ impl Compiler<'_> {
 
     /// A block: its declarations hold until its end.
     pub(super) fn body(&mut self, body: &tree::Block) -> Compiled<()> {
+        self.scoped(|compiler| {
+            for declaration in &body.declarations {
+                compiler.declare(declaration)?;
+            }
+            compiler.statements(&body.statements)
+        })
+    }
+
+    /// Names and variables that are added hold until the end.
+    pub(super) fn scoped(&mut self, run: impl FnOnce(&mut Self) -> Compiled<()>) -> Compiled<()> {
         let mark = self.coder.b.mark();
-        let variables = self.coder.block.as_ref().map_or(0, |block| block.variables.len());
+        let reserved = self.coder.b.reserved();
+        let variables = self.variable_count();
         if let Some(frame) = self.names.frames.last_mut() {
             frame.scopes.push(Scope::default());
         }
-        for declaration in &body.declarations {
-            self.declare(declaration)?;
-        }
-        self.statements(&body.statements)?;
+        run(self)?;
         if let Some(frame) = self.names.frames.last_mut() {
             frame.scopes.pop();
         }
+        self.names.forget_from(variables);
         self.coder.forget_variables(variables);
+        self.coder.b.release_reserved_to(reserved);
         self.coder.b.release_to(mark);
         Ok(())
+    }
+
+    pub(super) fn variable_count(&self) -> usize {
+        self.coder.block.as_ref().map_or(0, |block| block.variables.len())
     }
 
     fn declared_type(&self, name: &TypeName, line: u32) -> Compiled<SqlType> {
@@ -708,70 +761,6 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    // ---- RAISE ----
-
-    fn raise(&mut self, raise: &Raise, line: u32) -> Compiled<()> {
-        if !raise.is_exception {
-            return match raise.level.as_str() {
-                // Below what a client is shown by default.
-                "DEBUG" | "LOG" => Ok(()),
-                level => Err(unsupported(&format!("RAISE {level}"), line)),
-            };
-        }
-        if raise.arguments.is_empty() {
-            self.coder.b.raise(raise.state, &raise.format.replace("%%", "%"));
-            return Ok(());
-        }
-        let mut message = Scalar::Constant(Value::Text(String::new()));
-        let mut append = |piece: Scalar| {
-            let whole = std::mem::replace(&mut message, Scalar::Constant(Value::Null));
-            message = Scalar::Concat(Box::new(whole), Box::new(piece));
-        };
-        let mut arguments = raise.arguments.iter();
-        let mut text = String::new();
-        let mut characters = raise.format.chars().peekable();
-        while let Some(character) = characters.next() {
-            if character != '%' || characters.next_if_eq(&'%').is_some() {
-                text.push(character);
-                continue;
-            }
-            let Some(argument) = arguments.next() else {
-                continue;
-            };
-            append(Scalar::Constant(Value::Text(std::mem::take(&mut text))));
-            append(self.shown_argument(argument, line)?);
-        }
-        append(Scalar::Constant(Value::Text(text)));
-        self.raise_text(raise.state, message, line)
-    }
-
-    /// An argument of RAISE as text.
-    fn shown_argument(
-        &self,
-        argument: &datafusion::sql::sqlparser::ast::Expr,
-        line: u32,
-    ) -> Compiled<Scalar> {
-        let (scalar, ty) = self.bind(&format!("the expression {argument}"), line, |binder| {
-            let typed: Typed = binder.bind(argument)?;
-            binder.settle(typed)
-        })?;
-        Ok(match ty {
-            SqlType::Text => scalar,
-            ty => folded(Scalar::Cast(Box::new(scalar), ty, SqlType::Text)),
-        })
-    }
-
-    fn raise_text(&mut self, state: RaiseState, message: Scalar, line: u32) -> Compiled<()> {
-        if let Scalar::Constant(Value::Text(text)) = folded(message.clone()) {
-            self.coder.b.raise(state, &text);
-            return Ok(());
-        }
-        let mark = self.coder.b.mark();
-        self.code("this RAISE", line, |coder| coder.raise_text(state, &message))?;
-        self.coder.b.release_to(mark);
-        Ok(())
-    }
-
     /// Counts a loop's variable up or down: `variable` by `step`, while it has not passed `to`.
     pub(super) fn count_loop(
         &mut self,
@@ -804,36 +793,4 @@ fn too_large(problem: weft_program::ProgramError) -> SqlError {
         ),
         other => SqlError::internal(format!("a procedure could not be put together: {other}")),
     }
-}
-
-/// An access that another one includes.
-fn is_covered(access: &Access, all: &[Access]) -> bool {
-    all.iter().any(|other| {
-        if other == access || other.table != access.table {
-            return false;
-        }
-        let narrower = access.kind != other.kind || access.key != other.key;
-        let one_prefix = other.hi.as_ref() == Some(&other.key);
-        let inside = access.key.starts_with(&other.key)
-            && access.hi.as_ref().is_none_or(|hi| hi.starts_with(&other.key));
-        match other.kind {
-            AccessKind::WriteTable => narrower,
-            AccessKind::ReadTable => matches!(access.kind, AccessKind::ReadRow | AccessKind::ReadRange),
-            AccessKind::WriteRange => {
-                let of_rows = !matches!(
-                    access.kind,
-                    AccessKind::WriteTable | AccessKind::ReadTable | AccessKind::WriteValue(_)
-                );
-                narrower && of_rows && one_prefix && inside
-            }
-            AccessKind::ReadRange => {
-                let reads = matches!(access.kind, AccessKind::ReadRow | AccessKind::ReadRange);
-                narrower && reads && one_prefix && inside
-            }
-            AccessKind::WriteRow => {
-                matches!(access.kind, AccessKind::ReadRow | AccessKind::InsertRow) && access.key == other.key
-            }
-            _ => false,
-        }
-    })
 }

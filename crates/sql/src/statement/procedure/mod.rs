@@ -14,9 +14,11 @@
 //! that a table does not exist yet is no reason to refuse it then.
 
 mod compile;
+mod coverage;
 mod header;
 mod names;
 mod parse;
+mod raise;
 mod rows;
 mod tree;
 

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 
 use weft_program::Label;
+use weft_store::Catalog;
 use weft_types::{SqlType, Value};
 
 use super::super::bind::{Typed, Variables};
@@ -92,6 +93,22 @@ impl Names {
         }
     }
 
+    /// Variables from a number on are gone: records lose the columns that they had from them.
+    pub(crate) fn forget_from(&mut self, first: usize) {
+        let Some(frame) = self.frames.last_mut() else {
+            return;
+        };
+        let gone = |meaning: &Meaning| match meaning {
+            Meaning::Variable(number, ..) => usize::from(*number) >= first,
+            Meaning::Value(..) => false,
+        };
+        for scope in &mut frame.scopes {
+            for (_, columns) in &mut scope.records {
+                columns.retain(|(_, meaning)| !gone(meaning));
+            }
+        }
+    }
+
     /// A name was declared as RECORD.
     pub(crate) fn is_record(&self, name: &str) -> bool {
         self.frames.last().is_some_and(|frame| {
@@ -148,8 +165,8 @@ impl Variables for Names {
     }
 }
 
-/// Names that a body may assign: targets of assignments, INTO, FOR and CALL.
-pub(crate) fn assigned(block: &Block) -> HashSet<String> {
+/// Names that a body may assign: targets of assignments and INTO, records of loops, OUT arguments of CALL.
+pub(crate) fn assigned(block: &Block, catalog: &Catalog) -> HashSet<String> {
     let mut names = HashSet::new();
     let mut target = |target: &Target| names.extend(target.last().cloned());
     visit(&block.statements, &mut |statement| match &statement.kind {
@@ -160,9 +177,13 @@ pub(crate) fn assigned(block: &Block) -> HashSet<String> {
             }
         }
         Kind::Sql { into: Some(into), .. } => into.targets.iter().for_each(&mut target),
-        Kind::Call { arguments, .. } => {
-            for argument in arguments {
-                if let datafusion::sql::sqlparser::ast::Expr::Identifier(ident) = argument {
+        Kind::Call { name, arguments } => {
+            let called = name.last().and_then(|name| catalog.procedure(name));
+            let params = called.map_or(&[][..], |called| &called.params);
+            for (argument, param) in arguments.iter().zip(params) {
+                if param.mode.is_output()
+                    && let datafusion::sql::sqlparser::ast::Expr::Identifier(ident) = argument
+                {
                     target(&vec![super::super::names::ident(ident)]);
                 }
             }

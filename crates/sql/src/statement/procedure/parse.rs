@@ -13,7 +13,7 @@ use weft_types::{SqlError, SqlState};
 use super::super::scanner::{Token, TokenKind};
 use super::super::token_reader::{TokenReader, decode_string};
 use super::super::{named_type, parse};
-use super::tree::{Block, Declaration, Into, Kind, Over, Raise, Statement, Target, TypeName};
+use super::tree::{Block, Declaration, Into, Kind, Numbers, Over, Raise, Statement, Target, TypeName};
 use crate::error;
 
 /// Deepest nesting of blocks.
@@ -490,12 +490,12 @@ impl<'a> Parser<'a> {
         let (from, to) = (self.expression_of(from, line)?, self.expression_of(to, line)?);
         Ok((
             targets,
-            Over::Numbers {
+            Over::Numbers(Box::new(Numbers {
                 from,
                 to,
                 step,
                 reverse,
-            },
+            })),
         ))
     }
 

@@ -12,12 +12,15 @@ use super::super::compile::analyse::Analyser;
 use super::super::compile::emit::Sink;
 use super::super::compile::path::folded;
 use super::super::compile::point::{OutputItem, Path, PointSelect, PointStatement};
+use super::super::compile::shape::plain_select;
 use super::super::params::ParamTypes;
+use super::super::plan::OutputColumn;
 use super::super::scalar::Scalar;
 use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, read_body};
 use super::names::Meaning;
 use super::parse::{at_line, unsupported};
-use super::tree::{Into, Kind, Over, Statement, Target, visit};
+use super::tree::{Into, Kind, Numbers, Over, Statement, Target, visit};
+use crate::query::output_name;
 
 /// Most rounds of a loop over constant numbers that is unrolled.
 const UNROLLED_MAX: i64 = 16;
@@ -158,6 +161,9 @@ impl Compiler<'_> {
         discards: bool,
         line: u32,
     ) -> Compiled<()> {
+        if let Some(items) = items_without_table(statement) {
+            return self.computed(&items, into, discards, line);
+        }
         let mut point = self.analyse(statement, line)?;
         let returns = !point.output().is_empty();
         if returns && into.is_none() && !discards {
@@ -184,6 +190,37 @@ impl Compiler<'_> {
         })
     }
 
+    /// SELECT without FROM: its expressions go into the targets.
+    fn computed(&mut self, items: &[&Expr], into: Option<&Into>, discards: bool, line: u32) -> Compiled<()> {
+        let mut output = Vec::with_capacity(items.len());
+        for item in items {
+            let (scalar, ty) = self.bind(&format!("the expression {item}"), line, |binder| {
+                let typed = binder.bind(item)?;
+                binder.settle(typed)
+            })?;
+            output.push(OutputItem {
+                scalar: folded(scalar),
+                column: OutputColumn::computed(output_name(item), ty),
+            });
+        }
+        let Some(into) = into else {
+            return match discards {
+                true => Ok(()),
+                false => Err(at_line(no_destination(), line)),
+            };
+        };
+        let (output, numbers) = self.assigned_items(&output, &into.targets, line)?;
+        for (item, number) in output.iter().zip(numbers) {
+            self.code("this SELECT", line, |coder| {
+                coder.set_variable(number, &item.scalar)
+            })?;
+        }
+        if let Some(found) = self.block().and_then(|block| block.found) {
+            self.coder.b.ldi(found, 1);
+        }
+        Ok(())
+    }
+
     // ---- FOR ----
 
     pub(super) fn for_loop(
@@ -196,12 +233,13 @@ impl Compiler<'_> {
     ) -> Compiled<()> {
         match over {
             Over::Rows(query) => self.for_rows(label, targets, query, body, line),
-            Over::Numbers {
-                from,
-                to,
-                step,
-                reverse,
-            } => {
+            Over::Numbers(numbers) => {
+                let Numbers {
+                    from,
+                    to,
+                    step,
+                    reverse,
+                } = numbers.as_ref();
                 let [target] = targets else {
                     return Err(unsupported("a loop over numbers with several variables", line));
                 };
@@ -240,7 +278,6 @@ impl Compiler<'_> {
             };
             let next = round.next;
             self.head(format!("round {name} = {number}"));
-            let mark = self.coder.b.mark();
             self.scoped(|compiler| {
                 let value = Scalar::Constant(Value::Int4(*number));
                 compiler.names.add(name, Meaning::Value(value, SqlType::Int4));
@@ -249,24 +286,9 @@ impl Compiler<'_> {
                 compiler.loops.pop();
                 result
             })?;
-            self.coder.b.release_to(mark);
             self.coder.b.bind(next);
         }
         self.coder.b.bind(exit);
-        Ok(())
-    }
-
-    /// Names that are added hold until the end.
-    fn scoped(&mut self, run: impl FnOnce(&mut Self) -> Compiled<()>) -> Compiled<()> {
-        let variables = self.coder.block.as_ref().map_or(0, |block| block.variables.len());
-        if let Some(frame) = self.names.frames.last_mut() {
-            frame.scopes.push(Default::default());
-        }
-        run(self)?;
-        if let Some(frame) = self.names.frames.last_mut() {
-            frame.scopes.pop();
-        }
-        self.coder.forget_variables(variables);
         Ok(())
     }
 
@@ -295,26 +317,23 @@ impl Compiler<'_> {
         body: &[Statement],
         line: u32,
     ) -> Compiled<()> {
-        let mark = self.coder.b.mark();
-        let [from, to, step] = bounds;
-        let variable = self.variable(name, SqlType::Int4, line)?;
-        let counter = self.code("this loop", line, |coder| coder.variable_register(variable))?;
-        let first = self.bound(&from, "lower bound", line)?;
-        let last = self.bound(&to, "upper bound", line)?;
-        let by = self.bound(&step, "BY value", line)?;
-        self.check_step(&step, by, line)?;
-        self.coder.remark(|_| name.to_owned());
-        self.coder.b.mov(counter, first);
         let labels = self.labels(label);
         self.scoped(|compiler| {
+            let [from, to, step] = bounds;
+            let variable = compiler.variable(name, SqlType::Int4, line)?;
+            let counter = compiler.code("this loop", line, |coder| coder.variable_register(variable))?;
+            let first = compiler.bound(&from, "lower bound", line)?;
+            let last = compiler.bound(&to, "upper bound", line)?;
+            let by = compiler.bound(&step, "BY value", line)?;
+            compiler.check_step(&step, by, line)?;
+            compiler.coder.remark(|_| name.to_owned());
+            compiler.coder.b.mov(counter, first);
             let meaning = Meaning::Variable(variable, SqlType::Int4, false);
             compiler.names.add(name, meaning);
             compiler.count_loop(labels, [counter, last, by], reverse, |compiler| {
                 compiler.statements(body)
             })
-        })?;
-        self.coder.b.release_to(mark);
-        Ok(())
+        })
     }
 
     fn check_step(&mut self, step: &Scalar, by: Reg, line: u32) -> Compiled<()> {
@@ -432,7 +451,8 @@ impl Compiler<'_> {
         super::check_count(&procedure, arguments.len()).map_err(|error| at_line(error, line))?;
         let body = read_body(&procedure)?;
         let mark = self.coder.b.mark();
-        let variables = self.coder.block.as_ref().map_or(0, |block| block.variables.len());
+        let reserved = self.coder.b.reserved();
+        let variables = self.variable_count();
         let mut values = Vec::with_capacity(arguments.len());
         let mut outputs = Vec::new();
         for (number, (argument, param)) in arguments.iter().zip(&procedure.params).enumerate() {
@@ -466,7 +486,9 @@ impl Compiler<'_> {
                 coder.set_variable(variable, &scalar)
             })?;
         }
+        self.names.forget_from(variables);
         self.coder.forget_variables(variables);
+        self.coder.b.release_reserved_to(reserved);
         self.coder.b.release_to(mark);
         Ok(())
     }
@@ -490,6 +512,36 @@ impl Compiler<'_> {
         };
         self.target(&target, line)
     }
+}
+
+fn no_destination() -> SqlError {
+    SqlError::new(SqlState::SYNTAX_ERROR, "query has no destination for result data")
+        .hint("If you want to discard the results of a SELECT, use PERFORM instead.")
+}
+
+/// The expressions of a SELECT that reads no table.
+fn items_without_table(statement: &ast::Statement) -> Option<Vec<&Expr>> {
+    let ast::Statement::Query(query) = statement else {
+        return None;
+    };
+    let select = plain_select(query)?;
+    let plain = select.from.is_empty()
+        && select.selection.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty();
+    if !plain || select.projection.is_empty() {
+        return None;
+    }
+    select
+        .projection
+        .iter()
+        .map(|item| match item {
+            ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+            _ => None,
+        })
+        .collect()
 }
 
 /// The numbers of a loop over few constants around SQL, where knowing them makes keys known.

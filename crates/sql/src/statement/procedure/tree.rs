@@ -59,15 +59,19 @@ pub(crate) struct Raise {
     pub(crate) arguments: Vec<ast::Expr>,
 }
 
+/// `[REVERSE] from..to [BY step]`
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) from: ast::Expr,
+    pub(crate) to: ast::Expr,
+    pub(crate) step: Option<ast::Expr>,
+    pub(crate) reverse: bool,
+}
+
 /// The rows that a FOR loop goes over, or the numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Over {
-    Numbers {
-        from: ast::Expr,
-        to: ast::Expr,
-        step: Option<ast::Expr>,
-        reverse: bool,
-    },
+    Numbers(Box<Numbers>),
     Rows(Box<ast::Statement>),
 }
 
