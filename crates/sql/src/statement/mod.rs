@@ -144,6 +144,50 @@ pub fn compile_many(
     }
 }
 
+/// Compiles point statements with parameters of their own into one program, whose parameters are theirs one
+/// after the other. `None` when one of them is no point statement.
+pub fn compile_each(
+    statements: &[(&ParsedAst, &[SqlType])],
+    catalog: &Catalog,
+) -> Result<Option<ProgramPlan>, SqlError> {
+    let given: Vec<Option<SqlType>> = statements
+        .iter()
+        .flat_map(|(_, types)| types.iter().copied().map(Some))
+        .collect();
+    let mut params = ParamTypes::new(&given);
+    let mut points = Vec::with_capacity(statements.len());
+    let mut before = 0;
+    for (ast, types) in statements {
+        let ParsedAst::Sql(statement) = ast else {
+            return Ok(None);
+        };
+        params.begin_at(before);
+        before += types.len();
+        let mut analyser = Analyser {
+            catalog,
+            params: &mut params,
+            text: "",
+            variables: None,
+        };
+        match analyser.statement(statement) {
+            Ok(point) => points.push(point),
+            Err(_) => return Ok(None),
+        }
+    }
+    if params.len() > given.len() {
+        return Ok(None);
+    }
+    match params
+        .finish()
+        .map_err(Refusal::from)
+        .and_then(|types| compile::compile(catalog, &points, types))
+    {
+        Ok(plan) => Ok(Some(plan)),
+        Err(Refusal::General) => Ok(None),
+        Err(Refusal::Error(error)) => Err(error),
+    }
+}
+
 fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     match statement {
         ast::Statement::Query(query) => plan_query(statement, query, ctx),

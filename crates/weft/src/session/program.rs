@@ -52,6 +52,19 @@ impl Session {
         Ok(())
     }
 
+    /// Runs a program and keeps what it gives.
+    pub(crate) fn run_for_outcome(
+        &mut self,
+        plan: &ProgramPlan,
+        params: &[Value],
+        scope: Scope,
+    ) -> Result<Outcome, SqlError> {
+        let inputs = plan.bind(params, self)?;
+        let statements = plan.statements.len() as u64;
+        self.shared.program_statements.fetch_add(statements, Relaxed);
+        self.run_inputs(plan, inputs, scope)
+    }
+
     fn run_inputs(&mut self, plan: &ProgramPlan, inputs: Vec<u8>, scope: Scope) -> Result<Outcome, SqlError> {
         // One that only locks (FOR UPDATE) waits for its locks, and so has to be a transaction's.
         if self.open.is_none() && scope == Scope::Alone && !locks_only(plan) {
@@ -123,6 +136,22 @@ pub(crate) fn locks_only(plan: &ProgramPlan) -> bool {
 fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink) {
     for (number, (shape, outcome)) in plan.statements.iter().zip(&outcome.statements).enumerate() {
         push_statement(plan, number, shape, outcome, sink);
+    }
+}
+
+/// Pushes what one statement of a program gave.
+pub(crate) fn push_one(
+    plan: &ProgramPlan,
+    number: usize,
+    outcome: &Outcome,
+    sink: &mut dyn ResultSink,
+) -> Result<(), SqlError> {
+    match (plan.statements.get(number), outcome.statements.get(number)) {
+        (Some(shape), Some(outcome)) => {
+            push_statement(plan, number, shape, outcome, sink);
+            Ok(())
+        }
+        _ => Err(SqlError::internal("a program has no statement of that number")),
     }
 }
 

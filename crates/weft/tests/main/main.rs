@@ -18,6 +18,7 @@ mod durability;
 mod equivalence;
 mod locking;
 mod messages;
+mod pipelines;
 mod prepared;
 mod procedures;
 mod sequences;
