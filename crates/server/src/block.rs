@@ -1,10 +1,10 @@
 //! A transaction that arrives whole: BEGIN, point statements, COMMIT in one pipeline.
 //!
 //! Where the read buffer holds a pipeline up to its Sync, Executes from BEGIN on are not run at once but
-//! kept, with the place in the reply buffer where their results belong; what Parse, Bind and Describe answer goes
-//! on in between. At COMMIT all of it runs as one program, and the results go to their places. Whatever does
-//! not fit (another kind of statement, a row limit, an error, the pipeline's end without COMMIT) makes the
-//! kept ones run one by one first, so that a client sees the same messages either way.
+//! kept, with the place in the reply buffer where their results belong; what Parse, Bind and Describe answer
+//! goes on in between. At COMMIT all of it runs as one program, and the results go to their places. Whatever
+//! does not fit (another kind of statement, a row limit, an error, the pipeline's end without COMMIT) makes
+//! the kept ones run one by one first, so that a client sees the same messages either way.
 //!
 //! Invariant: while Executes are kept nothing is flushed, so the places stay what they are.
 
