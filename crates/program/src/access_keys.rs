@@ -3,7 +3,7 @@
 
 use weft_types::{SqlError, SqlState};
 
-use crate::program::{Access, Program};
+use crate::program::{Access, AccessKind, Program};
 
 /// Where one value of an access key comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +31,9 @@ pub(crate) fn bad_inputs() -> SqlError {
 
 impl Program {
     /// Calls `see` for every declared access, in order, with the encoded key and, for a range with an upper
-    /// bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`].
+    /// bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`]. Rows and values with
+    /// a NULL in their key are left out: no row has such a primary key, and such values conflict with
+    /// nothing.
     pub fn for_each_access(
         &self,
         inputs: &[u8],
@@ -41,7 +43,11 @@ impl Program {
         self.layouts.inputs.validate(inputs).map_err(|_| bad_inputs())?;
         for (access, recipe) in self.accesses.iter().zip(&self.layouts.resolved.accesses) {
             scratch.key.clear();
-            recipe.key.append(&self.layouts.inputs, inputs, &mut scratch.key);
+            let has_null = recipe.key.append(&self.layouts.inputs, inputs, &mut scratch.key);
+            let of_one_key = !matches!(access.kind, AccessKind::ReadRange | AccessKind::WriteRange);
+            if has_null && of_one_key {
+                continue;
+            }
             let hi = match &recipe.hi {
                 Some(recipe) => {
                     scratch.hi.clear();

@@ -253,7 +253,9 @@ fn index_of(parts: &ProgramParts, access: &Access) -> Option<IndexId> {
             table.primary_index().map(|index| index.id)
         }
         AccessKind::WriteValue(index) => Some(index),
-        AccessKind::ReadRange | AccessKind::ReadTable | AccessKind::WriteTable => None,
+        AccessKind::ReadRange | AccessKind::WriteRange | AccessKind::ReadTable | AccessKind::WriteTable => {
+            None
+        }
     }
 }
 
@@ -334,6 +336,11 @@ fn frame_use(instrs: &[Instr]) -> FrameUse {
     use crate::instr::{Datum, Operand};
     let mut uses = FrameUse::default();
     let grow = |count: &mut usize, number: u8| *count = (*count).max(usize::from(number) + 1);
+    let datum = |uses: &mut FrameUse, code: u8| match Datum::decode(code, 0) {
+        Some(Datum::Column { cp, .. }) => grow(&mut uses.collect, cp),
+        Some(Datum::Buffer { buffer, .. }) => grow(&mut uses.rows, buffer),
+        _ => {}
+    };
     for instr in instrs {
         for operand in instr.op.operands() {
             match operand {
@@ -343,17 +350,9 @@ fn frame_use(instrs: &[Instr]) -> FrameUse {
                 Operand::KeyB => grow(&mut uses.keys, instr.b),
                 Operand::KeyC => grow(&mut uses.keys, instr.c),
                 Operand::BufA | Operand::BufColA => grow(&mut uses.rows, instr.a),
-                Operand::BufB => grow(&mut uses.rows, instr.b),
-                Operand::DatumB => {
-                    if let Some(Datum::Column { cp, .. }) = Datum::decode(instr.b, 0) {
-                        grow(&mut uses.collect, cp);
-                    }
-                }
-                Operand::DatumC => {
-                    if let Some(Datum::Column { cp, .. }) = Datum::decode(instr.c, 0) {
-                        grow(&mut uses.collect, cp);
-                    }
-                }
+                Operand::BufB | Operand::BufColB | Operand::BufColBHigh => grow(&mut uses.rows, instr.b),
+                Operand::DatumB => datum(&mut uses, instr.b),
+                Operand::DatumC => datum(&mut uses, instr.c),
                 _ => {}
             }
         }

@@ -28,6 +28,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use weft::BlockRole;
 pub use weft::sink::{
     CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope, TxnStatus,
 };
@@ -79,6 +80,28 @@ pub trait BackendSession: Send {
         scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError>;
+
+    /// What part a statement can have in a transaction that arrives whole and runs as one program; none for a
+    /// backend that has no programs.
+    fn block_role(&self, prepared: &Arc<Self::Prepared>) -> BlockRole {
+        let _ = prepared;
+        BlockRole::Outside
+    }
+
+    /// Runs statements with the role `Inside` as one program, as if between BEGIN and COMMIT. False: nothing
+    /// has happened; execute them one by one.
+    fn run_block(&mut self, steps: &[(&Arc<Self::Prepared>, &[Value])]) -> bool {
+        let _ = steps;
+        false
+    }
+
+    /// Pushes what one of the statements gave that [`Self::run_block`] ran last.
+    fn push_block(&mut self, step: usize, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        let _ = (step, sink);
+        Err(SqlError::internal(
+            "there is no transaction that ran as one program",
+        ))
+    }
 
     /// The end of a pipeline (Sync): commits the implicit transaction if one is open; an explicit one stays.
     fn sync(&mut self) -> Result<(), SqlError>;

@@ -27,6 +27,7 @@ use bytes::BytesMut;
 use weft_types::{SqlError, SqlState};
 
 use crate::backend::{Backend, BackendSession, SessionStart, TxnStatus};
+use crate::block::{self, Block};
 use crate::extended;
 use crate::frame::{Frame, FrameReader};
 use crate::frontend::{self, violation};
@@ -63,6 +64,8 @@ pub struct Connection<S: BackendSession> {
     pub(crate) scratch: Scratch,
     /// Portals executed since the last Sync.
     pub(crate) executions: u64,
+    /// Executes that wait for the end of their transaction.
+    pub(crate) block: Option<Block<S::Prepared>>,
     /// A statement of the pipeline failed: everything up to the next Sync is ignored.
     skipping: bool,
     user: String,
@@ -218,6 +221,7 @@ impl<S: BackendSession> Connection<S> {
             names: Names::new(config.names_max),
             scratch: Scratch::default(),
             executions: 0,
+            block: None,
             skipping: false,
             user: request.user.clone(),
             query_text: String::new(),
@@ -259,6 +263,12 @@ impl<S: BackendSession> Connection<S> {
         let Some(frame) = self.arrived_frame()? else {
             return Ok(Step::Parked);
         };
+        if self.block.is_some() && !matches!(frame.tag, b'P' | b'B' | b'D' | b'E' | b'C') {
+            match block::resolve(self) {
+                Err(Failure::Statement(error)) => self.fail_pipeline(&error)?,
+                other => other?,
+            }
+        }
         let extended = match frame.tag {
             b'X' => return Ok(Step::Ended),
             b'S' => {
@@ -296,13 +306,24 @@ impl<S: BackendSession> Connection<S> {
         };
         match extended {
             Err(Failure::Statement(error)) => {
-                self.session.fail();
-                self.skipping = true;
-                self.report(&error)?;
+                // What waits comes first, and so does its error.
+                let error = match block::resolve(self) {
+                    Err(Failure::Statement(earlier)) => earlier,
+                    Err(other) => return Err(other),
+                    Ok(()) => error,
+                };
+                self.fail_pipeline(&error)?;
             }
             other => other?,
         }
         Ok(Step::Answered)
+    }
+
+    /// A statement of the pipeline failed: the rest up to Sync is skipped.
+    fn fail_pipeline(&mut self, error: &SqlError) -> Result<(), Failure> {
+        self.session.fail();
+        self.skipping = true;
+        self.report(error)
     }
 
     /// The next message that has arrived.

@@ -11,8 +11,8 @@ use weft::{Database, Prepared, Session};
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::backend::{
-    Backend, BackendSession, CancelHandle, DurabilityGate, OutputColumn, PreparedStatement, ResultSink,
-    Scope, SessionStart, TxnStatus,
+    Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn, PreparedStatement,
+    ResultSink, Scope, SessionStart, TxnStatus,
 };
 
 impl Backend for Database {
@@ -64,6 +64,18 @@ impl BackendSession for Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         Session::execute(self, prepared, params, scope, sink)
+    }
+
+    fn block_role(&self, prepared: &Arc<Prepared>) -> BlockRole {
+        Session::block_role(self, prepared)
+    }
+
+    fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> bool {
+        Session::run_block(self, steps)
+    }
+
+    fn push_block(&mut self, step: usize, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        Session::push_block(self, step, sink)
     }
 
     fn sync(&mut self) -> Result<(), SqlError> {

@@ -10,9 +10,10 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use weft_types::{SqlError, SqlState, SqlType};
+use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use crate::backend::{BackendSession, CommandTag, PreparedStatement, Scope, TxnStatus};
+use crate::backend::{BackendSession, CommandTag, PreparedStatement, ResultSink, Scope, TxnStatus};
+use crate::block;
 use crate::connection::Connection;
 use crate::frame::Frame;
 use crate::frontend::{self, Format, Target};
@@ -99,7 +100,10 @@ pub fn close<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) ->
 pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
     let (name, row_limit) = frontend::execute(connection.reader.body(frame))?;
     connection.shared.metrics.queries.increment();
-    let (name, mut portal) = connection.names.take_portal(name)?;
+    let (name, portal) = connection.names.take_portal(name)?;
+    let Some((name, mut portal)) = block::take(connection, name, portal, row_limit)? else {
+        return Ok(());
+    };
     let alone = connection.executions == 0 && connection.reader.peek_tag() == Some(b'S');
     connection.executions += 1;
     let was_open = connection.session.status() != TxnStatus::Idle;
@@ -109,7 +113,12 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
         }
         PortalState::Ready => {
             let scope = if alone { Scope::Alone } else { Scope::Pipelined };
-            run(connection, &mut portal, row_limit, scope)
+            run(
+                connection,
+                &mut portal,
+                row_limit,
+                |session, prepared, params, sink| session.execute(prepared, params, scope, sink),
+            )
         }
         PortalState::Suspended(_) => resume(connection, &mut portal, row_limit),
         PortalState::Done if !portal.statement.prepared.columns().is_empty() => {
@@ -129,12 +138,12 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
     result
 }
 
-/// The first Execute of a portal: runs its statement.
-fn run<S: BackendSession>(
+/// The first Execute of a portal: `execute` runs its statement.
+pub fn run<S: BackendSession>(
     connection: &mut Connection<S>,
     portal: &mut Portal<S::Prepared>,
     row_limit: u64,
-    scope: Scope,
+    execute: impl FnOnce(&mut S, &Arc<S::Prepared>, &[Value], &mut dyn ResultSink) -> Result<(), SqlError>,
 ) -> Result<(), Failure> {
     portal.state = PortalState::Done;
     let mut rest = BytesMut::new();
@@ -155,9 +164,7 @@ fn run<S: BackendSession>(
         failure: None,
     };
     let prepared: &Arc<S::Prepared> = &portal.statement.prepared;
-    let result = connection
-        .session
-        .execute(prepared, &portal.params, scope, &mut sink);
+    let result = execute(&mut connection.session, prepared, &portal.params, &mut sink);
     if let Some(failure) = sink.failure.take() {
         return Err(failure);
     }

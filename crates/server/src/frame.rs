@@ -143,6 +143,28 @@ impl<R: Read> FrameReader<R> {
         self.peek().ok().flatten().map(|frame| frame.tag)
     }
 
+    /// Whether all of a pipeline of the extended protocol has arrived: Parse, Bind, Describe, Execute and
+    /// Close up to a Sync, and nothing else before it.
+    pub fn holds_pipeline(&self) -> bool {
+        let mut rest = self.buffer.get(self.start..self.filled).unwrap_or_default();
+        loop {
+            let Some((&tag, after)) = rest.split_first() else {
+                return false;
+            };
+            if tag == b'S' {
+                return true;
+            }
+            let Some(length) = after.first_chunk::<4>() else {
+                return false;
+            };
+            let length = u32::from_be_bytes(*length) as usize;
+            match after.get(length..) {
+                Some(next) if length >= 4 && matches!(tag, b'P' | b'B' | b'D' | b'E' | b'C') => rest = next,
+                _ => return false,
+            }
+        }
+    }
+
     /// The body of a frame, before the next one is asked for.
     pub fn body(&self, frame: Frame) -> &[u8] {
         self.buffer.get(frame.start..frame.end).unwrap_or_default()

@@ -31,6 +31,7 @@
 //! 3.0).
 
 pub mod backend;
+mod block;
 pub mod config;
 mod connection;
 mod embedded;

@@ -41,7 +41,7 @@ pub use database::{Database, DatabaseStats, Options};
 pub use error::Error;
 pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};
-pub use session::{CancelHandle, Prepared, Session};
+pub use session::{BlockRole, CancelHandle, Prepared, Session};
 pub use sink::{OutputColumn, ResultSink};
 pub use weft_txn::{EngineConfig, EngineStats, Isolation};
 pub use weft_types::{SqlError, SqlType, Value};

@@ -45,7 +45,7 @@ use weft_types::{SqlType, parse_text};
 use crate::program::Constant;
 
 pub use parse::parse;
-pub use print::print;
+pub use print::{Annotation, print, print_annotated};
 
 /// Type names as in `pg_type`, with modifiers: `varchar(10)`, `numeric(12,2)`.
 fn type_name(ty: &SqlType) -> String {

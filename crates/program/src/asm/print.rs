@@ -14,11 +14,33 @@ use crate::instr::{
 };
 use crate::program::{Access, AccessKind, Constant, Program, TableShape};
 
+/// What a listing says about one instruction, in comments.
+#[derive(Clone, Debug, Default)]
+pub struct Annotation {
+    /// Lines before it.
+    pub before: Vec<String>,
+    /// Behind it, on its line.
+    pub behind: Option<String>,
+}
+
+/// The program as text with comments; [`super::parse`] reads it and forgets them.
+pub fn print_annotated(program: &Program, annotate: &dyn Fn(u32, Instr) -> Annotation) -> String {
+    let mut out = String::new();
+    // Writing into a string does not fail.
+    let _ = print_to(program, Some(annotate), &mut out);
+    out
+}
+
+type Annotate<'a> = Option<&'a dyn Fn(u32, Instr) -> Annotation>;
+
+/// Column at which comments behind instructions begin.
+const COMMENT_COLUMN: usize = 40;
+
 /// The program as text that [`super::parse`] reads.
 pub fn print(program: &Program) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
-    let _ = print_to(program, &mut out);
+    let _ = print_to(program, None, &mut out);
     out
 }
 
@@ -28,7 +50,7 @@ impl fmt::Display for Program {
     }
 }
 
-fn print_to(program: &Program, out: &mut String) -> fmt::Result {
+fn print_to(program: &Program, annotate: Annotate<'_>, out: &mut String) -> fmt::Result {
     writeln!(out, ".program catalog {}", program.catalog_version.0)?;
     writeln!(out, ".inputs")?;
     for (number, ty) in program.inputs.iter().enumerate() {
@@ -52,7 +74,7 @@ fn print_to(program: &Program, out: &mut String) -> fmt::Result {
     for access in &program.accesses {
         print_access(program, access, out)?;
     }
-    print_code(program, out)
+    print_code(program, annotate, out)
 }
 
 fn type_list(types: &[SqlType]) -> String {
@@ -140,6 +162,7 @@ fn print_access(program: &Program, access: &Access, out: &mut String) -> fmt::Re
         AccessKind::ReadRange => "read_range",
         AccessKind::ReadTable => "read_table",
         AccessKind::WriteTable => "write_table",
+        AccessKind::WriteRange => "write_range",
         AccessKind::WriteValue(_) => "write_value",
     };
     write!(out, "  {kind} {}", table_reference(program, access.table))?;
@@ -153,7 +176,7 @@ fn print_access(program: &Program, access: &Access, out: &mut String) -> fmt::Re
     out.write_char('\n')
 }
 
-fn print_code(program: &Program, out: &mut String) -> fmt::Result {
+fn print_code(program: &Program, annotate: Annotate<'_>, out: &mut String) -> fmt::Result {
     let mut labels = BTreeMap::new();
     for instr in program
         .instrs
@@ -176,11 +199,30 @@ fn print_code(program: &Program, out: &mut String) -> fmt::Result {
         for (_, name) in sections.iter().filter(|(start, _)| *start == pc) {
             writeln!(out, "{name}")?;
         }
+        let instr = program.instrs.get(pc as usize).copied();
+        let annotation = match (annotate, instr) {
+            (Some(annotate), Some(instr)) => annotate(pc, instr),
+            _ => Annotation::default(),
+        };
         if let Some(label) = labels.get(&pc) {
             writeln!(out, "L{label}:")?;
         }
-        if let Some(instr) = program.instrs.get(pc as usize) {
-            print_instr(*instr, &labels, out)?;
+        for line in &annotation.before {
+            writeln!(out, "; {line}")?;
+        }
+        if let Some(instr) = instr {
+            let start = out.len();
+            print_instr(instr, &labels, out)?;
+            if let Some(behind) = annotation.behind {
+                out.pop();
+                let width = out.len() - start;
+                writeln!(
+                    out,
+                    "{:1$}; {behind}",
+                    "",
+                    COMMENT_COLUMN.saturating_sub(width).max(1)
+                )?;
+            }
         }
     }
     Ok(())
@@ -230,6 +272,9 @@ fn print_operand(
         Operand::Table => write!(out, "t{}", instr.table()),
         Operand::Index => write!(out, "t{}.x{}", instr.table(), instr.index()),
         Operand::BufColA => write!(out, "b{a}.{}", instr.low()),
+        Operand::BufColB => write!(out, "b{b}.{}", instr.low()),
+        Operand::BufColBHigh => write!(out, "b{b}.{}", instr.high()),
+        Operand::ClassC => out.write_str(Class::from_code(u32::from(c)).map_or("?", Class::name)),
         Operand::CpColB => write!(out, "cp{b}.{}", instr.low()),
         Operand::CpColBHigh => write!(out, "cp{b}.{}", instr.high()),
         Operand::InputHigh => write!(out, "i{}", instr.high()),
@@ -267,6 +312,7 @@ fn print_datum(source: u8, number: u16, out: &mut String) -> fmt::Result {
         Some(Datum::Column { cp, column }) => write!(out, "cp{cp}.{column}"),
         Some(Datum::Input(number)) => write!(out, "i{number}"),
         Some(Datum::Const(number)) => write!(out, "c{number}"),
+        Some(Datum::Buffer { buffer, column }) => write!(out, "b{buffer}.{column}"),
         None => out.write_char('?'),
     }
 }

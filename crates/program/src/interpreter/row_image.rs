@@ -35,6 +35,8 @@ pub(crate) struct RowImage {
     pub target: RowTarget,
     bytes: Vec<u8>,
     tail: usize,
+    /// A value that changes its length, on its way.
+    whole: Vec<u8>,
 }
 
 #[cold]
@@ -123,6 +125,37 @@ impl RowImage {
         }
         self.mark_present(column);
         Ok(())
+    }
+
+    /// The bytes of a column, as [`RowLayout::raw`] gives them; `None` for NULL.
+    pub fn raw(&self, layout: &RowLayout, column: usize) -> Option<&[u8]> {
+        layout.raw(&self.bytes, column)
+    }
+
+    /// Appends bytes to a variable column that is not NULL.
+    pub fn append(&mut self, layout: &RowLayout, column: usize, bytes: &[u8]) -> Result<(), SqlError> {
+        let (at, len) = self.place(layout, column);
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        whole.extend_from_slice(self.bytes.get(at..at + len).unwrap_or_default());
+        whole.extend_from_slice(bytes);
+        let result = self.put_variable(layout, column, &whole);
+        self.whole = whole;
+        result
+    }
+
+    /// Keeps the first bytes of a variable column that is not NULL.
+    pub fn truncate(&mut self, layout: &RowLayout, column: usize, bytes: usize) -> Result<(), SqlError> {
+        let (at, len) = self.place(layout, column);
+        if bytes >= len {
+            return Ok(());
+        }
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        whole.extend_from_slice(self.bytes.get(at..at + bytes).unwrap_or_default());
+        let result = self.put_variable(layout, column, &whole);
+        self.whole = whole;
+        result
     }
 
     /// The row.

@@ -138,6 +138,8 @@ pub struct Scratch {
     pub(crate) uncounted_runs: u32,
     /// Machine code did a part of the present run.
     pub(crate) ran_compiled: bool,
+    /// A value on its way from one row buffer to another.
+    pub(crate) text: Vec<u8>,
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,

@@ -1,7 +1,9 @@
 //! Rows of `pg_catalog`.
 
+use std::sync::Arc;
+
 use datafusion::common::ScalarValue;
-use weft_store::{Catalog, IndexDef, SequenceDef, TableDef};
+use weft_store::{Catalog, IndexDef, ProcedureDef, ProcedureLanguage, SequenceDef, TableDef};
 use weft_types::SqlType;
 
 use super::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
@@ -30,16 +32,49 @@ pub fn rows(name: &str, catalog: &Catalog, session: &SessionContext) -> Vec<Row>
         "pg_collation" => collations(),
         "pg_settings" => settings(session),
         "pg_tablespace" => tablespaces(),
-        "pg_language" => vec![vec![
-            ("oid", oid(14)),
-            ("lanname", text("sql")),
-            ("lanpltrusted", flag(true)),
-        ]],
+        "pg_language" => [(SQL_LANGUAGE_OID, "sql"), (PLPGSQL_LANGUAGE_OID, "plpgsql")]
+            .into_iter()
+            .map(|(id, name)| {
+                vec![
+                    ("oid", oid(id)),
+                    ("lanname", text(name)),
+                    ("lanpltrusted", flag(true)),
+                ]
+            })
+            .collect(),
+        "pg_proc" => procedures(catalog),
         "pg_tables" => table_view(catalog, session),
         "pg_indexes" => index_view(catalog),
         "pg_stat_user_tables" => table_statistics(catalog),
         _ => Vec::new(),
     }
+}
+
+const SQL_LANGUAGE_OID: u32 = 14;
+const PLPGSQL_LANGUAGE_OID: u32 = 13_500;
+
+/// Users' procedures; built-in functions are not listed.
+fn procedures(catalog: &Catalog) -> Vec<Row> {
+    let row = |procedure: &Arc<ProcedureDef>| {
+        let inputs = procedure.params.iter().filter(|param| param.mode.is_input());
+        let types: Vec<u32> = inputs.map(|param| param.ty.oid()).collect();
+        let language = match procedure.language {
+            ProcedureLanguage::Sql => SQL_LANGUAGE_OID,
+            ProcedureLanguage::PlPgSql => PLPGSQL_LANGUAGE_OID,
+        };
+        vec![
+            ("oid", oid(procedure.id.0)),
+            ("proname", text(&procedure.name)),
+            ("pronamespace", oid(PUBLIC_OID)),
+            ("proowner", oid(ROLE_OID)),
+            ("prolang", oid(language)),
+            ("prokind", text("p")),
+            ("pronargs", int2(types.len())),
+            ("proargtypes", oid_list(types.into_iter())),
+            ("prosrc", text(&procedure.body)),
+        ]
+    };
+    catalog.procedures().map(row).collect()
 }
 
 fn namespaces() -> Vec<Row> {

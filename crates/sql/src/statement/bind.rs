@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use weft_store::{Catalog, TableDef};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, cast_context};
 
+use super::literals::{number_literal, parse_unknown, without_regclass};
 use super::params::ParamTypes;
 use super::scalar::{ArithmeticOp, CompareOp, Scalar, SessionValue};
 use super::type_rules::{
@@ -55,7 +56,7 @@ pub(crate) struct Typed {
 }
 
 impl Typed {
-    fn known(scalar: Scalar, ty: SqlType) -> Self {
+    pub(super) fn known(scalar: Scalar, ty: SqlType) -> Self {
         Typed { scalar, ty: Some(ty) }
     }
 }
@@ -68,6 +69,14 @@ pub(crate) struct Scope<'a> {
     pub(crate) alias: &'a str,
 }
 
+/// What a name stands for that is no column: the variables and parameters of a procedure.
+pub(crate) trait Variables {
+    /// `name` or `qualifier.name`.
+    fn named(&self, qualifier: Option<&str>, name: &str) -> Option<Typed>;
+    /// `$n`, from 1.
+    fn positional(&self, number: usize) -> Option<Typed>;
+}
+
 /// Binds expressions of one statement.
 pub(crate) struct Binder<'a> {
     pub(crate) catalog: &'a Catalog,
@@ -77,6 +86,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) text: &'a str,
     /// ON CONFLICT DO UPDATE: what `excluded.column` stands for, in column order.
     pub(crate) excluded: Option<&'a [Scalar]>,
+    /// Inside a procedure.
+    pub(crate) variables: Option<&'a dyn Variables>,
     depth: usize,
 }
 
@@ -95,6 +106,7 @@ impl<'a> Binder<'a> {
             params,
             text,
             excluded: None,
+            variables: None,
             depth: 0,
         }
     }
@@ -174,6 +186,9 @@ impl<'a> Binder<'a> {
 
     fn column(&mut self, qualifier: &[Ident], column: &Ident) -> Bound<Typed> {
         let name = names::ident(column);
+        if let Some(found) = self.variable(qualifier, column, &name)? {
+            return Ok(found);
+        }
         let Some(scope) = self.scope else {
             if qualifier.is_empty() {
                 if let Some(which) = functions::bare_word(&name).filter(|_| column.quote_style.is_none()) {
@@ -247,6 +262,37 @@ impl<'a> Binder<'a> {
         }
     }
 
+    /// The variable that a name stands for. A name that is a column too is ambiguous, as PL/pgSQL has it.
+    fn variable(&self, qualifier: &[Ident], column: &Ident, name: &str) -> Bound<Option<Typed>> {
+        let Some(variables) = self.variables else {
+            return Ok(None);
+        };
+        let table = match qualifier {
+            [] => None,
+            [only] => Some(names::ident(only)),
+            _ => return Ok(None),
+        };
+        let of_row = |scope: &Scope<'_>| table.as_deref().is_some_and(|table| table == scope.alias);
+        if self.scope.as_ref().is_some_and(of_row) {
+            return Ok(None);
+        }
+        let Some(found) = variables.named(table.as_deref(), name) else {
+            return Ok(None);
+        };
+        let is_column = self
+            .scope
+            .is_some_and(|scope| table.is_none() && scope.table.column_index(name).is_some());
+        if is_column {
+            let error = SqlError::new(
+                SqlState::AMBIGUOUS_COLUMN,
+                format!("column reference \"{name}\" is ambiguous"),
+            )
+            .detail("It could refer to either a PL/pgSQL variable or a table column.");
+            return Err(self.at(error, column).into());
+        }
+        Ok(Some(found))
+    }
+
     fn literal(&mut self, value: &ast::Value, negative: bool) -> Bound<Typed> {
         use ast::Value as V;
         match value {
@@ -266,6 +312,15 @@ impl<'a> Binder<'a> {
                 scalar: Scalar::Constant(Value::Null),
                 ty: None,
             }),
+            V::Placeholder(text) if self.variables.is_some() => {
+                let number = text.strip_prefix('$').and_then(|digits| digits.parse().ok());
+                number
+                    .and_then(|number| self.variables?.positional(number))
+                    .ok_or_else(|| {
+                        let message = format!("there is no parameter {text}");
+                        SqlError::new(SqlState::UNDEFINED_PARAMETER, message).into()
+                    })
+            }
             V::Placeholder(text) => {
                 let number = self.params.placeholder(text)?;
                 Ok(Typed {
@@ -651,8 +706,23 @@ impl<'a> Binder<'a> {
                 ))
             }
             ("coalesce", [_, ..]) => self.coalesce(arguments),
+            ("left", [text, count]) => self.left(text, count),
             _ => Err(Refusal::General),
         }
+    }
+
+    fn left(&mut self, text: &Expr, count: &Expr) -> Bound<Typed> {
+        let text = self.bind(text)?;
+        let count = self.bind(count)?;
+        if !matches!(text.ty, None | Some(SqlType::Text | SqlType::Varchar(_))) {
+            return Err(Refusal::General);
+        }
+        if !matches!(count.ty, None | Some(SqlType::Int2 | SqlType::Int4)) {
+            return Err(Refusal::General);
+        }
+        let text = Box::new(self.coerce(text, &SqlType::Text)?);
+        let count = Box::new(self.coerce(count, &SqlType::Int4)?);
+        Ok(Typed::known(Scalar::Left(text, count), SqlType::Text))
     }
 
     fn coalesce(&mut self, arguments: &[&Expr]) -> Bound<Typed> {
@@ -689,49 +759,5 @@ fn not(typed: Typed) -> Typed {
     Typed {
         scalar: Scalar::Not(Box::new(typed.scalar)),
         ty: typed.ty,
-    }
-}
-
-/// `'name'::regclass` as `'name'`.
-fn without_regclass(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Cast {
-            expr,
-            data_type: ast::DataType::Regclass,
-            ..
-        } => expr,
-        other => other,
-    }
-}
-
-/// A number as PostgreSQL types it: integer, bigint, or numeric.
-fn number_literal(digits: &str, negative: bool) -> Bound<Typed> {
-    let text = if negative {
-        format!("-{digits}")
-    } else {
-        digits.to_owned()
-    };
-    if text.contains('_') || text.contains(['x', 'X', 'o', 'O', 'b', 'B']) {
-        return Err(Refusal::General);
-    }
-    if let Ok(value) = text.parse::<i32>() {
-        return Ok(Typed::known(Scalar::Constant(Value::Int4(value)), SqlType::Int4));
-    }
-    if let Ok(value) = text.parse::<i64>() {
-        return Ok(Typed::known(Scalar::Constant(Value::Int8(value)), SqlType::Int8));
-    }
-    let ty = SqlType::Numeric(None);
-    Ok(Typed::known(
-        Scalar::Constant(weft_types::parse_text(&text, &ty)?),
-        ty,
-    ))
-}
-
-/// An unknown literal as a value of a type, modifiers left out of account.
-fn parse_unknown(text: &str, to: &SqlType) -> Result<Value, SqlError> {
-    match to {
-        // Longer than the column is no error in a comparison.
-        SqlType::Char(_) => Ok(Value::Text(text.to_owned())),
-        _ => weft_types::parse_text(text, &base_type(to)),
     }
 }

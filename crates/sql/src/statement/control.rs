@@ -10,6 +10,7 @@ use super::copy::CopyStatement;
 use super::ddl::sequence::SequenceStatement;
 use super::parse::ParsedAst;
 use super::plan::{OutputColumn, Plan};
+pub use super::procedure::ProcedureStatement;
 use super::scalar::Scalar;
 
 /// A statement of this module, names unresolved.
@@ -86,6 +87,8 @@ pub enum ControlStatement {
     },
     /// CREATE SEQUENCE or ALTER SEQUENCE.
     Sequence(SequenceStatement),
+    /// CREATE PROCEDURE or DROP PROCEDURE.
+    Procedure(ProcedureStatement),
     /// Accepted, ignored; the command tag.
     Ignored(&'static str),
 }

@@ -12,6 +12,7 @@ use super::copy;
 use super::ddl::sequence;
 use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
+use super::procedure;
 use super::token_reader::TokenReader;
 use crate::error;
 
@@ -42,6 +43,12 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
         "VACUUM" | "ANALYZE" | "ANALYSE" => maintain(&mut reader, word == "VACUUM")?,
         "CHECKPOINT" => ControlStatement::Checkpoint,
         "LOCK" => lock(&mut reader)?,
+        "CREATE" | "DROP" if is_procedure(&reader) => {
+            match procedure::parse_statement(&mut reader, word == "CREATE")? {
+                Some(statement) => ControlStatement::Procedure(statement),
+                None => return Ok(None),
+            }
+        }
         "CREATE" | "ALTER" => match sequence::parse_sequence(&mut reader, word == "CREATE")? {
             Some(statement) => ControlStatement::Sequence(statement),
             None => return Ok(None),
@@ -50,6 +57,13 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
     };
     reader.finish()?;
     Ok(Some(statement))
+}
+
+/// PROCEDURE or OR REPLACE PROCEDURE comes next.
+fn is_procedure(reader: &TokenReader<'_>) -> bool {
+    let mut ahead = reader.clone();
+    ahead.accept_all(&["OR", "REPLACE"]);
+    ahead.accept("PROCEDURE")
 }
 
 fn transaction(word: &str, reader: &mut TokenReader<'_>) -> Result<TransactionPlan, SqlError> {

@@ -2,16 +2,69 @@
 
 use std::fmt::Write;
 
-use weft_program::{Access, AccessKind, KeyPart};
+use weft_program::asm::Annotation;
+use weft_program::{Access, AccessKind, Instr, KeyPart, Op};
 use weft_store::Catalog;
 
-use super::plan::{ConstantPlan, HiddenInput, ProgramPlan};
+use super::compile::block::{Block, Place};
+use super::plan::{CallPlan, ConstantPlan, HiddenInput, ProgramPlan};
+
+/// What a listing says beside the instructions of a procedure.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Lines before an instruction: statements of the body with their line numbers.
+    heads: Vec<(u32, String)>,
+    /// What stands behind an instruction.
+    remarks: Vec<(u32, String)>,
+    /// Variables: place, name and type.
+    variables: Vec<String>,
+}
+
+impl Listing {
+    pub(crate) fn new(heads: Vec<(u32, String)>, block: Block) -> Listing {
+        let frame = block.frame.map_or(0, |(buffer, _)| buffer.0);
+        let mut variables: Vec<String> = Vec::new();
+        for variable in &block.variables {
+            let place = match variable.place {
+                Place::Register(register) => format!("r{}", register.0),
+                Place::Frame(column) => format!("b{frame}.{column}"),
+            };
+            let line = format!("{place} = {} {}", variable.name, variable.ty.name());
+            if !variables.contains(&line) {
+                variables.push(line);
+            }
+        }
+        Listing {
+            heads,
+            remarks: block.remarks,
+            variables,
+        }
+    }
+
+    fn annotation(&self, pc: u32) -> Annotation {
+        let of = |list: &[(u32, String)]| -> Vec<String> {
+            list.iter()
+                .filter(|(at, _)| *at == pc)
+                .map(|(_, text)| text.clone())
+                .collect()
+        };
+        let remarks = of(&self.remarks);
+        Annotation {
+            before: of(&self.heads),
+            behind: (!remarks.is_empty()).then(|| remarks.join("; ")),
+        }
+    }
+}
 
 /// The lines that EXPLAIN shows for a program.
 pub fn explain_program(plan: &ProgramPlan, catalog: &Catalog) -> Vec<String> {
     let program = &plan.program;
+    let what = match &plan.procedure {
+        Some(call) => format!("Procedure {}: program", call.name),
+        None => "Program".to_owned(),
+    };
     let mut lines = vec![format!(
-        "Program ({} instructions, {} inputs, {})",
+        "{what} ({} instructions, {} inputs, {})",
         program.instrs.len(),
         program.inputs.len(),
         if program.read_only { "read only" } else { "writes" }
@@ -22,20 +75,54 @@ pub fn explain_program(plan: &ProgramPlan, catalog: &Catalog) -> Vec<String> {
             .iter()
             .map(|access| format!("  Access: {}", describe(access, plan, catalog))),
     );
+    let given = plan
+        .procedure
+        .as_ref()
+        .map_or(plan.params.len(), |call| call.inputs.len());
     for (number, input) in plan.hidden_inputs.iter().enumerate() {
         let HiddenInput { ty, value } = input;
-        lines.push(format!(
-            "  Input {}: {} = {value:?}",
-            plan.params.len() + number,
-            ty.name()
-        ));
+        lines.push(format!("  Input {}: {} = {value:?}", given + number, ty.name()));
     }
-    lines.extend(
-        weft_program::asm::print(program)
-            .lines()
-            .map(|line| format!("  {line}")),
-    );
+    let Some(call) = &plan.procedure else {
+        lines.extend(
+            weft_program::asm::print(program)
+                .lines()
+                .map(|line| format!("  {line}")),
+        );
+        return lines;
+    };
+    for (number, (name, ty)) in call.input_names.iter().zip(&call.inputs).enumerate() {
+        lines.push(format!("  Parameter: i{number} = {name} {}", ty.name()));
+    }
+    for variable in &call.listing.variables {
+        lines.push(format!("  Variable: {variable}"));
+    }
+    let tables = program.tables.iter().enumerate().map(|(number, shape)| {
+        let name = catalog
+            .table_by_id(shape.id)
+            .map_or("?", |table| table.name.as_str());
+        format!("  Table: t{number} = {name}")
+    });
+    lines.extend(tables);
+    let text = weft_program::asm::print_annotated(program, &|pc, instr| {
+        let mut annotation = call.listing.annotation(pc);
+        if annotation.behind.is_none() {
+            annotation.behind = operand_name(call, instr);
+        }
+        annotation
+    });
+    lines.extend(text.lines().map(|line| format!("  {line}")));
     lines
+}
+
+/// The parameter that an instruction reads.
+fn operand_name(call: &CallPlan, instr: Instr) -> Option<String> {
+    let input = match instr.op {
+        Op::Ldin | Op::Keyin => instr.imm as usize,
+        Op::Setin => usize::from(instr.high()),
+        _ => return None,
+    };
+    call.input_names.get(input).cloned()
 }
 
 /// The lines that EXPLAIN shows for a row without tables.
@@ -54,6 +141,7 @@ fn describe(access: &Access, plan: &ProgramPlan, catalog: &Catalog) -> String {
         AccessKind::ReadRange => "read range of",
         AccessKind::ReadTable => "read",
         AccessKind::WriteTable => "write",
+        AccessKind::WriteRange => "write range of",
         AccessKind::WriteValue(_) => "take value in",
     };
     let mut line = format!("{kind} {table}");
@@ -61,6 +149,10 @@ fn describe(access: &Access, plan: &ProgramPlan, catalog: &Catalog) -> String {
         && let Some(index) = catalog.index_by_id(index)
     {
         let _ = write!(line, " index {}", index.name);
+    }
+    if access.hi.as_ref() == Some(&access.key) {
+        let _ = write!(line, " keys that begin with ({})", parts(&access.key, plan));
+        return line;
     }
     if !access.key.is_empty() {
         let _ = write!(line, " key ({})", parts(&access.key, plan));
@@ -75,8 +167,7 @@ fn parts(parts: &[KeyPart], plan: &ProgramPlan) -> String {
     let texts: Vec<String> = parts
         .iter()
         .map(|part| match *part {
-            KeyPart::Input(number) if usize::from(number) < plan.params.len() => format!("${}", number + 1),
-            KeyPart::Input(number) => format!("input {number}"),
+            KeyPart::Input(number) => input_name(number, plan),
             KeyPart::Const(number) => match plan.program.consts.get(usize::from(number)) {
                 Some(constant) => {
                     let mut text = String::new();
@@ -88,4 +179,14 @@ fn parts(parts: &[KeyPart], plan: &ProgramPlan) -> String {
         })
         .collect();
     texts.join(", ")
+}
+
+/// An input as EXPLAIN calls it.
+fn input_name(number: u16, plan: &ProgramPlan) -> String {
+    let given = match &plan.procedure {
+        Some(call) => call.input_names.get(usize::from(number)).cloned(),
+        None if usize::from(number) < plan.params.len() => Some(format!("${}", number + 1)),
+        None => None,
+    };
+    given.unwrap_or_else(|| format!("input {number}"))
 }

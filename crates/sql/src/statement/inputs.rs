@@ -58,6 +58,17 @@ impl ProgramPlan {
         out: &mut Vec<u8>,
     ) -> Result<(), SqlError> {
         out.clear();
+        if let Some(call) = &self.procedure
+            && let Some(arguments) = &call.arguments
+        {
+            check_params(&self.params, params)?;
+            let arguments = arguments
+                .iter()
+                .map(|argument| argument.evaluate(params, &[], source))
+                .collect::<Result<Vec<_>, _>>()?;
+            let inputs = bind_inputs(&call.inputs, &self.hidden_inputs, &arguments, source)?;
+            return self.input_layout.encode_into(&inputs, out);
+        }
         if self.hidden_inputs.is_empty() {
             check_params(&self.params, params)?;
             return self.input_layout.encode_into(params, out);

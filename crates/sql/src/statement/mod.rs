@@ -24,11 +24,13 @@ pub mod explain;
 mod functions;
 mod general;
 pub mod inputs;
+mod literals;
 mod names;
 pub mod normalize;
 mod params;
 pub mod parse;
 pub mod plan;
+pub(crate) mod procedure;
 pub mod scalar;
 mod scanner;
 mod token_reader;
@@ -57,8 +59,8 @@ pub use self::inputs::bind_inputs;
 pub use self::normalize::{Literal, LiteralKind, Normalized, normalize};
 pub use self::parse::{ParsedAst, ParsedStatement, parse_one, parse_sql, split, split_and_parse};
 pub use self::plan::{
-    ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn, Plan,
-    ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
+    CallPlan, ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn,
+    Plan, ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
 };
 pub use self::scalar::{InputSource, NoSource, Scalar, SessionValue};
 /// The name that PostgreSQL gives an expression's output column (`?column?`, `count`, `case` ...).
@@ -120,6 +122,7 @@ pub fn compile_many(
             catalog,
             params: &mut params,
             text: "",
+            variables: None,
         };
         match analyser.statement(statement) {
             Ok(point) => statements.push(point),
@@ -141,6 +144,50 @@ pub fn compile_many(
     }
 }
 
+/// Compiles point statements with parameters of their own into one program, whose parameters are theirs one
+/// after the other. `None` when one of them is no point statement.
+pub fn compile_each(
+    statements: &[(&ParsedAst, &[SqlType])],
+    catalog: &Catalog,
+) -> Result<Option<ProgramPlan>, SqlError> {
+    let given: Vec<Option<SqlType>> = statements
+        .iter()
+        .flat_map(|(_, types)| types.iter().copied().map(Some))
+        .collect();
+    let mut params = ParamTypes::new(&given);
+    let mut points = Vec::with_capacity(statements.len());
+    let mut before = 0;
+    for (ast, types) in statements {
+        let ParsedAst::Sql(statement) = ast else {
+            return Ok(None);
+        };
+        params.begin_at(before);
+        before += types.len();
+        let mut analyser = Analyser {
+            catalog,
+            params: &mut params,
+            text: "",
+            variables: None,
+        };
+        match analyser.statement(statement) {
+            Ok(point) => points.push(point),
+            Err(_) => return Ok(None),
+        }
+    }
+    if params.len() > given.len() {
+        return Ok(None);
+    }
+    match params
+        .finish()
+        .map_err(Refusal::from)
+        .and_then(|types| compile::compile(catalog, &points, types))
+    {
+        Ok(plan) => Ok(Some(plan)),
+        Err(Refusal::General) => Ok(None),
+        Err(Refusal::Error(error)) => Err(error),
+    }
+}
+
 fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     match statement {
         ast::Statement::Query(query) => plan_query(statement, query, ctx),
@@ -150,6 +197,7 @@ fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, S
                 None => general::modify(statement, ctx).map(|plan| Plan::Modify(Arc::new(plan))),
             }
         }
+        ast::Statement::Call(function) => procedure::plan_call(function, ctx),
         _ => ddl::plan_ddl(statement, ctx),
     }
 }
@@ -161,6 +209,7 @@ fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Op
         catalog: ctx.catalog,
         params: &mut params,
         text: ctx.text,
+        variables: None,
     };
     let compiled = analyser.statement(statement).and_then(|point| {
         let types = params.finish()?;
@@ -332,6 +381,7 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
             exclusive: *exclusive,
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
+        ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
     })
 }

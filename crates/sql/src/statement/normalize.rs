@@ -14,7 +14,8 @@
 //! 1. Types are decided from the literal as PostgreSQL does: `i` integer, `l` bigint, `n` numeric by its size
 //!    and form, `u` unknown for a quoted string, which then takes its type from where it stands.
 //! 2. Not lifted are literals inside parentheses that follow a name (arguments, type modifiers:
-//!    `varchar(10)`, `round(x, 2)`), after LIMIT, OFFSET, BY (positions), after a type name (`DATE '...'`) or
+//!    `varchar(10)`, `round(x, 2)`; those of CALL itself are), after LIMIT, OFFSET, BY (positions), after a
+//!    type name (`DATE '...'`) or
 //!    AS, before or after `::`, strings with a prefix.
 //! 3. Statements with clauses that compare expressions by their text or count on constants (GROUP BY, UNION,
 //!    DISTINCT, WITH, window clauses, INTERVAL, JOIN, subqueries) and texts with parameters of their own are
@@ -207,6 +208,8 @@ struct Lifter<'a> {
     transaction: bool,
     /// The next word begins a statement.
     at_start: bool,
+    /// The statement is a CALL.
+    calls: bool,
 }
 
 /// Lists the literals that can be lifted; false if the text is to be left alone.
@@ -224,6 +227,7 @@ fn find_literals(sql: &str, literals: &mut Vec<Literal>) -> bool {
         sign: None,
         transaction: is_any(first.text(sql), &["BEGIN", "START"]),
         at_start: true,
+        calls: false,
     };
     let mut ended = false;
     while let Some(token) = tokens.next() {
@@ -254,6 +258,7 @@ impl Lifter<'_> {
         self.values_seen = false;
         self.sign = None;
         self.at_start = true;
+        self.calls = false;
     }
 
     /// Takes one token; false: leave the text alone.
@@ -267,7 +272,8 @@ impl Lifter<'_> {
             }
             self.before = Before::OperandWord;
             let control = self.transaction && is_any(text, &["BEGIN", "START", "COMMIT", "END"]);
-            return control || is_any(text, &["SELECT", "INSERT", "UPDATE", "DELETE"]);
+            self.calls = is_any(text, &["CALL"]);
+            return control || self.calls || is_any(text, &["SELECT", "INSERT", "UPDATE", "DELETE"]);
         }
         let pinned = self.pinned_from.is_some()
             || self.sorted
@@ -341,7 +347,9 @@ impl Lifter<'_> {
         match text {
             "(" => {
                 self.depth += 1;
-                if self.pinned_from.is_none() && self.before == Before::Name {
+                // The arguments of CALL are values; those of a function may decide its result's type.
+                let of_call = self.calls && self.depth == 1;
+                if self.pinned_from.is_none() && self.before == Before::Name && !of_call {
                     self.pinned_from = Some(self.depth);
                 }
                 self.before = Before::Operator;

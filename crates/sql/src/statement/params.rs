@@ -14,6 +14,8 @@ pub(crate) struct ParamTypes {
     types: Vec<Option<SqlType>>,
     /// Those that occur in the statement; one that was given a type need not occur.
     seen: Vec<bool>,
+    /// Parameters before `$1`: those of earlier statements of one program.
+    before: usize,
 }
 
 impl ParamTypes {
@@ -22,6 +24,7 @@ impl ParamTypes {
         ParamTypes {
             types: given.to_vec(),
             seen: vec![false; given.len()],
+            before: 0,
         }
     }
 
@@ -37,6 +40,7 @@ impl ParamTypes {
                     format!("there is no parameter {text}"),
                 )
             })?;
+        let number = self.before + number;
         if self.types.len() < number {
             self.types.resize(number, None);
             self.seen.resize(number, false);
@@ -45,6 +49,11 @@ impl ParamTypes {
             *seen = true;
         }
         Ok(number - 1)
+    }
+
+    /// From now on `$1` is the parameter after so many.
+    pub(crate) fn begin_at(&mut self, before: usize) {
+        self.before = before;
     }
 
     /// The type, if known.

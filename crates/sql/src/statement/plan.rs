@@ -139,6 +139,8 @@ pub enum Tag {
     Update,
     /// `DELETE n`
     Delete,
+    /// `CALL`, without a count.
+    Call,
 }
 
 impl Tag {
@@ -149,6 +151,7 @@ impl Tag {
             Tag::Insert => "INSERT 0",
             Tag::Update => "UPDATE",
             Tag::Delete => "DELETE",
+            Tag::Call => "CALL",
         }
     }
 }
@@ -200,6 +203,23 @@ pub struct ProgramPlan {
     pub fallback: Option<Arc<QueryPlan>>,
     /// The inputs that bound an integer range from below and above.
     pub range_inputs: Option<(u16, u16)>,
+    /// For CALL: the procedure, and how the program's first inputs follow from the parameters.
+    pub procedure: Option<Arc<CallPlan>>,
+}
+
+/// What a CALL has beyond a point statement.
+#[derive(Clone, Debug)]
+pub struct CallPlan {
+    /// The procedure's name.
+    pub name: String,
+    /// Types of its input parameters: the program's first inputs.
+    pub inputs: Vec<SqlType>,
+    /// Their names.
+    pub input_names: Vec<String>,
+    /// Their values, over the parameters of the CALL; `None` where the parameters are the inputs.
+    pub arguments: Option<Vec<Scalar>>,
+    /// What EXPLAIN says beside the instructions.
+    pub listing: super::explain::Listing,
 }
 
 impl ProgramPlan {

@@ -151,6 +151,8 @@ pub enum Scalar {
     Input(u16),
     /// Column of the statement's row.
     Column(u16),
+    /// Variable of a procedure.
+    Variable(u16),
     /// A value of the session.
     Session(SessionValue),
     /// `current_setting(name)`
@@ -191,6 +193,11 @@ pub enum Scalar {
     IsNull(Box<Scalar>),
     /// COALESCE, alike in type.
     Coalesce(Vec<Scalar>),
+    /// The first characters of a text, as many as an integer says: `left(text, n)`.
+    Left(Box<Scalar>, Box<Scalar>),
+    /// The value, or NULL where computing it is an error: what a procedure declares of a key that it may
+    /// never come to compute.
+    OrNull(Box<Scalar>),
     /// `lower`, `upper` of text.
     ChangeCase {
         /// To upper case.
@@ -211,12 +218,14 @@ impl Scalar {
             | Scalar::ExactKey(inner, _)
             | Scalar::ClampKey(inner, _)
             | Scalar::Negate(inner)
+            | Scalar::OrNull(inner)
             | Scalar::Not(inner)
             | Scalar::IsNull(inner)
             | Scalar::ChangeCase { of: inner, .. } => inner.visit(see),
             Scalar::Arithmetic(_, left, right)
             | Scalar::Compare(_, left, right)
             | Scalar::Concat(left, right)
+            | Scalar::Left(left, right)
             | Scalar::And(left, right)
             | Scalar::Or(left, right) => {
                 left.visit(see);
@@ -226,6 +235,7 @@ impl Scalar {
             Scalar::Constant(_)
             | Scalar::Input(_)
             | Scalar::Column(_)
+            | Scalar::Variable(_)
             | Scalar::Session(_)
             | Scalar::NextValue(_)
             | Scalar::CurrentValue(_)
@@ -243,6 +253,11 @@ impl Scalar {
     /// Depends on the row.
     pub fn has_column(&self) -> bool {
         self.any(|node| matches!(node, Scalar::Column(_)))
+    }
+
+    /// Depends on what a program does: a row that it reads or a variable that it sets.
+    pub fn is_dynamic(&self) -> bool {
+        self.any(|node| matches!(node, Scalar::Column(_) | Scalar::Variable(_)))
     }
 
     /// Draws from a sequence.
@@ -275,6 +290,16 @@ impl Scalar {
             Scalar::Constant(value) => value.clone(),
             Scalar::Input(number) => at(inputs, *number)?,
             Scalar::Column(number) => at(row, *number)?,
+            Scalar::Variable(_) => {
+                return Err(SqlError::internal(
+                    "a variable was asked for before its program ran",
+                ));
+            }
+            Scalar::OrNull(inner) => unary(inner, source).unwrap_or(Value::Null),
+            Scalar::Left(text, count) => match (unary(text, source)?, unary(count, source)?.as_i64()) {
+                (Value::Text(text), Some(count)) => Value::Text(left(&text, count)),
+                _ => Value::Null,
+            },
             Scalar::Session(which) => source.session_value(*which)?,
             Scalar::Setting(name) => match unary(name, source)? {
                 Value::Text(name) => Value::Text(source.setting(&name)?),
@@ -336,6 +361,18 @@ impl Scalar {
             },
         })
     }
+}
+
+/// `left(text, count)`: a negative count leaves so many characters off.
+fn left(text: &str, count: i64) -> String {
+    let kept = match usize::try_from(count) {
+        Ok(count) => count,
+        Err(_) => {
+            let off = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+            text.chars().count().saturating_sub(off)
+        }
+    };
+    text.chars().take(kept).collect()
 }
 
 fn at(values: &[Value], number: u16) -> Result<Value, SqlError> {

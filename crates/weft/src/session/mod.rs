@@ -19,6 +19,7 @@
 //! or completion is pushed into a sink, the gate has been raised to the batch it depends on. 3. A plan runs
 //! only against the catalog version it was made for; otherwise the statement is planned again.
 
+mod block;
 mod control;
 mod copy;
 mod cursor;
@@ -51,6 +52,7 @@ use crate::database::Shared;
 use crate::gate::DurabilityGate;
 use crate::rows::{Collected, Rows};
 use crate::sink::{OutputColumn, ResultSink, Scope, TxnStatus};
+pub use block::BlockRole;
 pub(crate) use cursor::Cursor;
 pub(crate) use settings::Settings;
 
@@ -164,6 +166,8 @@ pub struct Session {
     pub(crate) prepared: HashMap<String, Arc<Prepared>>,
     pub(crate) cursors: HashMap<String, Cursor>,
     pub(crate) cursors_made: u64,
+    /// What the last transaction that ran as one program gave.
+    pub(crate) block: Option<block::BlockResult>,
     /// Raised whenever definitions of an open transaction may have been taken back.
     pub(crate) era: u64,
     /// The last value that this session drew from each sequence, for `currval`.
@@ -205,6 +209,7 @@ impl Session {
             prepared: HashMap::new(),
             cursors: HashMap::new(),
             cursors_made: 0,
+            block: None,
             era: 0,
             drawn: BTreeMap::new(),
             last_drawn: None,

@@ -45,10 +45,24 @@ impl Session {
             (Err(error), Some(fallback)) if error.state == OUT_OF_BUDGET => {
                 return self.run_query(fallback, params, sink);
             }
+            (Err(error), None) if error.state == OUT_OF_BUDGET => return Err(did_not_end(plan, error)),
             (result, _) => result?,
         };
         push_outcome(plan, &outcome, sink);
         Ok(())
+    }
+
+    /// Runs a program and keeps what it gives.
+    pub(crate) fn run_for_outcome(
+        &mut self,
+        plan: &ProgramPlan,
+        params: &[Value],
+        scope: Scope,
+    ) -> Result<Outcome, SqlError> {
+        let inputs = plan.bind(params, self)?;
+        let statements = plan.statements.len() as u64;
+        self.shared.program_statements.fetch_add(statements, Relaxed);
+        self.run_inputs(plan, inputs, scope)
     }
 
     fn run_inputs(&mut self, plan: &ProgramPlan, inputs: Vec<u8>, scope: Scope) -> Result<Outcome, SqlError> {
@@ -102,6 +116,18 @@ impl Session {
     }
 }
 
+/// A procedure that used up its instructions is named: it may not end at all.
+fn did_not_end(plan: &ProgramPlan, error: SqlError) -> SqlError {
+    match &plan.procedure {
+        Some(call) => SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("procedure \"{}\" was stopped: {}", call.name, error.message),
+        )
+        .hint("Check that its loops end, and that it reads ranges of few rows."),
+        None => error,
+    }
+}
+
 /// True for a program that locks rows and changes none.
 pub(crate) fn locks_only(plan: &ProgramPlan) -> bool {
     plan.program.read_only && plan.program.accesses.iter().any(|access| access.kind.is_write())
@@ -110,6 +136,22 @@ pub(crate) fn locks_only(plan: &ProgramPlan) -> bool {
 fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink) {
     for (number, (shape, outcome)) in plan.statements.iter().zip(&outcome.statements).enumerate() {
         push_statement(plan, number, shape, outcome, sink);
+    }
+}
+
+/// Pushes what one statement of a program gave.
+pub(crate) fn push_one(
+    plan: &ProgramPlan,
+    number: usize,
+    outcome: &Outcome,
+    sink: &mut dyn ResultSink,
+) -> Result<(), SqlError> {
+    match (plan.statements.get(number), outcome.statements.get(number)) {
+        (Some(shape), Some(outcome)) => {
+            push_statement(plan, number, shape, outcome, sink);
+            Ok(())
+        }
+        _ => Err(SqlError::internal("a program has no statement of that number")),
     }
 }
 
@@ -135,7 +177,10 @@ fn push_statement(
         statement::Tag::Select => outcome.rows.len() as u64,
         _ => outcome.affected,
     };
-    sink.complete(&CommandTag::counted(shape.tag.verb(), rows));
+    sink.complete(&match shape.tag {
+        statement::Tag::Call => CommandTag::plain(shape.tag.verb()),
+        tag => CommandTag::counted(tag.verb(), rows),
+    });
 }
 
 /// A layout for rows with these columns.

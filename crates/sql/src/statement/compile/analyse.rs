@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use weft_store::{Catalog, TableDef};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::super::bind::{Binder, Refusal, Scope};
+use super::super::bind::{Binder, Refusal, Scope, Variables};
 use super::super::params::ParamTypes;
 use super::super::plan::OutputColumn;
 use super::super::scalar::Scalar;
@@ -38,6 +38,9 @@ pub(crate) struct Analyser<'a> {
     pub(crate) params: &'a mut ParamTypes,
     /// The statement's text, for positions.
     pub(crate) text: &'a str,
+    /// Inside a procedure: its variables. Then UPDATE and DELETE may go over a range of the primary key, and
+    /// what no declared row covers declares the table.
+    pub(crate) variables: Option<&'a dyn Variables>,
 }
 
 impl Analyser<'_> {
@@ -60,11 +63,17 @@ impl Analyser<'_> {
     }
 
     fn binder<'b>(&'b mut self, table: &'b TableDef, alias: &'b str) -> Binder<'b> {
-        Binder::new(self.catalog, Some(Scope { table, alias }), self.params, self.text)
+        let variables = self.variables;
+        let mut binder = Binder::new(self.catalog, Some(Scope { table, alias }), self.params, self.text);
+        binder.variables = variables;
+        binder
     }
 
     fn bare_binder(&mut self) -> Binder<'_> {
-        Binder::new(self.catalog, None, self.params, self.text)
+        let variables = self.variables;
+        let mut binder = Binder::new(self.catalog, None, self.params, self.text);
+        binder.variables = variables;
+        binder
     }
 
     // ---- INSERT ----
@@ -324,7 +333,10 @@ impl Analyser<'_> {
             return Err(Refusal::General);
         }
         let assignments = self.assignments(&update.assignments, &table, &alias, None)?;
-        refuse_unique_columns(&table, &assignments)?;
+        let changes_unique = refuse_unique_columns(&table, &assignments);
+        if self.variables.is_none() {
+            changes_unique?;
+        }
         self.change(
             table,
             &alias,
@@ -348,7 +360,8 @@ impl Analyser<'_> {
         let table = self.find(name)?;
         let alias = alias.unwrap_or_else(|| table.name.clone());
         // The old values of further unique indexes would have to be locked, and nobody knows them beforehand.
-        if !plain || table.indexes.iter().any(|index| index.unique && !index.primary) {
+        let unique = table.indexes.iter().any(|index| index.unique && !index.primary);
+        if !plain || (unique && self.variables.is_none()) {
             return Err(Refusal::General);
         }
         self.change(
@@ -369,16 +382,33 @@ impl Analyser<'_> {
         returning: Option<&[SelectItem]>,
     ) -> Analysed<PointChange> {
         let condition = self.condition(selection, &table, alias)?;
-        let (index, key, residual) =
-            path::choose_primary(&table, conjuncts(condition)).ok_or(Refusal::General)?;
+        let conjuncts = conjuncts(condition);
+        let choice = match self.variables {
+            None => path::choose_primary(&table, conjuncts),
+            Some(_) => path::choose_primary_range(&table, conjuncts),
+        }
+        .ok_or(Refusal::General)?;
+        if let Path::Range {
+            prefix, low, high, ..
+        } = &choice.path
+            && prefix.is_empty()
+            && (low.is_none() || high.is_none())
+        {
+            // A scan of the table is no business of a program.
+            return Err(Refusal::General);
+        }
         let returning = self.returning(returning, &table, alias)?;
+        let whole_table = match &assignments {
+            Some(assignments) => refuse_unique_columns(&table, assignments).is_err(),
+            None => table.indexes.iter().any(|index| index.unique && !index.primary),
+        };
         Ok(PointChange {
             table,
-            index,
-            key,
-            residual,
+            path: choice.path,
+            residual: choice.residual,
             assignments,
             returning,
+            whole_table,
         })
     }
 

@@ -5,6 +5,8 @@
 //! be copied and compared (CMPV), and everything else is refused, whereupon the statement goes the general
 //! way.
 
+use std::sync::Arc;
+
 use weft_base::CatalogVersion;
 use weft_program::{Class, Cond, Cp, Datum, KeyPart, Op, ProgramBuilder, Reg, RowBuf};
 use weft_store::TableDef;
@@ -15,19 +17,22 @@ use super::super::inputs::HiddenInputs;
 use super::super::plan::HiddenInput;
 use super::super::scalar::{ArithmeticOp, CompareOp, Scalar};
 use super::super::type_rules::{base_type, is_integer};
+use super::block::Block;
 use super::path::folded;
 
 /// Generates code for one program.
-pub(crate) struct Coder<'a> {
+pub(crate) struct Coder {
     pub(crate) b: ProgramBuilder,
     hidden: HiddenInputs,
     /// The row that columns are read from.
-    row: Option<(&'a TableDef, Cp)>,
+    row: Option<(Arc<TableDef>, Cp)>,
+    /// Inside a procedure: its variables.
+    pub(crate) block: Option<Block>,
 }
 
 type Coded<T> = Result<T, Refusal>;
 
-impl<'a> Coder<'a> {
+impl Coder {
     /// An empty program with the parameters as its first inputs.
     pub(crate) fn new(version: CatalogVersion, params: &[SqlType]) -> Self {
         let mut b = ProgramBuilder::new(version);
@@ -38,6 +43,7 @@ impl<'a> Coder<'a> {
             b,
             hidden: HiddenInputs::after(params.len()),
             row: None,
+            block: None,
         }
     }
 
@@ -47,23 +53,73 @@ impl<'a> Coder<'a> {
     }
 
     /// From now on columns are those of the row in `cp`.
-    pub(crate) fn set_row(&mut self, table: &'a TableDef, cp: Cp) {
-        self.row = Some((table, cp));
+    pub(crate) fn set_row(&mut self, table: &Arc<TableDef>, cp: Cp) {
+        self.row = Some((Arc::clone(table), cp));
     }
 
-    fn cp(&self) -> Coded<Cp> {
-        self.row.map(|(_, cp)| cp).ok_or(Refusal::General)
+    /// The row that columns are read from, to be put back by [`Coder::restore_row`].
+    pub(crate) fn take_row(&mut self) -> Option<(Arc<TableDef>, Cp)> {
+        self.row.take()
     }
 
-    fn column_type(&self, column: u16) -> Coded<SqlType> {
+    /// Columns are again those of an earlier row.
+    pub(crate) fn restore_row(&mut self, row: Option<(Arc<TableDef>, Cp)>) {
+        self.row = row;
+    }
+
+    pub(super) fn cp(&self) -> Coded<Cp> {
+        self.row.as_ref().map(|(_, cp)| *cp).ok_or(Refusal::General)
+    }
+
+    /// A remark about the next instruction, for EXPLAIN of a procedure.
+    pub(crate) fn remark(&mut self, text: impl FnOnce(&Coder) -> String) {
+        if self.block.is_none() {
+            return;
+        }
+        let (pc, text) = (self.b.position(), text(self));
+        if let Some(block) = &mut self.block {
+            block.remarks.push((pc, text));
+        }
+    }
+
+    /// Puts text in front of the remark about the last instruction, or makes it the remark.
+    pub(crate) fn remark_before(&mut self, text: impl FnOnce(&Coder) -> String) {
+        let Some(last) = self.b.position().checked_sub(1) else {
+            return;
+        };
+        if self.block.is_none() {
+            return;
+        }
+        let text = text(self);
+        if let Some(block) = &mut self.block {
+            match block.remarks.last_mut() {
+                Some((pc, old)) if *pc == last => *old = format!("{text} {old}"),
+                _ => block.remarks.push((last, text)),
+            }
+        }
+    }
+
+    pub(super) fn column_name(&self, column: u16) -> String {
+        let Some((table, _)) = &self.row else {
+            return String::new();
+        };
+        let name = table
+            .columns
+            .get(usize::from(column))
+            .map_or("?", |def| &def.name);
+        format!("{}.{name}", table.name)
+    }
+
+    pub(super) fn column_type(&self, column: u16) -> Coded<SqlType> {
         self.row
+            .as_ref()
             .and_then(|(table, _)| table.columns.get(usize::from(column)))
             .map(|column| column.ty)
             .ok_or(Refusal::General)
     }
 
     /// The type of a scalar, as far as nodes tell: constants by their value.
-    fn type_of(&self, scalar: &Scalar) -> Coded<SqlType> {
+    pub(crate) fn type_of(&self, scalar: &Scalar) -> Coded<SqlType> {
         Ok(match scalar {
             Scalar::Constant(value) => value.sql_type().unwrap_or(SqlType::Text),
             Scalar::Input(number) => self
@@ -73,6 +129,8 @@ impl<'a> Coder<'a> {
                 .copied()
                 .ok_or(Refusal::General)?,
             Scalar::Column(column) => self.column_type(*column)?,
+            Scalar::Variable(number) => self.variable(*number)?.ty,
+            Scalar::OrNull(inner) => self.type_of(inner)?,
             Scalar::Session(which) => which.ty(),
             Scalar::NextValue(_) | Scalar::CurrentValue(_) => SqlType::Int8,
             Scalar::RandomUuid => SqlType::Uuid,
@@ -81,7 +139,9 @@ impl<'a> Coder<'a> {
             Scalar::ExactKey(_, to) | Scalar::ClampKey(_, to) => *to,
             Scalar::Negate(inner) => self.type_of(inner)?,
             Scalar::Arithmetic(_, left, right) => self.side_type(left, right)?,
-            Scalar::Setting(_) | Scalar::Concat(..) | Scalar::ChangeCase { .. } => SqlType::Text,
+            Scalar::Setting(_) | Scalar::Concat(..) | Scalar::Left(..) | Scalar::ChangeCase { .. } => {
+                SqlType::Text
+            }
             Scalar::Compare(..) | Scalar::And(..) | Scalar::Or(..) | Scalar::Not(_) | Scalar::IsNull(_) => {
                 SqlType::Bool
             }
@@ -106,8 +166,10 @@ impl<'a> Coder<'a> {
     pub(crate) fn part(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<KeyPart> {
         match folded(scalar.clone()) {
             Scalar::Constant(value) => Ok(KeyPart::Const(self.b.constant(ty, value))),
-            Scalar::Column(_) => Err(Refusal::General),
-            other if other.has_column() => Err(Refusal::General),
+            other if other.is_dynamic() => Err(Refusal::General),
+            other if other.is_volatile() && self.block.as_ref().is_some_and(|block| block.loops > 0) => {
+                Err(Refusal::General)
+            }
             other => {
                 let (number, new) = self.hidden.number(other, ty);
                 if new && usize::from(self.b.input(ty)) != number {
@@ -120,7 +182,11 @@ impl<'a> Coder<'a> {
         }
     }
 
-    fn datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
+    /// A value of any type as an operand of CMPV or CAT.
+    pub(super) fn datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
+        if self.block.is_some() && !matches!(scalar, Scalar::Column(_)) && scalar.is_dynamic() {
+            return self.block_datum(scalar, ty);
+        }
         if let Scalar::Column(column) = scalar {
             return Ok(Datum::Column {
                 cp: self.cp()?.0,
@@ -133,18 +199,23 @@ impl<'a> Coder<'a> {
         })
     }
 
+    /// Loads an input or a constant.
+    pub(super) fn load_part(&mut self, to: Reg, part: KeyPart) {
+        match part {
+            KeyPart::Input(number) => self.b.ldin(to, number),
+            KeyPart::Const(number) => self.b.ldk(to, number),
+        }
+    }
+
     /// Computes a scalar into a fresh register. `ty` is the type that the context expects, for a bare NULL.
     pub(crate) fn register(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
-        if !scalar.has_column() {
+        if self.hoists(scalar) {
             if !Class::of(&ty).is_register() {
                 return Err(Refusal::General);
             }
             let part = self.part(scalar, ty)?;
             let to = self.b.register();
-            match part {
-                KeyPart::Input(number) => self.b.ldin(to, number),
-                KeyPart::Const(number) => self.b.ldk(to, number),
-            }
+            self.load_part(to, part);
             return Ok(to);
         }
         match scalar {
@@ -154,9 +225,13 @@ impl<'a> Coder<'a> {
                 }
                 let cp = self.cp()?;
                 let to = self.b.register();
+                self.remark(|coder| coder.column_name(*column));
                 self.b.ldcol(to, cp, *column);
                 Ok(to)
             }
+            Scalar::Variable(number) => self.variable_register(*number),
+            Scalar::ExactKey(inner, to) => self.exact_key(inner, *to),
+            Scalar::ClampKey(inner, to) => self.clamp_key(inner, *to),
             Scalar::Negate(inner) => self.negate(inner),
             Scalar::Arithmetic(op, left, right) => self.arithmetic(*op, left, right),
             Scalar::Compare(op, left, right) => self.compare(*op, left, right),
@@ -194,7 +269,7 @@ impl<'a> Coder<'a> {
     }
 
     /// An integer that was computed in 64 bits must fit its type.
-    fn narrow(&mut self, register: Reg, ty: SqlType) {
+    pub(super) fn narrow(&mut self, register: Reg, ty: SqlType) {
         match ty {
             SqlType::Int2 => self.b.narrow(register, 2),
             SqlType::Int4 => self.b.narrow(register, 4),
@@ -330,13 +405,20 @@ impl<'a> Coder<'a> {
     ) -> Coded<()> {
         if let Scalar::Column(source) = scalar {
             if !weft_program::fits_without_check(&self.column_type(*source)?, &ty) {
-                return Err(Refusal::General);
+                return match self.block {
+                    Some(_) => self.set_text(buffer, column, scalar, ty),
+                    None => Err(Refusal::General),
+                };
             }
+            self.remark(|coder| coder.column_name(*source));
             let cp = self.cp()?;
             self.b.setcol(buffer, column, cp, *source);
             return Ok(());
         }
-        if scalar.has_column() {
+        if !self.hoists(scalar) {
+            if !Class::of(&ty).is_register() {
+                return self.set_text(buffer, column, scalar, ty);
+            }
             let register = self.register(scalar, ty)?;
             self.b.setr(buffer, column, register);
             return Ok(());

@@ -9,41 +9,75 @@
 //!   SELECT by range KEY.., KEY.., SCAN, RET, loop: residual, OUTROW, SET.., EMIT, NEXT
 //! ```
 //!
-//! Every statement declares what it touches; keys of accesses are inputs or constants. A row that is read by
-//! a secondary index has a primary key which nobody knows beforehand, so such a read declares the table.
+//! In a procedure rows go into variables instead of results ([`Sink`]), counts into FOUND, and UPDATE and
+//! DELETE may go over a range.
+//!
+//! Every statement declares what it touches; keys of accesses are inputs or constants. Where only the first
+//! values of a key are known beforehand, the range of keys that begin with them is declared, and the table
+//! where not even those are. A row that is read by a secondary index has a primary key which nobody knows
+//! beforehand: such a read declares the table, or a range if index and primary key begin with the same
+//! columns.
 
-use weft_program::instr::{SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE};
-use weft_program::{Access, AccessKind, Cond, Cp, KeyBuf, KeyPart, Label, RowBuf, TableNo};
+use std::sync::Arc;
+
+use weft_program::{Access, AccessKind, Cp, KeyPart, Label, RowBuf, TableNo};
 use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value};
 
 use super::super::bind::Refusal;
 use super::super::scalar::Scalar;
 use super::super::type_rules::base_type;
+use super::block::KeySource;
 use super::code::Coder;
 use super::point::{
     ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointSelect, PointStatement,
-    RangeEnd,
 };
+use super::scan::Missing;
 
-type Coded<T> = Result<T, Refusal>;
+pub(super) type Coded<T> = Result<T, Refusal>;
 
-impl<'a> Coder<'a> {
-    /// Generates one statement. Registers are given back at its end.
-    pub(crate) fn statement(&mut self, statement: &'a PointStatement) -> Coded<()> {
+/// Where a statement's rows and counts go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sink<'s> {
+    /// Into the results of a statement of the program.
+    Statement(u32),
+    /// The first row into variables, whose types the output items have; the count into FOUND.
+    Variables {
+        /// One per column.
+        targets: &'s [u16],
+        /// No row, or several, is an error.
+        strict: bool,
+    },
+    /// Nowhere; the count into FOUND.
+    Nothing,
+}
+
+impl Coder {
+    /// Generates one statement of a message. Registers are given back at its end.
+    pub(crate) fn statement(&mut self, statement: &PointStatement) -> Coded<()> {
         let number = self.b.statement(statement.output_types());
+        self.statement_into(statement, Sink::Statement(number))
+    }
+
+    /// Generates one statement. Registers are given back at its end.
+    pub(crate) fn statement_into(&mut self, statement: &PointStatement, sink: Sink<'_>) -> Coded<()> {
         let mark = self.b.mark();
         match statement {
-            PointStatement::Insert(insert) => self.insert(insert, number)?,
-            PointStatement::Change(change) => self.change(change, number)?,
-            PointStatement::Select(select) => self.select(select, number)?,
+            PointStatement::Insert(insert) => self.insert(insert, sink)?,
+            PointStatement::Change(change) => self.change(change, sink)?,
+            PointStatement::Select(select) => self.select(select, sink)?,
         }
         self.b.release_to(mark);
         Ok(())
     }
 
-    /// Key values as parts, of the index columns' types.
-    fn key_parts(&mut self, table: &TableDef, index: &IndexDef, values: &[Scalar]) -> Coded<Vec<KeyPart>> {
+    /// Key values of the index columns' types.
+    pub(super) fn key_sources(
+        &mut self,
+        table: &TableDef,
+        index: &IndexDef,
+        values: &[Scalar],
+    ) -> Coded<Vec<KeySource>> {
         values
             .iter()
             .zip(&index.columns)
@@ -53,58 +87,111 @@ impl<'a> Coder<'a> {
                     .get(column)
                     .map(|column| base_type(&column.ty))
                     .ok_or(Refusal::General)?;
-                self.part(value, ty)
+                self.key_source(value, ty)
             })
             .collect()
     }
 
-    fn build_key(&mut self, parts: &[KeyPart]) -> KeyBuf {
-        let key = self.b.key_buffer();
-        self.b.key(key);
-        for part in parts {
-            match *part {
-                KeyPart::Input(number) => self.b.keyin(key, number),
-                KeyPart::Const(number) => self.b.keyk(key, number),
-            }
-        }
-        key
-    }
-
-    /// The values that a new row has in an index's columns, as parts of exactly the columns' types.
-    fn row_parts(&mut self, table: &TableDef, index: &IndexDef, row: &[Scalar]) -> Coded<Vec<KeyPart>> {
+    /// What is known of the values that a new row has in an index's columns.
+    fn row_parts(
+        &mut self,
+        table: &TableDef,
+        index: &IndexDef,
+        row: &[Scalar],
+    ) -> Coded<Vec<Option<KeyPart>>> {
         index
             .columns
             .iter()
             .map(|&column| match (row.get(column), table.columns.get(column)) {
-                (Some(value), Some(def)) => self.part(value, def.ty),
+                (Some(value), Some(def)) => self.declared_part(value, def.ty),
                 _ => Err(Refusal::General),
             })
             .collect()
     }
 
-    /// Emits the output row of a statement from the current row.
-    fn emit_row(&mut self, output: &[OutputItem], statement: u32, buffer: RowBuf) -> Coded<()> {
-        self.b.outrow(buffer, statement);
-        for (number, item) in output.iter().enumerate() {
-            let mark = self.b.mark();
-            self.set_column(buffer, number as u16, &item.scalar, item.column.ty)?;
-            self.b.release_to(mark);
-        }
-        self.b.emit(statement, buffer);
-        Ok(())
+    /// Declares an access to one row by its primary key, or to as little as is known of the key.
+    pub(super) fn declare_row(&mut self, kind: AccessKind, table: &TableDef, parts: &[Option<KeyPart>]) {
+        let known: Vec<KeyPart> = parts.iter().map_while(|part| *part).collect();
+        let access = if known.len() == parts.len() {
+            Access::new(kind, table.id, known)
+        } else {
+            return self.declare_prefix(kind.is_write(), table, known);
+        };
+        self.b.add_access(access);
     }
 
-    fn returning(&mut self, table: &'a TableDef, cp: Cp, output: &[OutputItem], statement: u32) -> Coded<()> {
+    /// Declares an access to all rows whose primary keys begin with a prefix.
+    pub(super) fn declare_prefix(&mut self, write: bool, table: &TableDef, prefix: Vec<KeyPart>) {
+        self.b.add_access(match (prefix.is_empty(), write) {
+            (true, true) => Access::table(AccessKind::WriteTable, table.id),
+            (true, false) => Access::table(AccessKind::ReadTable, table.id),
+            (false, true) => Access::write_range(table.id, prefix.clone(), Some(prefix)),
+            (false, false) => Access::range(table.id, prefix.clone(), Some(prefix)),
+        });
+    }
+
+    /// Declares a read by a secondary index: the primary keys are not known, but may begin as the index does.
+    pub(super) fn declare_secondary(&mut self, table: &TableDef, index: &IndexDef, equal: &[KeySource]) {
+        let primary = table.primary_index().map_or(&[][..], |index| &index.columns);
+        let shared = primary
+            .iter()
+            .zip(&index.columns)
+            .take_while(|(left, right)| left == right);
+        let prefix: Vec<KeyPart> = shared
+            .zip(equal)
+            .map_while(|(_, source)| source.declared)
+            .collect();
+        self.declare_prefix(false, table, prefix);
+    }
+
+    /// Takes the current row to where the statement's rows go.
+    pub(crate) fn emit_row(&mut self, output: &[OutputItem], sink: Sink<'_>) -> Coded<()> {
+        match sink {
+            Sink::Statement(statement) => {
+                let buffer = self.b.row_buffer();
+                self.b.outrow(buffer, statement);
+                for (number, item) in output.iter().enumerate() {
+                    let mark = self.b.mark();
+                    self.set_column(buffer, number as u16, &item.scalar, item.column.ty)?;
+                    self.b.release_to(mark);
+                }
+                self.b.emit(statement, buffer);
+                Ok(())
+            }
+            Sink::Variables { targets, .. } => {
+                for (item, target) in output.iter().zip(targets) {
+                    self.set_variable(*target, &item.scalar)?;
+                }
+                Ok(())
+            }
+            Sink::Nothing => Ok(()),
+        }
+    }
+
+    /// Counts what a DB instruction did.
+    fn counted(&mut self, sink: Sink<'_>, status: weft_program::Reg) {
+        match sink {
+            Sink::Statement(statement) => self.b.count(statement, status),
+            Sink::Variables { .. } | Sink::Nothing => self.note_found(status),
+        }
+    }
+
+    fn returning(
+        &mut self,
+        table: &Arc<TableDef>,
+        cp: Cp,
+        output: &[OutputItem],
+        sink: Sink<'_>,
+    ) -> Coded<()> {
         if output.is_empty() {
             return Ok(());
         }
         self.set_row(table, cp);
-        let buffer = self.b.row_buffer();
-        self.emit_row(output, statement, buffer)
+        self.emit_row(output, sink)
     }
 
     /// Jumps to `target` unless all conditions are true.
-    fn conditions(&mut self, conditions: &[Scalar], target: Label) -> Coded<()> {
+    pub(super) fn conditions(&mut self, conditions: &[Scalar], target: Label) -> Coded<()> {
         for condition in conditions {
             let mark = self.b.mark();
             let truth = self.register(condition, SqlType::Bool)?;
@@ -116,17 +203,17 @@ impl<'a> Coder<'a> {
 
     // ---- INSERT ----
 
-    fn insert(&mut self, insert: &'a PointInsert, statement: u32) -> Coded<()> {
+    fn insert(&mut self, insert: &PointInsert, sink: Sink<'_>) -> Coded<()> {
         let table = self.b.table(&insert.table);
         for (number, row) in insert.rows.iter().enumerate() {
             let mark = self.b.mark();
             let row = &self.bound_row(&insert.table, row)?;
             self.insert_accesses(insert, row)?;
             match &insert.on_conflict {
-                None => self.insert_row(insert, table, row, statement)?,
+                None => self.insert_row(insert, table, row, sink)?,
                 Some(conflict) => {
                     let update = conflict.updates.as_ref().and_then(|updates| updates.get(number));
-                    self.upsert_row(insert, conflict, update, table, row, statement)?;
+                    self.upsert_row(insert, conflict, update, table, row, sink)?;
                 }
             }
             self.b.release_to(mark);
@@ -141,6 +228,7 @@ impl<'a> Coder<'a> {
             .zip(&table.columns)
             .map(|(value, column)| match value {
                 Scalar::Constant(_) | Scalar::Input(_) => Ok(value.clone()),
+                other if !self.hoists(other) => Ok(other.clone()),
                 other => match self.part(other, column.ty)? {
                     KeyPart::Input(number) => Ok(Scalar::Input(number)),
                     KeyPart::Const(_) => Ok(other.clone()),
@@ -161,12 +249,19 @@ impl<'a> Coder<'a> {
         }
         for index in def.indexes.iter().filter(|index| index.unique) {
             let parts = self.row_parts(def, index, row)?;
-            let kind = match (index.primary, &insert.on_conflict) {
-                (true, Some(_)) => AccessKind::WriteRow,
-                (true, None) => AccessKind::InsertRow,
-                (false, _) => AccessKind::WriteValue(index.id),
-            };
-            self.b.add_access(Access::new(kind, def.id, parts));
+            if index.primary {
+                let kind = match insert.on_conflict {
+                    Some(_) => AccessKind::WriteRow,
+                    None => AccessKind::InsertRow,
+                };
+                self.declare_row(kind, def, &parts);
+                continue;
+            }
+            let known: Vec<KeyPart> = parts.iter().filter_map(|part| *part).collect();
+            self.b.add_access(match known.len() == parts.len() {
+                true => Access::new(AccessKind::WriteValue(index.id), def.id, known),
+                false => Access::table(AccessKind::WriteTable, def.id),
+            });
         }
         if def.primary_key.is_none() {
             self.b
@@ -177,37 +272,61 @@ impl<'a> Coder<'a> {
 
     fn insert_row(
         &mut self,
-        insert: &'a PointInsert,
+        insert: &PointInsert,
         table: TableNo,
         row: &[Scalar],
-        statement: u32,
+        sink: Sink<'_>,
     ) -> Coded<()> {
         let buffer = self.b.row_buffer();
+        self.remark(|_| insert.table.name.clone());
         self.b.row(buffer, table);
         for ((number, value), column) in row.iter().enumerate().zip(&insert.table.columns) {
             if *value != Scalar::Constant(Value::Null) {
-                self.set_column(buffer, number as u16, value, column.ty)?;
+                let mark = self.b.mark();
+                self.set_named(buffer, number, value, column)?;
+                self.b.release_to(mark);
             }
         }
         let cp = self.b.collect_register();
         let status = self.b.register();
+        self.remark(|_| format!("into {}", insert.table.name));
         self.b.insert(cp, table, buffer);
         self.b.ret(status, cp);
-        self.b.count(statement, status);
-        self.returning(&insert.table, cp, &insert.returning, statement)
+        self.counted(sink, status);
+        self.returning(&insert.table, cp, &insert.returning, sink)
+    }
+
+    /// Sets a column of a table's row, with its name as a remark.
+    fn set_named(
+        &mut self,
+        buffer: RowBuf,
+        number: usize,
+        value: &Scalar,
+        column: &weft_store::ColumnDef,
+    ) -> Coded<()> {
+        self.set_column(buffer, number as u16, value, column.ty)?;
+        self.remark_before(|_| format!("{} =", column.name));
+        Ok(())
     }
 
     fn upsert_row(
         &mut self,
-        insert: &'a PointInsert,
+        insert: &PointInsert,
         conflict: &PointConflict,
         update: Option<&ConflictRow>,
         table: TableNo,
         row: &[Scalar],
-        statement: u32,
+        sink: Sink<'_>,
     ) -> Coded<()> {
-        let parts = self.row_parts(&insert.table, &conflict.arbiter, row)?;
-        let key = self.build_key(&parts);
+        let def = &insert.table;
+        let values: Vec<Scalar> = conflict
+            .arbiter
+            .columns
+            .iter()
+            .filter_map(|&column| row.get(column).cloned())
+            .collect();
+        let sources = self.arbiter_sources(def, &conflict.arbiter, &values)?;
+        let key = self.build_key(&sources)?;
         let index = self.b.index(table, conflict.arbiter.id);
         let (cp, status) = (self.b.collect_register(), self.b.register());
         self.b.search(cp, table, index, key);
@@ -215,20 +334,37 @@ impl<'a> Coder<'a> {
         let (found, done) = (self.b.label(), self.b.label());
         self.b.branch_true(status, found);
         let mark = self.b.mark();
-        self.insert_row(insert, table, row, statement)?;
+        self.insert_row(insert, table, row, sink)?;
         self.b.release_to(mark);
         self.b.jump(done);
         self.b.bind(found);
         if let Some(update) = update {
-            self.set_row(&insert.table, cp);
+            self.set_row(def, cp);
             if let Some(condition) = &update.condition {
                 self.conditions(std::slice::from_ref(condition), done)?;
             }
-            self.update_row(&insert.table, cp, &update.assignments, statement)?;
-            self.returning(&insert.table, cp, &insert.returning, statement)?;
+            self.update_row(def, cp, &update.assignments, sink)?;
+            self.returning(def, cp, &insert.returning, sink)?;
         }
         self.b.bind(done);
         Ok(())
+    }
+
+    /// The arbiter's key of a new row: values of exactly the columns' types.
+    fn arbiter_sources(
+        &mut self,
+        table: &TableDef,
+        arbiter: &IndexDef,
+        values: &[Scalar],
+    ) -> Coded<Vec<KeySource>> {
+        values
+            .iter()
+            .zip(&arbiter.columns)
+            .map(|(value, &column)| {
+                let ty = table.columns.get(column).map(|column| column.ty);
+                self.key_source(value, ty.ok_or(Refusal::General)?)
+            })
+            .collect()
     }
 
     // ---- UPDATE, DELETE ----
@@ -239,235 +375,175 @@ impl<'a> Coder<'a> {
         def: &TableDef,
         cp: Cp,
         assignments: &[(usize, Scalar)],
-        statement: u32,
+        sink: Sink<'_>,
     ) -> Coded<()> {
         let buffer = self.b.row_buffer();
         self.b.copyrow(buffer, cp);
-        for (column, value) in assignments {
-            let ty = def
-                .columns
-                .get(*column)
-                .map(|column| column.ty)
-                .ok_or(Refusal::General)?;
+        for (number, value) in assignments {
+            let column = def.columns.get(*number).ok_or(Refusal::General)?;
             let mark = self.b.mark();
             if *value == Scalar::Constant(Value::Null) {
-                self.b.setnull(buffer, *column as u16);
+                self.b.setnull(buffer, *number as u16);
             } else {
-                self.set_column(buffer, *column as u16, value, ty)?;
+                self.set_named(buffer, *number, value, column)?;
             }
             self.b.release_to(mark);
         }
         let status = self.b.register();
+        self.remark(|_| def.name.clone());
         self.b.update(cp, buffer);
         self.b.ret(status, cp);
-        self.b.count(statement, status);
+        self.counted(sink, status);
         Ok(())
     }
 
-    fn change(&mut self, change: &'a PointChange, statement: u32) -> Coded<()> {
-        let table = self.b.table(&change.table);
-        let parts = self.key_parts(&change.table, &change.index, &change.key)?;
-        self.b
-            .add_access(Access::new(AccessKind::WriteRow, change.table.id, parts.clone()));
-        let key = self.build_key(&parts);
-        let index = self.b.index(table, change.index.id);
-        let (cp, status) = (self.b.collect_register(), self.b.register());
-        let done = self.b.label();
-        self.b.search(cp, table, index, key);
-        self.b.ret(status, cp);
-        self.b.branch_not_true(status, done);
-        self.set_row(&change.table, cp);
-        self.conditions(&change.residual, done)?;
+    /// Changes or removes the row in `cp`.
+    fn change_row(
+        &mut self,
+        change: &PointChange,
+        cp: Cp,
+        status: weft_program::Reg,
+        sink: Sink<'_>,
+    ) -> Coded<()> {
         match &change.assignments {
             Some(assignments) => {
-                self.update_row(&change.table, cp, assignments, statement)?;
-                self.returning(&change.table, cp, &change.returning, statement)?;
+                self.update_row(&change.table, cp, assignments, sink)?;
+                self.returning(&change.table, cp, &change.returning, sink)
             }
             None => {
-                self.returning(&change.table, cp, &change.returning, statement)?;
+                self.returning(&change.table, cp, &change.returning, sink)?;
+                self.remark(|_| change.table.name.clone());
                 self.b.remove(cp);
                 self.b.ret(status, cp);
-                self.b.count(statement, status);
+                self.counted(sink, status);
+                Ok(())
             }
         }
-        self.b.bind(done);
-        Ok(())
+    }
+
+    fn change(&mut self, change: &PointChange, sink: Sink<'_>) -> Coded<()> {
+        let strict = matches!(sink, Sink::Variables { strict: true, .. });
+        if change.whole_table {
+            let access = Access::table(AccessKind::WriteTable, change.table.id);
+            self.b.add_access(access);
+        }
+        match &change.path {
+            Path::Key { index, values } => {
+                let table = self.b.table(&change.table);
+                let sources = self.key_sources(&change.table, index, values)?;
+                if !change.whole_table {
+                    let parts: Vec<_> = sources.iter().map(|source| source.declared).collect();
+                    self.declare_row(AccessKind::WriteRow, &change.table, &parts);
+                }
+                let key = self.build_key(&sources)?;
+                let ordinal = self.b.index(table, index.id);
+                let (cp, status) = (self.b.collect_register(), self.b.register());
+                let (missing, done) = (self.b.label(), self.b.label());
+                self.remark(|_| format!("{} by {}", change.table.name, index.name));
+                self.b.search(cp, table, ordinal, key);
+                self.b.ret(status, cp);
+                self.b.branch_not_true(status, missing);
+                self.set_row(&change.table, cp);
+                self.conditions(&change.residual, missing)?;
+                self.change_row(change, cp, status, sink)?;
+                self.end_row(
+                    sink,
+                    Missing {
+                        missing,
+                        done,
+                        strict,
+                    },
+                )
+            }
+            Path::Range { .. } if matches!(sink, Sink::Variables { .. }) => Err(Refusal::General),
+            Path::Range { .. } => {
+                let access = (!change.whole_table).then_some(AccessKind::WriteRange);
+                self.for_each_row(
+                    &change.table,
+                    &change.path,
+                    &change.residual,
+                    None,
+                    access,
+                    |coder, at| coder.change_row(change, at.cp, at.status, sink),
+                )
+            }
+        }
     }
 
     // ---- SELECT ----
 
-    fn select(&mut self, select: &'a PointSelect, statement: u32) -> Coded<()> {
+    fn select(&mut self, select: &PointSelect, sink: Sink<'_>) -> Coded<()> {
         match &select.path {
-            Path::Key { index, values } => self.select_by_key(select, index, values, statement),
-            Path::Range {
-                index,
-                prefix,
-                low,
-                high,
-                reverse,
-            } => self.select_by_range(
-                select,
-                index,
-                prefix,
-                [low.as_ref(), high.as_ref()],
-                *reverse,
-                statement,
-            ),
+            Path::Key { index, values } => self.select_by_key(select, index, values, sink),
+            Path::Range { .. } => self.select_by_range(select, sink),
         }
+    }
+
+    /// Searches the row that a SELECT by key names; control goes on with its status.
+    pub(super) fn search_row(
+        &mut self,
+        select: &PointSelect,
+        index: &IndexDef,
+        values: &[Scalar],
+    ) -> Coded<(Cp, weft_program::Reg)> {
+        let table = self.b.table(&select.table);
+        let sources = self.key_sources(&select.table, index, values)?;
+        match (index.primary, select.locks) {
+            (true, locks) => {
+                let parts: Vec<_> = sources.iter().map(|source| source.declared).collect();
+                let kind = if locks {
+                    AccessKind::WriteRow
+                } else {
+                    AccessKind::ReadRow
+                };
+                self.declare_row(kind, &select.table, &parts);
+            }
+            (false, false) => self.declare_secondary(&select.table, index, &sources),
+            (false, true) => return Err(Refusal::General),
+        }
+        let key = self.build_key(&sources)?;
+        let ordinal = self.b.index(table, index.id);
+        let (cp, status) = (self.b.collect_register(), self.b.register());
+        self.remark(|_| format!("{} by {}", select.table.name, index.name));
+        self.b.search(cp, table, ordinal, key);
+        self.b.ret(status, cp);
+        Ok((cp, status))
     }
 
     fn select_by_key(
         &mut self,
-        select: &'a PointSelect,
-        index: &IndexDef,
-        values: &[Scalar],
-        statement: u32,
-    ) -> Coded<()> {
-        let table = self.b.table(&select.table);
-        let parts = self.key_parts(&select.table, index, values)?;
-        let access = match (index.primary, select.locks) {
-            (true, false) => Access::new(AccessKind::ReadRow, select.table.id, parts.clone()),
-            (true, true) => Access::new(AccessKind::WriteRow, select.table.id, parts.clone()),
-            (false, false) => Access::table(AccessKind::ReadTable, select.table.id),
-            (false, true) => return Err(Refusal::General),
-        };
-        self.b.add_access(access);
-        let key = self.build_key(&parts);
-        let ordinal = self.b.index(table, index.id);
-        let (cp, status) = (self.b.collect_register(), self.b.register());
-        let done = self.b.label();
-        self.b.search(cp, table, ordinal, key);
-        self.b.ret(status, cp);
-        self.b.branch_not_true(status, done);
-        self.set_row(&select.table, cp);
-        self.conditions(&select.residual, done)?;
-        let buffer = self.b.row_buffer();
-        self.emit_row(&select.output, statement, buffer)?;
-        self.b.bind(done);
-        Ok(())
-    }
-
-    fn range_keys(
-        &mut self,
         select: &PointSelect,
         index: &IndexDef,
-        prefix: &[Scalar],
-        ends: [Option<&RangeEnd>; 2],
-    ) -> Coded<([KeyBuf; 2], u8)> {
-        let prefix_parts = self.key_parts(&select.table, index, prefix)?;
-        let mut flags = 0;
-        let mut bounds = Vec::with_capacity(2);
-        for (end, exclusive) in ends.into_iter().zip([SCAN_LO_EXCLUSIVE, SCAN_HI_EXCLUSIVE]) {
-            let mut parts = prefix_parts.clone();
-            if let Some(end) = end {
-                let column = index
-                    .columns
-                    .get(prefix.len())
-                    .and_then(|&column| select.table.columns.get(column));
-                let ty = column
-                    .map(|column| base_type(&column.ty))
-                    .ok_or(Refusal::General)?;
-                parts.push(self.part(&end.value, ty)?);
-                if end.exclusive {
-                    flags |= exclusive;
-                }
-            }
-            bounds.push(parts);
-        }
-        let (Some(high), Some(low)) = (bounds.pop(), bounds.pop()) else {
-            return Err(Refusal::General);
-        };
-        let keys = [self.build_key(&low), self.build_key(&high)];
-        self.b.add_access(match index.primary {
-            true => Access::range(select.table.id, low, Some(high)),
-            false => Access::table(AccessKind::ReadTable, select.table.id),
-        });
-        Ok((keys, flags))
-    }
-
-    fn select_by_range(
-        &mut self,
-        select: &'a PointSelect,
-        index: &IndexDef,
-        prefix: &[Scalar],
-        ends: [Option<&RangeEnd>; 2],
-        reverse: bool,
-        statement: u32,
+        values: &[Scalar],
+        sink: Sink<'_>,
     ) -> Coded<()> {
-        let table = self.b.table(&select.table);
-        let ([low, high], mut flags) = self.range_keys(select, index, prefix, ends)?;
-        if reverse {
-            flags |= SCAN_REVERSE;
-        }
-        let ordinal = self.b.index(table, index.id);
-        let (cp, status) = (self.b.collect_register(), self.b.register());
-        let (more, next, done) = (self.b.label(), self.b.label(), self.b.label());
-        let limit = match &select.limit {
-            Some(limit) => Some(self.register(limit, SqlType::Int8)?),
-            None => None,
-        };
-        // The scan itself may stop early only if every row that it finds counts.
-        let counted = !select.residual.is_empty() || select.offset.is_some();
-        let (zero, one) = (self.b.register(), self.b.register());
-        self.b.ldi(zero, 0);
-        self.b.ldi(one, 1);
-        if let Some(limit) = limit.filter(|_| counted) {
-            self.refuse_negative(
-                limit,
-                zero,
-                weft_program::RaiseState::InvalidLimit,
-                "LIMIT must not be negative",
-            );
-            self.b.branch(Cond::Le, limit, zero, done);
-        }
-        let offset = match &select.offset {
-            Some(offset) => {
-                let offset = self.register(offset, SqlType::Int8)?;
-                let state = weft_program::RaiseState::InvalidOffset;
-                self.refuse_negative(offset, zero, state, "OFFSET must not be negative");
-                Some(offset)
-            }
-            None => None,
-        };
-        self.b
-            .scan(cp, table, ordinal, low, high, flags, limit.filter(|_| !counted));
-        self.b.ret(status, cp);
-        self.b.branch_not_true(status, done);
+        let (cp, status) = self.search_row(select, index, values)?;
+        let (missing, done) = (self.b.label(), self.b.label());
+        let strict = matches!(sink, Sink::Variables { strict: true, .. });
         self.set_row(&select.table, cp);
-        self.b.bind(more);
-        self.conditions(&select.residual, next)?;
-        if let Some(offset) = offset {
-            let skipped = self.b.label();
-            self.b.branch_null(offset, skipped);
-            self.b.branch(Cond::Le, offset, zero, skipped);
-            self.b.arithmetic(weft_program::Op::Sub, offset, offset, one);
-            self.b.jump(next);
-            self.b.bind(skipped);
+        let plain = select
+            .output
+            .iter()
+            .all(|item| matches!(item.scalar, Scalar::Column(_)));
+        if matches!(sink, Sink::Variables { .. }) && plain && select.residual.is_empty() && !strict {
+            // Columns of no row are NULL, which is what SELECT INTO leaves when it finds none.
+            self.emit_row(&select.output, sink)?;
+            self.note_found(status);
+            return Ok(());
         }
-        let buffer = self.b.row_buffer();
-        self.emit_row(&select.output, statement, buffer)?;
-        if let Some(limit) = limit.filter(|_| counted) {
-            self.b.arithmetic(weft_program::Op::Sub, limit, limit, one);
-            self.b.branch(Cond::Le, limit, zero, done);
+        self.b.branch_not_true(status, missing);
+        self.conditions(&select.residual, missing)?;
+        self.emit_row(&select.output, sink)?;
+        if !matches!(sink, Sink::Statement(_)) {
+            self.note_found(status);
         }
-        self.b.bind(next);
-        self.b.next(status, cp);
-        self.b.branch_true(status, more);
-        self.b.bind(done);
-        Ok(())
-    }
-
-    fn refuse_negative(
-        &mut self,
-        register: weft_program::Reg,
-        zero: weft_program::Reg,
-        state: weft_program::RaiseState,
-        message: &str,
-    ) {
-        let fine = self.b.label();
-        self.b.branch_null(register, fine);
-        self.b.branch(Cond::Ge, register, zero, fine);
-        self.b.raise(state, message);
-        self.b.bind(fine);
+        self.end_row(
+            sink,
+            Missing {
+                missing,
+                done,
+                strict,
+            },
+        )
     }
 }

@@ -17,10 +17,12 @@
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures compiled to Table 2's instructions).
 
 pub(crate) mod analyse;
-mod code;
-mod emit;
+pub(crate) mod block;
+pub(crate) mod code;
+pub(crate) mod emit;
 pub(crate) mod path;
 pub(crate) mod point;
+pub(crate) mod scan;
 pub(crate) mod shape;
 
 use std::sync::Arc;
@@ -79,6 +81,7 @@ pub(crate) fn compile(
         statements: shapes,
         fallback: None,
         range_inputs,
+        procedure: None,
     })
 }
 

@@ -113,6 +113,7 @@ pub(crate) fn folded(scalar: Scalar) -> Scalar {
             node,
             Scalar::Input(_)
                 | Scalar::Column(_)
+                | Scalar::Variable(_)
                 | Scalar::Session(_)
                 | Scalar::Setting(_)
                 | Scalar::NextValue(_)
@@ -175,10 +176,7 @@ pub(crate) fn choose(table: &TableDef, list: Vec<Scalar>, order: Option<&Order>)
 }
 
 /// Chooses the primary key alone: what UPDATE and DELETE need.
-pub(crate) fn choose_primary(
-    table: &TableDef,
-    list: Vec<Scalar>,
-) -> Option<(Arc<IndexDef>, Vec<Scalar>, Vec<Scalar>)> {
+pub(crate) fn choose_primary(table: &TableDef, list: Vec<Scalar>) -> Option<Choice> {
     let index = table.primary_index()?;
     let sargs: Vec<Sarg> = list
         .iter()
@@ -186,16 +184,31 @@ pub(crate) fn choose_primary(
         .filter_map(|(conjunct, scalar)| sarg(conjunct, scalar))
         .collect();
     let (_, path, used) = key_path(index, &sargs)?;
-    let Path::Key { index, values } = path else {
-        return None;
-    };
     let residual = list
         .into_iter()
         .enumerate()
         .filter(|(number, _)| !used.contains(number))
         .map(|(_, scalar)| scalar)
         .collect();
-    Some((index, values, residual))
+    Some(Choice { path, residual })
+}
+
+/// Chooses the primary key or a range of it: what UPDATE and DELETE in procedures need.
+pub(crate) fn choose_primary_range(table: &TableDef, list: Vec<Scalar>) -> Option<Choice> {
+    let index = table.primary_index()?;
+    let sargs: Vec<Sarg> = list
+        .iter()
+        .enumerate()
+        .filter_map(|(conjunct, scalar)| sarg(conjunct, scalar))
+        .collect();
+    let (_, path, used) = key_path(index, &sargs).or_else(|| range_path(table, index, &sargs, None))?;
+    let residual = list
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| !used.contains(number))
+        .map(|(_, scalar)| scalar)
+        .collect();
+    Some(Choice { path, residual })
 }
 
 type Candidate = (usize, Path, Vec<usize>);

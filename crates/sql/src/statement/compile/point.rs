@@ -71,16 +71,17 @@ pub(crate) struct ConflictRow {
     pub(crate) condition: Option<Scalar>,
 }
 
-/// UPDATE or DELETE of the row with a primary key.
+/// UPDATE or DELETE of the row with a primary key; in procedures also of a range of the primary key.
 #[derive(Clone, Debug)]
 pub(crate) struct PointChange {
     pub(crate) table: Arc<TableDef>,
-    pub(crate) index: Arc<IndexDef>,
-    pub(crate) key: Vec<Scalar>,
+    pub(crate) path: Path,
     pub(crate) residual: Vec<Scalar>,
     /// Column and new value in its type; `None` deletes.
     pub(crate) assignments: Option<Vec<(usize, Scalar)>>,
     pub(crate) returning: Vec<OutputItem>,
+    /// Unique values come or go that nobody knows beforehand: the table is declared.
+    pub(crate) whole_table: bool,
 }
 
 /// SELECT of one table by an index.
@@ -113,6 +114,15 @@ impl PointStatement {
             PointStatement::Insert(insert) => &insert.returning,
             PointStatement::Change(change) => &change.returning,
             PointStatement::Select(select) => &select.output,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn output_mut(&mut self) -> &mut Vec<OutputItem> {
+        match self {
+            PointStatement::Insert(insert) => &mut insert.returning,
+            PointStatement::Change(change) => &mut change.returning,
+            PointStatement::Select(select) => &mut select.output,
         }
     }
 

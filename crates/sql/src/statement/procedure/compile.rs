@@ -1,0 +1,796 @@
+//! From a body's syntax tree to a program.
+//!
+//! ```text
+//!   inputs   the IN parameters, then what is computed from them when inputs are bound
+//!   s0       the one result row: OUT and INOUT parameters
+//!   s1       the shape of the frame, where variables live that no register holds; never emitted
+//! ```
+//!
+//! A CALL inside of a body is compiled in its place, with the arguments in place of the parameters: what is
+//! known beforehand stays known. A loop over few constant numbers around SQL is unrolled for the same
+//! reason. Whether FOUND and the frame are needed shows while compiling; then it is compiled once more with
+//! them.
+//!
+//! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures).
+
+use weft_program::{Cond, Op};
+use weft_store::{Catalog, ColumnDef, ParamMode, ProcedureDef, ProcedureLanguage};
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use super::super::bind::{Binder, Refusal};
+use super::super::compile::block;
+use super::super::compile::code::Coder;
+use super::super::compile::path::folded;
+use super::super::explain::Listing;
+use super::super::params::ParamTypes;
+use super::super::plan::{HiddenInput, OutputColumn};
+use super::super::scalar::Scalar;
+use super::coverage::is_covered;
+use super::names::{Frame, Meaning, Names, Scope, assigned};
+use super::parse::{self, at_line, unsupported};
+use super::tree::{self, Kind, Statement, Target, TypeName};
+use crate::error;
+
+/// Deepest nesting of procedures that call one another.
+const CALL_DEPTH_MAX: usize = 8;
+
+pub(super) type Compiled<T> = Result<T, SqlError>;
+
+/// A procedure's program.
+#[derive(Debug)]
+pub(crate) struct CompiledProcedure {
+    pub(crate) program: weft_program::Program,
+    pub(crate) hidden_inputs: Vec<HiddenInput>,
+    /// Types and names of the IN and INOUT parameters.
+    pub(crate) inputs: Vec<(String, SqlType)>,
+    /// OUT and INOUT parameters.
+    pub(crate) columns: Vec<OutputColumn>,
+    pub(crate) listing: Listing,
+}
+
+/// A loop around the statement being compiled.
+pub(super) struct LoopLabels {
+    pub(super) label: Option<String>,
+    pub(super) exit: weft_program::Label,
+    pub(super) next: weft_program::Label,
+    /// Number of the procedure that it belongs to.
+    pub(super) frame: usize,
+}
+
+/// Compiles one procedure.
+pub(super) struct Compiler<'c> {
+    pub(super) catalog: &'c Catalog,
+    pub(super) coder: Coder,
+    pub(super) names: Names,
+    pub(super) loops: Vec<LoopLabels>,
+    /// What the listing says before an instruction.
+    pub(super) heads: Vec<(u32, String)>,
+}
+
+/// What a procedure needs beside its code, as shows while it is compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Needs {
+    /// A row buffer for variables.
+    frame: bool,
+    /// FOUND.
+    found: bool,
+    /// A branch to the end that is never taken: a body that only raises or loops cannot reach it, and a
+    /// program must be able to.
+    way_out: bool,
+}
+
+/// Why a compiled body is no program.
+enum Unfinished {
+    /// Its end is not reachable.
+    NeverEnds,
+    Error(SqlError),
+}
+
+impl From<SqlError> for Unfinished {
+    fn from(error: SqlError) -> Self {
+        Unfinished::Error(error)
+    }
+}
+
+/// Compiles a procedure for a catalog.
+pub(crate) fn compile(catalog: &Catalog, procedure: &ProcedureDef) -> Compiled<CompiledProcedure> {
+    let body = read_body(procedure)?;
+    let mut needs = Needs::default();
+    loop {
+        let attempt = attempt(catalog, procedure, &body, needs)?;
+        let more = Needs {
+            frame: needs.frame || attempt.needs_frame(),
+            found: needs.found || attempt.names.uses_found.get(),
+            ..needs
+        };
+        if more != needs {
+            needs = more;
+            continue;
+        }
+        match attempt.finish(procedure) {
+            Err(Unfinished::NeverEnds) if !needs.way_out => needs.way_out = true,
+            Err(Unfinished::NeverEnds) => {
+                return Err(SqlError::internal("a procedure with a way out has none"));
+            }
+            Err(Unfinished::Error(error)) => return Err(error),
+            Ok(compiled) => return Ok(compiled),
+        }
+    }
+}
+
+/// The syntax tree of a procedure's body.
+pub(crate) fn read_body(procedure: &ProcedureDef) -> Compiled<tree::Block> {
+    let body = match procedure.language {
+        ProcedureLanguage::PlPgSql => parse::plpgsql(&procedure.body),
+        ProcedureLanguage::Sql => parse::sql(&procedure.body),
+    };
+    let mut body = body.map_err(|error| in_procedure(error, &procedure.name))?;
+    if procedure.language == ProcedureLanguage::Sql {
+        result_into_parameters(&mut body, procedure);
+    }
+    Ok(body)
+}
+
+/// In LANGUAGE sql the last statement gives the OUT parameters.
+fn result_into_parameters(body: &mut tree::Block, procedure: &ProcedureDef) {
+    let targets: Vec<Target> = procedure
+        .params
+        .iter()
+        .filter(|param| param.mode.is_output())
+        .map(|param| vec![param.name.clone()])
+        .collect();
+    if let Some(Statement {
+        kind: Kind::Sql { into, discards, .. },
+        ..
+    }) = body.statements.last_mut()
+        && !targets.is_empty()
+    {
+        *discards = false;
+        *into = Some(tree::Into {
+            strict: false,
+            targets,
+        });
+    }
+}
+
+pub(super) fn in_procedure(error: SqlError, name: &str) -> SqlError {
+    let context = match &error.fields().context {
+        Some(context) if context.contains("procedure \"") => return error,
+        Some(context) => format!("procedure \"{name}\", {context}"),
+        None => format!("procedure \"{name}\""),
+    };
+    error.context(context)
+}
+
+fn attempt<'c>(
+    catalog: &'c Catalog,
+    procedure: &ProcedureDef,
+    body: &tree::Block,
+    needs: Needs,
+) -> Compiled<Compiler<'c>> {
+    let inputs: Vec<SqlType> = procedure
+        .params
+        .iter()
+        .filter(|param| param.mode.is_input())
+        .map(|param| param.ty)
+        .collect();
+    let mut compiler = Compiler {
+        catalog,
+        coder: Coder::new(catalog.version(), &inputs),
+        names: Names::default(),
+        loops: Vec::new(),
+        heads: Vec::new(),
+    };
+    compiler.coder.block = Some(block::Block::default());
+    compiler
+        .whole(procedure, body, needs)
+        .map_err(|error| in_procedure(error, &procedure.name))?;
+    Ok(compiler)
+}
+
+/// What a statement that cannot be compiled is called in the error.
+fn refused(refusal: Refusal, what: &str, line: u32) -> SqlError {
+    match refusal {
+        Refusal::General => unsupported(what, line),
+        Refusal::Error(error) => at_line(error, line),
+    }
+}
+
+impl Compiler<'_> {
+    fn needs_frame(&self) -> bool {
+        self.coder.block.as_ref().is_some_and(|block| block.needs_frame)
+    }
+
+    pub(super) fn block(&mut self) -> Option<&mut block::Block> {
+        self.coder.block.as_mut()
+    }
+
+    /// Runs code generation; a refusal becomes an error with a line.
+    pub(super) fn code<T>(
+        &mut self,
+        what: &str,
+        line: u32,
+        generate: impl FnOnce(&mut Coder) -> Result<T, Refusal>,
+    ) -> Compiled<T> {
+        generate(&mut self.coder).map_err(|refusal| refused(refusal, what, line))
+    }
+
+    fn whole(&mut self, procedure: &ProcedureDef, body: &tree::Block, needs: Needs) -> Compiled<()> {
+        let outputs = procedure
+            .params
+            .iter()
+            .filter(|param| param.mode.is_output())
+            .map(|param| param.ty)
+            .collect();
+        let result = self.coder.b.statement(outputs);
+        if needs.frame {
+            let statement = self.coder.b.statement(Vec::new());
+            let buffer = self.coder.b.row_buffer();
+            self.head("the frame: variables that no register holds".into());
+            self.coder.b.outrow(buffer, statement);
+            if let Some(block) = self.block() {
+                block.frame = Some((buffer, statement));
+            }
+        }
+        if needs.found {
+            let number = self.code("FOUND", 1, |coder| coder.add_variable("found", SqlType::Bool))?;
+            self.names.found = Some(number);
+            if let Ok(register) = self.coder.variable_register(number) {
+                self.coder.b.ldi(register, 0);
+                if let Some(block) = self.block() {
+                    block.found = Some(register);
+                }
+            }
+        }
+        let end = self.coder.b.label();
+        if needs.way_out {
+            let register = self.coder.b.register();
+            self.head("the way to the end, which this procedure never goes".into());
+            self.coder.b.ldi(register, 0);
+            self.coder.b.branch_true(register, end);
+        }
+        let mut input = 0;
+        let arguments = procedure.params.iter().map(|param| {
+            let value = param.mode.is_input().then_some(Scalar::Input(input));
+            input += u16::from(param.mode.is_input());
+            value
+        });
+        let arguments: Vec<Option<Scalar>> = arguments.collect();
+        self.enter(procedure, body, arguments, end)?;
+        self.body(body)?;
+        self.coder.b.bind(end);
+        self.result_row(procedure, result)
+    }
+
+    /// The row of OUT and INOUT parameters.
+    fn result_row(&mut self, procedure: &ProcedureDef, statement: u32) -> Compiled<()> {
+        let outputs: Vec<(usize, SqlType)> = procedure
+            .params
+            .iter()
+            .enumerate()
+            .filter(|(_, param)| param.mode.is_output())
+            .map(|(number, param)| (number, param.ty))
+            .collect();
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        self.head("the result row".into());
+        let buffer = self.coder.b.row_buffer();
+        self.coder.b.outrow(buffer, statement);
+        for (column, (param, ty)) in outputs.into_iter().enumerate() {
+            let meaning = self.names.frames.last().and_then(|frame| frame.params.get(param));
+            let scalar = match meaning.cloned() {
+                Some(Meaning::Value(scalar, _)) => scalar,
+                Some(Meaning::Variable(number, ..)) => Scalar::Variable(number),
+                None => continue,
+            };
+            self.code("this parameter", 1, |coder| {
+                coder.set_column(buffer, column as u16, &scalar, ty)
+            })?;
+            let name = procedure
+                .params
+                .get(param)
+                .map_or(String::new(), |param| param.name.clone());
+            self.coder.remark_before(|_| format!("{name} ="));
+        }
+        self.coder.b.emit(statement, buffer);
+        Ok(())
+    }
+
+    fn finish(self, procedure: &ProcedureDef) -> Result<CompiledProcedure, Unfinished> {
+        let Compiler {
+            coder,
+            heads,
+            catalog,
+            ..
+        } = self;
+        let mut coder = coder;
+        let block = coder.block.take().unwrap_or_default();
+        let (mut builder, hidden_inputs) = coder.finish();
+        builder.retain_accesses(|access, all| !is_covered(access, all));
+        let program = builder
+            .finish()
+            .map_err(|problem| in_procedure(too_large(problem), &procedure.name))?;
+        if let Err(problem) = weft_program::verify(&program, catalog) {
+            if problem == weft_program::ProgramError::Malformed("COMMIT is not reachable") {
+                return Err(Unfinished::NeverEnds);
+            }
+            let message = format!("a compiled procedure failed verification: {problem}");
+            return Err(in_procedure(SqlError::internal(message), &procedure.name).into());
+        }
+        let inputs: Vec<(String, SqlType)> = procedure
+            .params
+            .iter()
+            .filter(|param| param.mode.is_input())
+            .map(|param| (param.name.clone(), param.ty))
+            .collect();
+        let columns = procedure
+            .params
+            .iter()
+            .filter(|param| param.mode.is_output())
+            .map(|param| OutputColumn::computed(param.name.clone(), param.ty))
+            .collect();
+        let listing = Listing::new(heads, block);
+        Ok(CompiledProcedure {
+            program,
+            hidden_inputs,
+            inputs,
+            columns,
+            listing,
+        })
+    }
+
+    /// A line of the listing before the next instruction, indented by calls.
+    pub(super) fn head(&mut self, text: String) {
+        let depth = self.names.frames.len().saturating_sub(1);
+        let pc = self.coder.b.position();
+        self.heads.push((pc, format!("{}{text}", "  ".repeat(depth))));
+    }
+
+    // ---- names ----
+
+    /// Opens a procedure: its parameters get their meanings. `None` in place of an argument: an OUT
+    /// parameter.
+    pub(super) fn enter(
+        &mut self,
+        procedure: &ProcedureDef,
+        body: &tree::Block,
+        arguments: Vec<Option<Scalar>>,
+        end: weft_program::Label,
+    ) -> Compiled<()> {
+        if self.names.frames.len() >= CALL_DEPTH_MAX {
+            let message = format!("procedures call one another more than {CALL_DEPTH_MAX} deep");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
+        let assigned = assigned(body, self.catalog);
+        let mut params = Vec::with_capacity(arguments.len());
+        let mut scope = Scope::default();
+        for (param, argument) in procedure.params.iter().zip(arguments) {
+            let fixed = param.mode == ParamMode::In
+                && !assigned.contains(&param.name)
+                && argument.as_ref().is_some_and(|value| !value.is_dynamic());
+            let meaning = match (fixed, argument) {
+                (true, Some(value)) => Meaning::Value(value, param.ty),
+                (_, argument) => {
+                    let value = argument.unwrap_or(Scalar::Constant(Value::Null));
+                    let number = self.variable(&param.name, param.ty, 1)?;
+                    self.code("this argument", 1, |coder| coder.set_variable(number, &value))?;
+                    Meaning::Variable(number, param.ty, false)
+                }
+            };
+            scope.names.push((param.name.clone(), meaning.clone()));
+            params.push(meaning);
+        }
+        self.names.frames.push(Frame {
+            name: procedure.name.clone(),
+            scopes: vec![scope],
+            params,
+            end,
+            assigned,
+        });
+        Ok(())
+    }
+
+    pub(super) fn variable(&mut self, name: &str, ty: SqlType, line: u32) -> Compiled<u16> {
+        let what = format!("a variable of type {}", ty.name());
+        self.code(&what, line, |coder| coder.add_variable(name, ty))
+    }
+
+    pub(super) fn bind<T>(
+        &self,
+        what: &str,
+        line: u32,
+        bind: impl FnOnce(&mut Binder<'_>) -> Result<T, Refusal>,
+    ) -> Compiled<T> {
+        let mut params = ParamTypes::default();
+        let mut binder = Binder::new(self.catalog, None, &mut params, "");
+        binder.variables = Some(&self.names);
+        bind(&mut binder).map_err(|refusal| refused(refusal, what, line))
+    }
+
+    /// An expression as a value of a type, on its way into a variable.
+    pub(super) fn value(
+        &self,
+        expr: &datafusion::sql::sqlparser::ast::Expr,
+        name: &str,
+        ty: SqlType,
+        line: u32,
+    ) -> Compiled<Scalar> {
+        self.bind(&format!("the expression {expr}"), line, |binder| {
+            let typed = binder.bind(expr)?;
+            binder.assign(typed, &ColumnDef::new(name, ty)).map(folded)
+        })
+    }
+
+    pub(super) fn condition(
+        &self,
+        expr: &datafusion::sql::sqlparser::ast::Expr,
+        place: &str,
+        line: u32,
+    ) -> Compiled<Scalar> {
+        self.bind(&format!("the condition {expr}"), line, |binder| {
+            let typed = binder.bind(expr)?;
+            binder.condition(typed, place).map(folded)
+        })
+    }
+
+    /// The variable that a statement may set.
+    pub(super) fn target(&self, target: &Target, line: u32) -> Compiled<(u16, SqlType)> {
+        let meaning = match target.as_slice() {
+            [name] => self.names.look_up(None, name),
+            [qualifier, name] => self.names.look_up(Some(qualifier), name),
+            _ => None,
+        };
+        let shown = target.join(".");
+        match meaning {
+            Some(Meaning::Variable(number, ty, false)) => Ok((number, ty)),
+            Some(_) => Err(at_line(
+                SqlError::new(
+                    SqlState("22005"),
+                    format!("variable \"{shown}\" is declared CONSTANT"),
+                ),
+                line,
+            )),
+            None => Err(at_line(
+                SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("\"{shown}\" is not a known variable"),
+                ),
+                line,
+            )),
+        }
+    }
+
+    // ---- blocks ----
+
+    /// A block: its declarations hold until its end.
+    pub(super) fn body(&mut self, body: &tree::Block) -> Compiled<()> {
+        self.scoped(|compiler| {
+            for declaration in &body.declarations {
+                compiler.declare(declaration)?;
+            }
+            compiler.statements(&body.statements)
+        })
+    }
+
+    /// Names and variables that are added hold until the end.
+    pub(super) fn scoped(&mut self, run: impl FnOnce(&mut Self) -> Compiled<()>) -> Compiled<()> {
+        let mark = self.coder.b.mark();
+        let reserved = self.coder.b.reserved();
+        let variables = self.variable_count();
+        if let Some(frame) = self.names.frames.last_mut() {
+            frame.scopes.push(Scope::default());
+        }
+        run(self)?;
+        if let Some(frame) = self.names.frames.last_mut() {
+            frame.scopes.pop();
+        }
+        self.names.forget_from(variables);
+        self.coder.forget_variables(variables);
+        self.coder.b.release_reserved_to(reserved);
+        self.coder.b.release_to(mark);
+        Ok(())
+    }
+
+    pub(super) fn variable_count(&self) -> usize {
+        self.coder.block.as_ref().map_or(0, |block| block.variables.len())
+    }
+
+    fn declared_type(&self, name: &TypeName, line: u32) -> Compiled<SqlType> {
+        let parts = match name {
+            TypeName::Known(ty) => return Ok(*ty),
+            TypeName::Like(parts) => parts,
+        };
+        let variable = match parts.as_slice() {
+            [name] => self.names.look_up(None, name),
+            _ => None,
+        };
+        if let Some(Meaning::Value(_, ty) | Meaning::Variable(_, ty, _)) = variable {
+            return Ok(ty);
+        }
+        let column = match parts.as_slice() {
+            [table, column] => self
+                .catalog
+                .table_or_error(table)
+                .map_err(|error| at_line(error, line))
+                .map(|table| {
+                    let number = table.column_index(column);
+                    number
+                        .and_then(|number| table.columns.get(number))
+                        .map(|column| column.ty)
+                })?,
+            _ => None,
+        };
+        column.ok_or_else(|| at_line(error::undefined_column(&parts.join(".")), line))
+    }
+
+    fn declare(&mut self, declaration: &tree::Declaration) -> Compiled<()> {
+        let line = declaration.line;
+        let Some(ty) = &declaration.ty else {
+            if let Some(scope) = self.names.frames.last_mut().and_then(|f| f.scopes.last_mut()) {
+                scope.records.push((declaration.name.clone(), Vec::new()));
+            }
+            return Ok(());
+        };
+        if declaration.not_null {
+            return Err(unsupported("NOT NULL of a variable", line));
+        }
+        let name = &declaration.name;
+        let ty = self.declared_type(ty, line)?;
+        let value = match &declaration.default {
+            Some(default) => self.value(default, name, ty, line)?,
+            None => Scalar::Constant(Value::Null),
+        };
+        let is_assigned = self
+            .names
+            .frames
+            .last()
+            .is_some_and(|frame| frame.assigned.contains(name));
+        let simple = matches!(value, Scalar::Constant(_) | Scalar::Input(_) | Scalar::Session(_));
+        if simple && (declaration.constant || !is_assigned) && declaration.default.is_some() {
+            self.names.add(name, Meaning::Value(value, ty));
+            return Ok(());
+        }
+        let number = self.variable(name, ty, line)?;
+        self.head(format!("{line}: {name} {}", ty.name()));
+        self.code("this default", line, |coder| coder.set_variable(number, &value))?;
+        self.names
+            .add(name, Meaning::Variable(number, ty, declaration.constant));
+        Ok(())
+    }
+
+    pub(super) fn statements(&mut self, statements: &[Statement]) -> Compiled<()> {
+        for statement in statements {
+            if let Some(block) = self.block() {
+                block.scratch_used = 0;
+            }
+            if !matches!(statement.kind, Kind::Block(_) | Kind::Null) {
+                let label = match self.names.frames.as_slice() {
+                    [_] | [] => String::new(),
+                    [.., frame] => format!("{} ", frame.name),
+                };
+                self.head(format!("{label}{}: {}", statement.line, statement.text));
+            }
+            self.statement(statement)?;
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Compiled<()> {
+        let line = statement.line;
+        match &statement.kind {
+            Kind::Block(block) => self.body(block),
+            Kind::Null => Ok(()),
+            Kind::Assign { target, value } => {
+                let (number, ty) = self.target(target, line)?;
+                let value = self.value(value, &target.join("."), ty, line)?;
+                self.code("this assignment", line, |coder| {
+                    coder.set_variable(number, &value)
+                })
+            }
+            Kind::If { arms, otherwise } => self.conditional(arms, otherwise, line),
+            Kind::Loop { label, body } => self.endless(label.as_deref(), None, body, line),
+            Kind::While {
+                label,
+                condition,
+                body,
+            } => self.endless(label.as_deref(), Some(condition), body, line),
+            Kind::For {
+                label,
+                targets,
+                over,
+                body,
+            } => self.for_loop(label.as_deref(), targets, over, body, line),
+            Kind::Leave { exit, label, when } => self.leave(*exit, label.as_deref(), when.as_ref(), line),
+            Kind::Return => {
+                if let Some(end) = self.names.frames.last().map(|frame| frame.end) {
+                    self.coder.b.jump(end);
+                }
+                Ok(())
+            }
+            Kind::Raise(raise) => self.raise(raise, line),
+            Kind::Sql {
+                statement,
+                into,
+                discards,
+            } => self.sql(statement, into.as_ref(), *discards, line),
+            Kind::Call { name, arguments } => self.call(name, arguments, line),
+        }
+    }
+
+    // ---- control ----
+
+    /// Jumps unless a condition is true; AND and OR look at their second side only where it matters.
+    pub(super) fn branch_unless(
+        &mut self,
+        condition: &Scalar,
+        target: weft_program::Label,
+        line: u32,
+    ) -> Compiled<()> {
+        match condition {
+            Scalar::And(left, right) => {
+                self.branch_unless(left, target, line)?;
+                self.branch_unless(right, target, line)
+            }
+            Scalar::Or(left, right) => {
+                let (second, holds) = (self.coder.b.label(), self.coder.b.label());
+                self.branch_unless(left, second, line)?;
+                self.coder.b.jump(holds);
+                self.coder.b.bind(second);
+                self.branch_unless(right, target, line)?;
+                self.coder.b.bind(holds);
+                Ok(())
+            }
+            condition => {
+                let mark = self.coder.b.mark();
+                let truth = self.code("this condition", line, |coder| {
+                    coder.register(condition, SqlType::Bool)
+                })?;
+                self.coder.b.branch_not_true(truth, target);
+                self.coder.b.release_to(mark);
+                Ok(())
+            }
+        }
+    }
+
+    fn conditional(
+        &mut self,
+        arms: &[(datafusion::sql::sqlparser::ast::Expr, Vec<Statement>)],
+        otherwise: &[Statement],
+        line: u32,
+    ) -> Compiled<()> {
+        let end = self.coder.b.label();
+        for (number, (condition, body)) in arms.iter().enumerate() {
+            let next = self.coder.b.label();
+            let condition = self.condition(condition, "IF", line)?;
+            self.branch_unless(&condition, next, line)?;
+            self.statements(body)?;
+            let is_last = number + 1 == arms.len() && otherwise.is_empty();
+            if !is_last {
+                self.coder.b.jump(end);
+            }
+            self.coder.b.bind(next);
+        }
+        self.statements(otherwise)?;
+        self.coder.b.bind(end);
+        Ok(())
+    }
+
+    /// Runs code inside of a loop.
+    pub(super) fn in_loop<T>(
+        &mut self,
+        labels: LoopLabels,
+        run: impl FnOnce(&mut Self) -> Compiled<T>,
+    ) -> Compiled<T> {
+        self.loops.push(labels);
+        if let Some(block) = self.block() {
+            block.loops += 1;
+        }
+        let result = run(self);
+        if let Some(block) = self.block() {
+            block.loops -= 1;
+        }
+        self.loops.pop();
+        result
+    }
+
+    pub(super) fn labels(&mut self, label: Option<&str>) -> LoopLabels {
+        LoopLabels {
+            label: label.map(str::to_owned),
+            exit: self.coder.b.label(),
+            next: self.coder.b.label(),
+            frame: self.names.frames.len(),
+        }
+    }
+
+    fn endless(
+        &mut self,
+        label: Option<&str>,
+        condition: Option<&datafusion::sql::sqlparser::ast::Expr>,
+        body: &[Statement],
+        line: u32,
+    ) -> Compiled<()> {
+        let labels = self.labels(label);
+        let (exit, next) = (labels.exit, labels.next);
+        self.coder.b.bind(next);
+        self.in_loop(labels, |compiler| {
+            if let Some(condition) = condition {
+                let condition = compiler.condition(condition, "WHILE", line)?;
+                compiler.branch_unless(&condition, exit, line)?;
+            }
+            compiler.statements(body)
+        })?;
+        self.coder.b.jump(next);
+        self.coder.b.bind(exit);
+        Ok(())
+    }
+
+    fn leave(
+        &mut self,
+        exit: bool,
+        label: Option<&str>,
+        when: Option<&datafusion::sql::sqlparser::ast::Expr>,
+        line: u32,
+    ) -> Compiled<()> {
+        let depth = self.names.frames.len();
+        let found = self
+            .loops
+            .iter()
+            .rev()
+            .filter(|labels| labels.frame == depth)
+            .find(|labels| label.is_none() || labels.label.as_deref() == label)
+            .map(|labels| if exit { labels.exit } else { labels.next });
+        let Some(place) = found else {
+            let word = if exit { "EXIT" } else { "CONTINUE" };
+            let message = match label {
+                Some(label) => format!("there is no label \"{label}\" attached to any block or loop"),
+                None => format!("{word} cannot be used outside a loop"),
+            };
+            return Err(at_line(SqlError::new(SqlState::SYNTAX_ERROR, message), line));
+        };
+        match when {
+            None => self.coder.b.jump(place),
+            Some(when) => {
+                let condition = self.condition(when, "WHEN", line)?;
+                let stay = self.coder.b.label();
+                self.branch_unless(&condition, stay, line)?;
+                self.coder.b.jump(place);
+                self.coder.b.bind(stay);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a loop's variable up or down: `variable` by `step`, while it has not passed `to`.
+    pub(super) fn count_loop(
+        &mut self,
+        labels: LoopLabels,
+        registers: [weft_program::Reg; 3],
+        down: bool,
+        body: impl FnOnce(&mut Self) -> Compiled<()>,
+    ) -> Compiled<()> {
+        let [variable, to, step] = registers;
+        let (exit, next) = (labels.exit, labels.next);
+        let top = self.coder.b.label();
+        self.coder.b.bind(top);
+        let past = if down { Cond::Lt } else { Cond::Gt };
+        self.coder.b.branch(past, variable, to, exit);
+        self.in_loop(labels, body)?;
+        self.coder.b.bind(next);
+        let op = if down { Op::Sub } else { Op::Add };
+        self.coder.b.arithmetic(op, variable, variable, step);
+        self.coder.b.jump(top);
+        self.coder.b.bind(exit);
+        Ok(())
+    }
+}
+
+fn too_large(problem: weft_program::ProgramError) -> SqlError {
+    match problem {
+        weft_program::ProgramError::TooLarge { what, max, .. } => SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("the procedure needs too many {what}: at most {max}"),
+        ),
+        other => SqlError::internal(format!("a procedure could not be put together: {other}")),
+    }
+}

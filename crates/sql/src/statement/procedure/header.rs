@@ -1,0 +1,232 @@
+//! Reading CREATE PROCEDURE and DROP PROCEDURE.
+
+use weft_store::{ParamMode, ProcedureLanguage, ProcedureParam};
+use weft_types::{SqlError, SqlState};
+
+use super::super::scanner::TokenKind;
+use super::super::token_reader::TokenReader;
+use super::super::type_rules::base_type;
+use super::super::{named_type, names};
+use crate::error;
+
+/// A statement about procedures, names unresolved.
+#[derive(Clone, Debug)]
+pub enum ProcedureStatement {
+    /// CREATE [OR REPLACE] PROCEDURE
+    Create {
+        /// Qualified name.
+        name: Vec<String>,
+        /// OR REPLACE
+        replace: bool,
+        /// In order.
+        params: Vec<ProcedureParam>,
+        /// LANGUAGE
+        language: ProcedureLanguage,
+        /// The text of AS.
+        body: String,
+    },
+    /// DROP PROCEDURE
+    Drop {
+        /// Qualified names.
+        names: Vec<Vec<String>>,
+        /// IF EXISTS
+        if_exists: bool,
+    },
+}
+
+/// Reads what follows CREATE (`create`) or DROP, if it is about a procedure; else the reader stays where it
+/// is.
+pub(crate) fn parse_statement(
+    reader: &mut TokenReader<'_>,
+    create: bool,
+) -> Result<Option<ProcedureStatement>, SqlError> {
+    if !create {
+        return match reader.accept("PROCEDURE") {
+            true => drop(reader).map(Some),
+            false => Ok(None),
+        };
+    }
+    let replace = match reader.accept_all(&["OR", "REPLACE", "PROCEDURE"]) {
+        true => true,
+        false if reader.accept("PROCEDURE") => false,
+        false => return Ok(None),
+    };
+    create_procedure(reader, replace).map(Some)
+}
+
+fn drop(reader: &mut TokenReader<'_>) -> Result<ProcedureStatement, SqlError> {
+    let if_exists = reader.accept_all(&["IF", "EXISTS"]);
+    let mut names = Vec::new();
+    loop {
+        names.push(reader.qualified_name()?);
+        if reader.accept_symbol("(") {
+            // There is one procedure of a name, so its types need not be looked at.
+            while !reader.accept_symbol(")") {
+                if reader.next_token().is_none() {
+                    return Err(reader.unexpected());
+                }
+            }
+        }
+        if !reader.accept_symbol(",") {
+            break;
+        }
+    }
+    if reader.accept("CASCADE") || reader.accept("RESTRICT") {
+        // Nothing depends on a procedure.
+    }
+    Ok(ProcedureStatement::Drop { names, if_exists })
+}
+
+fn create_procedure(reader: &mut TokenReader<'_>, replace: bool) -> Result<ProcedureStatement, SqlError> {
+    let name = reader.qualified_name()?;
+    reader.expect_symbol("(")?;
+    let mut params = Vec::new();
+    if !reader.accept_symbol(")") {
+        loop {
+            let param = param(reader)?;
+            if !param.name.is_empty()
+                && params
+                    .iter()
+                    .any(|known: &ProcedureParam| known.name == param.name)
+            {
+                return Err(SqlError::new(
+                    SqlState("42P13"),
+                    format!("parameter name \"{}\" used more than once", param.name),
+                ));
+            }
+            params.push(param);
+            if !reader.accept_symbol(",") {
+                break;
+            }
+        }
+        reader.expect_symbol(")")?;
+    }
+    let (mut language, mut body) = (None, None);
+    while !reader.at_end() {
+        if reader.accept("LANGUAGE") {
+            let word = match reader.accept_string() {
+                Some(word) => word.to_lowercase(),
+                None => reader.identifier()?,
+            };
+            language = Some(match word.as_str() {
+                "sql" => ProcedureLanguage::Sql,
+                "plpgsql" => ProcedureLanguage::PlPgSql,
+                other => {
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_OBJECT,
+                        format!("language \"{other}\" does not exist"),
+                    ));
+                }
+            });
+        } else if reader.accept("AS") {
+            body = Some(reader.string()?);
+        } else if reader.accept_all(&["SECURITY", "INVOKER"]) {
+            // As everything is.
+        } else if reader.accept("BEGIN") || reader.accept("SECURITY") || reader.accept("SET") {
+            return Err(error::unsupported(
+                "CREATE PROCEDURE with BEGIN ATOMIC, SECURITY DEFINER or SET is not supported",
+            ));
+        } else {
+            return Err(reader.unexpected());
+        }
+    }
+    let Some(body) = body else {
+        return Err(SqlError::new(SqlState("42P13"), "no function body specified"));
+    };
+    let Some(language) = language else {
+        return Err(SqlError::new(SqlState("42P13"), "no language specified"));
+    };
+    Ok(ProcedureStatement::Create {
+        name,
+        replace,
+        params,
+        language,
+        body,
+    })
+}
+
+/// `[mode] [name] type`, mode before or after the name.
+fn param(reader: &mut TokenReader<'_>) -> Result<ProcedureParam, SqlError> {
+    let mode = |reader: &mut TokenReader<'_>| {
+        if reader.accept_all(&["IN", "OUT"]) || reader.accept("INOUT") {
+            Some(ParamMode::InOut)
+        } else if reader.accept("IN") {
+            Some(ParamMode::In)
+        } else if reader.accept("OUT") {
+            Some(ParamMode::Out)
+        } else {
+            None
+        }
+    };
+    let before = mode(reader);
+    if reader.accept("VARIADIC") {
+        return Err(error::unsupported("VARIADIC parameters are not supported"));
+    }
+    // The text up to `,` or `)` outside of parentheses: a name and a type, or a type.
+    let whole = reader.rest();
+    let base = reader.offset();
+    let mut words = 0;
+    let mut after = None;
+    let mut type_start = base;
+    let mut name = String::new();
+    let mut ahead = reader.clone();
+    if let Ok(first) = ahead.identifier() {
+        let late = mode(&mut ahead);
+        let named = late.is_some()
+            || (!matches!(ahead.peek_text(), "," | ")" | "(" | "." | "")
+                && !is_two_word_type(&first, ahead.peek_text()));
+        if named {
+            name = names::cut(first);
+            after = late;
+            *reader = ahead;
+            type_start = reader.offset();
+        }
+    }
+    let mut depth = 0_usize;
+    let mut end = type_start;
+    loop {
+        match reader.peek_text() {
+            "," | ")" if depth == 0 => break,
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            "=" => {
+                return Err(error::unsupported(
+                    "default values of parameters are not supported",
+                ));
+            }
+            _ if reader.peek_kind() == Some(TokenKind::Word)
+                && reader.peek_text().eq_ignore_ascii_case("default") =>
+            {
+                return Err(error::unsupported(
+                    "default values of parameters are not supported",
+                ));
+            }
+            _ => {}
+        }
+        let Some(token) = reader.next_token() else {
+            return Err(reader.unexpected());
+        };
+        words += 1;
+        end = token.end;
+    }
+    if words == 0 {
+        return Err(reader.unexpected());
+    }
+    let text = whole.get(type_start - base..end - base).unwrap_or("");
+    Ok(ProcedureParam {
+        name,
+        mode: before.or(after).unwrap_or(ParamMode::In),
+        // As in PostgreSQL, a parameter's type has no modifier.
+        ty: base_type(&named_type(text)?),
+    })
+}
+
+/// `double precision` and relatives, which look like a name and a type.
+fn is_two_word_type(first: &str, second: &str) -> bool {
+    match first {
+        "double" => second.eq_ignore_ascii_case("precision"),
+        "character" | "char" => second.eq_ignore_ascii_case("varying"),
+        "timestamp" | "time" => second.eq_ignore_ascii_case("with") || second.eq_ignore_ascii_case("without"),
+        _ => false,
+    }
+}

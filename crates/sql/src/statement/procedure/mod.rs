@@ -1,0 +1,235 @@
+//! Procedures: CREATE PROCEDURE, DROP PROCEDURE, CALL.
+//!
+//! ```text
+//!   CREATE PROCEDURE --header--> ProcedureDef --> catalog (as text)
+//!   CALL --> ProcedureDef --parse--> tree --compile--> program over the IN parameters
+//!        \-> arguments: expressions over $1..$n, evaluated when inputs are bound
+//! ```
+//!
+//! A procedure is one one-shot program for each catalog version, whoever calls it and with whatever
+//! expressions: the arguments are evaluated before and become its inputs. Its rows of keys that follow from
+//! parameters are declared one by one, the others by range or table ([`super::compile::emit`]).
+//!
+//! A body that cannot be compiled is refused when the procedure is created, with the construct and its line;
+//! that a table does not exist yet is no reason to refuse it then.
+
+mod compile;
+mod coverage;
+mod header;
+mod names;
+mod parse;
+mod raise;
+mod rows;
+mod tree;
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use weft_store::{Catalog, CatalogOp, ColumnDef, ProcedureDef, ProcedureId};
+use weft_types::{SqlError, SqlState, SqlType};
+
+use super::bind::{Binder, Refusal};
+use super::compile::path::folded;
+use super::params::ParamTypes;
+use super::plan::{CallPlan, DdlPlan, Plan, ProgramPlan, StatementShape, Tag};
+use super::scalar::Scalar;
+use super::{PlanContext, names as object_names};
+use crate::error;
+
+pub use self::header::ProcedureStatement;
+pub(crate) use self::header::parse_statement;
+
+/// The procedure that a name stands for, or PostgreSQL's error.
+pub(crate) fn find<'c>(catalog: &'c Catalog, parts: &[String]) -> Result<&'c Arc<ProcedureDef>, SqlError> {
+    let name = object_names::relation(parts)?;
+    catalog.procedure(name).ok_or_else(|| {
+        SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("procedure {name} does not exist"),
+        )
+        .hint("No procedure matches the given name and argument types. You might need to add explicit type casts.")
+    })
+}
+
+fn check_count(procedure: &ProcedureDef, given: usize) -> Result<(), SqlError> {
+    if given == procedure.params.len() {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!(
+            "procedure {} takes {} arguments, {given} were given",
+            procedure.name,
+            procedure.params.len()
+        ),
+    )
+    .hint("OUT parameters need an argument too, whose value is not looked at: NULL."))
+}
+
+/// Plans CREATE and DROP PROCEDURE.
+pub(crate) fn plan_statement(
+    statement: &ProcedureStatement,
+    ctx: &PlanContext<'_>,
+) -> Result<Plan, SqlError> {
+    match statement {
+        ProcedureStatement::Create {
+            name,
+            replace,
+            params,
+            language,
+            body,
+        } => {
+            let name = object_names::cut(object_names::relation(name)?.to_owned());
+            let known = ctx.catalog.procedure(&name);
+            let id = match known {
+                Some(known) if *replace => {
+                    let same = known.params.len() == params.len()
+                        && known
+                            .params
+                            .iter()
+                            .zip(params)
+                            .all(|(old, new)| old.ty == new.ty && old.mode == new.mode);
+                    if !same {
+                        return Err(error::unsupported(
+                            "a second procedure of a name with other parameters is not supported",
+                        )
+                        .hint("Use DROP PROCEDURE first."));
+                    }
+                    known.id
+                }
+                Some(_) => {
+                    return Err(SqlError::new(
+                        SqlState("42723"),
+                        format!("function \"{name}\" already exists with same argument types"),
+                    ));
+                }
+                None => ProcedureId(ctx.catalog.next_object_id()),
+            };
+            let procedure = ProcedureDef {
+                id,
+                name,
+                params: params.clone(),
+                language: *language,
+                body: body.clone(),
+            };
+            match compile::compile(ctx.catalog, &procedure) {
+                Err(error) if !is_missing_object(&error) => return Err(error),
+                _ => {}
+            }
+            ddl("CREATE PROCEDURE", vec![CatalogOp::PutProcedure(procedure)], ctx)
+        }
+        ProcedureStatement::Drop { names, if_exists } => {
+            let mut ops = Vec::new();
+            let mut notices = Vec::new();
+            for name in names {
+                match find(ctx.catalog, name) {
+                    Ok(procedure) => ops.push(CatalogOp::DropProcedure(procedure.id)),
+                    Err(_) if *if_exists => notices.push(SqlError::new(
+                        SqlState::SUCCESSFUL_COMPLETION,
+                        format!("procedure {}() does not exist, skipping", name.join(".")),
+                    )),
+                    Err(error) => return Err(error),
+                }
+            }
+            let Plan::Ddl(plan) = ddl("DROP PROCEDURE", ops, ctx)? else {
+                return Err(SqlError::internal("a definition without a plan"));
+            };
+            Ok(Plan::Ddl(Arc::new(DdlPlan {
+                notices,
+                ..DdlPlan::clone(&plan)
+            })))
+        }
+    }
+}
+
+/// Something that may be created later.
+fn is_missing_object(error: &SqlError) -> bool {
+    error.state == SqlState::UNDEFINED_TABLE
+        || error.state == SqlState::UNDEFINED_COLUMN
+        || error.state == SqlState::UNDEFINED_FUNCTION
+}
+
+fn ddl(tag: &'static str, ops: Vec<CatalogOp>, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    let mut catalog = ctx.catalog.clone();
+    for op in &ops {
+        catalog = catalog.apply(op)?;
+    }
+    Ok(Plan::Ddl(Arc::new(DdlPlan {
+        tag,
+        ops,
+        notices: Vec::new(),
+    })))
+}
+
+/// Plans CALL.
+pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    let procedure = find(ctx.catalog, &object_names::parts(&function.name))?;
+    let given = arguments(function)?;
+    check_count(procedure, given.len())?;
+    let compiled = compile::compile(ctx.catalog, procedure)?;
+    let mut params = ParamTypes::new(ctx.param_types);
+    let mut values = Vec::with_capacity(compiled.inputs.len());
+    for (argument, param) in given.into_iter().zip(&procedure.params) {
+        let mut binder = Binder::new(ctx.catalog, None, &mut params, ctx.text);
+        let what = if param.name.is_empty() {
+            "argument"
+        } else {
+            &param.name
+        };
+        let bound = binder
+            .bind(argument)
+            .and_then(|typed| binder.assign(typed, &ColumnDef::new(what, param.ty)).map(folded));
+        match bound {
+            Ok(value) if param.mode.is_input() => values.push(value),
+            Ok(_) => {}
+            Err(Refusal::Error(error)) => return Err(error),
+            Err(Refusal::General) => {
+                return Err(error::unsupported(format!(
+                    "the argument {argument} of CALL is not supported"
+                )));
+            }
+        }
+    }
+    let params = params.finish()?;
+    let inputs: Vec<SqlType> = compiled.inputs.iter().map(|(_, ty)| *ty).collect();
+    let as_they_are = params == inputs
+        && values
+            .iter()
+            .enumerate()
+            .all(|(number, value)| *value == Scalar::Input(number as u16));
+    Ok(Plan::Program(Arc::new(ProgramPlan {
+        input_layout: Arc::new(compiled.program.input_layout().clone()),
+        program: Arc::new(compiled.program),
+        params,
+        hidden_inputs: compiled.hidden_inputs,
+        statements: vec![StatementShape {
+            tag: Tag::Call,
+            columns: compiled.columns,
+        }],
+        fallback: None,
+        range_inputs: None,
+        procedure: Some(Arc::new(CallPlan {
+            name: procedure.name.clone(),
+            inputs,
+            input_names: compiled.inputs.into_iter().map(|(name, _)| name).collect(),
+            arguments: (!as_they_are).then_some(values),
+            listing: compiled.listing,
+        })),
+    })))
+}
+
+fn arguments(function: &ast::Function) -> Result<Vec<&ast::Expr>, SqlError> {
+    let unsupported = || error::unsupported("named or special arguments of CALL are not supported");
+    match &function.args {
+        ast::FunctionArguments::None => Ok(Vec::new()),
+        ast::FunctionArguments::List(list) if list.clauses.is_empty() => list
+            .args
+            .iter()
+            .map(|argument| match argument {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
+                _ => Err(unsupported()),
+            })
+            .collect(),
+        _ => Err(unsupported()),
+    }
+}

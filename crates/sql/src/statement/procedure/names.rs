@@ -1,0 +1,194 @@
+//! What names mean inside a procedure: parameters, variables, records, FOUND.
+//!
+//! A name that is never assigned and whose value is known before the program runs stands for that value, so
+//! that keys made from it are known too. All others are variables.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+
+use weft_program::Label;
+use weft_store::Catalog;
+use weft_types::{SqlType, Value};
+
+use super::super::bind::{Typed, Variables};
+use super::super::scalar::Scalar;
+use super::tree::{Block, Kind, Over, Target, visit};
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Meaning {
+    /// A value that nothing assigns.
+    Value(Scalar, SqlType),
+    /// A variable, by number, and whether assigning it is an error.
+    Variable(u16, SqlType, bool),
+}
+
+impl Meaning {
+    fn typed(&self) -> Typed {
+        match self {
+            Meaning::Value(scalar, ty) => Typed {
+                scalar: scalar.clone(),
+                ty: Some(*ty),
+            },
+            Meaning::Variable(number, ty, _) => Typed {
+                scalar: Scalar::Variable(*number),
+                ty: Some(*ty),
+            },
+        }
+    }
+}
+
+/// Names of one block.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    pub(crate) names: Vec<(String, Meaning)>,
+    /// Records and their columns.
+    pub(crate) records: Vec<(String, Vec<(String, Meaning)>)>,
+}
+
+/// A procedure being compiled: the one called, or one that it calls.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// The procedure.
+    pub(crate) name: String,
+    /// Scopes, outermost first; the first holds the parameters.
+    pub(crate) scopes: Vec<Scope>,
+    /// What `$1`, `$2` .. stand for.
+    pub(crate) params: Vec<Meaning>,
+    /// Where RETURN goes.
+    pub(crate) end: Label,
+    /// Names that something assigns.
+    pub(crate) assigned: HashSet<String>,
+}
+
+/// All procedures being compiled, the innermost last.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) frames: Vec<Frame>,
+    /// The variable FOUND, if there is one.
+    pub(crate) found: Option<u16>,
+    /// FOUND was asked for.
+    pub(crate) uses_found: Cell<bool>,
+}
+
+impl Names {
+    /// Makes a name known in the innermost block.
+    pub(crate) fn add(&mut self, name: &str, meaning: Meaning) {
+        if let Some(scope) = self.frames.last_mut().and_then(|frame| frame.scopes.last_mut()) {
+            scope.names.push((name.to_owned(), meaning));
+        }
+    }
+
+    /// Makes a record's columns known in the block that declared it, else in the innermost.
+    pub(crate) fn add_record(&mut self, name: &str, columns: Vec<(String, Meaning)>) {
+        let Some(frame) = self.frames.last_mut() else {
+            return;
+        };
+        let declared = |scope: &&mut Scope| scope.records.iter().any(|(known, _)| known == name);
+        let depth = frame.scopes.len();
+        if let Some(scope) = frame.scopes.iter_mut().rev().find(declared) {
+            scope.records.push((name.to_owned(), columns));
+        } else if let Some(scope) = frame.scopes.get_mut(depth.saturating_sub(1)) {
+            scope.records.push((name.to_owned(), columns));
+        }
+    }
+
+    /// Variables from a number on are gone: records lose the columns that they had from them.
+    pub(crate) fn forget_from(&mut self, first: usize) {
+        let Some(frame) = self.frames.last_mut() else {
+            return;
+        };
+        let gone = |meaning: &Meaning| match meaning {
+            Meaning::Variable(number, ..) => usize::from(*number) >= first,
+            Meaning::Value(..) => false,
+        };
+        for scope in &mut frame.scopes {
+            for (_, columns) in &mut scope.records {
+                columns.retain(|(_, meaning)| !gone(meaning));
+            }
+        }
+    }
+
+    /// A name was declared as RECORD.
+    pub(crate) fn is_record(&self, name: &str) -> bool {
+        self.frames.last().is_some_and(|frame| {
+            frame
+                .scopes
+                .iter()
+                .any(|scope| scope.records.iter().any(|(known, _)| known == name))
+        })
+    }
+
+    /// What `name` or `qualifier.name` stands for.
+    pub(crate) fn look_up(&self, qualifier: Option<&str>, name: &str) -> Option<Meaning> {
+        let frame = self.frames.last()?;
+        let of_record = |wanted: &str| {
+            frame
+                .scopes
+                .iter()
+                .rev()
+                .flat_map(|scope| scope.records.iter().rev())
+                .find(|(record, _)| record == wanted)
+                .and_then(|(_, columns)| columns.iter().find(|(column, _)| column == name))
+                .map(|(_, meaning)| meaning.clone())
+        };
+        match qualifier {
+            Some(qualifier) if qualifier != frame.name => return of_record(qualifier),
+            _ => {}
+        }
+        let known = frame
+            .scopes
+            .iter()
+            .rev()
+            .flat_map(|scope| scope.names.iter().rev())
+            .find(|(known, _)| known == name)
+            .map(|(_, meaning)| meaning.clone());
+        if known.is_none() && name == "found" && qualifier.is_none() {
+            self.uses_found.set(true);
+            return Some(match self.found {
+                Some(number) => Meaning::Variable(number, SqlType::Bool, true),
+                None => Meaning::Value(Scalar::Constant(Value::Bool(false)), SqlType::Bool),
+            });
+        }
+        known
+    }
+}
+
+impl Variables for Names {
+    fn named(&self, qualifier: Option<&str>, name: &str) -> Option<Typed> {
+        self.look_up(qualifier, name).map(|meaning| meaning.typed())
+    }
+
+    fn positional(&self, number: usize) -> Option<Typed> {
+        let params = &self.frames.last()?.params;
+        params.get(number.checked_sub(1)?).map(Meaning::typed)
+    }
+}
+
+/// Names that a body may assign: targets of assignments and INTO, records of loops, OUT arguments of CALL.
+pub(crate) fn assigned(block: &Block, catalog: &Catalog) -> HashSet<String> {
+    let mut names = HashSet::new();
+    let mut target = |target: &Target| names.extend(target.last().cloned());
+    visit(&block.statements, &mut |statement| match &statement.kind {
+        Kind::Assign { target: name, .. } => target(name),
+        Kind::For { targets, over, .. } => {
+            if matches!(over, Over::Rows(_)) {
+                targets.iter().for_each(&mut target);
+            }
+        }
+        Kind::Sql { into: Some(into), .. } => into.targets.iter().for_each(&mut target),
+        Kind::Call { name, arguments } => {
+            let called = name.last().and_then(|name| catalog.procedure(name));
+            let params = called.map_or(&[][..], |called| &called.params);
+            for (argument, param) in arguments.iter().zip(params) {
+                if param.mode.is_output()
+                    && let datafusion::sql::sqlparser::ast::Expr::Identifier(ident) = argument
+                {
+                    target(&vec![super::super::names::ident(ident)]);
+                }
+            }
+        }
+        _ => {}
+    });
+    names
+}

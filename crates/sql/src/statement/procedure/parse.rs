@@ -1,0 +1,736 @@
+//! Reading the body of a procedure: PL/pgSQL, or a list of SQL statements.
+//!
+//! The scanner finds tokens; keywords of PL/pgSQL are read here, and what lies between them is given to
+//! sqlparser as an expression or a statement. INTO is taken out of a statement before that. What PL/pgSQL has
+//! and this does not (EXECUTE, cursors by name, exception handlers, ...) is refused with 0A000 and its line.
+//!
+//! Source: PostgreSQL 15 documentation, chapter 43 (PL/pgSQL).
+
+use datafusion::sql::sqlparser::ast;
+use weft_program::RaiseState;
+use weft_types::{SqlError, SqlState};
+
+use super::super::scanner::{Token, TokenKind};
+use super::super::token_reader::{TokenReader, decode_string};
+use super::super::{named_type, parse};
+use super::tree::{Block, Declaration, Into, Kind, Numbers, Over, Raise, Statement, Target, TypeName};
+use crate::error;
+
+/// Deepest nesting of blocks.
+const NESTING_MAX: usize = 32;
+/// Longest text of a statement in a listing, in characters.
+const SHOWN_MAX: usize = 76;
+
+type Parsed<T> = Result<T, SqlError>;
+
+/// Reads a PL/pgSQL body.
+pub(crate) fn plpgsql(body: &str) -> Parsed<Block> {
+    let mut parser = Parser::new(body);
+    if parser.reader.accept_symbol("#") || parser.reader.peek_text().starts_with('#') {
+        return Err(parser.refuse("compiler options"));
+    }
+    let block = parser.block()?;
+    parser.reader.accept_symbol(";");
+    parser.finish()?;
+    Ok(block)
+}
+
+/// Reads a list of SQL statements.
+pub(crate) fn sql(body: &str) -> Parsed<Block> {
+    let mut parser = Parser::new(body);
+    let mut statements = Vec::new();
+    while !parser.reader.at_end() {
+        if parser.reader.accept_symbol(";") {
+            continue;
+        }
+        let line = parser.line();
+        let text = parser.until_semicolon()?;
+        let kind = match parse::parse_sql(text).map_err(|error| at_line(error, line))? {
+            ast::Statement::Call(function) => {
+                call(&function).ok_or_else(|| unsupported("this CALL", line))?
+            }
+            statement => Kind::Sql {
+                statement: Box::new(statement),
+                into: None,
+                discards: true,
+            },
+        };
+        statements.push(Statement {
+            line,
+            text: shown(text),
+            kind,
+        });
+    }
+    Ok(Block {
+        declarations: Vec::new(),
+        statements,
+    })
+}
+
+/// Adds the line to an error that does not name it. The position is one in a part of the text: it goes.
+pub(crate) fn at_line(error: SqlError, line: u32) -> SqlError {
+    let mut placed = SqlError::new(error.state, error.message.to_string());
+    let fields = error.fields();
+    if let Some(detail) = &fields.detail {
+        placed = placed.detail(detail.clone());
+    }
+    if let Some(hint) = &fields.hint {
+        placed = placed.hint(hint.clone());
+    }
+    match &fields.context {
+        Some(context) => placed.context(context.clone()),
+        None => placed.context(format!("line {line} of the procedure's body")),
+    }
+}
+
+/// 0A000 for a construct at a line.
+pub(crate) fn unsupported(what: &str, line: u32) -> SqlError {
+    error::unsupported(format!("{what} is not supported in a procedure (line {line})"))
+}
+
+/// The text of a statement on one line.
+fn shown(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = words.join(" ");
+    if line.chars().count() > SHOWN_MAX {
+        line = line.chars().take(SHOWN_MAX - 3).collect();
+        line.push_str("...");
+    }
+    line
+}
+
+fn call(function: &ast::Function) -> Option<Kind> {
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let mut arguments = Vec::new();
+    for argument in &list.args {
+        match argument {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => arguments.push(expr.clone()),
+            _ => return None,
+        }
+    }
+    Some(Kind::Call {
+        name: super::super::names::parts(&function.name),
+        arguments,
+    })
+}
+
+struct Parser<'a> {
+    body: &'a str,
+    reader: TokenReader<'a>,
+    depth: usize,
+}
+
+/// A word that comes at the nesting level of the text around it.
+fn is_word(token: &Token, text: &str, words: &[&str]) -> bool {
+    token.kind == TokenKind::Word && words.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+impl<'a> Parser<'a> {
+    fn new(body: &'a str) -> Self {
+        Parser {
+            body,
+            reader: TokenReader::new(body),
+            depth: 0,
+        }
+    }
+
+    fn line_of(&self, offset: usize) -> u32 {
+        let before = self.body.get(..offset).unwrap_or(self.body);
+        u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX)
+    }
+
+    fn line(&mut self) -> u32 {
+        let offset = self.reader.offset();
+        self.line_of(offset)
+    }
+
+    fn refuse(&mut self, what: &str) -> SqlError {
+        let line = self.line();
+        unsupported(what, line)
+    }
+
+    fn unexpected(&mut self) -> SqlError {
+        let line = self.line();
+        at_line(self.reader.unexpected(), line)
+    }
+
+    fn finish(&mut self) -> Parsed<()> {
+        match self.reader.at_end() {
+            true => Ok(()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    fn expect(&mut self, word: &str) -> Parsed<()> {
+        match self.reader.accept(word) {
+            true => Ok(()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    fn semicolon(&mut self) -> Parsed<()> {
+        match self.reader.accept_symbol(";") {
+            true => Ok(()),
+            false => Err(self.unexpected()),
+        }
+    }
+
+    /// `:=` or `=`
+    fn accept_becomes(&mut self) -> bool {
+        self.reader.accept_symbol(":");
+        self.reader.accept_symbol("=")
+    }
+
+    fn identifier(&mut self) -> Parsed<String> {
+        let line = self.line();
+        self.reader.identifier().map_err(|error| at_line(error, line))
+    }
+
+    fn next_is(&mut self, words: &[&str]) -> bool {
+        self.reader.peek_kind() == Some(TokenKind::Word)
+            && words
+                .iter()
+                .any(|word| self.reader.peek_text().eq_ignore_ascii_case(word))
+    }
+
+    /// The text up to a token outside of parentheses and CASE that `stop` takes; it comes next.
+    fn until(&mut self, stop: impl Fn(&Token, &str) -> bool) -> Parsed<&'a str> {
+        let start = self.reader.offset();
+        let mut end = start;
+        let (mut depth, mut cases) = (0_usize, 0_usize);
+        loop {
+            let mut ahead = self.reader.clone();
+            let Some(token) = ahead.next_token() else {
+                return Err(self.unexpected());
+            };
+            let text = token.text(self.body);
+            if matches!(token.kind, TokenKind::Unterminated(_)) {
+                return Err(self.unexpected());
+            }
+            if depth == 0 && cases == 0 && stop(&token, text) {
+                return Ok(self.body.get(start..end).unwrap_or(""));
+            }
+            match text {
+                "(" | "[" => depth += 1,
+                ")" | "]" => depth = depth.saturating_sub(1),
+                _ if is_word(&token, text, &["case"]) => cases += 1,
+                _ if is_word(&token, text, &["end"]) => cases = cases.saturating_sub(1),
+                _ => {}
+            }
+            end = token.end;
+            self.reader = ahead;
+        }
+    }
+
+    fn until_semicolon(&mut self) -> Parsed<&'a str> {
+        let start = self.reader.offset();
+        let mut end = start;
+        while !self.reader.at_end() && self.reader.peek_text() != ";" {
+            match self.reader.next_token() {
+                Some(token) if !matches!(token.kind, TokenKind::Unterminated(_)) => end = token.end,
+                _ => return Err(self.unexpected()),
+            }
+        }
+        Ok(self.body.get(start..end).unwrap_or(""))
+    }
+
+    fn expression_of(&mut self, text: &str, line: u32) -> Parsed<ast::Expr> {
+        if text.trim().is_empty() {
+            return Err(self.unexpected());
+        }
+        parse::parse_expression(text).map_err(|error| at_line(error, line))
+    }
+
+    /// An expression up to one of some words.
+    fn expression_until(&mut self, words: &[&str]) -> Parsed<ast::Expr> {
+        let line = self.line();
+        let text = self.until(|token, text| is_word(token, text, words))?;
+        self.expression_of(text, line)
+    }
+
+    /// An expression up to the semicolon, which is taken.
+    fn expression_to_end(&mut self) -> Parsed<ast::Expr> {
+        let line = self.line();
+        let text = self.until(|token, _| token.kind == TokenKind::Semicolon)?;
+        let expression = self.expression_of(text, line)?;
+        self.semicolon()?;
+        Ok(expression)
+    }
+
+    // ---- blocks ----
+
+    fn block(&mut self) -> Parsed<Block> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            let line = self.line();
+            let error = SqlError::new(SqlState("54001"), "blocks are nested too deeply");
+            return Err(at_line(error, line));
+        }
+        let mut declarations = Vec::new();
+        if self.reader.accept("DECLARE") {
+            while !self.next_is(&["BEGIN"]) {
+                if self.reader.accept("DECLARE") {
+                    continue;
+                }
+                declarations.push(self.declaration()?);
+            }
+        }
+        self.expect("BEGIN")?;
+        let statements = self.statements(&["END", "EXCEPTION"])?;
+        if self.next_is(&["EXCEPTION"]) {
+            return Err(self.refuse("EXCEPTION WHEN"));
+        }
+        self.expect("END")?;
+        if matches!(
+            self.reader.peek_kind(),
+            Some(TokenKind::Word | TokenKind::QuotedWord)
+        ) {
+            self.identifier()?;
+        }
+        self.depth -= 1;
+        Ok(Block {
+            declarations,
+            statements,
+        })
+    }
+
+    fn declaration(&mut self) -> Parsed<Declaration> {
+        let line = self.line();
+        let name = self.identifier()?;
+        if self.next_is(&["ALIAS", "CURSOR", "SCROLL", "NO"]) {
+            return Err(unsupported("a cursor or alias declaration", line));
+        }
+        let constant = self.reader.accept("CONSTANT");
+        let ends = |token: &Token, text: &str| {
+            matches!(token.kind, TokenKind::Semicolon)
+                || text == "="
+                || text == ":"
+                || is_word(token, text, &["DEFAULT", "NOT", "COLLATE"])
+        };
+        let text = self.until(ends)?;
+        let ty = type_name(text, line)?;
+        if self.next_is(&["COLLATE"]) {
+            return Err(unsupported("COLLATE", line));
+        }
+        let not_null = self.reader.accept_all(&["NOT", "NULL"]);
+        let has_default = self.reader.accept("DEFAULT") || self.accept_becomes();
+        let default = match has_default {
+            true => Some(self.expression_to_end()?),
+            false => {
+                self.semicolon()?;
+                None
+            }
+        };
+        Ok(Declaration {
+            line,
+            name,
+            ty,
+            constant,
+            not_null,
+            default,
+        })
+    }
+
+    fn statements(&mut self, ends: &[&str]) -> Parsed<Vec<Statement>> {
+        let mut list = Vec::new();
+        while !self.next_is(ends) {
+            if self.reader.at_end() {
+                return Err(self.unexpected());
+            }
+            list.push(self.statement()?);
+        }
+        Ok(list)
+    }
+
+    fn statement(&mut self) -> Parsed<Statement> {
+        let (line, start) = (self.line(), self.reader.offset());
+        let label = match self.reader.accept_symbol("<<") {
+            true => {
+                let label = self.identifier()?;
+                if !self.reader.accept_symbol(">>") {
+                    return Err(self.unexpected());
+                }
+                Some(label)
+            }
+            false => None,
+        };
+        let word = self.reader.peek_text().to_ascii_uppercase();
+        let head_end = |parser: &mut Self| parser.reader.offset();
+        let (kind, end) = match word.as_str() {
+            "DECLARE" | "BEGIN" => {
+                let kind = Kind::Block(self.block()?);
+                self.semicolon()?;
+                (kind, start)
+            }
+            "IF" => self.conditional(start)?,
+            "LOOP" | "WHILE" | "FOR" | "FOREACH" => self.looped(&word, label)?,
+            _ => {
+                let kind = self.simple(&word, line)?;
+                (kind, head_end(self))
+            }
+        };
+        let text = self.body.get(start..end).unwrap_or("");
+        Ok(Statement {
+            line,
+            text: shown(text.trim_end().trim_end_matches(';')),
+            kind,
+        })
+    }
+
+    fn conditional(&mut self, start: usize) -> Parsed<(Kind, usize)> {
+        let mut arms = Vec::new();
+        let mut head = start;
+        self.reader.next_token();
+        let otherwise = loop {
+            let condition = self.expression_until(&["THEN"])?;
+            if arms.is_empty() {
+                head = self.reader.offset();
+            }
+            self.expect("THEN")?;
+            self.nest()?;
+            let body = self.statements(&["ELSIF", "ELSEIF", "ELSE", "END"])?;
+            self.depth -= 1;
+            arms.push((condition, body));
+            if self.reader.accept_any(&["ELSIF", "ELSEIF"]) {
+                continue;
+            }
+            break match self.reader.accept("ELSE") {
+                true => self.statements(&["END"])?,
+                false => Vec::new(),
+            };
+        };
+        self.expect("END")?;
+        self.expect("IF")?;
+        self.semicolon()?;
+        Ok((Kind::If { arms, otherwise }, head))
+    }
+
+    fn nest(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        match self.depth > NESTING_MAX {
+            false => Ok(()),
+            true => {
+                let line = self.line();
+                let error = SqlError::new(SqlState("54001"), "statements are nested too deeply");
+                Err(at_line(error, line))
+            }
+        }
+    }
+
+    fn looped(&mut self, word: &str, label: Option<String>) -> Parsed<(Kind, usize)> {
+        if word == "FOREACH" {
+            return Err(self.refuse("FOREACH"));
+        }
+        self.reader.next_token();
+        self.nest()?;
+        let (condition, range) = match word {
+            "WHILE" => (Some(self.expression_until(&["LOOP"])?), None),
+            "FOR" => (None, Some(self.range()?)),
+            _ => (None, None),
+        };
+        let head = self.reader.offset();
+        if word != "LOOP" {
+            self.expect("LOOP")?;
+        }
+        let body = self.statements(&["END"])?;
+        self.depth -= 1;
+        self.expect("END")?;
+        self.expect("LOOP")?;
+        if matches!(
+            self.reader.peek_kind(),
+            Some(TokenKind::Word | TokenKind::QuotedWord)
+        ) {
+            self.identifier()?;
+        }
+        self.semicolon()?;
+        let kind = match (condition, range) {
+            (Some(condition), _) => Kind::While {
+                label,
+                condition,
+                body,
+            },
+            (None, Some((targets, over))) => Kind::For {
+                label,
+                targets,
+                over,
+                body,
+            },
+            (None, None) => Kind::Loop { label, body },
+        };
+        Ok((kind, head))
+    }
+
+    /// `i IN [REVERSE] a..b [BY c]`, `row IN SELECT ...`.
+    fn range(&mut self) -> Parsed<(Vec<Target>, Over)> {
+        let targets = self.targets()?;
+        self.expect("IN")?;
+        let line = self.line();
+        if self.next_is(&["EXECUTE"]) {
+            return Err(self.refuse("EXECUTE"));
+        }
+        if self.next_is(&["SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE"])
+            || self.reader.peek_text() == "("
+        {
+            let text = self.until(|token, text| is_word(token, text, &["LOOP"]))?;
+            let statement = parse::parse_sql(text).map_err(|error| at_line(error, line))?;
+            return Ok((targets, Over::Rows(Box::new(statement))));
+        }
+        let reverse = self.reader.accept("REVERSE");
+        let text = self.until(|token, text| is_word(token, text, &["LOOP"]))?;
+        let Some((from, rest)) = text.split_once("..") else {
+            return Err(unsupported("a loop over a cursor", line));
+        };
+        let (to, step) = split_word(rest, "BY");
+        let step = match step {
+            Some(step) => Some(self.expression_of(step, line)?),
+            None => None,
+        };
+        let (from, to) = (self.expression_of(from, line)?, self.expression_of(to, line)?);
+        Ok((
+            targets,
+            Over::Numbers(Box::new(Numbers {
+                from,
+                to,
+                step,
+                reverse,
+            })),
+        ))
+    }
+
+    fn targets(&mut self) -> Parsed<Vec<Target>> {
+        let mut targets = Vec::new();
+        loop {
+            let line = self.line();
+            let name = self.reader.qualified_name();
+            targets.push(name.map_err(|error| at_line(error, line))?);
+            if !self.reader.accept_symbol(",") {
+                return Ok(targets);
+            }
+        }
+    }
+
+    // ---- simple statements ----
+
+    fn simple(&mut self, word: &str, line: u32) -> Parsed<Kind> {
+        match word {
+            "NULL" => {
+                self.reader.next_token();
+                self.semicolon()?;
+                Ok(Kind::Null)
+            }
+            "RETURN" => {
+                self.reader.next_token();
+                if !self.reader.accept_symbol(";") {
+                    return Err(self.refuse("RETURN with a value"));
+                }
+                Ok(Kind::Return)
+            }
+            "EXIT" | "CONTINUE" => self.leave(word == "EXIT"),
+            "RAISE" => {
+                self.reader.next_token();
+                self.raise().map(Kind::Raise)
+            }
+            "PERFORM" => {
+                self.reader.next_token();
+                let text = self.until_semicolon()?;
+                self.semicolon()?;
+                let statement = parse::parse_sql(&format!("SELECT {text}"));
+                Ok(Kind::Sql {
+                    statement: Box::new(statement.map_err(|error| at_line(error, line))?),
+                    into: None,
+                    discards: true,
+                })
+            }
+            "SELECT" | "INSERT" | "UPDATE" | "DELETE" | "WITH" => self.sql(word, line),
+            "CALL" => {
+                let text = self.until_semicolon()?;
+                self.semicolon()?;
+                match parse::parse_sql(text).map_err(|error| at_line(error, line))? {
+                    ast::Statement::Call(function) => {
+                        call(&function).ok_or_else(|| unsupported("this CALL", line))
+                    }
+                    _ => Err(unsupported("this CALL", line)),
+                }
+            }
+            "EXECUTE" | "OPEN" | "FETCH" | "MOVE" | "CLOSE" | "GET" | "CASE" | "COMMIT" | "ROLLBACK"
+            | "ASSERT" | "CREATE" | "DROP" | "ALTER" | "TRUNCATE" | "LOCK" | "SET" | "COPY" | "MERGE" => {
+                Err(unsupported(word, line))
+            }
+            _ => self.assignment(),
+        }
+    }
+
+    fn assignment(&mut self) -> Parsed<Kind> {
+        let line = self.line();
+        let target = self.reader.qualified_name();
+        let target = target.map_err(|error| at_line(error, line))?;
+        if !self.accept_becomes() {
+            return Err(self.unexpected());
+        }
+        let value = self.expression_to_end()?;
+        Ok(Kind::Assign { target, value })
+    }
+
+    fn leave(&mut self, exit: bool) -> Parsed<Kind> {
+        self.reader.next_token();
+        let named = matches!(
+            self.reader.peek_kind(),
+            Some(TokenKind::Word | TokenKind::QuotedWord)
+        ) && !self.next_is(&["WHEN"]);
+        let label = match named {
+            true => Some(self.identifier()?),
+            false => None,
+        };
+        let when = match self.reader.accept("WHEN") {
+            true => Some(self.expression_to_end()?),
+            false => {
+                self.semicolon()?;
+                None
+            }
+        };
+        Ok(Kind::Leave { exit, label, when })
+    }
+
+    fn raise(&mut self) -> Parsed<Raise> {
+        let line = self.line();
+        const LEVELS: [&str; 6] = ["EXCEPTION", "WARNING", "NOTICE", "INFO", "LOG", "DEBUG"];
+        let level = LEVELS.into_iter().find(|level| self.reader.accept(level));
+        let level = level.unwrap_or("EXCEPTION");
+        let token = match self.reader.peek_kind() {
+            Some(TokenKind::PlainString | TokenKind::OtherString) => self.reader.next_token(),
+            _ => return Err(unsupported("RAISE without a message", line)),
+        };
+        let format = token.map_or(String::new(), |token| decode_string(token.text(self.body)));
+        let mut arguments = Vec::new();
+        while self.reader.accept_symbol(",") {
+            let line = self.line();
+            let text = self.until(|token, text| {
+                matches!(token.kind, TokenKind::Semicolon) || text == "," || is_word(token, text, &["USING"])
+            })?;
+            arguments.push(self.expression_of(text, line)?);
+        }
+        let mut state = RaiseState::RaiseException;
+        if self.reader.accept("USING") {
+            if !self.reader.accept("ERRCODE") {
+                return Err(unsupported("RAISE ... USING other than ERRCODE", line));
+            }
+            if !self.accept_becomes() {
+                return Err(self.unexpected());
+            }
+            let code = self.reader.string().map_err(|error| at_line(error, line))?;
+            state = raise_state(&code).ok_or_else(|| unsupported(&format!("ERRCODE '{code}'"), line))?;
+        }
+        self.semicolon()?;
+        let wanted = format.replace("%%", "").matches('%').count();
+        if wanted != arguments.len() {
+            let which = if wanted > arguments.len() { "few" } else { "many" };
+            let message = format!("too {which} parameters specified for RAISE");
+            return Err(at_line(SqlError::new(SqlState::SYNTAX_ERROR, message), line));
+        }
+        Ok(Raise {
+            is_exception: level == "EXCEPTION",
+            level: level.to_owned(),
+            state,
+            format,
+            arguments,
+        })
+    }
+
+    /// A SQL statement; INTO is taken out.
+    fn sql(&mut self, word: &str, line: u32) -> Parsed<Kind> {
+        let start = self.reader.offset();
+        let mut text = String::new();
+        let mut copied = start;
+        let mut into = None;
+        let mut depth = 0_usize;
+        // The INTO of INSERT INTO belongs to the statement.
+        let mut skip = word == "INSERT";
+        while self.reader.peek_text() != ";" {
+            let at = self.reader.offset();
+            if depth == 0 && self.next_is(&["INTO"]) {
+                self.reader.next_token();
+                if std::mem::take(&mut skip) {
+                    continue;
+                }
+                if into.is_some() {
+                    return Err(unsupported("INTO twice", line));
+                }
+                text.push_str(self.body.get(copied..at).unwrap_or(""));
+                let strict = self.reader.accept("STRICT");
+                let targets = self.targets()?;
+                into = Some(Into { strict, targets });
+                copied = self.reader.offset();
+                continue;
+            }
+            let Some(token) = self.reader.next_token() else {
+                return Err(self.unexpected());
+            };
+            match token.text(self.body) {
+                "(" => depth += 1,
+                ")" => depth = depth.saturating_sub(1),
+                _ if matches!(token.kind, TokenKind::Unterminated(_)) => return Err(self.unexpected()),
+                _ => {}
+            }
+        }
+        let end = self.reader.offset();
+        text.push_str(self.body.get(copied..end).unwrap_or(""));
+        self.semicolon()?;
+        let statement = parse::parse_sql(&text).map_err(|error| at_line(error, line))?;
+        Ok(Kind::Sql {
+            statement: Box::new(statement),
+            into,
+            discards: false,
+        })
+    }
+}
+
+/// The part before a word and the part after it.
+fn split_word<'t>(text: &'t str, word: &str) -> (&'t str, Option<&'t str>) {
+    for token in super::super::scanner::Scanner::new(text) {
+        if is_word(&token, token.text(text), &[word]) {
+            return (text.get(..token.start).unwrap_or(text), text.get(token.end..));
+        }
+    }
+    (text, None)
+}
+
+fn type_name(text: &str, line: u32) -> Parsed<Option<TypeName>> {
+    let trimmed = text.trim();
+    if trimmed.eq_ignore_ascii_case("record") {
+        return Ok(None);
+    }
+    let upper = trimmed.to_ascii_uppercase();
+    if upper.ends_with("%ROWTYPE") {
+        return Ok(None);
+    }
+    if let Some(like) = upper.strip_suffix("%TYPE") {
+        let mut reader = TokenReader::new(trimmed.get(..like.len()).unwrap_or(""));
+        let name = reader.qualified_name().map_err(|error| at_line(error, line))?;
+        return Ok(Some(TypeName::Like(name)));
+    }
+    let ty = named_type(trimmed).map_err(|error| at_line(error, line))?;
+    Ok(Some(TypeName::Known(ty)))
+}
+
+/// A condition by its code or name.
+fn raise_state(code: &str) -> Option<RaiseState> {
+    let code = match code.to_ascii_lowercase().as_str() {
+        "raise_exception" => "P0001",
+        "no_data_found" => "P0002",
+        "too_many_rows" => "P0003",
+        "check_violation" => "23514",
+        "not_null_violation" => "23502",
+        "foreign_key_violation" => "23503",
+        "unique_violation" => "23505",
+        "serialization_failure" => "40001",
+        "numeric_value_out_of_range" => "22003",
+        "null_value_not_allowed" => "22004",
+        "invalid_parameter_value" => "22023",
+        "cardinality_violation" => "21000",
+        "feature_not_supported" => "0A000",
+        _ => code,
+    };
+    RaiseState::ALL.into_iter().find(|state| state.sqlstate() == code)
+}

@@ -1,0 +1,156 @@
+//! The syntax tree of a procedure's body. Expressions and SQL statements are sqlparser's; names are resolved
+//! by the compiler.
+
+use datafusion::sql::sqlparser::ast;
+use weft_program::RaiseState;
+use weft_types::SqlType;
+
+/// `DECLARE ... BEGIN ... END`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) declarations: Vec<Declaration>,
+    pub(crate) statements: Vec<Statement>,
+}
+
+/// One name of a DECLARE section.
+#[derive(Clone, Debug)]
+pub(crate) struct Declaration {
+    /// Line in the body, from 1.
+    pub(crate) line: u32,
+    pub(crate) name: String,
+    /// `None`: RECORD, whose columns follow from its use.
+    pub(crate) ty: Option<TypeName>,
+    pub(crate) constant: bool,
+    pub(crate) not_null: bool,
+    pub(crate) default: Option<ast::Expr>,
+}
+
+/// A type as a declaration names it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TypeName {
+    Known(SqlType),
+    /// `table.column%TYPE`, `variable%TYPE`
+    Like(Vec<String>),
+}
+
+/// `name` or `record.field`.
+pub(crate) type Target = Vec<String>;
+
+/// One statement with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    /// Line in the body, from 1.
+    pub(crate) line: u32,
+    /// The text, for listings: one line, cut where it is long.
+    pub(crate) text: String,
+    pub(crate) kind: Kind,
+}
+
+/// RAISE.
+#[derive(Clone, Debug)]
+pub(crate) struct Raise {
+    /// `EXCEPTION`; anything quieter has no effect on the transaction.
+    pub(crate) is_exception: bool,
+    /// The level's word.
+    pub(crate) level: String,
+    pub(crate) state: RaiseState,
+    /// The format, whose `%` stand for the arguments.
+    pub(crate) format: String,
+    pub(crate) arguments: Vec<ast::Expr>,
+}
+
+/// `[REVERSE] from..to [BY step]`
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) from: ast::Expr,
+    pub(crate) to: ast::Expr,
+    pub(crate) step: Option<ast::Expr>,
+    pub(crate) reverse: bool,
+}
+
+/// The rows that a FOR loop goes over, or the numbers.
+#[derive(Clone, Debug)]
+pub(crate) enum Over {
+    Numbers(Box<Numbers>),
+    Rows(Box<ast::Statement>),
+}
+
+/// INTO.
+#[derive(Clone, Debug)]
+pub(crate) struct Into {
+    pub(crate) strict: bool,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// What a statement does.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Block(Block),
+    Assign {
+        target: Target,
+        value: ast::Expr,
+    },
+    If {
+        arms: Vec<(ast::Expr, Vec<Statement>)>,
+        otherwise: Vec<Statement>,
+    },
+    Loop {
+        label: Option<String>,
+        body: Vec<Statement>,
+    },
+    While {
+        label: Option<String>,
+        condition: ast::Expr,
+        body: Vec<Statement>,
+    },
+    For {
+        label: Option<String>,
+        targets: Vec<Target>,
+        over: Over,
+        body: Vec<Statement>,
+    },
+    Leave {
+        /// EXIT, else CONTINUE.
+        exit: bool,
+        label: Option<String>,
+        when: Option<ast::Expr>,
+    },
+    Return,
+    Null,
+    Raise(Raise),
+    Sql {
+        statement: Box<ast::Statement>,
+        into: Option<Into>,
+        /// Rows without INTO are thrown away: PERFORM, and statements in LANGUAGE sql.
+        discards: bool,
+    },
+    Call {
+        name: Vec<String>,
+        arguments: Vec<ast::Expr>,
+    },
+}
+
+impl Block {
+    /// Calls `see` for every statement, nested ones included.
+    pub(crate) fn visit<'t>(&'t self, see: &mut impl FnMut(&'t Statement)) {
+        visit(&self.statements, see);
+    }
+}
+
+/// Calls `see` for every statement of a list, nested ones included.
+pub(crate) fn visit<'t>(statements: &'t [Statement], see: &mut impl FnMut(&'t Statement)) {
+    for statement in statements {
+        see(statement);
+        match &statement.kind {
+            Kind::Block(block) => block.visit(see),
+            Kind::If { arms, otherwise } => {
+                for (_, body) in arms {
+                    visit(body, see);
+                }
+                visit(otherwise, see);
+            }
+            Kind::Loop { body, .. } | Kind::While { body, .. } | Kind::For { body, .. } => visit(body, see),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A transaction that arrives whole over the extended protocol: BEGIN, point statements, COMMIT in one
+//! pipeline.
+//!
+//! Whoever speaks the protocol asks for each statement what part it could have ([`Session::block_role`]),
+//! hands over those between BEGIN and COMMIT ([`Session::run_block`]) and, if they ran as one program, asks
+//! for what each gave ([`Session::push_block`]). It takes one place in a batch and holds no lock in between,
+//! as a simple message of the same statements does. If it does not run, nothing has happened, and the caller
+//! executes the statements one by one: that tells which of them fails, and how.
+
+use std::sync::Arc;
+
+use weft_program::Outcome;
+use weft_sql::statement::{self, ParsedAst, Plan, ProgramPlan, TransactionPlan};
+use weft_types::{SqlError, SqlType, Value};
+
+use super::{Prepared, Session};
+use crate::sink::{ResultSink, Scope};
+
+/// What part a statement can have in a transaction that runs as one program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockRole {
+    /// None.
+    Outside,
+    /// BEGIN without modes, where no transaction is open.
+    Opens,
+    /// A point statement.
+    Inside,
+    /// COMMIT.
+    Closes,
+}
+
+/// The statements of a pipeline that ran as one program, and what they gave.
+#[derive(Debug)]
+pub(crate) struct BlockResult {
+    plan: Arc<Plan>,
+    outcome: Outcome,
+}
+
+impl Session {
+    /// What part a statement can have in a transaction that runs as one program.
+    pub fn block_role(&self, prepared: &Prepared) -> BlockRole {
+        match prepared.planned.read().plan.as_ref() {
+            Plan::Transaction(TransactionPlan::Begin { modes, start: false })
+                if *modes == Default::default()
+                    && self.open.is_none()
+                    && !self.failed
+                    && !self.settings.default_read_only =>
+            {
+                BlockRole::Opens
+            }
+            Plan::Transaction(TransactionPlan::Commit { chain: false }) => BlockRole::Closes,
+            Plan::Program(plan) if plan.procedure.is_none() => BlockRole::Inside,
+            _ => BlockRole::Outside,
+        }
+    }
+
+    /// Runs point statements as one program, as if between BEGIN and COMMIT. False: nothing has happened;
+    /// execute them one by one.
+    pub fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> bool {
+        self.begin_statement();
+        self.block = None;
+        let Some(plan) = self.block_plan(steps) else {
+            return false;
+        };
+        let Plan::Program(program) = plan.as_ref() else {
+            return false;
+        };
+        let params: Vec<Value> = steps
+            .iter()
+            .flat_map(|(_, params)| params.iter().cloned())
+            .collect();
+        match self.run_for_outcome(program, &params, Scope::Alone) {
+            Ok(outcome) => {
+                self.block = Some(BlockResult { plan, outcome });
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Pushes what one of the statements gave that ran last as one program.
+    pub fn push_block(&mut self, step: usize, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+        let result = self.block.take();
+        if let Some(BlockResult { plan, outcome }) = &result
+            && let Plan::Program(program) = plan.as_ref()
+        {
+            super::program::push_one(program, step, outcome, sink)?;
+        }
+        self.block = result;
+        Ok(())
+    }
+
+    /// The program of some statements, from the cache if it is there; `None` if there can be none.
+    fn block_plan(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Option<Arc<Plan>> {
+        if steps.is_empty() {
+            return None;
+        }
+        let texts: Vec<&str> = steps.iter().map(|(prepared, _)| prepared.sql.as_ref()).collect();
+        // No text of one statement is the key of a block: it would have to begin with this word.
+        let key = format!("PIPELINE\0{}", texts.join("\0"));
+        let types: Vec<Option<SqlType>> = steps
+            .iter()
+            .flat_map(|(prepared, _)| prepared.params.iter().copied().map(Some))
+            .collect();
+        let catalog = self.catalog();
+        if let Some(plan) = self.shared.plans.get(&key, &types, catalog.version()) {
+            return Some(plan);
+        }
+        let plan = Arc::new(match compile(steps, &catalog) {
+            Some(program) => Plan::Program(Arc::new(program)),
+            None => Plan::Empty,
+        });
+        self.shared.plans.put(&key, &types, catalog.version(), &plan);
+        Some(plan)
+    }
+}
+
+fn compile(steps: &[(&Arc<Prepared>, &[Value])], catalog: &weft_store::Catalog) -> Option<ProgramPlan> {
+    let mut parsed = Vec::with_capacity(steps.len());
+    for (prepared, _) in steps {
+        let mut statements = statement::split_and_parse(&prepared.sql).ok()?;
+        statements.retain(|statement| !matches!(statement.ast, ParsedAst::Empty));
+        let only = statements.pop().filter(|_| statements.is_empty())?;
+        parsed.push((only.ast, prepared.params.as_slice()));
+    }
+    let parsed: Vec<(&ParsedAst, &[SqlType])> = parsed.iter().map(|(ast, types)| (ast, *types)).collect();
+    statement::compile_each(&parsed, catalog).ok().flatten()
+}
