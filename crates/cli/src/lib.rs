@@ -31,6 +31,7 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Serve(serve) => serve::run(&serve),
         Command::Bench(BenchCommand::Ycsb(ycsb)) => bench::ycsb::run(&ycsb),
         Command::Bench(BenchCommand::Tpcb(tpcb)) => bench::tpcb::run(&tpcb),
+        Command::Bench(BenchCommand::Smallbank(smallbank)) => bench::smallbank::run(&smallbank),
         Command::Replay(replay) => replay::run(&replay),
     }
 }

@@ -13,6 +13,7 @@
 //! Figures separate planning from execution where a protocol plans.
 
 pub mod batch;
+mod registry;
 pub mod two_phase_locking;
 
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use std::time::Duration;
 
 use weft_program::Program;
 use weft_store::Store;
+
+pub use registry::{UnknownProtocol, protocol_names, run_by_name};
 
 /// One transaction of a stream: a program and its encoded inputs.
 #[derive(Debug, Clone)]

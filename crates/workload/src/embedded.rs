@@ -11,8 +11,11 @@
 //! concurrency control and nothing else. None of them has a network in between.
 
 pub mod load;
+pub mod product;
 pub mod programs;
 pub mod sessions;
+pub mod tpcb;
+pub mod ycsb;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -216,6 +219,9 @@ impl<R, P: Programs<R>> Client<R> for InteractiveClient<'_, P> {
             .ran
             .pop_front()
             .ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
-        Ok(Finished { retries })
+        Ok(Finished {
+            retries,
+            rolled_back: false,
+        })
     }
 }

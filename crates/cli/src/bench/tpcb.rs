@@ -2,10 +2,12 @@
 
 use weft_workload::driver::{self, Contender};
 use weft_workload::embedded::programs::TpcbPrograms;
+use weft_workload::embedded::tpcb::TpcbWorkload;
 use weft_workload::embedded::{Interactive, OneShot, load, sessions};
 use weft_workload::report;
 use weft_workload::tpcb::{Scale, TpcbSource, TpcbTransaction};
 
+use super::run::{RunCase, run_cases};
 use super::{BenchDatabase, bar, print};
 use crate::arguments::TpcbArguments;
 use crate::failure::Failure;
@@ -25,6 +27,15 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
     load::load_tpcb(database, scale, |rows| loading.set_position(rows))?;
     loading.finish_and_clear();
 
+    if !arguments.load.protocol.is_empty() || arguments.load.rate.is_some() {
+        let workload = TpcbWorkload::new(database, scale)?;
+        let case = RunCase {
+            name: format!("scale={}", scale.branches),
+            config: format!("accounts={}", scale.accounts()),
+            workload: &workload,
+        };
+        return run_cases(&arguments.load, &bench, &[case]);
+    }
     let programs = TpcbPrograms::compile(database)?;
     let commit = arguments.load.commit();
     let one_shot = OneShot {
