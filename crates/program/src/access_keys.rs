@@ -3,7 +3,7 @@
 
 use weft_types::{RowLayout, SqlError, SqlState, encode_key_from_row};
 
-use crate::program::{Access, Program};
+use crate::program::{Access, AccessKind, Program};
 
 /// Where one value of an access key comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +31,8 @@ pub(crate) fn bad_inputs() -> SqlError {
 
 impl Program {
     /// Calls `see` for every declared access, in order, with the encoded key and, for a range with an upper
-    /// bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`].
+    /// bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`]. Rows and values with a
+    /// NULL in their key are left out: no row has such a primary key, and such values conflict with nothing.
     pub fn for_each_access(
         &self,
         inputs: &[u8],
@@ -40,6 +41,10 @@ impl Program {
     ) -> Result<(), SqlError> {
         self.layouts.inputs.validate(inputs).map_err(|_| bad_inputs())?;
         for access in &self.accesses {
+            let of_one_key = !matches!(access.kind, AccessKind::ReadRange | AccessKind::WriteRange);
+            if of_one_key && access.key.iter().any(|part| self.part_is_null(*part, inputs)) {
+                continue;
+            }
             scratch.key.clear();
             self.append_key(&access.key, inputs, &mut scratch.key);
             let hi = match &access.hi {
@@ -53,6 +58,16 @@ impl Program {
             see(access, &scratch.key, hi);
         }
         Ok(())
+    }
+
+    fn part_is_null(&self, part: KeyPart, inputs: &[u8]) -> bool {
+        match part {
+            KeyPart::Input(number) => self.layouts.inputs.is_null(inputs, usize::from(number)),
+            KeyPart::Const(number) => {
+                let consts = &self.layouts.consts;
+                consts.is_null(&self.layouts.const_row, usize::from(number))
+            }
+        }
     }
 
     /// Appends the encoded values of some parts.

@@ -165,6 +165,21 @@ impl ProgramBuilder {
         (self.parts.outputs.len() - 1) as u32
     }
 
+    /// A further column of a statement's rows; returns its number.
+    pub fn add_output_column(&mut self, statement: u32, ty: SqlType) -> u16 {
+        let Some(columns) = self.parts.outputs.get_mut(statement as usize) else {
+            self.fail(ProgramError::Malformed("there is no such statement"));
+            return 0;
+        };
+        columns.push(ty);
+        (columns.len() - 1) as u16
+    }
+
+    /// Number of the next instruction.
+    pub fn position(&self) -> u32 {
+        self.parts.instrs.len() as u32
+    }
+
     /// Declares an access; an equal one again changes nothing.
     pub fn add_access(&mut self, access: Access) {
         if !self.parts.accesses.contains(&access) {
@@ -318,6 +333,11 @@ impl ProgramBuilder {
         self.put(Op::Raise, state as u8, 0, 0, u32::from(number));
     }
 
+    /// RAISEB: the message is in a column of a row buffer.
+    pub fn raise_buffer(&mut self, state: RaiseState, buffer: RowBuf, column: u16) {
+        self.put(Op::Raiseb, state as u8, buffer.0, 0, u32::from(column));
+    }
+
     // ---- registers and arithmetic ----
 
     /// MOV.
@@ -419,6 +439,11 @@ impl ProgramBuilder {
         self.put(Op::Keycol, key.0, cp.0, 0, u32::from(column));
     }
 
+    /// KEYBUF.
+    pub fn keybuf(&mut self, key: KeyBuf, buffer: RowBuf, column: u16) {
+        self.put(Op::Keybuf, key.0, buffer.0, 0, u32::from(column));
+    }
+
     /// KEYNULL.
     pub fn keynull(&mut self, key: KeyBuf) {
         self.put(Op::Keynull, key.0, 0, 0, 0);
@@ -482,6 +507,29 @@ impl ProgramBuilder {
     /// SETNULL.
     pub fn setnull(&mut self, buffer: RowBuf, column: u16) {
         self.put(Op::Setnull, buffer.0, 0, 0, u32::from(column));
+    }
+
+    /// SETBUF: `buffer.column = from.source`.
+    pub fn setbuf(&mut self, buffer: RowBuf, column: u16, from: RowBuf, source: u16) {
+        let imm = u32::from(column) | u32::from(source) << 16;
+        self.put(Op::Setbuf, buffer.0, from.0, 0, imm);
+    }
+
+    /// CAT: append a text to a text column.
+    pub fn cat(&mut self, buffer: RowBuf, column: u16, text: Datum) {
+        let (source, number) = text.encode();
+        let imm = u32::from(column) | u32::from(number) << 16;
+        self.put(Op::Cat, buffer.0, 0, source, imm);
+    }
+
+    /// CATR: append the text form of a register to a text column.
+    pub fn catr(&mut self, buffer: RowBuf, column: u16, register: Reg, class: Class) {
+        self.put(Op::Catr, buffer.0, register.0, class as u8, u32::from(column));
+    }
+
+    /// CUT: keep the first characters of a text column.
+    pub fn cut(&mut self, buffer: RowBuf, column: u16, characters: Reg) {
+        self.put(Op::Cut, buffer.0, characters.0, 0, u32::from(column));
     }
 
     // ---- database ----

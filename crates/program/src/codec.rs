@@ -137,6 +137,7 @@ fn put_access(out: &mut Vec<u8>, access: &Access) {
         AccessKind::ReadRange => out.put_u8(3),
         AccessKind::ReadTable => out.put_u8(4),
         AccessKind::WriteTable => out.put_u8(5),
+        AccessKind::WriteRange => out.put_u8(7),
         AccessKind::WriteValue(index) => {
             out.put_u8(6);
             out.put_u32(index.0);
@@ -229,6 +230,7 @@ fn access(reader: &mut ByteReader<'_>) -> Result<Access, CodecError> {
         4 => AccessKind::ReadTable,
         5 => AccessKind::WriteTable,
         6 => AccessKind::WriteValue(IndexId(reader.u32()?)),
+        7 => AccessKind::WriteRange,
         _ => return Err(reader.error("unknown access kind")),
     };
     let table = TableId(reader.u32()?);

@@ -5,15 +5,19 @@
 //!
 //! | instruction         | covered by                                                                     |
 //! |---------------------|--------------------------------------------------------------------------------|
-//! | SEARCH, primary key | READ/WRITE/INSERT ROW of the key, READ RANGE around it, READ/WRITE TABLE       |
-//! | SEARCH, other index | READ/WRITE TABLE (the row's primary key is not known beforehand)               |
-//! | SCAN, primary key   | READ RANGE around both bounds, READ/WRITE TABLE                                |
-//! | SCAN, other index   | READ/WRITE TABLE                                                               |
-//! | INSERT              | WRITE/INSERT ROW of the new key, WRITE VALUE of each unique value; or          |
-//! |                     | WRITE TABLE                                                                    |
-//! | UPDATE              | WRITE/INSERT ROW of old and new key, WRITE VALUE of old and new unique values  |
-//! |                     | that differ; or WRITE TABLE                                                    |
-//! | REMOVE              | WRITE/INSERT ROW of the key, WRITE VALUE of each unique value; or WRITE TABLE  |
+//! | SEARCH, primary key | READ/WRITE/INSERT ROW of the key, READ/WRITE RANGE around it, READ/WRITE TABLE |
+//! | SEARCH, other index | READ/WRITE TABLE (the row's primary key is not known beforehand); or           |
+//! |                     | READ/WRITE RANGE of a prefix that both keys begin with, see below              |
+//! | SCAN, primary key   | READ/WRITE RANGE around both bounds, READ/WRITE TABLE                          |
+//! | SCAN, other index   | as SEARCH                                                                      |
+//! | INSERT              | WRITE/INSERT ROW of the new key or WRITE RANGE around it, and WRITE VALUE of   |
+//! |                     | each unique value; or WRITE TABLE                                              |
+//! | UPDATE              | the same of old and new key, and of old and new unique values that differ      |
+//! | REMOVE              | the same of the old key and values                                             |
+//!
+//! An index whose first columns are the primary key's first columns finds only rows whose primary keys begin
+//! with the same values. So a declared range of one prefix of those columns covers whoever looks into such
+//! an index with keys that begin with the prefix.
 //!
 //! A unique value with a NULL in it conflicts with nothing and needs no access. In a table without primary
 //! key INSERT is covered by INSERT ROW with an empty key; changing a row there needs WRITE TABLE.
@@ -46,6 +50,8 @@ fn refuse(what: &str, table: TableId) -> SqlError {
 struct Entry {
     kind: AccessKind,
     table: TableId,
+    /// Columns in `key`.
+    columns: usize,
     key: (usize, usize),
     hi: Option<(usize, usize)>,
 }
@@ -78,6 +84,7 @@ impl GuardKeys {
             self.entries.push(Entry {
                 kind: access.kind,
                 table: access.table,
+                columns: access.key.len(),
                 key: (start, key_end),
                 hi,
             });
@@ -114,6 +121,14 @@ impl GuardKeys {
         key >= self.slice(entry.key) && (key <= hi || key.starts_with(hi))
     }
 
+    /// Whether everything between two keys of an index that shares its first columns with the primary key
+    /// lies in the range that an entry declares.
+    fn covers_prefix(&self, entry: &Entry, shared: usize, lo: &[u8], hi: &[u8]) -> bool {
+        let prefix = self.slice(entry.key);
+        let one_prefix = entry.hi.is_some_and(|hi| self.slice(hi) == prefix) && !prefix.is_empty();
+        one_prefix && entry.columns <= shared && lo.starts_with(prefix) && hi.starts_with(prefix)
+    }
+
     /// SEARCH.
     #[inline]
     pub fn search(&mut self, table: &TableShape, index: usize, key: &[u8]) -> Result<(), SqlError> {
@@ -123,7 +138,10 @@ impl GuardKeys {
             AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => {
                 primary && keys.slice(entry.key) == key
             }
-            AccessKind::ReadRange => primary && keys.in_range(entry, key),
+            AccessKind::ReadRange | AccessKind::WriteRange if primary => keys.in_range(entry, key),
+            AccessKind::ReadRange | AccessKind::WriteRange => {
+                keys.covers_prefix(entry, shared_columns(table, index), key, key)
+            }
             AccessKind::WriteValue(_) => false,
         });
         if covered {
@@ -145,7 +163,10 @@ impl GuardKeys {
         let primary = table.primary == Some(index);
         let covered = self.any(table.id, |keys, entry| match entry.kind {
             AccessKind::ReadTable | AccessKind::WriteTable => true,
-            AccessKind::ReadRange if primary => {
+            AccessKind::ReadRange | AccessKind::WriteRange if !primary => {
+                keys.covers_prefix(entry, shared_columns(table, index), lo, hi)
+            }
+            AccessKind::ReadRange | AccessKind::WriteRange => {
                 let bound = entry.hi.map_or(&[][..], |bound| keys.slice(bound));
                 let hi_within = match hi_exclusive {
                     true => hi <= bound || hi.starts_with(bound),
@@ -165,6 +186,7 @@ impl GuardKeys {
     fn write_row(&mut self, table: TableId, key: &[u8], inserts: bool) -> bool {
         self.any(table, |keys, entry| match entry.kind {
             AccessKind::WriteTable => true,
+            AccessKind::WriteRange => !key.is_empty() && keys.in_range(entry, key),
             AccessKind::WriteRow => !key.is_empty() && keys.slice(entry.key) == key,
             AccessKind::InsertRow => (inserts || !key.is_empty()) && keys.slice(entry.key) == key,
             _ => false,
@@ -233,6 +255,20 @@ impl GuardKeys {
         }
         Ok(())
     }
+}
+
+/// How many first columns an index shares with the primary key.
+fn shared_columns(table: &TableShape, index: usize) -> usize {
+    let primary = table.primary_index().map_or(&[][..], |index| &index.columns);
+    let other = table
+        .indexes
+        .get(index)
+        .map_or(&[][..], |index| index.columns.as_slice());
+    primary
+        .iter()
+        .zip(other)
+        .take_while(|(left, right)| left == right)
+        .count()
 }
 
 fn encode(key: &mut Vec<u8>, layout: &RowLayout, row: Option<&[u8]>, columns: &[usize]) {

@@ -68,6 +68,12 @@ pub enum Operand {
     BufA,
     /// Row buffer in `b`.
     BufB,
+    /// Row buffer in `b`, column in bits 0..16 of `imm`.
+    BufColB,
+    /// Row buffer in `b`, column in bits 16..32 of `imm`.
+    BufColBHigh,
+    /// Code of a [`crate::Class`] in `c`.
+    ClassC,
     /// Instruction number in `imm`.
     Target,
     /// Signed number in `imm`.
@@ -122,7 +128,7 @@ impl Operand {
         match self {
             Operand::RegA | Operand::CpA | Operand::KeyA | Operand::BufA | Operand::State => A,
             Operand::RegB | Operand::CpB | Operand::KeyB | Operand::BufB => B,
-            Operand::RegC | Operand::KeyC | Operand::WidthC => C,
+            Operand::RegC | Operand::KeyC | Operand::WidthC | Operand::ClassC => C,
             Operand::Target
             | Operand::Int
             | Operand::Const
@@ -133,8 +139,8 @@ impl Operand {
             Operand::Table => 0xFF << 32,
             Operand::Index => LOW,
             Operand::BufColA => A | LOW,
-            Operand::CpColB | Operand::DatumB => B | LOW,
-            Operand::CpColBHigh => B | HIGH,
+            Operand::CpColB | Operand::DatumB | Operand::BufColB => B | LOW,
+            Operand::CpColBHigh | Operand::BufColBHigh => B | HIGH,
             Operand::InputHigh | Operand::ConstHigh => HIGH,
             Operand::DatumC => C | HIGH,
             Operand::ScanFlags => 0xFF << 48,
@@ -209,6 +215,8 @@ opcodes! {
     End = 0x13, "end", [];
     /// Set an error (state, text constant) and go to the abort handler.
     Raise = 0x14, "raise", [State, Const];
+    /// Set an error whose text is a column of a row buffer and go to the abort handler.
+    Raiseb = 0x15, "raiseb", [State, BufColB];
     /// `a = b`.
     Mov = 0x20, "mov", [RegA, RegB];
     /// `a` = a small integer.
@@ -303,6 +311,8 @@ opcodes! {
     Keycol = 0x64, "keycol", [KeyA, CpColB];
     /// Append the place where NULLs sort (after all values), as a bound.
     Keynull = 0x65, "keynull", [KeyA];
+    /// Append a column of a row buffer.
+    Keybuf = 0x66, "keybuf", [KeyA, BufColB];
     /// The buffer becomes a row of a table, all NULL.
     Row = 0x70, "row", [BufA, Table];
     /// The buffer becomes a result row of a statement, all NULL.
@@ -319,6 +329,14 @@ opcodes! {
     Setcol = 0x76, "setcol", [BufColA, CpColBHigh];
     /// Set a column to NULL.
     Setnull = 0x77, "setnull", [BufColA];
+    /// Set a column from a column of a row buffer, of the same class; 22001 if it is too long.
+    Setbuf = 0x78, "setbuf", [BufColA, BufColBHigh];
+    /// Append a text to a text column; NULL if either is.
+    Cat = 0x79, "cat", [BufColA, DatumC];
+    /// Append the text form of a register of a class to a text column; NULL if either is.
+    Catr = 0x7A, "catr", [BufColA, RegB, ClassC];
+    /// Keep the first characters of a text column, as many as the register says; NULL if either is.
+    Cut = 0x7B, "cut", [BufColA, RegB];
     /// Find the row with a key in a unique index.
     Search = 0x80, "search", [CpA, Index, KeyB];
     /// Find the rows between two key prefixes in an ordered index, at most as many as the register says.
@@ -340,7 +358,10 @@ opcodes! {
 impl Op {
     /// Control never passes to the following instruction.
     pub const fn is_terminal(self) -> bool {
-        matches!(self, Op::Jmp | Op::Commit | Op::Abort | Op::End | Op::Raise)
+        matches!(
+            self,
+            Op::Jmp | Op::Commit | Op::Abort | Op::End | Op::Raise | Op::Raiseb
+        )
     }
 
     /// A DB instruction whose result waits in a collect register for RET.
@@ -447,11 +468,19 @@ pub enum Datum {
     Input(u16),
     /// A constant.
     Const(u16),
+    /// Column of a row buffer.
+    Buffer {
+        /// Row buffer.
+        buffer: u8,
+        /// Column of its row.
+        column: u16,
+    },
 }
 
 impl Datum {
     const INPUT: u8 = 0x40;
     const CONST: u8 = 0x41;
+    const BUFFER: u8 = 0x50;
 
     /// Source code and number.
     pub const fn encode(self) -> (u8, u16) {
@@ -459,6 +488,7 @@ impl Datum {
             Datum::Column { cp, column } => (cp, column),
             Datum::Input(number) => (Datum::INPUT, number),
             Datum::Const(number) => (Datum::CONST, number),
+            Datum::Buffer { buffer, column } => (Datum::BUFFER | (buffer & 0x0F), column),
         }
     }
 
@@ -469,6 +499,10 @@ impl Datum {
             Datum::INPUT => Some(Datum::Input(number)),
             Datum::CONST => Some(Datum::Const(number)),
             cp if (cp as usize) < COLLECT_REGISTERS => Some(Datum::Column { cp, column: number }),
+            buffer if buffer & 0xF0 == Datum::BUFFER => Some(Datum::Buffer {
+                buffer: buffer & 0x0F,
+                column: number,
+            }),
             _ => None,
         }
     }
@@ -494,11 +528,25 @@ pub enum RaiseState {
     OutOfRange,
     /// 0A000 feature_not_supported.
     NotSupported,
+    /// P0002 no_data_found.
+    NoDataFound,
+    /// P0003 too_many_rows.
+    TooManyRows,
+    /// 22004 null_value_not_allowed.
+    NullNotAllowed,
+    /// 22023 invalid_parameter_value.
+    InvalidParameter,
+    /// 23503 foreign_key_violation.
+    ForeignKeyViolation,
+    /// 23505 unique_violation.
+    UniqueViolation,
+    /// 40001 serialization_failure.
+    SerializationFailure,
 }
 
 impl RaiseState {
     /// All, by code.
-    pub const ALL: [RaiseState; 8] = [
+    pub const ALL: [RaiseState; 15] = [
         RaiseState::RaiseException,
         RaiseState::CheckViolation,
         RaiseState::NotNullViolation,
@@ -507,6 +555,13 @@ impl RaiseState {
         RaiseState::CardinalityViolation,
         RaiseState::OutOfRange,
         RaiseState::NotSupported,
+        RaiseState::NoDataFound,
+        RaiseState::TooManyRows,
+        RaiseState::NullNotAllowed,
+        RaiseState::InvalidParameter,
+        RaiseState::ForeignKeyViolation,
+        RaiseState::UniqueViolation,
+        RaiseState::SerializationFailure,
     ];
 
     /// The five characters.
@@ -520,6 +575,13 @@ impl RaiseState {
             RaiseState::CardinalityViolation => "21000",
             RaiseState::OutOfRange => "22003",
             RaiseState::NotSupported => "0A000",
+            RaiseState::NoDataFound => "P0002",
+            RaiseState::TooManyRows => "P0003",
+            RaiseState::NullNotAllowed => "22004",
+            RaiseState::InvalidParameter => "22023",
+            RaiseState::ForeignKeyViolation => "23503",
+            RaiseState::UniqueViolation => "23505",
+            RaiseState::SerializationFailure => "40001",
         }
     }
 }
@@ -649,7 +711,12 @@ impl Instr {
             Operand::KeyB => within(self.b, KEY_BUFFERS, KEY),
             Operand::KeyC => within(self.c, KEY_BUFFERS, KEY),
             Operand::BufA | Operand::BufColA => within(self.a, ROW_BUFFERS, ROW),
-            Operand::BufB => within(self.b, ROW_BUFFERS, ROW),
+            Operand::BufB | Operand::BufColB | Operand::BufColBHigh => within(self.b, ROW_BUFFERS, ROW),
+            Operand::ClassC
+                if crate::Class::from_code(u32::from(self.c)).is_none_or(|class| !class.is_register()) =>
+            {
+                Err("not a class that a register can hold")
+            }
             Operand::DatumB => Datum::decode(self.b, 0).map(|_| ()).ok_or("unknown value source"),
             Operand::DatumC => Datum::decode(self.c, 0).map(|_| ()).ok_or("unknown value source"),
             Operand::WidthC if !matches!(self.c, 2 | 4 | 8) => Err("integer width is not 2, 4 or 8"),

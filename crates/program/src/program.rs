@@ -118,6 +118,9 @@ pub enum AccessKind {
     WriteTable,
     /// Takes or gives up a value of a unique index.
     WriteValue(IndexId),
+    /// Does anything to rows whose keys lie in a range, given as for [`AccessKind::ReadRange`]; rows may come
+    /// and go in it.
+    WriteRange,
 }
 
 impl AccessKind {
@@ -161,6 +164,14 @@ impl Access {
             table,
             key: lo,
             hi,
+        }
+    }
+
+    /// An access that changes a range.
+    pub fn write_range(table: TableId, lo: Vec<KeyPart>, hi: Option<Vec<KeyPart>>) -> Access {
+        Access {
+            kind: AccessKind::WriteRange,
+            ..Access::range(table, lo, hi)
         }
     }
 

@@ -45,7 +45,8 @@ mod writer;
 
 pub use catalog::{
     COLUMNS_MAX, Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity,
-    IndexDef, IndexMethod, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
+    IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage,
+    ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
 pub use memory::SlotId;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};

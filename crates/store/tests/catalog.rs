@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use weft_base::{ByteReader, IndexId, TableId};
 use weft_store::{
-    Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, Identity, IndexDef, IndexMethod, Relation,
-    SequenceDef, SequenceId, SequenceState, TableDef,
+    Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, Identity, IndexDef, IndexMethod, ParamMode,
+    ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, Relation, SequenceDef, SequenceId,
+    SequenceState, TableDef,
 };
 use weft_types::{NumericSpec, SqlType, Value};
 
@@ -293,7 +294,51 @@ fn ops() -> Vec<CatalogOp> {
         },
         CatalogOp::DropTable(TableId(next + 1)),
         CatalogOp::DropSequence(SequenceId(next)),
+        CatalogOp::PutProcedure(procedure(next + 5, "null;")),
+        CatalogOp::PutProcedure(procedure(next + 5, "begin end")),
+        CatalogOp::DropProcedure(ProcedureId(next + 5)),
     ]
+}
+
+fn procedure(id: u32, body: &str) -> ProcedureDef {
+    let param = |name: &str, mode, ty| ProcedureParam {
+        name: name.into(),
+        mode,
+        ty,
+    };
+    ProcedureDef {
+        id: ProcedureId(id),
+        name: "transfer".into(),
+        params: vec![
+            param("from", ParamMode::In, SqlType::Int8),
+            param("left", ParamMode::Out, SqlType::Numeric(None)),
+            param("", ParamMode::InOut, SqlType::Varchar(None)),
+        ],
+        language: ProcedureLanguage::PlPgSql,
+        body: body.into(),
+    }
+}
+
+#[test]
+fn procedures_have_names_of_their_own() {
+    let catalog = catalog();
+    let next = catalog.next_object_id();
+    let named = |id, name: &str| {
+        CatalogOp::PutProcedure(ProcedureDef {
+            name: name.into(),
+            ..procedure(id, "")
+        })
+    };
+    let with = catalog.apply(&named(next, "items")).unwrap();
+    assert_eq!(with.procedure("items").unwrap().id, ProcedureId(next));
+    assert_eq!(with.table("items").unwrap().id, ITEMS);
+    assert_eq!(refused(&with, named(next + 1, "items")).0, "42723");
+    assert_eq!(refused(&with, named(next - 1, "other")).0, "40001");
+    assert_eq!(refused(&with, named(next + 1, "")).0, "42602");
+    assert_eq!(
+        refused(&catalog, CatalogOp::DropProcedure(ProcedureId(next))).0,
+        "42883"
+    );
 }
 
 #[test]
@@ -329,7 +374,11 @@ fn operations_and_catalogs_go_both_ways() {
         assert_eq!(again, catalog);
         assert_eq!(again.digest(), catalog.digest());
         for cut in 0..bytes.len() {
-            assert!(Catalog::decode(&mut ByteReader::new(&bytes[..cut])).is_err());
+            // Procedures are the last section: without it, it is a catalog without procedures.
+            if let Ok(cut) = Catalog::decode(&mut ByteReader::new(&bytes[..cut])) {
+                assert!(catalog.procedures().count() > 0 && cut.procedures().count() == 0);
+                assert_ne!(cut.digest(), catalog.digest());
+            }
         }
     }
 }

@@ -354,6 +354,7 @@ impl Assembler {
             "read_range" => AccessKind::ReadRange,
             "read_table" => AccessKind::ReadTable,
             "write_table" => AccessKind::WriteTable,
+            "write_range" => AccessKind::WriteRange,
             "write_value" => AccessKind::WriteValue(IndexId(number(&tokens.word()?)?)),
             _ => return Err(format!("unknown access {kind}")),
         };
@@ -488,6 +489,15 @@ fn operand_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
             instr.a = prefixed(buffer, "b")?;
             instr.imm |= low(number(column)?);
         }
+        Operand::BufColB | Operand::BufColBHigh => {
+            let (buffer, column) = dotted(word)?;
+            instr.b = prefixed(buffer, "b")?;
+            instr.imm |= if operand == Operand::BufColB {
+                low(number(column)?)
+            } else {
+                high(number(column)?)
+            };
+        }
         Operand::CpColB | Operand::CpColBHigh => {
             let (cp, column) = dotted(word)?;
             instr.b = prefixed(cp, "cp")?;
@@ -518,6 +528,7 @@ fn operand_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
 fn keyword_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
     match operand {
         Operand::WidthC => instr.c = prefixed(word, "int")?,
+        Operand::ClassC => instr.c = Class::from_name(word).ok_or("unknown class")? as u8,
         Operand::Class => instr.imm = Class::from_name(word).ok_or("unknown class")? as u32,
         Operand::ScanFlags => {
             let mut flags = 0;
@@ -551,6 +562,13 @@ fn keyword_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
 
 fn datum_from(word: &str) -> Parsed<Datum> {
     if let Some((cp, column)) = word.split_once('.') {
+        if let Ok(buffer) = prefixed(cp, "b") {
+            let column = number(column)?;
+            return match buffer {
+                0..=15 => Ok(Datum::Buffer { buffer, column }),
+                _ => Err("row buffer out of range".into()),
+            };
+        }
         return Ok(Datum::Column {
             cp: prefixed(cp, "cp")?,
             column: number(column)?,

@@ -140,6 +140,7 @@ fn print_access(program: &Program, access: &Access, out: &mut String) -> fmt::Re
         AccessKind::ReadRange => "read_range",
         AccessKind::ReadTable => "read_table",
         AccessKind::WriteTable => "write_table",
+        AccessKind::WriteRange => "write_range",
         AccessKind::WriteValue(_) => "write_value",
     };
     write!(out, "  {kind} {}", table_reference(program, access.table))?;
@@ -230,6 +231,9 @@ fn print_operand(
         Operand::Table => write!(out, "t{}", instr.table()),
         Operand::Index => write!(out, "t{}.x{}", instr.table(), instr.index()),
         Operand::BufColA => write!(out, "b{a}.{}", instr.low()),
+        Operand::BufColB => write!(out, "b{b}.{}", instr.low()),
+        Operand::BufColBHigh => write!(out, "b{b}.{}", instr.high()),
+        Operand::ClassC => out.write_str(Class::from_code(u32::from(c)).map_or("?", Class::name)),
         Operand::CpColB => write!(out, "cp{b}.{}", instr.low()),
         Operand::CpColBHigh => write!(out, "cp{b}.{}", instr.high()),
         Operand::InputHigh => write!(out, "i{}", instr.high()),
@@ -267,6 +271,7 @@ fn print_datum(source: u8, number: u16, out: &mut String) -> fmt::Result {
         Some(Datum::Column { cp, column }) => write!(out, "cp{cp}.{column}"),
         Some(Datum::Input(number)) => write!(out, "i{number}"),
         Some(Datum::Const(number)) => write!(out, "c{number}"),
+        Some(Datum::Buffer { buffer, column }) => write!(out, "b{buffer}.{column}"),
         None => out.write_char('?'),
     }
 }

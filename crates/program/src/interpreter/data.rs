@@ -140,7 +140,7 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Next)
     }
 
-    fn datum(&self, source: u8, number: u16) -> ValueRef<'_> {
+    pub(super) fn datum(&self, source: u8, number: u16) -> ValueRef<'_> {
         let layouts = &self.program.layouts;
         match Datum::decode(source, number) {
             Some(Datum::Input(number)) => layouts.inputs.value_ref(self.inputs, usize::from(number)),
@@ -149,6 +149,7 @@ impl<A: DataAccess> Machine<'_, A> {
                 Some((layout, row)) => layout.value_ref(row, usize::from(column)),
                 None => ValueRef::Null,
             },
+            Some(Datum::Buffer { buffer, column }) => self.buffer_value(buffer, column),
             None => ValueRef::Null,
         }
     }
@@ -341,7 +342,7 @@ fn float(op: Op, left: u64, right: Option<u64>, width: u8) -> Result<Option<u64>
 }
 
 /// A register as a value of a class (KEYR).
-fn register_value(bits: Option<u64>, code: u32) -> Result<ValueRef<'static>, SqlError> {
+pub(super) fn register_value(bits: Option<u64>, code: u32) -> Result<ValueRef<'static>, SqlError> {
     let Some(class) = Class::from_code(code) else {
         return Err(broken("unknown class"));
     };

@@ -21,6 +21,7 @@
 //! Source: BionicDB 4.3 (execution), 4.5 (logic, then commit or abort handler).
 
 mod arithmetic;
+mod buffers;
 mod data;
 mod database;
 mod row_image;
@@ -178,6 +179,7 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Commit => Ok(Flow::Done),
             Op::Abort => Ok(Flow::Abort),
             Op::Raise => Err(self.raise(instr)),
+            Op::Raiseb => Err(self.raise_buffer(instr)),
             Op::Ret => {
                 let number = usize::from(b) % self.scratch.collect.len();
                 let status = std::mem::take(&mut self.scratch.collect[number].status);
@@ -187,6 +189,7 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => self.database(instr),
             Op::Emit | Op::Count => self.output(instr),
             Op::Key | Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => self.key(instr),
+            Op::Keybuf | Op::Setbuf | Op::Cat | Op::Catr | Op::Cut => self.buffer(instr),
             Op::Row
             | Op::Outrow
             | Op::Copyrow

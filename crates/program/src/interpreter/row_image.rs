@@ -139,6 +139,45 @@ impl RowImage {
         Ok(())
     }
 
+    /// The bytes of a column, as [`RowLayout::raw`] gives them for a finished row; `None` for NULL.
+    pub fn raw(&self, layout: &RowLayout, column: usize) -> Option<&[u8]> {
+        if column >= layout.column_count() || layout.is_null(&self.fixed, column) {
+            return None;
+        }
+        match layout.column_kind(column) {
+            ColumnKind::Fixed(bytes) => {
+                let start = layout.cell_offset(column)?;
+                self.fixed.get(start..start + usize::from(bytes))
+            }
+            ColumnKind::Variable => {
+                let (offset, len) = self.place(layout, column);
+                self.pending.get(offset..offset + len)
+            }
+        }
+    }
+
+    /// Appends bytes to a variable column that is not NULL, in place where it was set last.
+    pub fn append(&mut self, layout: &RowLayout, column: usize, bytes: &[u8]) -> Result<(), SqlError> {
+        let (mut offset, len) = self.place(layout, column);
+        if self.pending.len() + len + bytes.len() > PENDING_BYTES_MAX {
+            return Err(too_big());
+        }
+        if offset + len != self.pending.len() {
+            let start = self.pending.len();
+            self.pending.extend_from_within(offset..(offset + len).min(start));
+            offset = start;
+        }
+        self.pending.extend_from_slice(bytes);
+        self.put_place(layout, column, offset, len + bytes.len());
+        Ok(())
+    }
+
+    /// Keeps the first bytes of a variable column.
+    pub fn truncate(&mut self, layout: &RowLayout, column: usize, bytes: usize) {
+        let (offset, len) = self.place(layout, column);
+        self.put_place(layout, column, offset, len.min(bytes));
+    }
+
     /// The finished row. The buffer may be changed and finished again.
     pub fn finish(&mut self, layout: &RowLayout) -> &[u8] {
         let mut done = std::mem::take(&mut self.done);

@@ -103,6 +103,8 @@ pub struct Scratch {
     pub(crate) keys: [KeyImage; KEY_BUFFERS],
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
+    /// A value on its way from one row buffer to another.
+    pub(crate) text: Vec<u8>,
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,

@@ -199,7 +199,10 @@ impl Flow<'_> {
                 state.keys[a] = Known::Is(self.intern(Vec::new()));
                 Ok(())
             }
-            Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => self.append_key(instr, state),
+            Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keybuf | Op::Keynull => {
+                self.append_key(instr, state)
+            }
+            Op::Cat | Op::Catr | Op::Cut | Op::Raiseb => self.text(instr, state),
             Op::Row
             | Op::Outrow
             | Op::Copyrow
@@ -207,6 +210,7 @@ impl Flow<'_> {
             | Op::Setk
             | Op::Setr
             | Op::Setcol
+            | Op::Setbuf
             | Op::Setnull => self.row(instr, state),
             Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => {
                 self.database(instr, state)
@@ -262,9 +266,49 @@ impl Flow<'_> {
                 .map(|constant| &constant.ty)
                 .ok_or("no such constant")?,
             Some(Datum::Column { cp, column }) => self.row_column(state, usize::from(cp), column)?,
+            Some(Datum::Buffer { buffer, column }) => self.buffer_column(state, buffer, column)?,
             None => return Err("unknown value source"),
         };
         Ok(Class::of(ty))
+    }
+
+    fn buffer_columns(&self, state: &State, buffer: u8) -> Result<&[SqlType], &'static str> {
+        let columns = match state.rows[usize::from(buffer)] {
+            Known::Is(Target::Table(table)) => self
+                .program
+                .tables
+                .get(usize::from(table))
+                .map(|table| table.columns.as_slice()),
+            Known::Is(Target::Output(statement)) => {
+                self.program.outputs.get(statement as usize).map(Vec::as_slice)
+            }
+            _ => return Err("a row buffer is not the same kind of row on every path"),
+        };
+        columns.ok_or("no such row")
+    }
+
+    fn buffer_column(&self, state: &State, buffer: u8, column: u16) -> Result<&SqlType, &'static str> {
+        self.buffer_columns(state, buffer)?
+            .get(usize::from(column))
+            .ok_or("no such column")
+    }
+
+    /// CAT, CATR, CUT and RAISEB.
+    fn text(&self, instr: Instr, state: &State) -> Rule {
+        let place = match instr.op {
+            Op::Raiseb => self.buffer_column(state, instr.b, instr.low())?,
+            _ => self.buffer_column(state, instr.a, instr.low())?,
+        };
+        if *place != SqlType::Text {
+            return Err("the column is not text");
+        }
+        if instr.op == Op::Cat {
+            let class = self.datum(state, instr.c, instr.high())?;
+            if !matches!(class, Class::Text | Class::Char) {
+                return Err("what is appended is not text");
+            }
+        }
+        Ok(())
     }
 
     fn append_key(&mut self, instr: Instr, state: &mut State) -> Rule {
@@ -278,6 +322,7 @@ impl Flow<'_> {
                 instr.low(),
             )?)),
             Op::Keyr => Some(Class::from_code(instr.imm).ok_or("unknown class")?),
+            Op::Keybuf => Some(Class::of(self.buffer_column(state, instr.b, instr.low())?)),
             _ => None,
         };
         let key = usize::from(instr.a);
@@ -334,20 +379,7 @@ impl Flow<'_> {
     }
 
     fn set(&self, instr: Instr, state: &State) -> Rule {
-        let columns = match state.rows[usize::from(instr.a)] {
-            Known::Is(Target::Table(table)) => self
-                .program
-                .tables
-                .get(usize::from(table))
-                .map(|table| table.columns.as_slice()),
-            Known::Is(Target::Output(statement)) => {
-                self.program.outputs.get(statement as usize).map(Vec::as_slice)
-            }
-            _ => return Err("a row buffer is not the same kind of row on every path"),
-        };
-        let to = columns
-            .and_then(|columns| columns.get(usize::from(instr.low())))
-            .ok_or("no such column")?;
+        let to = self.buffer_column(state, instr.a, instr.low())?;
         let source = usize::from(instr.high());
         let fits = match instr.op {
             Op::Setin => self
@@ -361,6 +393,7 @@ impl Flow<'_> {
                 .get(source)
                 .is_some_and(|constant| constant_fits(constant, to)),
             Op::Setcol => fits_without_check(self.row_column(state, usize::from(instr.b), instr.high())?, to),
+            Op::Setbuf => Class::of(self.buffer_column(state, instr.b, instr.high())?) == Class::of(to),
             Op::Setr => Class::of(to).is_register(),
             _ => true,
         };

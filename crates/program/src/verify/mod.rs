@@ -107,7 +107,7 @@ fn check_access(program: &Program, access: &Access) -> Result<(), ProgramError> 
             let index = table.indexes.iter().find(|index| index.id == id && index.unique);
             hi.is_none() && index.is_some_and(|index| fits(&access.key, index, true))
         }
-        (AccessKind::ReadRange, Some(index)) => {
+        (AccessKind::ReadRange | AccessKind::WriteRange, Some(index)) => {
             fits(&access.key, index, false) && hi.is_none_or(|hi| fits(hi, index, false))
         }
         (AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow, Some(index)) => {

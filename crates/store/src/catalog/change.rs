@@ -12,6 +12,7 @@ use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
     TableDef,
 };
+use super::procedure::{ProcedureDef, ProcedureId};
 use super::{Catalog, Definitions, Relation, codec};
 
 /// One change of the catalog. Encodes to bytes for the log ([`CatalogOp::encode`], [`CatalogOp::decode`]).
@@ -104,6 +105,10 @@ pub enum CatalogOp {
         /// The new position.
         state: SequenceState,
     },
+    /// A new procedure, or a new definition of the one that has this id and name.
+    PutProcedure(ProcedureDef),
+    /// The procedure goes.
+    DropProcedure(ProcedureId),
 }
 
 impl CatalogOp {
@@ -168,7 +173,7 @@ impl Catalog {
         });
     }
 
-    fn definitions_mut(&mut self) -> &mut Definitions {
+    pub(super) fn definitions_mut(&mut self) -> &mut Definitions {
         Arc::make_mut(&mut self.definitions)
     }
 
@@ -201,6 +206,8 @@ impl Catalog {
             CatalogOp::Truncate(table) => self.table_def(*table).map(|_| ()),
             CatalogOp::CreateSequence(sequence) => self.create_sequence(sequence),
             CatalogOp::DropSequence(sequence) => self.drop_sequence(*sequence),
+            CatalogOp::PutProcedure(procedure) => self.put_procedure(procedure),
+            CatalogOp::DropProcedure(id) => self.drop_procedure(*id),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }
@@ -217,7 +224,7 @@ impl Catalog {
 
     /// Ids go up and are never used again; one taken by somebody else in the meantime is a lost race, to be
     /// retried.
-    fn take_id(&mut self, id: u32) -> Result<(), SqlError> {
+    pub(super) fn take_id(&mut self, id: u32) -> Result<(), SqlError> {
         if id < self.next_object_id || id == u32::MAX {
             return Err(SqlError::new(
                 SqlState::SERIALIZATION_FAILURE,

@@ -16,6 +16,7 @@ use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, SequenceDef,
     SequenceId, SequenceState, TableDef,
 };
+use super::procedure::{ProcedureId, procedure, put_procedure};
 use super::{Catalog, Relation};
 
 const DEFINITIONS_SEED: u64 = 0x7765_6674_6361_7461;
@@ -24,7 +25,7 @@ const SEQUENCE_SEED: u64 = 0x7765_6674_7365_7175;
 type Reader<'a> = ByteReader<'a>;
 type Decoded<T> = Result<T, CodecError>;
 
-fn invalid(what: &'static str) -> CodecError {
+pub(super) fn invalid(what: &'static str) -> CodecError {
     CodecError::new(0, what)
 }
 
@@ -40,6 +41,7 @@ pub(super) fn sequence_term(id: SequenceId, state: SequenceState) -> u64 {
 pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     let mut bytes = Vec::new();
     put_definitions(&mut bytes, catalog);
+    catalog.encode_procedures(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
 }
 
@@ -74,6 +76,7 @@ impl Catalog {
             out.put_u32(id.0);
             put_state(out, *state);
         }
+        self.encode_procedures(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -101,6 +104,7 @@ impl Catalog {
                 None => return Err(invalid("sequence state without sequence")),
             }
         }
+        catalog.decode_procedures(reader)?;
         catalog.version = version;
         catalog.next_object_id = next_object_id;
         if version.0 > 0 {
@@ -228,6 +232,11 @@ impl CatalogOp {
                 put_tagged(out, 17, id.0);
                 put_state(out, *state);
             }
+            CatalogOp::PutProcedure(def) => {
+                out.put_u8(18);
+                put_procedure(out, def);
+            }
+            CatalogOp::DropProcedure(id) => put_tagged(out, 19, id.0),
         }
     }
 
@@ -284,6 +293,8 @@ impl CatalogOp {
                 id: SequenceId(reader.u32()?),
                 state: state(reader)?,
             },
+            18 => CatalogOp::PutProcedure(procedure(reader)?),
+            19 => CatalogOp::DropProcedure(ProcedureId(reader.u32()?)),
             _ => return Err(invalid("catalog operation tag")),
         })
     }
@@ -307,7 +318,7 @@ fn put_definitions(out: &mut Vec<u8>, catalog: &Catalog) {
 }
 
 /// A count of things that take at least a byte each.
-fn count(reader: &mut Reader<'_>, most: usize) -> Decoded<usize> {
+pub(super) fn count(reader: &mut Reader<'_>, most: usize) -> Decoded<usize> {
     let count = reader.varint()?;
     match usize::try_from(count) {
         Ok(count) if count <= most && count <= reader.remaining() => Ok(count),
@@ -323,15 +334,15 @@ fn flag(reader: &mut Reader<'_>) -> Decoded<bool> {
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.put_len_prefixed(text.as_bytes());
 }
 
-fn text(reader: &mut Reader<'_>) -> Decoded<String> {
+pub(super) fn text(reader: &mut Reader<'_>) -> Decoded<String> {
     String::from_utf8(reader.len_prefixed()?.to_vec()).map_err(|_| invalid("text"))
 }
 
-fn put_type(out: &mut Vec<u8>, ty: &SqlType) {
+pub(super) fn put_type(out: &mut Vec<u8>, ty: &SqlType) {
     match ty {
         SqlType::Bool => out.put_u8(1),
         SqlType::Int2 => out.put_u8(2),
@@ -357,7 +368,7 @@ fn put_type(out: &mut Vec<u8>, ty: &SqlType) {
     }
 }
 
-fn sql_type(reader: &mut Reader<'_>) -> Decoded<SqlType> {
+pub(super) fn sql_type(reader: &mut Reader<'_>) -> Decoded<SqlType> {
     Ok(match reader.u8()? {
         1 => SqlType::Bool,
         2 => SqlType::Int2,

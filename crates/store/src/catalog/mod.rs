@@ -1,4 +1,4 @@
-//! The catalog: every table, index and sequence, as one immutable value.
+//! The catalog: every table, index, sequence and procedure, as one immutable value.
 //!
 //! A change ([`CatalogOp`]) makes a new catalog ([`Catalog::apply`]) and raises its version by one;
 //! programs compiled for another version are compiled again. Moving a sequence changes the catalog value
@@ -13,6 +13,7 @@
 mod change;
 mod codec;
 mod definition;
+mod procedure;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ pub use change::CatalogOp;
 pub use definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod,
     SequenceDef, SequenceId, SequenceState, TableDef,
+};
+pub use procedure::{
+    PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam,
 };
 
 /// What a name in the relation name space stands for.
@@ -44,6 +48,7 @@ struct Definitions {
     sequences: BTreeMap<SequenceId, Arc<SequenceDef>>,
     names: BTreeMap<String, Relation>,
     index_tables: BTreeMap<IndexId, TableId>,
+    procedures: BTreeMap<String, Arc<ProcedureDef>>,
 }
 
 /// All definitions at one version, and the positions of all sequences. Cheap to clone.

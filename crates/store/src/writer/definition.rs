@@ -93,7 +93,9 @@ impl BatchWriter<'_> {
             CatalogOp::CreateSequence(_)
             | CatalogOp::DropSequence(_)
             | CatalogOp::AdvanceSequence { .. }
-            | CatalogOp::SetSequence { .. } => return Ok(None),
+            | CatalogOp::SetSequence { .. }
+            | CatalogOp::PutProcedure(_)
+            | CatalogOp::DropProcedure(_) => return Ok(None),
         };
         Ok(Some((table, Some(data))))
     }

@@ -32,7 +32,9 @@ fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::CreateSequence(_)
         | CatalogOp::DropSequence(_)
         | CatalogOp::AdvanceSequence { .. }
-        | CatalogOp::SetSequence { .. } => None,
+        | CatalogOp::SetSequence { .. }
+        | CatalogOp::PutProcedure(_)
+        | CatalogOp::DropProcedure(_) => None,
     }
     .filter(|table| catalog.table_by_id(*table).is_some())
 }
