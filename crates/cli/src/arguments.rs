@@ -38,6 +38,10 @@ pub enum BenchCommand {
     Tpcb(Box<TpcbArguments>),
     /// SmallBank: six short transactions over two accounts a customer, the books checked.
     Smallbank(Box<SmallbankArguments>),
+    /// One transaction takes ten locks and stalls: the throughput of all others, slot by slot of time.
+    Stall(Box<StallArguments>),
+    /// TPC-C: order entry with all five transactions, its twelve consistency conditions checked.
+    Tpcc(Box<TpccArguments>),
 }
 
 /// `weft demo`
@@ -231,6 +235,61 @@ pub struct SmallbankArguments {
     pub load: LoadArguments,
 }
 
+/// Which of TPC-C's transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TpccMixArgument {
+    /// All five.
+    Full,
+    /// NewOrder and Payment one to one, customers by number.
+    NeworderPayment,
+}
+
+/// `weft bench tpcc`
+#[derive(Debug, Clone, Args)]
+pub struct TpccArguments {
+    /// Warehouses.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub warehouses: u64,
+    /// Transactions.
+    #[arg(long, value_enum, default_value_t = TpccMixArgument::Full)]
+    pub mix: TpccMixArgument,
+    /// Items; other than 100,000 is not the specification's size.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub items: u64,
+    /// Customers of a district; other than 3,000 is not the specification's size.
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    pub customers_per_district: u64,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// `weft bench stall`; `--seconds` is the whole time, the middle third of which a transaction stalls.
+#[derive(Debug, Clone, Args)]
+pub struct StallArguments {
+    /// Rows; with 1,000,000, 100,000, 10,000 of them a transaction conflicts with the stalled one with a
+    /// probability of 0.01, 0.1, 1 percent.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..))]
+    pub records: u64,
+    /// Transactions that may be under way.
+    #[arg(long, default_value_t = 2000, value_parser = outstanding)]
+    pub outstanding: usize,
+    /// Milliseconds of a slot.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub slot_ms: u64,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// At least one group of what is handed over at once.
+fn outstanding(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 64..=1_000_000) => Ok(count),
+        _ => Err("a number from 64 to 1000000".to_owned()),
+    }
+}
+
 /// `weft bench tpcb`
 #[derive(Debug, Clone, Args)]
 pub struct TpcbArguments {
@@ -240,6 +299,9 @@ pub struct TpcbArguments {
     /// Accounts of one branch; pgbench has 100,000.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub accounts_per_branch: u64,
+    /// Measure the message and the seven statements over loopback connections too.
+    #[arg(long)]
+    pub network: bool,
     /// Load and output.
     #[command(flatten)]
     pub load: LoadArguments,

@@ -4,9 +4,12 @@
 //! the median round counts. Progress goes to stderr, results to stdout: tables, or with `--json` one object a
 //! line.
 
+mod network;
 mod run;
 pub(crate) mod smallbank;
+pub(crate) mod stall;
 pub(crate) mod tpcb;
+pub(crate) mod tpcc;
 pub(crate) mod ycsb;
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Ycsb(ycsb)) => bench::ycsb::run(&ycsb),
         Command::Bench(BenchCommand::Tpcb(tpcb)) => bench::tpcb::run(&tpcb),
         Command::Bench(BenchCommand::Smallbank(smallbank)) => bench::smallbank::run(&smallbank),
+        Command::Bench(BenchCommand::Tpcc(tpcc)) => bench::tpcc::run(&tpcc),
+        Command::Bench(BenchCommand::Stall(stall)) => bench::stall::run(&stall),
         Command::Replay(replay) => replay::run(&replay),
     }
 }

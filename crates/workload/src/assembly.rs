@@ -23,7 +23,7 @@ use weft_base::TableId;
 use weft_program::instr::SCAN_REVERSE;
 use weft_program::{
     Access, AccessKind, Class, Cond, Cp, KeyBuf, KeyPart, Label, Op, Program, ProgramBuilder, RaiseState,
-    Reg, TableNo,
+    Reg, RowBuf, TableNo,
 };
 use weft_store::{Catalog, TableDef};
 use weft_types::{SqlType, Value};
@@ -50,6 +50,31 @@ pub enum Source {
     Is(Value),
     /// A column of a collected row.
     Col(Cp, u16),
+}
+
+/// What a scan covers.
+#[derive(Debug, Clone, Copy)]
+pub struct Range<'s> {
+    /// Keys from this prefix on.
+    pub lo: &'s [Source],
+    /// Keys up to this prefix, with all that it begins.
+    pub hi: &'s [Source],
+    /// From the last key to the first.
+    pub reverse: bool,
+    /// At most so many rows.
+    pub limit: Option<Reg>,
+}
+
+impl<'s> Range<'s> {
+    /// All keys that begin with a prefix.
+    pub fn under(prefix: &'s [Source]) -> Self {
+        Self {
+            lo: prefix,
+            hi: prefix,
+            reverse: false,
+            limit: None,
+        }
+    }
 }
 
 /// A procedure under construction.
@@ -156,6 +181,13 @@ impl<'c> Procedure<'c> {
             .add_access(Access::range(table.id, parts.clone(), Some(parts)));
     }
 
+    /// Declares that anything may happen to rows whose key begins with this prefix.
+    pub fn writes_under(&mut self, table: &Table, prefix: &[u16]) {
+        let parts: Vec<KeyPart> = prefix.iter().map(|input| KeyPart::Input(*input)).collect();
+        self.b
+            .add_access(Access::write_range(table.id, parts.clone(), Some(parts)));
+    }
+
     // ---- values ----
 
     /// An input in a register.
@@ -195,11 +227,27 @@ impl<'c> Procedure<'c> {
 
     // ---- database ----
 
-    fn key(&mut self, table: &Table, parts: &[Source]) -> KeyBuf {
-        let columns = table
-            .def
-            .as_ref()
-            .and_then(|def| def.primary_index().map(|index| index.columns.clone()));
+    /// The ordinal of an index of the table; the primary key's without a name.
+    fn index(&mut self, table: &Table, name: Option<&str>) -> u8 {
+        let (Some(name), Some(def)) = (name, &table.def) else {
+            return table.primary;
+        };
+        match def.indexes.iter().find(|index| index.name == name) {
+            Some(index) => self.b.index(table.no, index.id),
+            None => {
+                self.fail(format!("there is no index {name}"));
+                0
+            }
+        }
+    }
+
+    fn key(&mut self, table: &Table, index: u8, parts: &[Source]) -> KeyBuf {
+        let def = table.def.as_ref();
+        let columns = def.and_then(|def| {
+            def.indexes
+                .get(usize::from(index))
+                .map(|index| index.columns.clone())
+        });
         let columns = columns.unwrap_or_default();
         let key = self.b.key_buffer();
         self.b.key(key);
@@ -221,7 +269,7 @@ impl<'c> Procedure<'c> {
     /// Issues a SEARCH by primary key. To be collected before its row is used.
     pub fn search(&mut self, table: &Table, parts: &[Source]) -> Cp {
         let mark = self.b.mark();
-        let key = self.key(table, parts);
+        let key = self.key(table, table.primary, parts);
         self.b.release_to(mark);
         let row = self.b.collect_register();
         self.b.search(row, table.no, table.primary, key);
@@ -246,22 +294,16 @@ impl<'c> Procedure<'c> {
         self.b.release_to(mark);
     }
 
-    /// Scans the rows whose keys lie between two prefixes, in key order or its reverse, at most `limit`, and
-    /// collects: the register is 1 when there is a first row.
-    pub fn scan(
-        &mut self,
-        table: &Table,
-        lo: &[Source],
-        hi: &[Source],
-        reverse: bool,
-        limit: Option<i32>,
-    ) -> (Cp, Reg) {
+    /// Scans the rows whose keys lie in a range of an index, without a name of the primary key, and collects:
+    /// the register is 1 when there is a first row.
+    pub fn scan(&mut self, table: &Table, index: Option<&str>, range: Range<'_>) -> (Cp, Reg) {
         let (row, status) = (self.b.collect_register(), self.b.register());
+        let index = self.index(table, index);
         let mark = self.b.mark();
-        let (lo, hi) = (self.key(table, lo), self.key(table, hi));
-        let limit = limit.map(|rows| self.number(rows));
-        let flags = if reverse { SCAN_REVERSE } else { 0 };
-        self.b.scan(row, table.no, table.primary, lo, hi, flags, limit);
+        let lo = self.key(table, index, range.lo);
+        let hi = self.key(table, index, range.hi);
+        let flags = if range.reverse { SCAN_REVERSE } else { 0 };
+        self.b.scan(row, table.no, index, lo, hi, flags, range.limit);
         self.b.ret(status, row);
         self.b.release_to(mark);
         (row, status)
@@ -280,7 +322,7 @@ impl<'c> Procedure<'c> {
         self.b.bind(done);
     }
 
-    fn set(&mut self, table: &Table, buffer: weft_program::RowBuf, values: &[(&str, Source)]) {
+    fn set(&mut self, table: &Table, buffer: RowBuf, values: &[(&str, Source)]) {
         for (name, from) in values {
             let column = self.column(table, name);
             match from {
@@ -298,10 +340,22 @@ impl<'c> Procedure<'c> {
 
     /// Changes columns of a collected row.
     pub fn update(&mut self, row: Cp, table: &Table, values: &[(&str, Source)]) {
+        self.update_and(row, table, values, |_, _| {});
+    }
+
+    /// [`Procedure::update`], and `more` sets further columns of the row buffer.
+    pub fn update_and(
+        &mut self,
+        row: Cp,
+        table: &Table,
+        values: &[(&str, Source)],
+        more: impl FnOnce(&mut Self, RowBuf),
+    ) {
         let mark = self.b.mark();
         let buffer = self.b.row_buffer();
         self.b.copyrow(buffer, row);
         self.set(table, buffer, values);
+        more(self, buffer);
         self.b.update(row, buffer);
         let status = self.b.register();
         self.b.ret(status, row);
@@ -310,10 +364,21 @@ impl<'c> Procedure<'c> {
 
     /// Inserts a row; columns that are not named are NULL.
     pub fn insert(&mut self, table: &Table, values: &[(&str, Source)]) {
+        self.insert_and(table, values, |_, _| {});
+    }
+
+    /// [`Procedure::insert`], and `more` sets further columns of the row buffer.
+    pub fn insert_and(
+        &mut self,
+        table: &Table,
+        values: &[(&str, Source)],
+        more: impl FnOnce(&mut Self, RowBuf),
+    ) {
         let mark = self.b.mark();
         let (buffer, row) = (self.b.row_buffer(), self.b.collect_register());
         self.b.row(buffer, table.no);
         self.set(table, buffer, values);
+        more(self, buffer);
         self.b.insert(row, table.no, buffer);
         let status = self.b.register();
         self.b.ret(status, row);
@@ -349,12 +414,19 @@ impl<'c> Procedure<'c> {
     /// Returns one row of registers as the next statement's result.
     pub fn answer(&mut self, columns: &[(SqlType, Reg)]) {
         let statement = self.b.statement(columns.iter().map(|(ty, _)| *ty).collect());
+        self.emit(statement, |p, buffer| {
+            for (at, (_, register)) in columns.iter().enumerate() {
+                p.b.setr(buffer, at as u16, *register);
+            }
+        });
+    }
+
+    /// Appends a row to a statement's result; `fill` sets its columns.
+    pub fn emit(&mut self, statement: u32, fill: impl FnOnce(&mut Self, RowBuf)) {
         let mark = self.b.mark();
         let buffer = self.b.row_buffer();
         self.b.outrow(buffer, statement);
-        for (at, (_, register)) in columns.iter().enumerate() {
-            self.b.setr(buffer, at as u16, *register);
-        }
+        fill(self, buffer);
         self.b.emit(statement, buffer);
         self.b.release_to(mark);
     }

@@ -48,7 +48,8 @@ pub enum Commit {
     Durable,
 }
 
-fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
+/// An engine's counters as contenders report them.
+pub fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
     let stats = engine.stats();
     vec![
         ("batches", stats.batches as f64),
@@ -57,6 +58,7 @@ fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
         ("read_only", stats.read_only_programs as f64),
         ("deferrals", stats.deferrals as f64),
         ("log_syncs", stats.log_syncs as f64),
+        ("log_sync_ns", stats.log_sync_ns as f64),
         ("log_bytes", stats.log_bytes as f64),
     ]
 }

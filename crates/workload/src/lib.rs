@@ -1,4 +1,4 @@
-//! YCSB, SmallBank, TPC-B and a checkable bank: generators, drivers and reports.
+//! YCSB, SmallBank, TPC-B, TPC-C and a checkable bank: generators, drivers and reports.
 //!
 //! ```text
 //! generators (no database)   zipf       skewed keys
@@ -6,6 +6,7 @@
 //!                            tpcb       pgbench's bank
 //!                            bank       transfers with a ledger, checked after crashes
 //! with their programs        smallbank  six short transactions
+//!                            tpcc       order entry: five transactions, twelve conditions
 //!                            assembly   how such programs are written
 //!                            stream     what all of them look like to whoever runs them
 //! measuring                  driver     clients, windows, rounds that alternate between contenders
@@ -26,6 +27,7 @@ pub mod report;
 pub mod smallbank;
 pub mod stream;
 pub mod tpcb;
+pub mod tpcc;
 pub mod ycsb;
 pub mod zipf;
 

@@ -1,9 +1,9 @@
 //! Open-loop load: transactions are due at times of their own, however slow the answers are.
 //!
 //! A closed loop hides a stall: while one transaction hangs, its client asks for nothing, and one long
-//! latency stands for the hundreds that would have been. Here the times at which transactions are due are drawn
-//! beforehand (a Poisson process), a client that is late starts at once all that are due by then, and latency
-//! counts from the time at which a transaction was due.
+//! latency stands for the hundreds that would have been. Here the times at which transactions are due are
+//! drawn beforehand (a Poisson process), a client that is late starts at once all that are due by then, and
+//! latency counts from the time at which a transaction was due.
 //!
 //! ```text
 //! due      |  |     |  | |    |      the process goes on through a stall

@@ -151,6 +151,11 @@ fn counter_records(bench: &str, case: &str, config: &str, measured: &Measured) -
     }
     if syncs > 0.0 {
         add("commits_per_sync", "1", commits / syncs);
+        add(
+            "mean_sync",
+            "us",
+            measured.counter("log_sync_ns") / syncs / 1000.0,
+        );
     }
     found
 }

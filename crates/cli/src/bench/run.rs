@@ -211,6 +211,8 @@ fn run_protocol(
     }
     let planning =
         |report: &RunReport| report.planning.as_secs_f64() / report.elapsed.as_secs_f64().max(1e-9);
+    let planning_each =
+        |report: &RunReport| report.planning.as_nanos() as f64 / (report.committed as f64).max(1.0);
     let members = |report: &RunReport| report.committed as f64 / (report.batches as f64).max(1.0);
     let deferrals = share(sum(|r| r.deferrals), commits);
     let records = [
@@ -225,6 +227,14 @@ fn run_protocol(
         ),
         record(case, name, &config, "deferral_rate", "1", deferrals),
         record(case, name, &config, "planning_share", "1", median(planning)),
+        record(
+            case,
+            name,
+            &config,
+            "planning_per_transaction",
+            "ns",
+            median(planning_each),
+        ),
         record(case, name, &config, "mean_batch", "members", median(members)),
     ];
     print(

@@ -46,6 +46,7 @@ fn sizes_of_the_documents_run() {
 fn the_comparison_without_protocols_still_runs() {
     bench("ycsb --workload a,f --theta 0.5 --records 300").unwrap();
     bench("tpcb --scale 1 --accounts-per-branch 100").unwrap();
+    bench("tpcb --scale 1 --accounts-per-branch 100 --network --durable --clients 3").unwrap();
 }
 
 #[test]
@@ -69,6 +70,25 @@ fn tpcb_keeps_its_books_under_every_protocol_and_open_loop() {
 }
 
 #[test]
+fn tpcc_keeps_its_conditions_under_every_protocol() {
+    let small = "tpcc --items 200 --customers-per-district 30";
+    let protocols = all_protocols();
+    bench(&format!(
+        "{small} --warehouses 2 --clients 2 --window 8 --protocol {protocols}"
+    ))
+    .unwrap();
+    bench(&format!("{small} --mix neworder-payment --protocol {protocols}")).unwrap();
+    bench(&format!("{small} --rate 500 --window 8")).unwrap();
+}
+
+#[test]
+fn a_stalled_transaction_is_measured() {
+    // Ten of a hundred rows are locked, so everything conflicts; what waits is within its bound and ends.
+    bench("stall --records 100 --outstanding 128 --slot-ms 5").unwrap();
+    bench("stall --records 5000 --outstanding 128 --slot-ms 5").unwrap();
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     for words in [
         "ycsb --protocol hope",
@@ -77,6 +97,7 @@ fn what_makes_no_sense_is_refused() {
         "smallbank --theta 9",
         "tpcb --rate 5 --protocol batch",
         "tpcb --rate 0",
+        "stall --slot-ms 500",
     ] {
         match bench(words) {
             Err(Failure::Usage(_)) => {}
