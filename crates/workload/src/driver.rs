@@ -1,7 +1,7 @@
 //! Load by a number of clients, each with a bounded number of transactions outstanding.
 //!
 //! ```text
-//! closed loop   client: start, start, ... up to `window`; finish the oldest; start the next; ...
+//! closed loop   client: start up to `window`; finish the oldest ... until half are done; start again; ...
 //!               latency = start to finish
 //! open loop     transactions are due at times that nobody's slowness moves (`open_loop`)
 //!               latency = due to finish
@@ -254,7 +254,9 @@ fn serve_client<'c, R>(
     let mut fresh = Vec::with_capacity(window);
     loop {
         let now = phase.load(Ordering::Relaxed);
-        while started.len() < window && now != STOPPED {
+        // Refilled once half of it is free: what starts together can meet in one batch.
+        let refill = started.len() <= window / 2;
+        while refill && started.len() < window && now != STOPPED {
             fresh.push(requests());
             started.push_back(Instant::now());
         }
