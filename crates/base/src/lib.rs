@@ -9,11 +9,13 @@
 //! - [`clock`], [`random`]: time and chance, injected.
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
+//! - [`memory`]: memory in huge pages, and hints to the memory system.
 
 pub mod clock;
 pub mod codec;
 pub mod disk;
 pub mod ids;
+pub mod memory;
 pub mod random;
 
 pub use clock::{Clock, ManualClock, SystemClock};

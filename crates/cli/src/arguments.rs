@@ -42,6 +42,10 @@ pub enum BenchCommand {
     Stall(Box<StallArguments>),
     /// TPC-C: order entry with all five transactions, its twelve consistency conditions checked.
     Tpcc(Box<TpccArguments>),
+    /// What this machine's memory allows: bare probes, serial and interleaved, and sequential reading.
+    Limits(LimitsArguments),
+    /// Lookups in the store's indexes, serial and interleaved, as a share of that limit.
+    Index(IndexArguments),
 }
 
 /// `weft demo`
@@ -305,6 +309,58 @@ pub struct TpcbArguments {
     /// Load and output.
     #[command(flatten)]
     pub load: LoadArguments,
+}
+
+/// `weft bench limits`
+#[derive(Debug, Clone, Args)]
+pub struct LimitsArguments {
+    /// Records, rounded up to a power of two; a tenth of a million with --quick unless given.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(64..=1 << 32))]
+    pub records: Option<u64>,
+    /// Payload bytes of the large records; the small ones have 64.
+    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
+    pub record_bytes: u64,
+    /// Probes per thread and round.
+    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub probes: u64,
+    /// Threads, one run for each number.
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    pub threads: Vec<usize>,
+    /// Rounds; medians count.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Small sizes: shows that it works, not what the machine does.
+    #[arg(long)]
+    pub quick: bool,
+    /// One JSON object a line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weft bench index`
+#[derive(Debug, Clone, Args)]
+pub struct IndexArguments {
+    /// Records, rounded up to a power of two; a tenth of a million with --quick unless given.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(64..=1 << 32))]
+    pub records: Option<u64>,
+    /// Bytes of the eight fields of a record.
+    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
+    pub record_bytes: u64,
+    /// Lookups per round.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub lookups: u64,
+    /// Rounds, each alternating with the limit; medians count.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Leaves the ordered index out.
+    #[arg(long)]
+    pub hash_only: bool,
+    /// Small sizes: shows that it works, not what the machine does.
+    #[arg(long)]
+    pub quick: bool,
+    /// One JSON object a line instead of a table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `weft replay`

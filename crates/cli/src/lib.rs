@@ -34,6 +34,8 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Smallbank(smallbank)) => bench::smallbank::run(&smallbank),
         Command::Bench(BenchCommand::Tpcc(tpcc)) => bench::tpcc::run(&tpcc),
         Command::Bench(BenchCommand::Stall(stall)) => bench::stall::run(&stall),
+        Command::Bench(BenchCommand::Limits(limits)) => bench::limits::run(&limits),
+        Command::Bench(BenchCommand::Index(index)) => bench::index::run(&index),
         Command::Replay(replay) => replay::run(&replay),
     }
 }

@@ -12,6 +12,7 @@ use xxhash_rust::xxh3;
 
 /// XXH3, 64 bits, seed 0.
 #[must_use]
+#[inline]
 pub fn hash64(bytes: &[u8]) -> u64 {
     xxh3::xxh3_64(bytes)
 }

@@ -8,6 +8,9 @@
 //!    b and is freed when every registered reader's boundary, and the boundary itself, is above b: by then
 //!    all those readers have left.
 //!
+//! A version in its slot's home frees that home, and the slot if it waits for that; or the row comes home, if
+//! it lies in a block alone (`memory/slots.rs`), and the block is unlinked in turn.
+//!
 //! Batch N's rollbacks happen while the boundary is N-1 and are stamped so.
 
 use std::collections::VecDeque;
@@ -15,36 +18,62 @@ use std::sync::Arc;
 
 use weft_base::{BatchId, TableId};
 
-use crate::memory::{Pin, Retired, SlotId};
-use crate::table::{MemoryCounter, Schema, TableCore, TableData};
+use crate::memory::{Pin, Retired, RowMemory, SlotId};
+use crate::table::{Schema, TableCore, TableData};
 
-/// A chain that can be shortened when its batch is old enough.
-pub(crate) struct Shortenable {
-    pub(crate) table: TableId,
-    /// The core that the slot belongs to: only compared, never followed.
-    pub(crate) core: *const TableCore,
-    pub(crate) slot: SlotId,
+/// A row's place, to be looked up again later: by then the table may be gone.
+#[derive(Clone, Copy)]
+pub(crate) struct RowPlace {
+    table: TableId,
+    /// The core that the slot belongs to.
+    core: u64,
+    slot: SlotId,
 }
 
-// SAFETY: `core` is an address to compare with and never dereferenced.
-unsafe impl Send for Shortenable {}
+impl RowPlace {
+    pub(crate) fn new(core: &TableCore, slot: SlotId) -> Self {
+        RowPlace {
+            table: core.table,
+            core: core.id,
+            slot,
+        }
+    }
+
+    /// The table, if its rows are still the same ones.
+    fn table(self, schema: &Schema) -> Option<&TableData> {
+        let table = schema.tables.get(&self.table)?;
+        (table.core.id == self.core).then_some(table)
+    }
+}
 
 enum Unlinked {
-    Version(Retired),
+    /// A version in a block.
+    Block(Retired),
+    /// A version in the home of a slot, and its bytes. The slot's memory may be gone by the time.
+    Home(RowPlace, u32),
     Schema(Arc<Schema>),
 }
 
 /// Everything that waits for readers to leave.
-#[derive(Default)]
 pub(crate) struct Garbage {
     /// Per batch, oldest first.
-    superseded: VecDeque<(BatchId, Vec<Shortenable>)>,
+    superseded: VecDeque<(BatchId, Vec<RowPlace>)>,
     /// With the boundary of the unlinking; stamps never fall.
     unlinked: VecDeque<(BatchId, Unlinked)>,
     superseded_len: usize,
+    memory: Arc<RowMemory>,
 }
 
 impl Garbage {
+    pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
+        Garbage {
+            superseded: VecDeque::new(),
+            unlinked: VecDeque::new(),
+            superseded_len: 0,
+            memory: Arc::clone(memory),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.superseded.is_empty() && self.unlinked.is_empty()
     }
@@ -55,7 +84,7 @@ impl Garbage {
     }
 
     /// Notes what batch `batch` superseded.
-    pub(crate) fn superseded(&mut self, batch: BatchId, chains: Vec<Shortenable>) {
+    pub(crate) fn superseded(&mut self, batch: BatchId, chains: Vec<RowPlace>) {
         if !chains.is_empty() {
             self.superseded_len += chains.len();
             self.superseded.push_back((batch, chains));
@@ -63,8 +92,13 @@ impl Garbage {
     }
 
     /// Notes a version that was unlinked while `boundary` was published.
-    pub(crate) fn retire(&mut self, boundary: BatchId, version: Retired) {
-        self.unlinked.push_back((boundary, Unlinked::Version(version)));
+    pub(crate) fn retire(&mut self, boundary: BatchId, place: RowPlace, version: Retired) {
+        let unlinked = if version.is_home() {
+            Unlinked::Home(place, version.view().size_bytes() as u32)
+        } else {
+            Unlinked::Block(version)
+        };
+        self.unlinked.push_back((boundary, unlinked));
     }
 
     /// Notes a schema that was replaced while `boundary` was published.
@@ -80,15 +114,25 @@ impl Garbage {
         boundary: BatchId,
         oldest: BatchId,
         budget: usize,
-        memory: &MemoryCounter,
     ) -> usize {
         let mut steps = 0;
         while steps < budget && self.unlinked.front().is_some_and(|(stamp, _)| *stamp < oldest) {
             match self.unlinked.pop_front() {
-                Some((_, Unlinked::Version(version))) => {
+                Some((_, Unlinked::Block(version))) => {
                     // SAFETY: unlinked while the boundary was below `oldest`; every reader registered then
                     // has left.
-                    memory.subtract(unsafe { version.free() } as u64);
+                    self.memory.subtract(unsafe { version.free(&self.memory) } as u64);
+                }
+                Some((_, Unlinked::Home(place, bytes))) => {
+                    self.memory.subtract(u64::from(bytes));
+                    let moved = place
+                        .table(schema)
+                        .and_then(|table| table.core.slots.home_left(place.slot));
+                    if let Some(left) = moved {
+                        // The copy is linked in its stead; the block's bytes count until it is freed.
+                        self.memory.add(left.view().size_bytes() as u64);
+                        self.retire(boundary, place, left);
+                    }
                 }
                 Some((_, Unlinked::Schema(schema))) => drop(schema),
                 None => {}
@@ -108,11 +152,9 @@ impl Garbage {
             };
             self.superseded_len -= 1;
             steps += 1;
-            if let Some(table) = schema.tables.get(&chain.table)
-                && std::ptr::eq(Arc::as_ptr(&table.core), chain.core)
-            {
+            if let Some(table) = chain.table(schema) {
                 shorten(table, chain.slot, oldest, |version| {
-                    self.unlinked.push_back((boundary, Unlinked::Version(version)))
+                    self.retire(boundary, chain, version)
                 });
             }
         }
@@ -128,9 +170,9 @@ impl Drop for Garbage {
     /// The store goes, so no reader is left: each holds the store.
     fn drop(&mut self) {
         for (_, unlinked) in self.unlinked.drain(..) {
-            if let Unlinked::Version(version) = unlinked {
+            if let Unlinked::Block(version) = unlinked {
                 // SAFETY: no reader, no batch.
-                unsafe { version.free() };
+                unsafe { version.free(&self.memory) };
             }
         }
     }
@@ -160,5 +202,8 @@ fn shorten(table: &TableData, slot: SlotId, oldest: BatchId, mut retire: impl Fn
             retire(tombstone);
         }
         core.slots.release(slot);
+    } else if let Some(left) = core.slots.come_home(slot) {
+        core.slots.memory().add(left.view().size_bytes() as u64);
+        retire(left);
     }
 }

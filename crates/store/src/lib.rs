@@ -18,7 +18,7 @@
 //! - [`Catalog`], [`CatalogOp`]: definitions, and how they change.
 //! - `memory`: versions, slots, and the rules for pointers to them.
 //! - `index`: hash and ordered indexes of candidates.
-//! - `table`, `read`: tables, and reads over them.
+//! - `table`, `read`, `probe`, `group`: tables, reads over them, hints ahead of reads, reads of many keys.
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
 //! - `garbage`: when superseded versions go.
@@ -35,8 +35,10 @@ mod catalog;
 pub mod checkpoint;
 mod constraint;
 mod garbage;
+mod group;
 mod index;
 mod memory;
+mod probe;
 mod read;
 mod snapshot;
 mod store;
@@ -49,6 +51,7 @@ pub use catalog::{
     ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
 pub use memory::SlotId;
+pub use probe::{Fetch, Probe};
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
 pub use snapshot::{Pinned, Reader, Snapshot};
 pub use store::{MemoryStats, Store};

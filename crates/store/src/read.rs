@@ -16,7 +16,8 @@ use crate::catalog::Catalog;
 use crate::index::hash::Candidates;
 use crate::index::ordered::{Entry, EntryRange};
 use crate::memory::{Pin, SlotId};
-use crate::table::{SCAN_CHUNK_SLOTS, Schema, TableData, TableIndex, row_id_hash};
+use crate::probe::Probe;
+use crate::table::{Schema, TableData, TableIndex, row_id_hash};
 
 /// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,14 @@ pub struct ReadView<'s> {
 impl<'s> ReadView<'s> {
     pub(crate) fn new(schema: &'s Schema, pin: Pin<'s>, digest: u64) -> Self {
         ReadView { schema, pin, digest }
+    }
+
+    pub(crate) fn schema(&self) -> &'s Schema {
+        self.schema
+    }
+
+    pub(crate) fn pin(&self) -> Pin<'s> {
+        self.pin
     }
 
     /// The boundary that is read; `u64::MAX` for a member of the open batch.
@@ -95,6 +104,18 @@ impl<'s> ReadView<'s> {
             ControlFlow::Break(())
         })?;
         Ok(found)
+    }
+
+    /// Begins to fetch what a lookup of `key` will touch. A hint: it costs no wait, never fails, and the
+    /// lookup follows as ever. See [`Probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        Probe::begin(self.schema, table, index, key)
+    }
+
+    /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
+    /// fetch. Waits only for what was fetched before.
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        probe.advance(self.schema, self.pin)
     }
 
     /// The row in a slot.
@@ -201,13 +222,13 @@ impl<'s> ReadView<'s> {
         }
     }
 
-    /// Morsels of the table: chunks of [`SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold nothing for
-    /// this view.
+    /// Morsels of the table: chunks of up to [`crate::SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold
+    /// nothing for this view.
     pub fn scan_chunks(&self, table: TableId) -> u64 {
         self.schema
             .tables
             .get(&table)
-            .map_or(0, |table| table.core.slots.len().div_ceil(SCAN_CHUNK_SLOTS))
+            .map_or(0, |table| table.core.slots.region_count())
     }
 
     /// Shows every row of one morsel, in slot order.
@@ -215,10 +236,8 @@ impl<'s> ReadView<'s> {
         let Some(table) = self.schema.tables.get(&table) else {
             return;
         };
-        let first = chunk.saturating_mul(SCAN_CHUNK_SLOTS);
-        let end = first.saturating_add(SCAN_CHUNK_SLOTS).min(table.core.slots.len());
-        for slot in first..end {
-            if let Some(row) = row_at(table, SlotId(slot), self.pin) {
+        for slot in table.core.slots.ids_in(chunk) {
+            if let Some(row) = row_at(table, slot, self.pin) {
                 see(row);
             }
         }
@@ -239,6 +258,12 @@ impl<'s> ReadView<'s> {
             .get(&table)
             .map_or(0, |table| table.core.row_count.load(Ordering::Relaxed));
         u64::try_from(count).unwrap_or(0)
+    }
+
+    /// Bytes of the slots of all tables, in use or once used.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        let tables = self.schema.tables.values();
+        tables.map(|table| table.core.slots.size_bytes()).sum()
     }
 
     /// Bytes of all hash tables, and entries of all ordered indexes.
@@ -318,17 +343,26 @@ pub(crate) fn lookup_in<'s>(
     let mut candidates = Candidates::new();
     index.data.candidates(key, &mut candidates);
     for slot in candidates {
-        let Some(row) = row_at(table, slot, pin) else {
-            continue;
-        };
-        let carries = with_key_buffer(|buffer| {
-            index.data.key_of(table.layout(), row.bytes, buffer);
-            buffer.as_slice() == key
-        });
-        if carries && see(row).is_break() {
+        if let Some(row) = lookup_slot(table, index, pin, key, slot)
+            && see(row).is_break()
+        {
             return;
         }
     }
+}
+
+/// The row in a candidate's slot, if it carries the key.
+#[inline]
+pub(crate) fn lookup_slot<'s>(
+    table: &'s TableData,
+    index: &TableIndex,
+    pin: Pin<'s>,
+    key: &[u8],
+    slot: SlotId,
+) -> Option<RowVersion<'s>> {
+    let row = row_at(table, slot, pin)?;
+    let carries = |buffer: &mut Vec<u8>| index.data.carries(table.layout(), row.bytes, key, buffer);
+    with_key_buffer(carries).then_some(row)
 }
 
 /// Lends a thread's buffer for encoding keys; a fresh one if it is lent out already.

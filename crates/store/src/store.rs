@@ -16,9 +16,10 @@ use parking_lot::{Condvar, Mutex};
 use weft_base::BatchId;
 
 use crate::catalog::Catalog;
-use crate::garbage::{Garbage, Shortenable};
+use crate::garbage::{Garbage, RowPlace};
+use crate::memory::RowMemory;
 use crate::snapshot::{Published, ReaderRegistry, Snapshot};
-use crate::table::{MemoryCounter, Schema};
+use crate::table::Schema;
 use crate::writer::BatchWriter;
 
 /// What a finished batch will make visible.
@@ -27,14 +28,23 @@ pub(crate) struct Finished {
     pub(crate) digest: u64,
     /// Set when the catalog changed.
     pub(crate) schema: Option<Arc<Schema>>,
-    pub(crate) superseded: Vec<Shortenable>,
+    pub(crate) superseded: Vec<RowPlace>,
 }
 
 /// Sizes, for statistics and for back-pressure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Bytes of all row versions, unlinked ones included until they are freed.
+    /// Bytes of all row versions with their headers, unlinked ones included until they are freed.
     pub version_bytes: u64,
+    /// Bytes of the slots that these lie in, as far as ever used, free ones included.
+    pub slot_bytes: u64,
+    /// Bytes of the blocks that versions outside their slot take.
+    pub block_bytes: u64,
+    /// Address space taken from the system in huge pages, for rows and hash indexes; takes memory as it is
+    /// used.
+    pub huge_page_bytes: u64,
+    /// The same in ordinary pages, because the system refused huge ones.
+    pub ordinary_page_bytes: u64,
     /// Rows whose superseded versions wait for old readers to leave.
     pub superseded_rows: usize,
     /// Unlinked versions that wait to be freed.
@@ -56,7 +66,7 @@ pub struct Store {
     gate_opened: Condvar,
     finished: Mutex<Option<Finished>>,
     garbage: Mutex<Garbage>,
-    memory: Arc<MemoryCounter>,
+    memory: Arc<RowMemory>,
 }
 
 impl Store {
@@ -69,19 +79,14 @@ impl Store {
         Arc::new(Self::with_state(BatchId(0), 0, schema, Arc::default()))
     }
 
-    pub(crate) fn with_state(
-        boundary: BatchId,
-        digest: u64,
-        schema: Schema,
-        memory: Arc<MemoryCounter>,
-    ) -> Self {
+    pub(crate) fn with_state(boundary: BatchId, digest: u64, schema: Schema, memory: Arc<RowMemory>) -> Self {
         Store {
             published: Published::new(boundary.0, digest, Arc::new(schema)),
             readers: ReaderRegistry::new(),
             gate: Mutex::new(false),
             gate_opened: Condvar::new(),
             finished: Mutex::new(None),
-            garbage: Mutex::default(),
+            garbage: Mutex::new(Garbage::new(&memory)),
             memory,
         }
     }
@@ -152,10 +157,7 @@ impl Store {
         let oldest = BatchId(self.readers.oldest(boundary.0));
         // SAFETY: the gate is closed, so nobody publishes.
         let schema = unsafe { self.published.schema_for_writer() };
-        let steps = self
-            .garbage
-            .lock()
-            .collect(&schema, boundary, oldest, budget, &self.memory);
+        let steps = self.garbage.lock().collect(&schema, boundary, oldest, budget);
         self.open_gate();
         steps
     }
@@ -171,8 +173,13 @@ impl Store {
         let (superseded_rows, unlinked_versions) = self.garbage.lock().waiting();
         let readers = self.readers.active();
         let (hash_index_bytes, ordered_entries) = self.snapshot().view().index_sizes();
+        let arena = self.memory.arena_size();
         MemoryStats {
-            version_bytes: self.memory.get(),
+            version_bytes: self.memory.version_bytes(),
+            slot_bytes: self.snapshot().view().slot_bytes(),
+            block_bytes: self.memory.block_bytes(),
+            huge_page_bytes: arena.huge_bytes,
+            ordinary_page_bytes: arena.ordinary_bytes,
             superseded_rows,
             unlinked_versions,
             readers,
@@ -201,7 +208,7 @@ impl Store {
         &self.garbage
     }
 
-    pub(crate) fn memory(&self) -> &Arc<MemoryCounter> {
+    pub(crate) fn memory(&self) -> &Arc<RowMemory> {
         &self.memory
     }
 

@@ -18,31 +18,15 @@ use crate::catalog::{Catalog, IndexDef, TableDef};
 use crate::index::IndexData;
 use crate::index::build::build;
 use crate::index::hash::HashIndex;
-use crate::memory::{Pin, Slot, SlotArena, SlotId, VersionRef};
+use crate::memory::{Pin, REGION_SLOTS, RowMemory, Slot, SlotArena, SlotId, VersionRef};
 
 /// Slots in one scan chunk (a morsel).
-pub const SCAN_CHUNK_SLOTS: u64 = 4_096;
-
-/// Bytes of all versions of a store, shared by its tables.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryCounter(AtomicU64);
-
-impl MemoryCounter {
-    pub(crate) fn add(&self, bytes: u64) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn subtract(&self, bytes: u64) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+pub const SCAN_CHUNK_SLOTS: u64 = REGION_SLOTS;
 
 /// The rows of a table.
 pub(crate) struct TableCore {
+    /// Tells cores apart as long as the process lives, as their addresses do not.
+    pub(crate) id: u64,
     pub(crate) table: TableId,
     pub(crate) layout: Arc<RowLayout>,
     pub(crate) slots: SlotArena,
@@ -50,25 +34,25 @@ pub(crate) struct TableCore {
     pub(crate) row_count: AtomicI64,
     /// Bytes of versions linked in this table.
     pub(crate) linked_bytes: AtomicU64,
-    memory: Arc<MemoryCounter>,
 }
 
 impl TableCore {
-    fn new(def: &TableDef, memory: &Arc<MemoryCounter>) -> Self {
+    fn new(def: &TableDef, memory: &Arc<RowMemory>) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         TableCore {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             table: def.id,
             layout: Arc::clone(&def.layout),
-            slots: SlotArena::new(),
+            slots: SlotArena::new(memory),
             row_count: AtomicI64::new(0),
             linked_bytes: AtomicU64::new(0),
-            memory: Arc::clone(memory),
         }
     }
 
     /// Accounts for versions linked by a member.
     pub(crate) fn linked(&self, bytes: u64) {
         self.linked_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.memory.add(bytes);
+        self.slots.memory().add(bytes);
     }
 
     /// Accounts for a version unlinked; it stays in the store's counter until it is freed.
@@ -78,20 +62,20 @@ impl TableCore {
 
     /// The live row in a slot that the pin sees, and its slot.
     #[inline]
-    pub(crate) fn live<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<(&'s Slot, VersionRef<'s>)> {
+    pub(crate) fn live<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<(Slot<'s>, VersionRef<'s>)> {
         let place = self.slots.slot(slot)?;
         let version = place.at(pin)?;
         version.is_live().then_some((place, version))
     }
 
     /// A row's term of the state digest, from its stored bytes.
-    pub(crate) fn term(&self, slot: &Slot, version: VersionRef<'_>) -> u64 {
+    pub(crate) fn term(&self, slot: Slot<'_>, version: VersionRef<'_>) -> u64 {
         row_digest(self.table.0, slot.row_id().encode(), version.bytes())
     }
 
     /// An index over the row ids of all live rows.
     pub(crate) fn row_id_index(&self, pin: Pin<'_>) -> HashIndex {
-        let row_ids = HashIndex::new();
+        let row_ids = HashIndex::new(self.slots.memory());
         self.each_live(pin, |slot, place, _| {
             row_ids.add(row_id_hash(place.row_id()), slot)
         });
@@ -102,9 +86,9 @@ impl TableCore {
     pub(crate) fn each_live<'s>(
         &'s self,
         pin: Pin<'s>,
-        mut see: impl FnMut(SlotId, &'s Slot, VersionRef<'s>),
+        mut see: impl FnMut(SlotId, Slot<'s>, VersionRef<'s>),
     ) {
-        for slot in (0..self.slots.len()).map(SlotId) {
+        for slot in self.slots.ids() {
             if let Some((place, version)) = self.live(slot, pin) {
                 see(slot, place, version);
             }
@@ -123,7 +107,7 @@ impl TableCore {
 
 impl Drop for TableCore {
     fn drop(&mut self) {
-        self.memory.subtract(*self.linked_bytes.get_mut());
+        self.slots.memory().subtract(*self.linked_bytes.get_mut());
     }
 }
 
@@ -146,16 +130,19 @@ pub(crate) struct TableData {
 
 impl TableData {
     /// An empty table.
-    pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<MemoryCounter>) -> Self {
+    pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<RowMemory>) -> Self {
         let indexes = def.indexes.iter().map(|index| TableIndex {
             def: Arc::clone(index),
-            data: Arc::new(IndexData::new(index)),
+            data: Arc::new(IndexData::new(index, memory)),
         });
         TableData {
             def: Arc::clone(def),
             core: Arc::new(TableCore::new(def, memory)),
             indexes: indexes.collect(),
-            row_ids: def.primary_key.is_none().then(|| Arc::new(HashIndex::new())),
+            row_ids: def
+                .primary_key
+                .is_none()
+                .then(|| Arc::new(HashIndex::new(memory))),
         }
     }
 
@@ -212,7 +199,7 @@ pub(crate) struct TableLoader {
 }
 
 impl TableLoader {
-    pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<MemoryCounter>) -> Self {
+    pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<RowMemory>) -> Self {
         TableLoader {
             data: TableData::new(def, memory),
             linked_bytes: 0,
@@ -228,10 +215,10 @@ impl TableLoader {
     pub(crate) fn push(&mut self, row_id: RowId, batch: BatchId, row: &[u8]) -> Result<(), CodecError> {
         self.data.layout().validate(row)?;
         let slots = &self.data.core.slots;
-        let slot = slots.reserve();
+        let slot = slots.reserve(row.len());
         if let Some(place) = slots.slot(slot) {
             place.set_row_id(row_id);
-            self.linked_bytes += place.push(batch, Some(row)) as u64;
+            self.linked_bytes += place.push(batch, Some(row), slots.memory()) as u64;
         }
         self.row_count += 1;
         Ok(())

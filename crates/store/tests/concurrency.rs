@@ -16,6 +16,8 @@ const BATCHES: u64 = 400;
 
 /// Moves money between accounts of one half, and moves one account's key away or back: every index changes.
 fn transfer(member: &mut MemberWriter<'_>, half: i64, random: &mut Prng) {
+    let mut probe = member.begin_probe(ITEMS, ITEMS_PKEY, &fixture::id_key(half));
+    while member.advance_probe(&mut probe) {}
     let account = |random: &mut Prng| random.below(ACCOUNTS as u64 / 2) as i64 * 2 + half;
     let (from, to) = (account(random), account(random));
     let amount = random.below(50) as i32;
@@ -69,6 +71,9 @@ fn check_view(view: ReadView<'_>) {
     assert!(reverse.is_sorted_by(|one, other| fixture::decode(one).1 >= fixture::decode(other).1));
     assert_eq!(reverse.len(), ACCOUNTS as usize);
     let key = fixture::id_key(7);
+    let mut probe = view.begin_probe(ITEMS, ITEMS_PKEY, &key);
+    while view.advance_probe(&mut probe) {}
+    assert!(!view.advance_probe(&mut probe), "a finished probe stays so");
     let found = view.lookup_one(ITEMS, ITEMS_PKEY, &key).unwrap();
     assert_eq!(found.is_some(), ids.contains(&7));
 }

@@ -8,5 +8,6 @@ mod concurrency;
 mod constraints;
 mod definitions;
 mod fixture;
+mod memory;
 mod model;
 mod throughput;

@@ -12,6 +12,8 @@
 //! measuring                  driver     clients, windows, rounds that alternate between contenders
 //!                            open_loop  load that does not wait for answers
 //!                            report     records as JSON or tables
+//!                            limits     what the machine's memory allows
+//!                            lookups    the store's indexes beside that
 //! contenders                 embedded   the embedded database: batches, sessions, prepared statements
 //! ```
 //!
@@ -22,6 +24,8 @@ pub mod assembly;
 pub mod bank;
 pub mod driver;
 pub mod embedded;
+pub mod limits;
+pub mod lookups;
 pub mod open_loop;
 pub mod report;
 pub mod smallbank;

@@ -14,7 +14,7 @@ use weft_protocols::{Job, RunReport, protocol_names, run_by_name};
 use weft_workload::driver::{self, Contender, Measured};
 use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
 use weft_workload::stream::{Rollbacks, StreamSeed, Workload};
-use weft_workload::{Record, report};
+use weft_workload::{Record, limits, report};
 
 use super::{BenchDatabase, bar, print};
 use crate::arguments::LoadArguments;
@@ -31,6 +31,35 @@ pub(crate) struct RunCase<'w> {
     pub config: String,
     /// Loaded and compiled.
     pub workload: &'w dyn Workload,
+    /// What one transaction reads, where a bare loop over memory can do the same.
+    pub rows_read: Option<RowsRead>,
+}
+
+/// Rows that a transaction finds by key, and how much of each it reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowsRead {
+    /// Rows of the table.
+    pub records: u64,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Bytes of it that are read.
+    pub read_bytes: usize,
+    /// Rows of one transaction.
+    pub accesses: usize,
+}
+
+/// Probes of each thread when the limit is taken.
+const LIMIT_PROBES: usize = 1_000_000;
+
+/// `throughput` as a share of what bare probes of the same rows reach on as many threads, measured now.
+fn share_of_limit(case: &RunCase<'_>, threads: usize, throughput: f64) -> Result<Option<f64>, Failure> {
+    let Some(rows) = case.rows_read else {
+        return Ok(None);
+    };
+    let records = usize::try_from(rows.records).unwrap_or(usize::MAX);
+    let limit = limits::probe_rate(records, rows.row_bytes, rows.read_bytes, LIMIT_PROBES, threads);
+    let limit = limit.map_err(|e| Failure::doing("taking the limit", e))?;
+    Ok(Some(throughput * rows.accesses as f64 / limit))
 }
 
 /// What ratios compare with: a protocol and its throughput.
@@ -159,8 +188,19 @@ fn run_product(
             count as f64 / all,
         ));
     }
+    let throughput = measured.first().map_or(0.0, Measured::throughput);
+    let threads = clients.min(arguments.workers());
+    if let Some(share) = share_of_limit(case, threads, throughput)? {
+        records.push(record(
+            case,
+            &contender_case,
+            &config,
+            "share_of_limit",
+            "1",
+            share,
+        ));
+    }
     if baseline.is_none() {
-        let throughput = measured.first().map_or(0.0, Measured::throughput);
         *baseline = Some((PRODUCT.to_owned(), throughput));
     }
     print(
@@ -193,6 +233,7 @@ fn run_protocol(
     let share = |part: u64, whole: u64| part as f64 / (whole as f64).max(1.0);
     let sum = |of: fn(&RunReport) -> u64| rounds.iter().map(of).sum::<u64>();
     let (commits, failed) = (sum(|r| r.committed), sum(|r| r.failed));
+    let share_of = share_of_limit(case, arguments.workers(), median(RunReport::throughput))?;
     let mut throughput = record(
         case,
         name,
@@ -215,7 +256,7 @@ fn run_protocol(
         |report: &RunReport| report.planning.as_nanos() as f64 / (report.committed as f64).max(1.0);
     let members = |report: &RunReport| report.committed as f64 / (report.batches as f64).max(1.0);
     let deferrals = share(sum(|r| r.deferrals), commits);
-    let records = [
+    let mut records = vec![
         throughput,
         record(
             case,
@@ -237,6 +278,9 @@ fn run_protocol(
         ),
         record(case, name, &config, "mean_batch", "members", median(members)),
     ];
+    if let Some(share) = share_of {
+        records.push(record(case, name, &config, "share_of_limit", "1", share));
+    }
     print(
         arguments,
         &format!("{} without sequencer and log, {config}", case.workload.name()),

@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &SmallbankArguments) -> Result<(), Failure> {
         name,
         config: format!("customers={}", shape.customers),
         workload: &workload,
+        rows_read: None,
     };
     run_cases(&arguments.load, &bench, &[case])
 }

@@ -35,6 +35,7 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
             name: format!("scale={}", scale.branches),
             config: format!("accounts={}", scale.accounts()),
             workload: &workload,
+            rows_read: None,
         };
         return run_cases(&arguments.load, &bench, &[case]);
     }

@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &TpccArguments) -> Result<(), Failure> {
         name: format!("{mix_name} warehouses={}", shape.warehouses),
         config: format!("items={} customers={}", shape.items, shape.customers),
         workload: &workload,
+        rows_read: None,
     };
     run_cases(&arguments.load, &bench, &[case])
 }

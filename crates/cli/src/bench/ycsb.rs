@@ -20,7 +20,7 @@ use weft_workload::embedded::{Interactive, OneShot, Programs, load};
 use weft_workload::report;
 use weft_workload::ycsb::{Mix, ReadOf, ScanLength, Skew, YcsbShape, YcsbSource, YcsbTransaction};
 
-use super::run::{RunCase, run_cases};
+use super::run::{RowsRead, RunCase, run_cases};
 use super::{BenchDatabase, bar, print};
 use crate::arguments::{YcsbArguments, YcsbPreset, YcsbRead};
 use crate::failure::Failure;
@@ -83,6 +83,7 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
             name: case.clone(),
             config: sizes(&shape),
             workload,
+            rows_read: rows_read(&shape, workload.mix()),
         })
         .collect();
     run_cases(&arguments.load, bench, &cases)
@@ -173,6 +174,22 @@ fn shape(arguments: &YcsbArguments) -> Result<YcsbShape, Failure> {
         return usage("--theta must be between 0 and 5");
     }
     Ok(shape)
+}
+
+/// What a transaction reads; scans are not probes.
+fn rows_read(shape: &YcsbShape, mix: Mix) -> Option<RowsRead> {
+    let row_bytes = shape.fields * shape.field_bytes;
+    let read_bytes = match shape.read_of {
+        ReadOf::Row => row_bytes,
+        ReadOf::Field => shape.field_bytes,
+        ReadOf::Nothing => 1,
+    };
+    (mix != Mix::E && row_bytes > 0).then_some(RowsRead {
+        records: shape.records,
+        row_bytes,
+        read_bytes,
+        accesses: shape.accesses,
+    })
 }
 
 fn sizes(shape: &YcsbShape) -> String {

@@ -10,8 +10,9 @@ use super::format::{
 };
 use super::{CheckpointError, io_error};
 use crate::catalog::Catalog;
+use crate::memory::RowMemory;
 use crate::store::Store;
-use crate::table::{MemoryCounter, Schema, TableLoader};
+use crate::table::{Schema, TableLoader};
 
 /// Reads and verifies a checkpoint. Returns a store at its boundary and the caller's `extra` bytes.
 pub fn read(disk: &dyn Disk, path: &Path) -> Result<(Arc<Store>, Vec<u8>), CheckpointError> {
@@ -209,7 +210,7 @@ struct Load {
 }
 
 impl Load {
-    fn new(catalog: Arc<Catalog>, memory: &Arc<MemoryCounter>) -> Self {
+    fn new(catalog: Arc<Catalog>, memory: &Arc<RowMemory>) -> Self {
         let tables = catalog
             .tables()
             .map(|def| (def.id, TableLoader::new(def, memory)))

@@ -14,7 +14,7 @@ use crate::table::TableCore;
 /// An index over the live rows that the pin sees, or the slot of a row whose key another row has in a
 /// unique index.
 pub(crate) fn build(def: &IndexDef, core: &TableCore, pin: Pin<'_>) -> Result<IndexData, SlotId> {
-    let mut index = IndexData::new(def);
+    let mut index = IndexData::new(def, core.slots.memory());
     let layout = core.layout.as_ref();
     let (mut entries, mut with_null) = (Vec::new(), Vec::new());
     let mut key = Vec::new();

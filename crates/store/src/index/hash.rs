@@ -1,124 +1,535 @@
-//! Hash index: 64 shards, each a latch over an open-addressing table of (hash, slot).
+//! Hash index: tables of cache lines that readers look at without a latch.
 //!
-//! The upper bits of the key's hash choose the shard, all bits the place in it. An entry keeps the hash and
-//! not the key: a table grows without touching rows, and the key is checked against the row, which the
-//! reader needs anyway. A shard's latch is held for one probe only.
+//! ```text
+//!   shard (6 upper bits of the hash)        line (64 bytes)
+//!     table: lines, how many   -----------> 7 cells, each 24 lower bits of the hash | 40 bits: slot + 1
+//!     latch: for writers                    passed: entries that found this line full and went on
+//! ```
+//!
+//! An entry's home is the line that the lower bits of its hash name; if that is full it lies in a line behind
+//! it, and every line that it passed counts it. So a reader goes on only where something went on, and as a
+//! rule one line holds the answer. The bits kept in a cell serve to reject other keys and to find the home
+//! when a table doubles; the key itself is checked against the row, which the reader needs anyway.
+//!
+//! Invariants:
+//! 1. An entry is one atomic word and does not move while its table is current. So a reader finds every entry
+//!    that is there during its whole look; what comes or goes meanwhile it may see or not.
+//! 2. Entries that a reader may need are there before it pins, and go when nobody can need them
+//!    (`index/mod.rs`). With 1, readers need no version counter.
+//! 3. A table that was outgrown may be used again for other lines at once. A reader therefore looks at the
+//!    shard's table again when it is done, and starts anew if it changed. Tables only grow, so the same one
+//!    does not come back.
+//! 4. Writers hold the shard's latch.
+//!
+//! Two hashes that differ only in bits which no cell keeps are one entry: see [`HashIndex::is_same_entry`].
+//!
+//! Source: one line per probe as in Ross, "Efficient hash probes on modern processors" (2007); that probes
+//! are separable into steps, BionicDB 4.4.1.
 
-use hashbrown::HashTable;
-use parking_lot::RwLock;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+
+use parking_lot::Mutex;
 use smallvec::SmallVec;
+use weft_base::memory::LINE_BYTES;
 
-use crate::memory::SlotId;
+use crate::memory::arena::Kind;
+use crate::memory::{RowMemory, SlotId};
 
 /// Slots found for one key. Almost always one.
 pub(crate) type Candidates = SmallVec<[SlotId; 4]>;
 
 const SHARD_BITS: u32 = 6;
+const CELLS: usize = 7;
+const SLOT_BITS: u32 = 40;
+const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+const FRAGMENT_BITS: u32 = 64 - SLOT_BITS;
+const FRAGMENT_MASK: u64 = (1 << FRAGMENT_BITS) - 1;
+/// A table doubles when it would be fuller than this.
+const LOAD_PERCENT_MAX: usize = 70;
 
+#[repr(C, align(64))]
+struct Line {
+    cells: [AtomicU64; CELLS],
+    passed: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+
+impl Line {
+    #[inline(always)]
+    fn load(&self) -> [u64; CELLS] {
+        std::array::from_fn(|at| self.cells.get(at).map_or(0, |cell| cell.load(Ordering::Acquire)))
+    }
+}
+
+/// Lines of one table: a power of two. The exponent stands in the low bits of the pointer.
 #[derive(Clone, Copy)]
-struct Entry {
-    hash: u64,
-    slot: SlotId,
+struct Table {
+    lines: NonNull<Line>,
+    mask: usize,
+}
+
+impl Table {
+    fn from_tagged(tagged: *mut Line) -> Option<Self> {
+        let lines = NonNull::new(tagged.map_addr(|address| address & !(LINE_BYTES - 1)))?;
+        let bits = tagged.addr() & (LINE_BYTES - 1);
+        Some(Table {
+            lines,
+            mask: (1 << bits) - 1,
+        })
+    }
+
+    fn tagged(self) -> *mut Line {
+        let bits = self.line_count().trailing_zeros() as usize;
+        self.lines.as_ptr().map_addr(|address| address | bits)
+    }
+
+    fn new(memory: &RowMemory, line_count: usize) -> Self {
+        Table {
+            lines: memory
+                .arena
+                .take(Kind::IndexLines, line_count * LINE_BYTES)
+                .cast(),
+            mask: line_count - 1,
+        }
+    }
+
+    fn line_count(self) -> usize {
+        self.mask + 1
+    }
+
+    fn size_bytes(self) -> usize {
+        self.line_count() * LINE_BYTES
+    }
+
+    /// # Safety
+    /// The arena that the table came from lives as long as the result is used.
+    #[inline(always)]
+    unsafe fn line<'t>(self, number: usize) -> &'t Line {
+        // SAFETY: masked, so inside the table; its memory stays mapped and atomic (`Kind::IndexLines`).
+        unsafe { self.lines.add(number & self.mask).as_ref() }
+    }
+
+    #[inline(always)]
+    fn home(self, fragment: u64) -> usize {
+        fragment as usize & self.mask
+    }
+}
+
+/// What readers look at, apart from what writers write.
+#[repr(align(64))]
+struct Shard {
+    table: AtomicPtr<Line>,
+    writer: WriterSide,
 }
 
 #[repr(align(64))]
-struct Shard(RwLock<HashTable<Entry>>);
+struct WriterSide {
+    entries: Mutex<usize>,
+}
 
-/// A multimap from key hashes to slots.
+/// A set of pairs of key hash and slot.
 pub(crate) struct HashIndex {
     shards: Box<[Shard]>,
+    memory: Arc<RowMemory>,
+}
+
+#[inline(always)]
+fn fragment_of(hash: u64) -> u64 {
+    hash & FRAGMENT_MASK
+}
+
+#[inline(always)]
+fn cell_of(hash: u64, slot: SlotId) -> u64 {
+    fragment_of(hash) << SLOT_BITS | ((slot.0 + 1) & SLOT_MASK)
+}
+
+/// The slot in a cell that is not empty.
+#[inline(always)]
+fn slot_of(cell: u64) -> SlotId {
+    SlotId((cell & SLOT_MASK) - 1)
 }
 
 impl HashIndex {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
+        let shard = || Shard {
+            table: AtomicPtr::new(ptr::null_mut()),
+            writer: WriterSide {
+                entries: Mutex::new(0),
+            },
+        };
         HashIndex {
-            shards: (0..1 << SHARD_BITS)
-                .map(|_| Shard(RwLock::new(HashTable::new())))
-                .collect(),
+            shards: (0..1 << SHARD_BITS).map(|_| shard()).collect(),
+            memory: Arc::clone(memory),
         }
     }
 
-    #[inline]
-    fn shard(&self, hash: u64) -> Option<&RwLock<HashTable<Entry>>> {
-        // Not the top bits: the table inside takes its tags from those.
-        self.shards
-            .get((hash >> 32) as usize & ((1 << SHARD_BITS) - 1))
-            .map(|shard| &shard.0)
+    /// The index does not tell these hashes apart: an entry for one is the entry for the other.
+    pub(crate) fn is_same_entry(one: u64, other: u64) -> bool {
+        let kept = |hash: u64| (hash >> (64 - SHARD_BITS), fragment_of(hash));
+        kept(one) == kept(other)
     }
 
+    #[inline(always)]
+    fn shard(&self, hash: u64) -> Option<&Shard> {
+        self.shards.get((hash >> (64 - SHARD_BITS)) as usize)
+    }
+
+    /// Adds the entry unless it is there.
     pub(crate) fn add(&self, hash: u64, slot: SlotId) {
-        if let Some(shard) = self.shard(hash) {
-            shard
-                .write()
-                .entry(
-                    hash,
-                    |entry| entry.hash == hash && entry.slot == slot,
-                    |entry| entry.hash,
-                )
-                .or_insert(Entry { hash, slot });
+        let Some(shard) = self.shard(hash) else {
+            return;
+        };
+        let mut entries = shard.writer.entries.lock();
+        let cell = cell_of(hash, slot);
+        let current = Table::from_tagged(shard.table.load(Ordering::Relaxed));
+        // SAFETY: the arena lives as long as the index.
+        if current.is_some_and(|table| unsafe { find(table, cell) }.is_some()) {
+            return;
         }
+        *entries += 1;
+        let table = match current {
+            Some(table) if *entries * 100 <= table.line_count() * CELLS * LOAD_PERCENT_MAX => table,
+            Some(table) => self.grown(shard, table),
+            None => {
+                let table = Table::new(&self.memory, 1);
+                shard.table.store(table.tagged(), Ordering::Release);
+                table
+            }
+        };
+        // SAFETY: as above; a table is never full.
+        unsafe { place(table, cell) };
     }
 
+    /// Removes the entry if it is there.
     pub(crate) fn remove(&self, hash: u64, slot: SlotId) {
-        if let Some(shard) = self.shard(hash) {
-            let mut table = shard.write();
-            if let Ok(entry) = table.find_entry(hash, |entry| entry.hash == hash && entry.slot == slot) {
-                entry.remove();
+        let Some(shard) = self.shard(hash) else {
+            return;
+        };
+        let mut entries = shard.writer.entries.lock();
+        let Some(table) = Table::from_tagged(shard.table.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let cell = cell_of(hash, slot);
+        // SAFETY: the arena lives as long as the index; the latch is held.
+        unsafe {
+            if let Some((distance, at)) = find(table, cell) {
+                at.store(0, Ordering::Release);
+                let home = table.home(fragment_of(hash));
+                for passed in home..home + distance {
+                    table.line(passed).passed.fetch_sub(1, Ordering::Release);
+                }
+                *entries -= 1;
             }
         }
     }
 
+    /// Twice the lines, published; the writer's latch is held.
+    fn grown(&self, shard: &Shard, old: Table) -> Table {
+        let new = Table::new(&self.memory, old.line_count() * 2);
+        for line in 0..old.line_count() {
+            // SAFETY: both tables' memory lives as long as the index, and the new one is nobody else's.
+            unsafe {
+                for cell in &old.line(line).cells {
+                    let cell = cell.load(Ordering::Relaxed);
+                    if cell != 0 {
+                        place(new, cell);
+                    }
+                }
+            }
+        }
+        shard.table.store(new.tagged(), Ordering::Release);
+        // SAFETY: taken with this size; only readers still look there, by atomics.
+        unsafe {
+            self.memory
+                .arena
+                .give_back(Kind::IndexLines, old.lines.cast(), old.size_bytes());
+        }
+        new
+    }
+
+    /// Shows the slots with this hash until told to stop. May show some twice or wrongly: callers check.
+    #[inline(always)]
+    fn look(&self, table: Table, fragment: u64, mut see: impl FnMut(SlotId) -> bool) {
+        let home = table.home(fragment);
+        for distance in 0..table.line_count() {
+            // SAFETY: the arena lives as long as the index.
+            let line = unsafe { table.line(home + distance) };
+            let cells = line.load();
+            // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen
+            // instructions and fetches a foreign row.
+            let mut found = 0u32;
+            for (at, cell) in cells.iter().enumerate() {
+                let is_found = (cell >> SLOT_BITS == fragment) & (cell & SLOT_MASK != 0);
+                found |= u32::from(is_found) << at;
+            }
+            while found != 0 {
+                let cell = cells.get(found.trailing_zeros() as usize);
+                if cell.is_some_and(|cell| !see(slot_of(*cell))) {
+                    return;
+                }
+                found &= found - 1;
+            }
+            if line.passed.load(Ordering::Acquire) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The slots with this hash, and some of other hashes.
     #[inline]
     pub(crate) fn candidates(&self, hash: u64, out: &mut Candidates) {
-        if let Some(shard) = self.shard(hash) {
-            let table = shard.read();
-            out.extend(
-                table
-                    .iter_hash(hash)
-                    .filter(|entry| entry.hash == hash)
-                    .map(|entry| entry.slot),
-            );
+        let Some(shard) = self.shard(hash) else {
+            return;
+        };
+        loop {
+            let tagged = shard.table.load(Ordering::Acquire);
+            let Some(table) = Table::from_tagged(tagged) else {
+                return;
+            };
+            let start = out.len();
+            self.look(table, fragment_of(hash), |slot| {
+                out.push(slot);
+                true
+            });
+            fence(Ordering::Acquire);
+            if shard.table.load(Ordering::Relaxed) == tagged {
+                return;
+            }
+            out.truncate(start);
         }
+    }
+
+    /// The line that the hash names: for hints. Null while there is none.
+    #[inline(always)]
+    pub(crate) fn line_address(&self, hash: u64) -> *const u8 {
+        let tagged = self.shard(hash).map(|shard| shard.table.load(Ordering::Acquire));
+        tagged.and_then(Table::from_tagged).map_or(ptr::null(), |table| {
+            let home = table.home(fragment_of(hash));
+            table.lines.as_ptr().cast_const().wrapping_add(home).cast()
+        })
+    }
+
+    /// The first slot with this hash: for hints.
+    #[inline(always)]
+    pub(crate) fn first_candidate(&self, hash: u64) -> Option<SlotId> {
+        let table = Table::from_tagged(self.shard(hash)?.table.load(Ordering::Acquire))?;
+        let mut found = None;
+        self.look(table, fragment_of(hash), |slot| {
+            found = Some(slot);
+            false
+        });
+        found
+    }
+
+    fn tables(&self) -> impl Iterator<Item = Table> {
+        let tagged = self
+            .shards
+            .iter()
+            .map(|shard| shard.table.load(Ordering::Acquire));
+        tagged.filter_map(Table::from_tagged)
     }
 
     /// Entries in all shards.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.read().len()).sum()
+        self.shards.iter().map(|shard| *shard.writer.entries.lock()).sum()
     }
 
     /// Memory of the tables.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| shard.0.read().allocation_size())
-            .sum()
+        self.tables().map(Table::size_bytes).sum()
+    }
+}
+
+impl Drop for HashIndex {
+    fn drop(&mut self) {
+        for table in self.tables() {
+            // SAFETY: taken with this size; nobody holds the index any more.
+            unsafe {
+                self.memory
+                    .arena
+                    .give_back(Kind::IndexLines, table.lines.cast(), table.size_bytes());
+            }
+        }
+    }
+}
+
+/// Where an entry is: lines from its home, and its cell.
+///
+/// # Safety
+/// The table's memory outlives the result; the caller holds the writer's latch.
+unsafe fn find<'t>(table: Table, cell: u64) -> Option<(usize, &'t AtomicU64)> {
+    let home = table.home(cell >> SLOT_BITS);
+    for distance in 0..table.line_count() {
+        // SAFETY: passed on.
+        let line: &'t Line = unsafe { table.line(home + distance) };
+        if let Some(at) = line.cells.iter().find(|at| at.load(Ordering::Relaxed) == cell) {
+            return Some((distance, at));
+        }
+        if line.passed.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+    }
+    None
+}
+
+/// Puts an entry that is not there into the first empty cell from its home on.
+///
+/// # Safety
+/// The table's memory is alive and not full; the caller holds the writer's latch or owns the table.
+unsafe fn place(table: Table, cell: u64) {
+    let home = table.home(cell >> SLOT_BITS);
+    for number in home..home + table.line_count() {
+        // SAFETY: passed on.
+        let line = unsafe { table.line(number) };
+        if let Some(at) = line.cells.iter().find(|at| at.load(Ordering::Relaxed) == 0) {
+            at.store(cell, Ordering::Release);
+            return;
+        }
+        line.passed.fetch_add(1, Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::AtomicBool;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn found(index: &HashIndex, hash: u64) -> Vec<SlotId> {
+        let mut found = Candidates::new();
+        index.candidates(hash, &mut found);
+        found.sort_unstable();
+        found.to_vec()
+    }
 
     #[test]
     fn entries_are_a_set_of_pairs() {
-        let index = HashIndex::new();
+        let index = HashIndex::new(&Arc::default());
+        assert!(found(&index, 0).is_empty());
         for slot in 0..1_000 {
             index.add(slot / 2, SlotId(slot));
             index.add(slot / 2, SlotId(slot));
         }
         assert_eq!(index.len(), 1_000);
-        let mut found = Candidates::new();
-        index.candidates(250, &mut found);
-        found.sort_unstable();
-        assert_eq!(found.as_slice(), [SlotId(500), SlotId(501)]);
+        assert_eq!(found(&index, 250), [SlotId(500), SlotId(501)]);
         index.remove(250, SlotId(500));
         index.remove(250, SlotId(500));
         index.remove(77_777, SlotId(1));
-        found.clear();
-        index.candidates(250, &mut found);
-        assert_eq!(found.as_slice(), [SlotId(501)]);
+        index.remove(u64::MAX, SlotId(1));
+        assert_eq!(found(&index, 250), [SlotId(501)]);
+        assert_eq!(
+            (index.first_candidate(250), index.first_candidate(1_000)),
+            (Some(SlotId(501)), None)
+        );
         assert_eq!(index.len(), 999);
-        assert!(index.size_bytes() > 0);
+        assert!(index.size_bytes() >= 999 * 8);
+    }
+
+    #[test]
+    fn hashes_that_no_cell_tells_apart_are_one_entry() {
+        let (one, other) = (1 << 30, 1 << 31);
+        assert!(HashIndex::is_same_entry(one, other) && !HashIndex::is_same_entry(one, 1 << 63 | one));
+        let index = HashIndex::new(&Arc::default());
+        index.add(one, SlotId(1));
+        index.add(other, SlotId(1));
+        assert_eq!((index.len(), found(&index, one)), (1, vec![SlotId(1)]));
+    }
+
+    proptest! {
+        /// Few hashes, so that lines overflow into each other and tables wrap around.
+        #[test]
+        fn behaves_as_a_set(steps in proptest::collection::vec((0u64..24, 0u64..40, any::<bool>()), 0..400)) {
+            let index = HashIndex::new(&Arc::default());
+            let mut model = BTreeSet::new();
+            for (hash, slot, adds) in steps {
+                if adds {
+                    index.add(hash, SlotId(slot));
+                    model.insert((hash, SlotId(slot)));
+                } else {
+                    index.remove(hash, SlotId(slot));
+                    model.remove(&(hash, SlotId(slot)));
+                }
+            }
+            prop_assert_eq!(index.len(), model.len());
+            for hash in 0..24 {
+                let expected: Vec<SlotId> =
+                    model.iter().filter(|(of, _)| *of == hash).map(|(_, slot)| *slot).collect();
+                prop_assert_eq!(found(&index, hash), expected);
+            }
+            // What passed is forgotten with the entries: an emptied table sends nobody on.
+            for (hash, slot) in model {
+                index.remove(hash, slot);
+            }
+            for table in index.tables() {
+                for line in 0..table.line_count() {
+                    // SAFETY: the index is alive.
+                    let line = unsafe { table.line(line) };
+                    prop_assert_eq!(line.passed.load(Ordering::Relaxed), 0);
+                }
+            }
+        }
+    }
+
+    /// Entries that are there all the time are found all the time, once, while others come and go, tables
+    /// grow, and outgrown ones are used again for another index.
+    #[test]
+    fn readers_find_what_stays() {
+        let rounds = if cfg!(miri) { 2 } else { 40 };
+        let (stay, churn) = if cfg!(miri) { (64, 200) } else { (2_000, 6_000) };
+        let memory = Arc::default();
+        let stop = AtomicBool::new(false);
+        for round in 0..rounds {
+            let index = HashIndex::new(&memory);
+            stop.store(false, Ordering::Relaxed);
+            for slot in 0..stay {
+                index.add(weft_ops::mix64(slot), SlotId(slot));
+            }
+            std::thread::scope(|scope| {
+                for reader in 0..2u64 {
+                    let (index, stop) = (&index, &stop);
+                    scope.spawn(move || {
+                        let mut at = reader;
+                        while !stop.load(Ordering::Relaxed) {
+                            at = weft_ops::mix64(at + 1);
+                            let slot = SlotId(at % stay);
+                            let hash = weft_ops::mix64(slot.0);
+                            // Hints may be wrong here: they look once and check nothing.
+                            weft_base::memory::prefetch(index.line_address(hash));
+                            let _ = index.first_candidate(hash);
+                            let seen = found(index, hash);
+                            assert_eq!(seen.iter().filter(|found| **found == slot).count(), 1);
+                        }
+                    });
+                }
+                let writers: Vec<_> = (0..2u64)
+                    .map(|writer| {
+                        let (index, memory) = (&index, &memory);
+                        scope.spawn(move || {
+                            for number in 0..churn {
+                                let slot = stay + (number * 2 + writer) + round;
+                                index.add(weft_ops::mix64(slot), SlotId(slot));
+                                if number % 3 == 0 {
+                                    index.remove(weft_ops::mix64(slot), SlotId(slot));
+                                }
+                            }
+                            // Takes the blocks that the growing tables gave back.
+                            let other = HashIndex::new(memory);
+                            for number in 0..churn {
+                                other.add(weft_ops::mix64(number), SlotId(number + 1_000_000));
+                            }
+                        })
+                    })
+                    .collect();
+                writers.into_iter().for_each(|writer| writer.join().unwrap());
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
     }
 }

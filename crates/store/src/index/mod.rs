@@ -9,13 +9,18 @@ pub(crate) mod build;
 pub(crate) mod hash;
 pub(crate) mod ordered;
 
+use std::sync::Arc;
+
 use weft_ops::hash64;
-use weft_types::{RowLayout, encode_key_from_row};
+use weft_types::{RowLayout, SqlType, encode_key_from_row};
 
 use crate::catalog::{IndexDef, IndexMethod};
-use crate::memory::SlotId;
+use crate::memory::{RowMemory, SlotId};
 use hash::HashIndex;
 use ordered::OrderedIndex;
+
+/// What stands before a value that is not NULL in an encoded key (`weft_types`' key format).
+const MARK_VALUE: u8 = 0x01;
 
 /// The structures of one index.
 pub(crate) struct IndexData {
@@ -25,10 +30,10 @@ pub(crate) struct IndexData {
 }
 
 impl IndexData {
-    pub(crate) fn new(def: &IndexDef) -> Self {
+    pub(crate) fn new(def: &IndexDef, memory: &Arc<RowMemory>) -> Self {
         IndexData {
             columns: def.columns.clone(),
-            hash: def.method.is_hashed().then(HashIndex::new),
+            hash: def.method.is_hashed().then(|| HashIndex::new(memory)),
             ordered: matches!(def.method, IndexMethod::Ordered | IndexMethod::Both).then(OrderedIndex::new),
         }
     }
@@ -37,6 +42,48 @@ impl IndexData {
     pub(crate) fn key_of(&self, layout: &RowLayout, row: &[u8], key: &mut Vec<u8>) {
         key.clear();
         encode_key_from_row(key, layout, row, &self.columns);
+    }
+
+    /// The row carries this encoded key. Integers and times are compared as they lie; `buffer` serves for the
+    /// others.
+    #[inline]
+    pub(crate) fn carries(&self, layout: &RowLayout, row: &[u8], key: &[u8], buffer: &mut Vec<u8>) -> bool {
+        match self.carries_integers(layout, row, key) {
+            Some(carries) => carries,
+            None => {
+                self.key_of(layout, row, buffer);
+                buffer.as_slice() == key
+            }
+        }
+    }
+
+    /// [`IndexData::carries`] for keys of integers and times that are not NULL; `None` for others.
+    #[inline]
+    fn carries_integers(&self, layout: &RowLayout, row: &[u8], key: &[u8]) -> Option<bool> {
+        let mut rest = key;
+        for column in &self.columns {
+            let bits = layout.fixed_u64(row, *column)?;
+            let (value, width) = match layout.types().get(*column)? {
+                SqlType::Int2 => (bits ^ 1 << 15, 2),
+                SqlType::Int4 | SqlType::Date => (bits ^ 1 << 31, 4),
+                SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz => (bits ^ 1 << 63, 8),
+                _ => return None,
+            };
+            let ([MARK_VALUE, payload @ ..], true) = (rest, rest.len() > width) else {
+                return Some(false);
+            };
+            let (payload, behind) = payload.split_at_checked(width)?;
+            let carried = match width {
+                2 => u64::from(u16::from_be_bytes(*payload.first_chunk()?)),
+                4 => u64::from(u32::from_be_bytes(*payload.first_chunk()?)),
+                _ => u64::from_be_bytes(*payload.first_chunk()?),
+            };
+            if carried != value {
+                return Some(false);
+            }
+            rest = behind;
+        }
+        Some(rest.is_empty())
     }
 
     /// One of the key's columns is NULL, so it takes no part in uniqueness.
@@ -82,7 +129,7 @@ impl IndexData {
             }
             self.key_of(layout, other, &mut other_key);
             key_needed |= key == other_key;
-            hash_needed |= hash64(&key) == hash64(&other_key);
+            hash_needed |= HashIndex::is_same_entry(hash64(&key), hash64(&other_key));
         }
         if key.is_empty() {
             self.key_of(layout, removed, &mut key);
@@ -101,6 +148,58 @@ impl IndexData {
             (Some(hash), _) => hash.candidates(hash64(key), out),
             (None, Some(ordered)) => ordered.candidates(key, out),
             (None, None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use weft_types::Value;
+
+    use super::*;
+    use weft_base::{IndexId, TableId};
+
+    fn integers() -> impl Strategy<Value = Vec<Value>> {
+        let one = |value: Value| prop_oneof![1 => Just(Value::Null), 6 => Just(value)];
+        (any::<i16>(), any::<i32>(), any::<i64>(), "[a-z]{0,2}").prop_flat_map(move |(a, b, c, d)| {
+            (
+                one(Value::Int2(a)),
+                one(Value::Int4(b)),
+                one(Value::Int8(c)),
+                one(Value::Text(d)),
+            )
+                .prop_map(|(a, b, c, d)| vec![a, b, c, d])
+        })
+    }
+
+    proptest! {
+        /// The comparison without encoding agrees with the encoding.
+        #[test]
+        fn carries_what_it_encodes(
+            one in integers(), other in integers(),
+            columns in proptest::sample::subsequence(vec![0, 1, 2, 3], 1..4),
+            cut in 0usize..30,
+        ) {
+            let layout = RowLayout::new(&[SqlType::Int2, SqlType::Int4, SqlType::Int8, SqlType::Text]);
+            let def = IndexDef {
+                id: IndexId(1), name: "i".into(), table: TableId(1), columns: columns.clone(),
+                unique: false, primary: false, method: IndexMethod::Hash,
+            };
+            let index = IndexData::new(&def, &Arc::default());
+            let (row, other) = (layout.encode(&one).unwrap(), layout.encode(&other).unwrap());
+            let (mut key, mut buffer) = (Vec::new(), Vec::new());
+            index.key_of(&layout, &row, &mut key);
+            prop_assert!(index.carries(&layout, &row, &key, &mut buffer));
+            let mut other_key = Vec::new();
+            index.key_of(&layout, &other, &mut other_key);
+            prop_assert_eq!(index.carries(&layout, &row, &other_key, &mut buffer), key == other_key);
+            let short = &key[..cut.min(key.len())];
+            prop_assert_eq!(index.carries(&layout, &row, short, &mut buffer), short.len() == key.len());
+            key.push(1);
+            prop_assert!(!index.carries(&layout, &row, &key, &mut buffer));
         }
     }
 }

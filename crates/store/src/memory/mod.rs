@@ -2,25 +2,32 @@
 //! this folder and in [`crate::snapshot`]'s publication cell; everything above it is safe code.
 //!
 //! ```text
-//! SlotArena (one per table)            Version            Version
-//!   slot: head ---------------------> batch 9  prev ----> batch 4  prev --> null
-//!         row id                      len, bytes inline   len, bytes inline
+//! SlotArena (one per table)                        block of a slab
+//!   slot: newest ---+ or --------------------------> batch 9  older --> ...
+//!         row id    v                                len, bytes
+//!         home:  batch 4  older --> null
+//!                len, bytes
 //! ```
+//!
+//! - `arena`: blocks of huge pages. `slab`: size classes. `version`: one version. `slots`: where rows live.
 //!
 //! Invariants:
 //! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every
 //!    index entry that leads to the slot is gone and no registered reader sees a row in it.
 //! 2. A chain is newest first; batches never rise along it. Bytes of a version never change after it is
-//!    linked.
+//!    linked, until nobody can hold it any more.
 //! 3. Who dereferences a version holds a [`Pin`]: a registered reader, the one open batch, or the garbage
 //!    collector. A reader pinned at boundary B never goes past the first version with batch <= B.
 //! 4. An unlinked version becomes [`Retired`] and is freed only when no reader is left that was registered
 //!    at the boundary of the unlinking, or before.
 
+pub(crate) mod arena;
+mod slab;
 mod slots;
 mod version;
 
-pub(crate) use slots::{Slot, SlotArena};
+pub(crate) use slab::RowMemory;
+pub(crate) use slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot, SlotArena};
 pub(crate) use version::{Pin, Retired, VersionRef};
 
 /// Names a row's place in its table's memory. Not the row's identity (that is its row id): addresses and

@@ -1,56 +1,126 @@
-//! The slots of one table: permanent, numbered memory that grows without moving.
+//! The slots of one table: permanent, numbered places that rows live in.
 //!
-//! Bucket k holds 256 << k slots, so a table of any size needs at most 32 pointers, finding a slot takes a
-//! leading-zero count and one load, and no slot ever moves. New buckets come zeroed from the system, so
-//! untouched pages cost nothing.
+//! ```text
+//!   slot, a fixed stride in a region of its table
+//!     0   8  newest version: the home below, or a block elsewhere
+//!     8  16  row id
+//!    24  24  header of the home version: batch, older version, length, flags      (version.rs)
+//!    48   .  bytes of the home version
+//! ```
+//!
+//! A slot has room for one version: its home. A row that is only inserted lies there, so an index line leads
+//! to slot, header and row in one step. Versions that find the home taken, or do not fit, lie in blocks.
+//! When a superseded home version is no longer seen by anybody the home becomes free: the next update writes
+//! there, or the collector brings the row home ([`SlotArena::home_left`]).
+//!
+//! Region r holds the slot numbers from r * 4096 on: 256 slots in a table's first region, then 1024, then
+//! 4096, at addresses that never change. Its stride follows from the rows that the table has seen:
+//! the longest one's length when lengths hardly differ, their mean otherwise.
 
+use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weft_base::{BatchId, RowId};
 
 use super::SlotId;
-use super::version::{self, Pin, Retired, Version, VersionRef};
+use super::arena::Kind;
+use super::slab::{RowMemory, class_bytes, class_of};
+use super::version::{self, HEADER_BYTES, Home, Pin, Retired, Version, VersionRef};
 
-const FIRST_BUCKET_BITS: u32 = 8;
-const BUCKETS: usize = 32;
+const REGION_BITS: u32 = 12;
+/// Slot numbers per region.
+pub(crate) const REGION_SLOTS: u64 = 1 << REGION_BITS;
+const FIRST_REGION_SLOTS: u32 = 256;
+/// Each of the first regions holds four times the slots of the one before.
+const GROWTH_BITS: u32 = 2;
+/// Rows that would need a longer slot lie in blocks.
+const STRIDE_MAX: usize = 4_096;
+const STRIDE_MIN: usize = 64;
+/// Slots up to this long are a multiple of 8 bytes, longer ones of a cache line.
+const CLOSE_BYTES_MAX: usize = 512;
+const FIRST_BUCKET_BITS: u32 = 6;
+/// 64 + 128 + ... regions: 2^40 slots.
+const BUCKETS: usize = 22;
+/// One insertion in so many counts for the mean length.
+const SAMPLE_EVERY: u32 = 8;
 
-/// One row's place. All zero is an empty slot.
-#[derive(Default)]
-pub(crate) struct Slot {
-    head: AtomicPtr<Version>,
+/// What begins a slot. All zero is an empty slot.
+#[repr(C)]
+struct SlotHead {
+    newest: AtomicPtr<Version>,
     /// Row id of the row that lives here: batch, then member and ordinal. Written before the row's first
     /// version is linked; read only by who sees a version of that row.
     row_batch: AtomicU64,
     row_place: AtomicU64,
 }
 
-impl Slot {
+const HOME_OFFSET: usize = size_of::<SlotHead>();
+/// Bytes of a slot before its row.
+pub(crate) const SLOT_OVERHEAD: usize = HOME_OFFSET + HEADER_BYTES;
+const _: () = assert!(HOME_OFFSET == 24 && SLOT_OVERHEAD == 48);
+
+/// One row's place.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot<'s> {
+    start: NonNull<SlotHead>,
+    room: u32,
+    lifetime: PhantomData<&'s SlotHead>,
+}
+
+impl<'s> Slot<'s> {
+    fn head(self) -> &'s SlotHead {
+        // SAFETY: slots live as long as their arena; the head is made of atomics.
+        unsafe { self.start.as_ref() }
+    }
+
+    fn home(self) -> Home {
+        // SAFETY: a slot has header and `room` bytes behind its head, aligned to 8.
+        unsafe { Home::new(self.start.byte_add(HOME_OFFSET).cast(), self.room as usize) }
+    }
+
+    /// Where it lies: for hints.
+    pub(crate) fn address(self) -> *const u8 {
+        self.start.as_ptr().cast_const().cast()
+    }
+
+    /// Bytes of the whole slot.
+    pub(crate) fn size_bytes(self) -> usize {
+        SLOT_OVERHEAD + self.room as usize
+    }
+
     /// The row id of the row in this slot.
-    pub(crate) fn row_id(&self) -> RowId {
-        let place = self.row_place.load(Ordering::Relaxed);
+    pub(crate) fn row_id(self) -> RowId {
+        let place = self.head().row_place.load(Ordering::Relaxed);
         RowId {
-            batch: BatchId(self.row_batch.load(Ordering::Relaxed)),
+            batch: BatchId(self.head().row_batch.load(Ordering::Relaxed)),
             member: (place >> 32) as u32,
             ordinal: place as u32,
         }
     }
 
     /// Says which row is about to move in.
-    pub(crate) fn set_row_id(&self, id: RowId) {
-        self.row_batch.store(id.batch.0, Ordering::Relaxed);
-        self.row_place.store(
-            u64::from(id.member) << 32 | u64::from(id.ordinal),
-            Ordering::Relaxed,
-        );
+    pub(crate) fn set_row_id(self, id: RowId) {
+        let place = u64::from(id.member) << 32 | u64::from(id.ordinal);
+        self.head().row_batch.store(id.batch.0, Ordering::Relaxed);
+        self.head().row_place.store(place, Ordering::Relaxed);
+    }
+
+    /// Where the newest version lies when it is not in this slot: for hints.
+    pub(crate) fn newest_elsewhere(self) -> Option<*const u8> {
+        let newest = self.head().newest.load(Ordering::Relaxed).cast_const();
+        let is_near = newest.is_null() || newest.addr() == self.start.addr().get() + HOME_OFFSET;
+        (!is_near).then_some(newest.cast())
     }
 
     /// The newest version that the pin may see, tombstones included.
-    pub(crate) fn at<'s>(&'s self, pin: Pin<'s>) -> Option<VersionRef<'s>> {
+    #[inline]
+    pub(crate) fn at(self, pin: Pin<'s>) -> Option<VersionRef<'s>> {
         // SAFETY: the pin keeps every version alive that it can reach.
-        let mut version = unsafe { VersionRef::from_raw(self.head.load(Ordering::Acquire)) };
+        let mut version = unsafe { VersionRef::from_raw(self.head().newest.load(Ordering::Acquire)) };
         while let Some(found) = version {
             if found.batch().0 <= pin.horizon() {
                 return Some(found);
@@ -60,47 +130,126 @@ impl Slot {
         None
     }
 
-    /// Links a new newest version; `None` makes a tombstone. One writer per slot at a time (a lock above
-    /// sees to it). Returns the memory it takes, in bytes.
-    pub(crate) fn push(&self, batch: BatchId, bytes: Option<&[u8]>) -> usize {
-        let prev = self.head.load(Ordering::Relaxed);
-        let version = version::allocate(batch, bytes, prev);
-        self.head.store(version.as_ptr(), Ordering::Release);
+    /// Links a new newest version, at home if there is room; `None` makes a tombstone. One writer per slot at
+    /// a time (a lock above sees to it). Returns the memory it takes, in bytes.
+    pub(crate) fn push(self, batch: BatchId, bytes: Option<&[u8]>, memory: &RowMemory) -> usize {
+        let older = self.head().newest.load(Ordering::Relaxed);
+        let at_home = bytes.and_then(|row| self.home().write(batch, row, older));
+        let version = at_home.unwrap_or_else(|| version::allocate(batch, bytes, older, memory));
+        self.head().newest.store(version.as_ptr(), Ordering::Release);
         version::size_of_row(bytes.map_or(0, <[u8]>::len))
     }
 
     /// Unlinks the newest version: rollback, or the garbage collector on a tombstone.
-    pub(crate) fn pop(&self) -> Option<Retired> {
-        let head = NonNull::new(self.head.load(Ordering::Acquire))?;
+    pub(crate) fn pop(self) -> Option<Retired> {
+        let newest = NonNull::new(self.head().newest.load(Ordering::Acquire))?;
         // SAFETY: linked, so not freed; only the one writer of this slot unlinks.
-        let retired = unsafe { Retired::from_unlinked(head) };
+        let retired = unsafe { Retired::from_unlinked(newest) };
         let older = retired.view().older_raw();
-        self.head.store(older, Ordering::Release);
+        self.head().newest.store(older, Ordering::Release);
+        Some(retired)
+    }
+
+    /// Moves a row's only version, which lies in a block, to the free home; returns the one in the block.
+    /// Garbage collector only: no batch is open, so nobody else writes.
+    fn bring_home(self) -> Option<Retired> {
+        let newest = NonNull::new(self.head().newest.load(Ordering::Acquire))?;
+        // SAFETY: linked, so not freed; the collector alone unlinks now.
+        let retired = unsafe { Retired::from_unlinked(newest) };
+        let version = retired.view();
+        if !version.is_live() || version.older().is_some() {
+            return None;
+        }
+        let moved = self
+            .home()
+            .write(version.batch(), version.bytes(), ptr::null_mut())?;
+        self.head().newest.store(moved.as_ptr(), Ordering::Release);
         Some(retired)
     }
 }
 
+/// Slots of one stride, side by side.
+struct Region {
+    base: NonNull<u8>,
+    stride: u32,
+    slots: u32,
+}
+
+// SAFETY: an address of memory that lives as long as the arena; what lies there is made of atomics and of
+// versions, which have their own rules.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
 /// All slots of a table.
 pub(crate) struct SlotArena {
-    buckets: [OnceLock<Box<[Slot]>>; BUCKETS],
-    next: AtomicU64,
+    buckets: [OnceLock<Box<[OnceLock<Region>]>>; BUCKETS],
+    /// The region that is being filled, and how many of its slots are taken: region << 32 | taken. The count
+    /// may run past the region's end.
+    cursor: AtomicU64,
+    /// Regions made, under the latch of `growth` when it changes.
+    region_count: AtomicU32,
+    growth: Mutex<()>,
     free: Mutex<Vec<SlotId>>,
     free_count: AtomicUsize,
+    /// The longest row, and sums of some lengths, for the stride of the next region.
+    row_bytes_max: AtomicUsize,
+    sampled_bytes: AtomicU64,
+    sampled_rows: AtomicU64,
+    memory: Arc<RowMemory>,
 }
 
 impl SlotArena {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
         SlotArena {
             buckets: [const { OnceLock::new() }; BUCKETS],
-            next: AtomicU64::new(0),
+            cursor: AtomicU64::new(u64::from(u32::MAX) << 32),
+            region_count: AtomicU32::new(0),
+            growth: Mutex::new(()),
             free: Mutex::new(Vec::new()),
             free_count: AtomicUsize::new(0),
+            row_bytes_max: AtomicUsize::new(0),
+            sampled_bytes: AtomicU64::new(0),
+            sampled_rows: AtomicU64::new(0),
+            memory: Arc::clone(memory),
         }
     }
 
-    /// Slots in use or once used: all numbers below this.
-    pub(crate) fn len(&self) -> u64 {
-        self.next.load(Ordering::Acquire)
+    /// Row memory that slots and versions come from.
+    pub(crate) fn memory(&self) -> &Arc<RowMemory> {
+        &self.memory
+    }
+
+    /// Regions so far.
+    pub(crate) fn region_count(&self) -> u64 {
+        u64::from(self.region_count.load(Ordering::Acquire))
+    }
+
+    /// The slots of one region that are in use or once were.
+    pub(crate) fn ids_in(&self, region: u64) -> impl Iterator<Item = SlotId> + use<> {
+        let slots = self.region(region).map_or(0, |region| region.slots);
+        let cursor = self.cursor.load(Ordering::Acquire);
+        let taken = if cursor >> 32 == region {
+            slots.min(cursor as u32)
+        } else {
+            slots
+        };
+        let first = region << REGION_BITS;
+        (first..first + u64::from(taken)).map(SlotId)
+    }
+
+    /// All slots in use or once used.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SlotId> {
+        (0..self.region_count()).flat_map(|region| self.ids_in(region))
+    }
+
+    /// Memory of the slots in use or once used.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        let bytes = |region| {
+            let stride = self.region(region).map_or(0, |region| u64::from(region.stride));
+            self.ids_in(region).count() as u64 * stride
+        };
+        (0..self.region_count()).map(bytes).sum()
     }
 
     /// Slots on the free list.
@@ -109,8 +258,11 @@ impl SlotArena {
         self.free_count.load(Ordering::Relaxed)
     }
 
-    /// A slot for a new row. Any thread.
-    pub(crate) fn reserve(&self) -> SlotId {
+    /// A slot for a new row of so many bytes. Any thread.
+    pub(crate) fn reserve(&self, row_bytes: usize) -> SlotId {
+        if row_bytes > self.row_bytes_max.load(Ordering::Relaxed) {
+            self.row_bytes_max.fetch_max(row_bytes, Ordering::Relaxed);
+        }
         if self.free_count.load(Ordering::Relaxed) > 0 {
             let mut free = self.free.lock();
             if let Some(slot) = free.pop() {
@@ -118,32 +270,133 @@ impl SlotArena {
                 return slot;
             }
         }
-        let slot = self.next.fetch_add(1, Ordering::AcqRel);
-        let (bucket, _) = place(slot);
-        if let Some(bucket_cell) = self.buckets.get(bucket) {
-            bucket_cell.get_or_init(|| zeroed_slots(1 << (FIRST_BUCKET_BITS as usize + bucket)));
+        loop {
+            let cursor = self.cursor.fetch_add(1, Ordering::AcqRel);
+            let (region, offset) = (cursor >> 32, cursor as u32);
+            if self.region(region).is_some_and(|region| offset < region.slots) {
+                if offset.is_multiple_of(SAMPLE_EVERY) {
+                    self.sampled_bytes.fetch_add(row_bytes as u64, Ordering::Relaxed);
+                    self.sampled_rows.fetch_add(1, Ordering::Relaxed);
+                }
+                return SlotId(region << REGION_BITS | u64::from(offset));
+            }
+            self.grow();
         }
-        SlotId(slot)
     }
 
-    /// Takes back a slot that no index entry and no reader leads to.
+    /// Adds a region unless another thread has done so.
+    fn grow(&self) {
+        let _growth = self.growth.lock();
+        let cursor = self.cursor.load(Ordering::Acquire);
+        if self
+            .region(cursor >> 32)
+            .is_some_and(|region| (cursor as u32) < region.slots)
+        {
+            return;
+        }
+        let number = self.region_count.load(Ordering::Relaxed);
+        let slots = FIRST_REGION_SLOTS
+            .checked_shl(number.saturating_mul(GROWTH_BITS).min(16))
+            .map_or(REGION_SLOTS as u32, |slots| slots.min(REGION_SLOTS as u32));
+        let stride = self.next_stride();
+        let (bucket, offset) = place(u64::from(number));
+        let cell = self.buckets.get(bucket).and_then(|bucket_cell| {
+            let count = 1 << (FIRST_BUCKET_BITS as usize + bucket);
+            let regions = bucket_cell.get_or_init(|| (0..count).map(|_| OnceLock::new()).collect());
+            regions.get(offset)
+        });
+        assert!(cell.is_some(), "a table has at most 2^40 rows");
+        if let Some(cell) = cell {
+            cell.get_or_init(|| Region {
+                base: self.memory.arena.take(Kind::Slots, slots as usize * stride),
+                stride: stride as u32,
+                slots,
+            });
+        }
+        self.region_count.store(number + 1, Ordering::Release);
+        self.cursor.store(u64::from(number) << 32, Ordering::Release);
+    }
+
+    fn next_stride(&self) -> usize {
+        let longest = self.row_bytes_max.load(Ordering::Relaxed);
+        let rows = self.sampled_rows.load(Ordering::Relaxed);
+        let mean = self
+            .sampled_bytes
+            .load(Ordering::Relaxed)
+            .checked_div(rows)
+            .map_or(longest, |mean| mean as usize);
+        let typical = if longest <= mean + mean / 4 { longest } else { mean };
+        let bytes = SLOT_OVERHEAD + typical;
+        // Short rows lie close; long ones begin at a cache line.
+        let stride = if bytes <= CLOSE_BYTES_MAX {
+            Some(bytes.next_multiple_of(8))
+        } else {
+            class_of(bytes).map(class_bytes)
+        };
+        stride
+            .filter(|stride| *stride <= STRIDE_MAX)
+            .unwrap_or(0)
+            .max(STRIDE_MIN)
+    }
+
+    /// Takes back a slot that no index entry leads to and no reader sees a row in: at once, or when its home
+    /// is free.
     pub(crate) fn release(&self, slot: SlotId) {
-        let mut free = self.free.lock();
-        free.push(slot);
-        self.free_count.store(free.len(), Ordering::Relaxed);
+        if !self.slot(slot).is_some_and(|place| place.home().release_later()) {
+            let mut free = self.free.lock();
+            free.push(slot);
+            self.free_count.store(free.len(), Ordering::Relaxed);
+        }
     }
 
-    /// The slot of that number, if it was ever reserved.
+    /// Says that nobody holds the version any more that lay in the slot's home and was unlinked: the home is
+    /// free. If the slot waits for that it is released; if its row lies in a block alone it moves in, and
+    /// the version in the block is returned. Garbage collector only.
+    pub(crate) fn home_left(&self, slot: SlotId) -> Option<Retired> {
+        let place = self.slot(slot)?;
+        if place.home().leave() {
+            self.release(slot);
+            return None;
+        }
+        place.bring_home()
+    }
+
+    /// Brings the row home if it lies in a block alone and its home is free; returns the version in the
+    /// block. Garbage collector only.
+    pub(crate) fn come_home(&self, slot: SlotId) -> Option<Retired> {
+        let place = self.slot(slot)?;
+        place.newest_elsewhere()?;
+        place.bring_home()
+    }
+
+    /// The slot of that number, if there is memory for it.
     #[inline]
-    pub(crate) fn slot(&self, slot: SlotId) -> Option<&Slot> {
-        let (bucket, offset) = place(slot.0);
-        self.buckets.get(bucket)?.get()?.get(offset)
+    pub(crate) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
+        let region = self.region(slot.0 >> REGION_BITS)?;
+        let offset = slot.0 & (REGION_SLOTS - 1);
+        if offset >= u64::from(region.slots) {
+            return None;
+        }
+        // SAFETY: inside the region.
+        let start = unsafe { region.base.add(offset as usize * region.stride as usize) };
+        Some(Slot {
+            start: start.cast(),
+            room: region.stride - SLOT_OVERHEAD as u32,
+            lifetime: PhantomData,
+        })
+    }
+
+    #[inline]
+    fn region(&self, number: u64) -> Option<&Region> {
+        let (bucket, offset) = place(number);
+        self.buckets.get(bucket)?.get()?.get(offset)?.get()
     }
 }
 
+/// Bucket and offset of a region.
 #[inline]
-fn place(slot: u64) -> (usize, usize) {
-    let shifted = slot.saturating_add(1 << FIRST_BUCKET_BITS);
+fn place(region: u64) -> (usize, usize) {
+    let shifted = region.saturating_add(1 << FIRST_BUCKET_BITS);
     let bucket = 63 - shifted.leading_zeros() - FIRST_BUCKET_BITS;
     (
         bucket as usize,
@@ -151,29 +404,24 @@ fn place(slot: u64) -> (usize, usize) {
     )
 }
 
-fn zeroed_slots(count: usize) -> Box<[Slot]> {
-    // SAFETY: all zero bytes are a valid `Slot`: a null pointer and two numbers, all in atomics.
-    unsafe { Box::<[Slot]>::new_zeroed_slice(count).assume_init() }
-}
-
 impl Drop for SlotArena {
-    /// Nobody borrows the arena, so nobody holds a version.
+    /// Nobody borrows the arena, so nobody holds a version. Unlinked ones in blocks wait elsewhere.
     fn drop(&mut self) {
-        for slot in self
-            .buckets
-            .iter_mut()
-            .filter_map(OnceLock::get_mut)
-            .flat_map(|bucket| bucket.iter_mut())
-        {
-            let mut next = std::mem::replace(slot.head.get_mut(), ptr::null_mut());
+        for slot in self.ids().filter_map(|id| self.slot(id)) {
+            let mut next = slot.head().newest.load(Ordering::Relaxed);
             while let Some(version) = NonNull::new(next) {
                 // SAFETY: exclusive access; each version is in one chain only.
                 unsafe {
                     next =
                         VersionRef::from_raw(version.as_ptr()).map_or(ptr::null_mut(), VersionRef::older_raw);
-                    version::free_version(version);
+                    version::free_version(version, &self.memory);
                 }
             }
+        }
+        for region in (0..self.region_count()).filter_map(|number| self.region(number)) {
+            let bytes = region.slots as usize * region.stride as usize;
+            // SAFETY: taken in `grow` with this size; the table is gone.
+            unsafe { self.memory.arena.give_back(Kind::Slots, region.base, bytes) };
         }
     }
 }
@@ -182,13 +430,24 @@ impl Drop for SlotArena {
 mod tests {
     use super::*;
 
+    fn arena() -> SlotArena {
+        SlotArena::new(&Arc::default())
+    }
+
+    fn see(slot: Slot<'_>, horizon: u64) -> Option<(bool, Vec<u8>)> {
+        // SAFETY: nothing is freed in these tests while versions are looked at.
+        let pin = unsafe { Pin::new(horizon) };
+        slot.at(pin)
+            .map(|version| (version.is_live(), version.bytes().to_vec()))
+    }
+
     #[test]
     fn places_are_dense() {
         let mut expected = (0, 0);
-        for slot in 0..5_000u64 {
-            assert_eq!(place(slot), expected);
+        for region in 0..5_000u64 {
+            assert_eq!(place(region), expected);
             expected.1 += 1;
-            if expected.1 == 256 << expected.0 {
+            if expected.1 == 64 << expected.0 {
                 expected = (expected.0 + 1, 0);
             }
         }
@@ -197,59 +456,101 @@ mod tests {
 
     #[test]
     fn chains_show_each_reader_its_version() {
-        let arena = SlotArena::new();
-        let id = arena.reserve();
-        let slot = arena.slot(id).unwrap();
-        slot.set_row_id(RowId {
+        let arena = arena();
+        let memory = arena.memory();
+        let slot = arena.slot(arena.reserve(5)).unwrap();
+        let row_id = RowId {
             batch: BatchId(3),
             member: 7,
             ordinal: u32::MAX,
-        });
-        slot.push(BatchId(3), Some(b"three"));
-        slot.push(BatchId(5), Some(b"five"));
-        slot.push(BatchId(9), None);
-        let at = |horizon| {
-            // SAFETY: nothing is freed in this test while versions are looked at.
-            let pin = unsafe { Pin::new(horizon) };
-            slot.at(pin)
-                .map(|version| (version.is_live(), version.bytes().to_vec()))
         };
-        assert_eq!(at(2), None);
-        assert_eq!(at(4), Some((true, b"three".to_vec())));
-        assert_eq!(at(8), Some((true, b"five".to_vec())));
-        assert_eq!(at(u64::MAX), Some((false, Vec::new())));
-        assert_eq!(
-            slot.row_id(),
-            RowId {
-                batch: BatchId(3),
-                member: 7,
-                ordinal: u32::MAX
-            }
-        );
+        slot.set_row_id(row_id);
+        slot.push(BatchId(3), Some(b"three"), memory);
+        slot.push(BatchId(5), Some(b"five"), memory);
+        slot.push(BatchId(9), None, memory);
+        assert_eq!(see(slot, 2), None);
+        assert_eq!(see(slot, 4), Some((true, b"three".to_vec())));
+        assert_eq!(see(slot, 8), Some((true, b"five".to_vec())));
+        assert_eq!(see(slot, u64::MAX), Some((false, Vec::new())));
+        assert_eq!(slot.row_id(), row_id);
 
         let popped = slot.pop().unwrap();
-        assert_eq!(at(9), Some((true, b"five".to_vec())));
+        assert_eq!(see(slot, 9), Some((true, b"five".to_vec())));
         // SAFETY: unlinked, no reference left.
-        unsafe { popped.free() };
+        unsafe { popped.free(memory) };
         // SAFETY: nothing is freed while the pin is used.
         let head = slot.at(unsafe { Pin::new(u64::MAX) }).unwrap();
         let cut: Vec<Retired> = head.cut().collect();
-        assert_eq!(cut.len(), 1);
-        assert_eq!(at(4), None);
-        for version in cut {
-            // SAFETY: unlinked, no reference left.
-            unsafe { version.free() };
-        }
+        assert_eq!((cut.len(), see(slot, 4)), (1, None));
+        assert!(
+            cut.into_iter().all(|version| version.is_home()),
+            "the first one lay in the slot"
+        );
     }
 
     #[test]
-    fn released_slots_come_again() {
-        let arena = SlotArena::new();
-        let slots: Vec<SlotId> = (0..1_000).map(|_| arena.reserve()).collect();
+    fn rows_come_home() {
+        let arena = arena();
+        let memory = arena.memory();
+        let id = arena.reserve(100);
+        let slot = arena.slot(id).unwrap();
+        slot.push(BatchId(1), Some(&[1; 100]), memory);
+        assert_eq!((slot.newest_elsewhere(), memory.block_bytes()), (None, 0));
+        slot.push(BatchId(2), Some(&[2; 90]), memory);
+        assert!(slot.newest_elsewhere().is_some());
+        // SAFETY: nothing is freed while the pin is used.
+        let cut: Vec<Retired> = slot.at(unsafe { Pin::new(2) }).unwrap().cut().collect();
+        assert!(cut.len() == 1 && cut[0].is_home());
+        let left = arena.home_left(id).unwrap();
+        assert!(!left.is_home());
+        assert_eq!(see(slot, 2), Some((true, vec![2; 90])));
+        assert_eq!(
+            (slot.newest_elsewhere(), left.view().bytes()),
+            (None, [2u8; 90].as_slice())
+        );
+        // SAFETY: moved, no reference left.
+        unsafe { left.free(memory) };
+        assert_eq!(memory.block_bytes(), 0);
+        // Nothing to move: the row is there, or does not fit.
+        slot.push(BatchId(3), Some(&[3; 200]), memory);
+        // SAFETY: nothing is freed while the pin is used.
+        let cut: Vec<Retired> = slot.at(unsafe { Pin::new(3) }).unwrap().cut().collect();
+        assert_eq!(cut.len(), 1);
+        assert!(arena.home_left(id).is_none());
+        assert_eq!(see(slot, 3), Some((true, vec![3; 200])));
+    }
+
+    #[test]
+    fn released_slots_come_again_when_their_home_is_free() {
+        let arena = arena();
+        let slots: Vec<SlotId> = (0..1_000).map(|_| arena.reserve(8)).collect();
+        assert_eq!((slots[255], slots[256]), (SlotId(255), SlotId(4_096)));
+        assert_eq!(arena.ids().collect::<Vec<_>>(), slots);
         arena.release(slots[500]);
         assert_eq!(arena.free_len(), 1);
-        assert_eq!(arena.reserve(), slots[500]);
-        assert_eq!(arena.reserve(), SlotId(1_000));
-        assert!(arena.slot(SlotId(1 << 60)).is_none());
+        assert_eq!(arena.reserve(8), slots[500]);
+        let slot = arena.slot(slots[7]).unwrap();
+        slot.push(BatchId(1), Some(&[7; 8]), arena.memory());
+        let popped = slot.pop().unwrap();
+        arena.release(slots[7]);
+        assert_eq!((popped.is_home(), arena.free_len()), (true, 0));
+        assert!(arena.home_left(slots[7]).is_none());
+        assert_eq!((arena.free_len(), arena.reserve(8)), (1, slots[7]));
+        assert!(arena.slot(SlotId(1 << 60)).is_none() && arena.slot(SlotId(256)).is_none());
+    }
+
+    #[test]
+    fn strides_follow_the_rows() {
+        for (row_bytes, stride) in [
+            (1usize, 64),
+            (100, 152),
+            (1_098, 1_152),
+            (4_048, 4_096),
+            (100_000, 64),
+        ] {
+            let arena = arena();
+            arena.reserve(row_bytes);
+            assert_eq!(arena.size_bytes(), stride, "{row_bytes}");
+        }
     }
 }

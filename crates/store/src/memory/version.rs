@@ -1,12 +1,16 @@
-//! One version of a row: a header and the row's bytes in one allocation, linked to the version that it
-//! superseded.
+//! One version of a row: a header and the row's bytes behind it, linked to the version that it superseded.
+//!
+//! A version lies in the home place of its slot (`slots.rs`) or in a block of its own (`slab.rs`). Once
+//! linked, neither its bytes nor its header change, but for the link, which the collector cuts, and for a
+//! mark in the flags of a home.
 
-use std::alloc::{self, Layout};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use weft_base::BatchId;
+
+use super::slab::RowMemory;
 
 /// Header of a version; `len` bytes of the row follow it.
 #[repr(C)]
@@ -14,10 +18,18 @@ pub(crate) struct Version {
     batch: u64,
     prev: AtomicPtr<Version>,
     len: u32,
-    tombstone: u32,
+    flags: AtomicU32,
 }
 
-const HEADER_BYTES: usize = size_of::<Version>();
+/// The mark that a row was removed.
+const TOMBSTONE: u32 = 1;
+/// The version lies in its slot. No flag at all means that the home is free.
+const HOME: u32 = 2;
+/// The slot waits for its home to become free, and is then released.
+const RELEASE: u32 = 4;
+
+/// Bytes of the header.
+pub(crate) const HEADER_BYTES: usize = size_of::<Version>();
 const _: () = assert!(HEADER_BYTES == 24 && align_of::<Version>() == 8);
 
 /// Permission to follow version pointers for `'s`, and the newest batch to see. Readers hold their
@@ -82,13 +94,13 @@ impl<'s> VersionRef<'s> {
 
     /// False for the mark that a row was removed.
     pub(crate) fn is_live(self) -> bool {
-        self.header().tombstone == 0
+        self.header().flags.load(Ordering::Relaxed) & TOMBSTONE == 0
     }
 
     /// The row's bytes; empty for a tombstone.
     pub(crate) fn bytes(self) -> &'s [u8] {
         let len = self.header().len as usize;
-        // SAFETY: `allocate` reserved and filled `len` bytes after the header; they are never written again.
+        // SAFETY: `write` filled `len` bytes after the header; they do not change while it is linked or read.
         unsafe { std::slice::from_raw_parts(self.version.as_ptr().cast::<u8>().add(HEADER_BYTES), len) }
     }
 
@@ -162,14 +174,20 @@ impl Retired {
         }
     }
 
-    /// Gives the memory back; returns its size.
+    /// It lies in its slot, whose home becomes free instead of a block.
+    pub(crate) fn is_home(&self) -> bool {
+        self.view().header().flags.load(Ordering::Relaxed) & HOME != 0
+    }
+
+    /// Gives the block back; returns the version's size. Nothing happens to a home: that is
+    /// [`super::SlotArena::home_left`]'s affair.
     ///
     /// # Safety
-    /// No `VersionRef` to it exists and none can be made any more.
-    pub(crate) unsafe fn free(self) -> usize {
+    /// No `VersionRef` to it exists and none can be made any more; `memory` is what it was made from.
+    pub(crate) unsafe fn free(self, memory: &RowMemory) -> usize {
         let bytes = self.view().size_bytes();
         // SAFETY: passed on to the caller.
-        unsafe { free_version(self.version) };
+        unsafe { free_version(self.version, memory) };
         bytes
     }
 }
@@ -179,43 +197,101 @@ pub(super) fn size_of_row(len: usize) -> usize {
     HEADER_BYTES + len
 }
 
-fn layout_for(len: usize) -> Layout {
-    // A row is at most u32::MAX bytes, so this cannot exceed isize on 64-bit machines.
-    Layout::from_size_align(HEADER_BYTES + len, align_of::<Version>()).unwrap_or(Layout::new::<Version>())
-}
-
-/// A new version in front of `prev`; `None` as bytes makes a tombstone.
+/// Writes a version; `None` as bytes makes a tombstone.
 ///
-/// Panics (aborts) only when memory is exhausted, as every allocation does.
-pub(super) fn allocate(batch: BatchId, bytes: Option<&[u8]>, prev: *mut Version) -> NonNull<Version> {
-    let tombstone = u32::from(bytes.is_none());
+/// # Safety
+/// `place` is aligned to 8, has room for header and bytes, and nobody else looks at it.
+unsafe fn write(
+    place: NonNull<Version>,
+    batch: BatchId,
+    bytes: Option<&[u8]>,
+    prev: *mut Version,
+    flags: u32,
+) {
+    let flags = flags | if bytes.is_none() { TOMBSTONE } else { 0 };
     let bytes = bytes.unwrap_or_default();
     assert!(bytes.len() <= u32::MAX as usize, "row longer than 4 GiB");
-    let layout = layout_for(bytes.len());
-    // SAFETY: the layout has a size of at least the header.
-    let memory = unsafe { alloc::alloc(layout) };
-    let Some(version) = NonNull::new(memory.cast::<Version>()) else {
-        alloc::handle_alloc_error(layout);
-    };
-    // SAFETY: fresh memory of header and `len` bytes, aligned for the header.
+    // SAFETY: by the contract the memory is ours and large enough.
     unsafe {
-        version.as_ptr().write(Version {
+        place.write(Version {
             batch: batch.0,
             prev: AtomicPtr::new(prev),
             len: bytes.len() as u32,
-            tombstone,
+            flags: AtomicU32::new(flags),
         });
-        ptr::copy_nonoverlapping(bytes.as_ptr(), memory.add(HEADER_BYTES), bytes.len());
+        let row = place.as_ptr().cast::<u8>().add(HEADER_BYTES);
+        ptr::copy_nonoverlapping(bytes.as_ptr(), row, bytes.len());
     }
-    version
+}
+
+/// A new version in front of `prev`, in a block of its own; `None` as bytes makes a tombstone.
+pub(super) fn allocate(
+    batch: BatchId,
+    bytes: Option<&[u8]>,
+    prev: *mut Version,
+    memory: &RowMemory,
+) -> NonNull<Version> {
+    let place = memory.take(size_of_row(bytes.map_or(0, <[u8]>::len))).cast();
+    // SAFETY: a block for header and bytes, taken just now.
+    unsafe { write(place, batch, bytes, prev, 0) };
+    place
+}
+
+/// A slot's place for a version.
+#[derive(Clone, Copy)]
+pub(super) struct Home {
+    place: NonNull<Version>,
+    /// Bytes of the longest row that it takes.
+    room: usize,
+}
+
+impl Home {
+    /// # Safety
+    /// `place` is aligned to 8, its header and `room` bytes behind it are used as a home only and live as
+    /// long as the result is used.
+    pub(super) unsafe fn new(place: NonNull<Version>, room: usize) -> Self {
+        Home { place, room }
+    }
+
+    fn flags(&self) -> &AtomicU32 {
+        // SAFETY: the header is valid even when all zero; only the atomic is looked at.
+        unsafe { &(*self.place.as_ptr()).flags }
+    }
+
+    /// Writes a version here if the home is free and the row fits. One writer per slot at a time.
+    pub(super) fn write(&self, batch: BatchId, row: &[u8], prev: *mut Version) -> Option<NonNull<Version>> {
+        if row.len() > self.room || self.flags().load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        // SAFETY: free, so no slot leads here and no reader is left; the row fits.
+        unsafe { write(self.place, batch, Some(row), prev, HOME) };
+        Some(self.place)
+    }
+
+    /// Asks that the slot be released once the home is free; false when it is free already.
+    pub(super) fn release_later(&self) -> bool {
+        let is_taken = self.flags().load(Ordering::Relaxed) != 0;
+        if is_taken {
+            self.flags().fetch_or(RELEASE, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// Makes it free; returns whether the slot waits to be released. The version in it is unlinked and no
+    /// reader is left that could hold it.
+    pub(super) fn leave(&self) -> bool {
+        self.flags().swap(0, Ordering::Relaxed) & RELEASE != 0
+    }
 }
 
 /// # Safety
-/// Made by [`allocate`], unreachable, not freed before.
-pub(super) unsafe fn free_version(version: NonNull<Version>) {
+/// Made by [`allocate`] from `memory` or lying in a home; unreachable, not freed before.
+pub(super) unsafe fn free_version(version: NonNull<Version>, memory: &RowMemory) {
     // SAFETY: by the contract the header is readable and the memory is ours.
     unsafe {
-        let len = version.as_ref().len as usize;
-        alloc::dealloc(version.as_ptr().cast::<u8>(), layout_for(len));
+        if version.as_ref().flags.load(Ordering::Relaxed) & HOME == 0 {
+            let bytes = size_of_row(version.as_ref().len as usize);
+            memory.give_back(version.cast(), bytes);
+        }
     }
 }

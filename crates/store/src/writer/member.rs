@@ -16,6 +16,7 @@ use weft_types::SqlError;
 use super::{BatchWriter, MemberWrites, Write, violation};
 use crate::catalog::Catalog;
 use crate::memory::{Pin, SlotId};
+use crate::probe::Probe;
 use crate::read::{Locator, ReadView, RowVersion, lookup_in, row_at};
 use crate::table::{TableData, TableIndex};
 
@@ -105,6 +106,16 @@ impl<'b> MemberWriter<'b> {
         Ok(found.inspect(|row| self.observe(row)))
     }
 
+    /// See [`ReadView::begin_probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        self.view.begin_probe(table, index, key)
+    }
+
+    /// See [`ReadView::advance_probe`].
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        self.view.advance_probe(probe)
+    }
+
     /// See [`ReadView::get`].
     pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'b>> {
         self.view.get(table, slot).inspect(|row| self.observe(row))
@@ -163,7 +174,7 @@ impl<'b> MemberWriter<'b> {
             ordinal: self.next_ordinal,
         };
         self.next_ordinal += 1;
-        let slot = data.core.slots.reserve();
+        let slot = data.core.slots.reserve(row.len());
         if let Some(place) = data.core.slots.slot(slot) {
             place.set_row_id(row_id);
         }
@@ -301,7 +312,7 @@ impl<'b> MemberWriter<'b> {
         };
         let head = place.at(self.batch.pin(Pin::EVERYTHING));
         let first = head.is_none_or(|head| head.batch() != self.batch.batch);
-        let bytes = place.push(self.batch.batch, row);
+        let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
         self.writes.push(Write {
             slot,
             table: position as u32,

@@ -19,11 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use weft_base::BatchId;
+use weft_base::{BatchId, IndexId, TableId};
 
 use crate::catalog::Catalog;
-use crate::garbage::Shortenable;
+use crate::garbage::RowPlace;
 use crate::memory::{Pin, SlotId};
+use crate::probe::Probe;
 use crate::store::{Finished, Store};
 use crate::table::{Schema, TableCore, TableData};
 pub use member::MemberWriter;
@@ -80,6 +81,17 @@ impl<'s> BatchWriter<'s> {
         &self.schema.catalog
     }
 
+    /// Begins to fetch what a member's lookup of `key` will touch; any thread. See [`Probe`].
+    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        Probe::begin(&self.schema, table, index, key)
+    }
+
+    /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
+    /// fetch.
+    pub fn advance_probe(&self, probe: &mut Probe) -> bool {
+        probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
+    }
+
     /// Starts a member. Members that conflict must not be open at once; any thread.
     pub fn member(&self, member: u32) -> MemberWriter<'_> {
         MemberWriter::new(self, member)
@@ -108,11 +120,7 @@ impl<'s> BatchWriter<'s> {
                     digest = digest.wrapping_add(self.digest_of_row(&table.core, write.slot));
                 }
                 if *is && self.has_older(&table.core, write.slot) {
-                    superseded.push(Shortenable {
-                        table: table.def.id,
-                        core: Arc::as_ptr(&table.core),
-                        slot: write.slot,
-                    });
+                    superseded.push(RowPlace::new(&table.core, write.slot));
                 }
             }
         }
@@ -203,11 +211,11 @@ impl<'s> BatchWriter<'s> {
                 table.remove_row_id(write.slot, place.row_id());
                 core.slots.release(write.slot);
             }
-            retired.push(version);
+            retired.push((RowPlace::new(core, write.slot), version));
         }
         let mut garbage = self.store.garbage().lock();
-        for version in retired {
-            garbage.retire(boundary, version);
+        for (place, version) in retired {
+            garbage.retire(boundary, place, version);
         }
     }
 }
@@ -238,7 +246,7 @@ const _: () = {
 mod tests {
     use std::ops::ControlFlow;
 
-    use weft_base::{SimDisk, TableId};
+    use weft_base::SimDisk;
     use weft_types::{SqlType, Value};
 
     use super::*;

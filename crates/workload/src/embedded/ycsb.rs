@@ -44,6 +44,11 @@ impl YcsbWorkload {
         })
     }
 
+    /// Which operations it makes.
+    pub fn mix(&self) -> Mix {
+        self.mix
+    }
+
     /// Streams made so far, counted from the `first_generation`.
     pub fn generations(&self) -> u64 {
         self.generations.load(Ordering::Relaxed)

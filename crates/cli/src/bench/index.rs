@@ -1,0 +1,117 @@
+//! `weft bench index`: lookups in the store's indexes, serial and interleaved, beside the bare limit.
+//!
+//! Every round measures each way and the limit over as much memory, one after the other; medians count.
+//! `throughput` is per second of the thread's processor time, its ratio the gain over serial lookups;
+//! `share_of_limit` is the part of the bare rate for reading as much.
+
+use weft_workload::Record;
+use weft_workload::lookups::{Index, Lookups, Read, Way};
+
+use super::limits::{median, print};
+use crate::arguments::IndexArguments;
+use crate::failure::Failure;
+
+const RECORDS: u64 = 1 << 20;
+const RECORDS_QUICK: u64 = 100_000;
+const WAYS: [(Way, &str); 4] = [
+    (Way::Serial, SERIAL),
+    (Way::Probes(16), "16 probes"),
+    (Way::Probes(32), "32 probes"),
+    (Way::Group, "group"),
+];
+/// What ratios compare with.
+const SERIAL: &str = "serial";
+
+/// Loads, measures, prints.
+pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
+    let records = arguments
+        .records
+        .unwrap_or(if arguments.quick { RECORDS_QUICK } else { RECORDS });
+    let count = if arguments.quick {
+        arguments.lookups.min(100_000)
+    } else {
+        arguments.lookups
+    } as usize;
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::doing("measuring lookups", std::io::Error::other(error.to_string()))
+    };
+    let mut lookups = Lookups::new(records, arguments.record_bytes as usize, !arguments.hash_only)
+        .map_err(|error| failed(&error))?;
+    let config = format!(
+        "records={} record_bytes={} lookups={count} rounds={} threads=1",
+        lookups.record_count(),
+        lookups.row_bytes(),
+        arguments.rounds
+    );
+    let indexes: &[(Index, &str)] = if arguments.hash_only {
+        &[(Index::Hash, "hash")]
+    } else {
+        &[(Index::Hash, "hash"), (Index::Ordered, "ordered")]
+    };
+    let mut found = memory_records(&lookups, &config);
+    for (index, index_name) in indexes {
+        for (read, read_name) in [
+            (Read::Locate, "locate"),
+            (Read::Field, "64 B field"),
+            (Read::Whole, "whole record"),
+        ] {
+            let mut rates = WAYS.map(|_| (Vec::new(), Vec::new()));
+            for round in 0..arguments.rounds {
+                let limit = lookups.limit_rate(read, count);
+                for ((way, _), (rates, shares)) in WAYS.iter().zip(&mut rates) {
+                    let rate = lookups
+                        .rate(*index, read, *way, count, round + 1)
+                        .map_err(|error| failed(&error.message))?;
+                    rates.push(rate);
+                    shares.push(if limit > 0.0 { rate / limit } else { 0.0 });
+                }
+            }
+            let medians = rates.map(|(mut rates, mut shares)| (median(&mut rates), median(&mut shares)));
+            let serial = medians.first().map_or(0.0, |(rate, _)| *rate);
+            for ((_, way_name), (rate, share)) in WAYS.iter().zip(medians) {
+                let case = format!("{index_name}, {read_name}, {way_name}");
+                let is_base = *way_name == SERIAL || serial <= 0.0;
+                found.push(Record {
+                    baseline: (!is_base).then(|| SERIAL.to_owned()),
+                    ratio: (!is_base).then(|| rate / serial),
+                    ..record(&case, &config, "throughput", rate, "1/s")
+                });
+                found.push(record(&case, &config, "share_of_limit", share, "1"));
+            }
+        }
+    }
+    print(arguments.json, &format!("Lookups, {config}"), &found)
+}
+
+/// What a record takes, and in which pages.
+fn memory_records(lookups: &Lookups, config: &str) -> Vec<Record> {
+    let stats = lookups.store().memory_stats();
+    let rows = lookups.record_count() as f64;
+    let each = (stats.slot_bytes + stats.block_bytes) as f64 / rows;
+    let huge = stats.huge_page_bytes as f64;
+    let mapped = huge + stats.ordinary_page_bytes as f64;
+    vec![
+        record("memory", config, "row_memory_bytes", each, "B"),
+        record(
+            "memory",
+            config,
+            "hash_index_bytes",
+            stats.hash_index_bytes as f64 / rows,
+            "B",
+        ),
+        record("memory", config, "huge_page_share", huge / mapped.max(1.0), "1"),
+    ]
+}
+
+fn record(case: &str, config: &str, metric: &str, value: f64, unit: &str) -> Record {
+    Record {
+        bench: "index".to_owned(),
+        case: case.to_owned(),
+        config: config.to_owned(),
+        metric: metric.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        baseline: None,
+        ratio: None,
+    }
+}

@@ -1,0 +1,160 @@
+//! `weft bench limits`: what this machine's memory allows, without a database.
+//!
+//! Probes of a hash index of 16-byte slots and of the payload behind it, by every way to keep them going;
+//! huge pages beside ordinary ones; a dependent chase; sequential reading. Rates are per second of the
+//! threads' processor time. `share_of_limit` of a case is its part of the best case of the same records and
+//! threads.
+
+use std::io::Write;
+
+use weft_base::memory::Pages;
+use weft_workload::limits::{Access, ProbeGround, chase_rate, sequential_rate};
+use weft_workload::{Record, report};
+
+use crate::arguments::LimitsArguments;
+use crate::failure::Failure;
+
+const RECORDS: u64 = 2 << 20;
+const RECORDS_QUICK: u64 = 100_000;
+/// Probes of the way that waits for each.
+const DEPENDENT_SHARE: usize = 8;
+const WAYS: [Access; 5] = [
+    Access::Dependent,
+    Access::Plain,
+    Access::Group(16),
+    Access::Group(32),
+    Access::Amac(24),
+];
+
+/// Measures and prints.
+pub(crate) fn run(arguments: &LimitsArguments) -> Result<(), Failure> {
+    if arguments.threads.is_empty() || arguments.threads.iter().any(|n| !(1..=1_024).contains(n)) {
+        return Err(Failure::Usage("--threads must be between 1 and 1024".to_owned()));
+    }
+    let records = arguments
+        .records
+        .unwrap_or(if arguments.quick { RECORDS_QUICK } else { RECORDS }) as usize;
+    let probes = if arguments.quick {
+        arguments.probes.min(200_000)
+    } else {
+        arguments.probes
+    } as usize;
+    let mut found = Vec::new();
+    let large = arguments.record_bytes as usize;
+    for (payload_bytes, pages) in [
+        (64, Pages::Huge),
+        (64, Pages::Ordinary),
+        (large, Pages::Huge),
+        (large, Pages::Ordinary),
+    ] {
+        let ground = ProbeGround::new(records, payload_bytes, pages).map_err(no_memory)?;
+        for threads in &arguments.threads {
+            found.extend(probe_records(&ground, pages, probes, *threads, arguments.rounds));
+        }
+    }
+    let bytes = records * large;
+    for pages in [Pages::Huge, Pages::Ordinary] {
+        let rate = chase_rate(bytes, pages, probes / DEPENDENT_SHARE).map_err(no_memory)?;
+        found.push(record(
+            "chase",
+            format!("bytes={bytes} pages={}", name(pages)),
+            rate,
+            "1/s",
+        ));
+    }
+    for threads in &arguments.threads {
+        let rate =
+            sequential_rate(bytes, Pages::Huge, *threads, arguments.rounds as usize).map_err(no_memory)?;
+        let config = format!("bytes={bytes} pages=huge threads={threads}");
+        found.push(record("sequential read", config, rate, "B/s"));
+    }
+    print(arguments.json, "Limits of this machine's memory", &found)
+}
+
+fn probe_records(
+    ground: &ProbeGround,
+    pages: Pages,
+    probes: usize,
+    threads: usize,
+    rounds: u64,
+) -> Vec<Record> {
+    let mut rates = WAYS.map(|_| Vec::new());
+    for _ in 0..rounds {
+        for (access, rates) in WAYS.iter().zip(&mut rates) {
+            let share = if *access == Access::Dependent {
+                DEPENDENT_SHARE
+            } else {
+                1
+            };
+            rates.push(ground.rate(*access, (probes / share).max(1), threads));
+        }
+    }
+    let medians = rates.map(|mut rates| median(&mut rates));
+    let best = medians.iter().copied().fold(0.0, f64::max);
+    let taken = if pages == Pages::Huge && !ground.is_huge() {
+        "refused"
+    } else {
+        name(pages)
+    };
+    let config = format!(
+        "records={} payload_bytes={} bytes={} pages={taken} threads={threads} probes={probes} rounds={rounds}",
+        ground.record_count(),
+        ground.payload_bytes(),
+        ground.size_bytes()
+    );
+    let mut found = Vec::new();
+    for (access, rate) in WAYS.iter().zip(medians) {
+        let case = format!("probe and {} B, {}", ground.payload_bytes(), access.name());
+        found.push(record(&case, config.clone(), rate, "1/s"));
+        found.push(Record {
+            metric: "share_of_limit".to_owned(),
+            value: if best > 0.0 { rate / best } else { 0.0 },
+            unit: "1".to_owned(),
+            ..record(&case, config.clone(), rate, "1/s")
+        });
+    }
+    found
+}
+
+fn record(case: &str, config: String, value: f64, unit: &str) -> Record {
+    Record {
+        bench: "limits".to_owned(),
+        case: case.to_owned(),
+        config,
+        metric: "throughput".to_owned(),
+        value,
+        unit: unit.to_owned(),
+        baseline: None,
+        ratio: None,
+    }
+}
+
+fn name(pages: Pages) -> &'static str {
+    match pages {
+        Pages::Huge => "huge",
+        Pages::Ordinary => "ordinary",
+    }
+}
+
+/// The middle of some figures; 0 for none.
+pub(super) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Prints records as lines of JSON or as a table.
+pub(super) fn print(json: bool, title: &str, records: &[Record]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = if json {
+        records
+            .iter()
+            .try_for_each(|record| writeln!(out, "{}", record.to_json()))
+    } else {
+        writeln!(out, "\n{title}\n{}", report::table(records))
+    };
+    written.map_err(|e| Failure::doing("writing to stdout", e))
+}
+
+fn no_memory(error: std::io::Error) -> Failure {
+    Failure::doing("taking memory to measure", error)
+}

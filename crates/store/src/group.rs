@@ -1,0 +1,184 @@
+//! Lookups of many keys at once: a pipeline of blocks of keys that keeps the memory system busy.
+//!
+//! ```text
+//!   block n        hash its keys, fetch their index lines
+//!   block n - 1    look at the lines, fetch the candidates' slots
+//!   block n - 2    look at the slots, fetch rows that lie elsewhere, or a column
+//!   block n - 3    check the keys, show the rows
+//! ```
+//!
+//! Each step first computes the addresses of the whole block and then asks for them back to back. That
+//! matters as much as the number in flight: a prefetch whose page is not in the translation buffer holds up
+//! the instructions behind it until the page walk is done, and only prefetches that stand close together
+//! overlap their walks (docs/decisions/0008-row-memory.md). What of a row is fetched is the caller's choice
+//! ([`Fetch`]). Sources: group and software-pipelined prefetching, Chen et al. 2004; BionicDB 4.4.
+
+use std::ops::ControlFlow;
+
+use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
+use weft_base::{IndexId, TableId};
+use weft_ops::hash64;
+use weft_types::SqlError;
+
+use crate::index::hash::HashIndex;
+use crate::memory::{Pin, SlotId};
+use crate::probe::Fetch;
+use crate::read::{ReadView, RowVersion, lookup_in, lookup_slot};
+use crate::table::{TableData, TableIndex};
+
+/// Keys that go through a step together: two steps' lines are in flight.
+const BLOCK_KEYS: usize = 16;
+/// Blocks under way.
+const STAGES: usize = 4;
+
+/// What is known of the keys of a block.
+#[derive(Clone, Copy, Default)]
+struct Block {
+    hashes: [u64; BLOCK_KEYS],
+    slots: [Option<SlotId>; BLOCK_KEYS],
+}
+
+/// Addresses to fetch, asked for together.
+struct Wanted {
+    addresses: [*const u8; 2 * BLOCK_KEYS],
+    len: usize,
+}
+
+impl Wanted {
+    #[inline(always)]
+    fn new() -> Self {
+        Wanted {
+            addresses: [std::ptr::null(); 2 * BLOCK_KEYS],
+            len: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, address: *const u8) {
+        if let Some(place) = self.addresses.get_mut(self.len) {
+            *place = address;
+            self.len += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn fetch(self, bytes: usize) {
+        for address in self.addresses.iter().take(self.len) {
+            if bytes <= LINE_BYTES {
+                prefetch(*address);
+            } else {
+                prefetch_bytes(*address, bytes);
+            }
+        }
+    }
+}
+
+impl<'s> ReadView<'s> {
+    /// Shows the rows with each of the keys, key by key in their order, with the key's position; as
+    /// [`ReadView::lookup`] for each, but the waits for memory overlap. `fetch` says what
+    /// `see` will look at. Errors: the table or index does not exist (any more).
+    pub fn lookup_group<K: AsRef<[u8]>>(
+        &self,
+        table: TableId,
+        index: IndexId,
+        keys: &[K],
+        fetch: Fetch,
+        mut see: impl FnMut(usize, RowVersion<'s>),
+    ) -> Result<(), SqlError> {
+        let table = self.schema().table(table)?;
+        let index = table.index(index)?;
+        let mut ring = [Block::default(); STAGES];
+        let blocks = keys.len().div_ceil(BLOCK_KEYS);
+        let keys_of = |block: usize| keys.chunks(BLOCK_KEYS).nth(block).unwrap_or_default();
+        for turn in 0..blocks + STAGES - 1 {
+            if let Some(hash) = &index.data.hash {
+                if let Some(block) = ring.get_mut(turn % STAGES) {
+                    begin_index(hash, keys_of(turn), block);
+                }
+                if let Some((at, block)) = earlier(turn, 1, &mut ring) {
+                    begin_rows(table, hash, keys_of(at).len(), block, fetch);
+                }
+                if let Some((at, block)) = earlier(turn, 2, &mut ring) {
+                    continue_rows(table, self.pin(), keys_of(at).len(), block, fetch);
+                }
+            }
+            let Some((at, block)) = earlier(turn, 3, &mut ring) else {
+                continue;
+            };
+            for (number, (key, slot)) in keys_of(at).iter().zip(block.slots).enumerate() {
+                let position = at * BLOCK_KEYS + number;
+                self.finish(table, index, key.as_ref(), slot, |row| see(position, row));
+            }
+        }
+        Ok(())
+    }
+
+    /// A unique key's first candidate is nearly always the row; anything else takes the usual way.
+    #[inline(always)]
+    fn finish(
+        &self,
+        table: &'s TableData,
+        index: &TableIndex,
+        key: &[u8],
+        slot: Option<SlotId>,
+        mut see: impl FnMut(RowVersion<'s>),
+    ) {
+        let found = slot
+            .filter(|_| index.def.unique)
+            .and_then(|slot| lookup_slot(table, index, self.pin(), key, slot));
+        match found {
+            Some(row) => see(row),
+            None => lookup_in(table, index, self.pin(), key, &mut |row| {
+                see(row);
+                ControlFlow::Continue(())
+            }),
+        }
+    }
+}
+
+/// The block that entered the pipeline some turns ago, with its number.
+#[inline(always)]
+fn earlier(turn: usize, turns: usize, ring: &mut [Block; STAGES]) -> Option<(usize, &mut Block)> {
+    let at = turn.checked_sub(turns)?;
+    Some((at, ring.get_mut(at % STAGES)?))
+}
+
+#[inline(always)]
+fn begin_index<K: AsRef<[u8]>>(hash: &HashIndex, keys: &[K], block: &mut Block) {
+    let mut wanted = Wanted::new();
+    for (key, of) in keys.iter().zip(&mut block.hashes) {
+        *of = hash64(key.as_ref());
+        wanted.push(hash.line_address(*of));
+    }
+    wanted.fetch(LINE_BYTES);
+}
+
+#[inline(always)]
+fn begin_rows(table: &TableData, hash: &HashIndex, keys: usize, block: &mut Block, fetch: Fetch) {
+    let (mut wanted, mut bytes) = (Wanted::new(), LINE_BYTES);
+    for (slot, of) in block.slots.iter_mut().zip(block.hashes).take(keys) {
+        *slot = hash.first_candidate(of);
+        if let Some(place) = slot.and_then(|slot| table.core.slots.slot(slot)) {
+            wanted.push(place.address());
+            bytes = bytes.max(fetch.slot_bytes(place));
+            if let Some(cell) = fetch.cell_address(table, place) {
+                wanted.push(cell);
+            }
+        }
+    }
+    wanted.fetch(bytes);
+}
+
+#[inline(always)]
+fn continue_rows<'s>(table: &'s TableData, pin: Pin<'s>, keys: usize, block: &Block, fetch: Fetch) {
+    let (mut wanted, mut bytes) = (Wanted::new(), LINE_BYTES);
+    for slot in block.slots.iter().take(keys).flatten() {
+        if let Some(place) = table.core.slots.slot(*slot)
+            && let Some((address, elsewhere_bytes)) = fetch.elsewhere(table, place, pin)
+        {
+            wanted.push(address);
+            bytes = bytes.max(elsewhere_bytes);
+        }
+    }
+    wanted.fetch(bytes);
+}

@@ -1,0 +1,186 @@
+//! What rows take, and that looking up many keys at once finds what looking up each finds.
+
+use weft_base::{IndexId, Prng, TableId};
+use weft_store::{
+    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, ReadView, Store, TableDef,
+};
+use weft_types::{SqlType, Value};
+
+use crate::fixture;
+
+const TABLE: TableId = TableId(FIRST_OBJECT_ID);
+const KEY: IndexId = IndexId(FIRST_OBJECT_ID + 1);
+const KIND: IndexId = IndexId(FIRST_OBJECT_ID + 2);
+const ORDERED: IndexId = IndexId(FIRST_OBJECT_ID + 3);
+
+/// (id bigint primary key, kind integer, body bytea)
+fn table() -> TableDef {
+    let columns = vec![
+        ColumnDef::new("id", SqlType::Int8),
+        ColumnDef::new("kind", SqlType::Int4),
+        ColumnDef::new("body", SqlType::Bytea),
+    ];
+    let key = fixture::index(KEY, "t_pkey", TABLE, &[0], IndexMethod::Hash);
+    TableDef::new(TABLE, "t", columns)
+        .with_index(IndexDef {
+            primary: true,
+            unique: true,
+            ..key
+        })
+        .with_index(fixture::index(KIND, "t_kind", TABLE, &[1], IndexMethod::Hash))
+        .with_index(fixture::index(
+            ORDERED,
+            "t_ordered",
+            TABLE,
+            &[0],
+            IndexMethod::Ordered,
+        ))
+}
+
+fn row(id: i64, body: usize) -> Vec<u8> {
+    let values = [
+        Value::Int8(id),
+        Value::Int4((id % 7) as i32),
+        Value::Bytea(vec![id as u8; body]),
+    ];
+    table().layout.encode(&values).unwrap()
+}
+
+fn filled(rows: i64, body: impl Fn(i64) -> usize) -> std::sync::Arc<Store> {
+    let store = Store::new();
+    fixture::batch(&store, |batch| {
+        batch.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();
+    });
+    fixture::member(&store, |member| {
+        for id in 0..rows {
+            member.insert(TABLE, &row(id, body(id))).unwrap();
+        }
+    });
+    store
+}
+
+/// Rewrites every row, or every third one, with a body as long as before.
+fn rewrite(store: &std::sync::Arc<Store>, rows: i64, body: usize, step: usize) {
+    fixture::member(store, |member| {
+        for id in (0..rows).step_by(step) {
+            let slot = member
+                .lookup_one(TABLE, KEY, &fixture::id_key(id))
+                .unwrap()
+                .unwrap()
+                .slot;
+            member.update(TABLE, slot, &row(id, body)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_row_takes_at_most_its_data_and_a_third_and_24_bytes() {
+    for body in [80, 100, 200, 1_000, 2_000] {
+        let rows = 5_000;
+        let store = filled(rows, |_| body);
+        let data = row(0, body).len() as u64;
+        let check = |when: &str| {
+            let stats = store.memory_stats();
+            let each = (stats.slot_bytes + stats.block_bytes) / rows as u64;
+            assert!(each <= data * 13 / 10 + 24, "{when}: {each} for {data}");
+            assert_eq!(stats.version_bytes, rows as u64 * (data + 24), "{when}");
+            assert!(stats.huge_page_bytes + stats.ordinary_page_bytes >= stats.slot_bytes);
+        };
+        check("inserted");
+        // Superseded versions and rows outside their slot are gone once everything is collected.
+        rewrite(&store, rows, body, 1);
+        fixture::settle(&store);
+        check("rewritten");
+        for _ in 0..5 {
+            rewrite(&store, rows, body, 3);
+            store.collect_garbage(usize::MAX);
+        }
+        fixture::settle(&store);
+        check("rewritten in parts");
+    }
+}
+
+#[test]
+fn steady_updates_take_no_more_memory() {
+    let rows = 2_000;
+    let store = filled(rows, |_| 100);
+    let mut sizes = Vec::new();
+    for _ in 0..30 {
+        rewrite(&store, rows, 100, 1);
+        store.collect_garbage(usize::MAX);
+        let stats = store.memory_stats();
+        sizes.push((
+            stats.slot_bytes,
+            stats.huge_page_bytes + stats.ordinary_page_bytes,
+        ));
+    }
+    assert_eq!(sizes[5], sizes[29], "{sizes:?}");
+}
+
+fn check_group(view: ReadView<'_>, index: IndexId, keys: &[Vec<u8>], fetch: Fetch) {
+    let mut expected = Vec::new();
+    for (at, key) in keys.iter().enumerate() {
+        view.lookup(TABLE, index, key, |row| {
+            expected.push((at, row));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    }
+    let mut found = Vec::new();
+    view.lookup_group(TABLE, index, keys, fetch, |at, row| found.push((at, row)))
+        .unwrap();
+    assert!(found.is_sorted_by_key(|(at, _)| *at));
+    let order = |(at, row): &(usize, weft_store::RowVersion<'_>)| (*at, row.slot);
+    found.sort_by_key(order);
+    expected.sort_by_key(order);
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn groups_find_what_single_lookups_find() {
+    let rows = 3_000;
+    let store = filled(rows, |id| (id as usize * 7) % 300);
+    let old = store.snapshot();
+    rewrite(&store, rows, 150, 3);
+    fixture::member(&store, |member| {
+        for id in (0..rows).step_by(5) {
+            let slot = member
+                .lookup_one(TABLE, KEY, &fixture::id_key(id))
+                .unwrap()
+                .unwrap()
+                .slot;
+            member.remove(TABLE, slot).unwrap();
+        }
+    });
+    let new = store.snapshot();
+    let mut random = Prng::new(3);
+    for count in [0, 1, 15, 16, 17, 63, 64, 200] {
+        let ids: Vec<Vec<u8>> = (0..count)
+            .map(|_| fixture::id_key(random.below(rows as u64 + 100) as i64))
+            .collect();
+        let kinds: Vec<Vec<u8>> = (0..count.min(9))
+            .map(|kind| fixture::key(&[Value::Int4(kind)]))
+            .collect();
+        for view in [old.view(), new.view()] {
+            for fetch in [
+                Fetch::Bytes(0),
+                Fetch::Bytes(u32::MAX),
+                Fetch::Column(2),
+                Fetch::Column(99),
+            ] {
+                check_group(view, KEY, &ids, fetch);
+                check_group(view, ORDERED, &ids, fetch);
+                check_group(view, KIND, &kinds, fetch);
+                for key in &ids {
+                    let mut probe = view.begin_probe(TABLE, KEY, key).with_fetch(fetch);
+                    while view.advance_probe(&mut probe) {}
+                }
+            }
+        }
+    }
+    assert!(
+        old.view()
+            .lookup_group(TABLE, IndexId(9), &[[0u8]], Fetch::Bytes(0), |_, _| ())
+            .is_err()
+    );
+}
