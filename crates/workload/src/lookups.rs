@@ -190,7 +190,7 @@ impl Lookups {
 
 fn definition(ordered: bool) -> TableDef {
     let mut columns = vec![ColumnDef::new("id", SqlType::Int8)];
-    columns.extend((0..FIELDS).map(|at| ColumnDef::new(&format!("field{at}"), SqlType::Bytea)));
+    columns.extend((0..FIELDS).map(|at| ColumnDef::new(format!("field{at}"), SqlType::Bytea)));
     let index = |id, name: &str, method| IndexDef {
         id,
         name: name.into(),
