@@ -33,9 +33,15 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Point reads and updates with skewed keys: batches beside two-phase locking.
-    Ycsb(YcsbArguments),
+    Ycsb(Box<YcsbArguments>),
     /// pgbench's bank: one program a transaction beside seven statements.
-    Tpcb(TpcbArguments),
+    Tpcb(Box<TpcbArguments>),
+    /// SmallBank: six short transactions over two accounts a customer, the books checked.
+    Smallbank(Box<SmallbankArguments>),
+    /// One transaction takes ten locks and stalls: the throughput of all others, slot by slot of time.
+    Stall(Box<StallArguments>),
+    /// TPC-C: order entry with all five transactions, its twelve consistency conditions checked.
+    Tpcc(Box<TpccArguments>),
     /// What this machine's memory allows: bare probes, serial and interleaved, and sequential reading.
     Limits(LimitsArguments),
     /// Lookups in the store's indexes, serial and interleaved, as a share of that limit.
@@ -127,32 +133,165 @@ pub struct LoadArguments {
     /// Print one JSON object a line instead of tables.
     #[arg(long)]
     pub json: bool,
+    /// What runs the stream: `product` (the embedded engine) or a protocol for measuring, such as `batch` or
+    /// `two-phase-locking/ordered`, on the bare store without sequencer and log. The first named is what the
+    /// others are compared with.
+    #[arg(long, value_delimiter = ',')]
+    pub protocol: Vec<String>,
+    /// Open loop: transactions due a second, of all clients together; latency counts from when each was due.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Transactions of one run of a protocol for measuring; runs follow each other until the time is over.
+    #[arg(long, default_value_t = 50_000)]
+    pub jobs: usize,
+}
+
+/// Which keys are popular.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct HotArguments {
+    /// Keys of a hot set that takes a share of all accesses, instead of Zipf's law; 0: none.
+    #[arg(long, default_value_t = 0)]
+    pub hot_keys: u64,
+    /// The hot set's share of accesses, 0 to 1.
+    #[arg(long, default_value_t = 0.9)]
+    pub hot_share: f64,
+}
+
+/// Record sizes of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum YcsbPreset {
+    /// Hobbes 4: 8 fields of 64 bytes, one access to one field.
+    Hobbes,
+    /// BionicDB 5.3: records of 1 KB, 300,000 a worker, 16 accesses, scans of 50 only.
+    Bionicdb,
+}
+
+/// What a YCSB read returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum YcsbRead {
+    /// The whole row.
+    Row,
+    /// One field.
+    Field,
+    /// Nothing: it only finds the row.
+    Nothing,
 }
 
 /// `weft bench ycsb`
 #[derive(Debug, Clone, Args)]
 pub struct YcsbArguments {
-    /// Workloads: a (half updates), b (5 % updates), c (reads).
+    /// Workloads: a (half updates), b (5 % updates), c (reads), d (reads of the latest, 5 % inserts), e
+    /// (scans, 5 % inserts), f (half read-modify-writes).
     #[arg(long, value_delimiter = ',', default_values_t = ["a".to_owned(), "b".to_owned()])]
     pub workload: Vec<String>,
     /// Zipf skews; 0 is uniform.
     #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.5, 0.9])]
     pub theta: Vec<f64>,
-    /// Rows of the table.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub records: u64,
-    /// Fields of a row.
-    #[arg(long, default_value_t = 10)]
-    pub fields: usize,
-    /// Bytes of a field.
-    #[arg(long, default_value_t = 50)]
-    pub field_bytes: usize,
-    /// Accesses of one transaction.
-    #[arg(long, default_value_t = 1)]
-    pub accesses: usize,
+    /// Sizes of a document; single sizes given beside it win.
+    #[arg(long, value_enum)]
+    pub preset: Option<YcsbPreset>,
+    /// Rows of the table [default: 100000].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub records: Option<u64>,
+    /// Fields of a row [default: 10].
+    #[arg(long)]
+    pub fields: Option<usize>,
+    /// Bytes of a field [default: 50].
+    #[arg(long, conflicts_with = "record_bytes")]
+    pub field_bytes: Option<usize>,
+    /// Bytes of all fields of a row together.
+    #[arg(long)]
+    pub record_bytes: Option<usize>,
+    /// Accesses of one transaction [default: 1].
+    #[arg(long)]
+    pub accesses: Option<usize>,
+    /// What a read returns [default: the whole row].
+    #[arg(long, value_enum)]
+    pub read: Option<YcsbRead>,
+    /// Longest scan of workload e; lengths are uniform from 1 [default: 100].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub scan_up_to: Option<u64>,
+    /// Scans of workload e have this length, and nothing is inserted.
+    #[arg(long, conflicts_with = "scan_up_to", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub scan_exactly: Option<u64>,
+    /// Hot set.
+    #[command(flatten)]
+    pub hot: HotArguments,
     /// Load and output.
     #[command(flatten)]
     pub load: LoadArguments,
+}
+
+/// `weft bench smallbank`
+#[derive(Debug, Clone, Args)]
+pub struct SmallbankArguments {
+    /// Customers.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..=100_000_000))]
+    pub customers: u64,
+    /// Zipf skew of customers; 0 is uniform.
+    #[arg(long, default_value_t = 0.0)]
+    pub theta: f64,
+    /// Hot set.
+    #[command(flatten)]
+    pub hot: HotArguments,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// Which of TPC-C's transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TpccMixArgument {
+    /// All five.
+    Full,
+    /// NewOrder and Payment one to one, customers by number.
+    NeworderPayment,
+}
+
+/// `weft bench tpcc`
+#[derive(Debug, Clone, Args)]
+pub struct TpccArguments {
+    /// Warehouses.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub warehouses: u64,
+    /// Transactions.
+    #[arg(long, value_enum, default_value_t = TpccMixArgument::Full)]
+    pub mix: TpccMixArgument,
+    /// Items; other than 100,000 is not the specification's size.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub items: u64,
+    /// Customers of a district; other than 3,000 is not the specification's size.
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    pub customers_per_district: u64,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// `weft bench stall`; `--seconds` is the whole time, the middle third of which a transaction stalls.
+#[derive(Debug, Clone, Args)]
+pub struct StallArguments {
+    /// Rows; with 1,000,000, 100,000, 10,000 of them a transaction conflicts with the stalled one with a
+    /// probability of 0.01, 0.1, 1 percent.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..))]
+    pub records: u64,
+    /// Transactions that may be under way.
+    #[arg(long, default_value_t = 2000, value_parser = outstanding)]
+    pub outstanding: usize,
+    /// Milliseconds of a slot.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub slot_ms: u64,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// At least one group of what is handed over at once.
+fn outstanding(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 64..=1_000_000) => Ok(count),
+        _ => Err("a number from 64 to 1000000".to_owned()),
+    }
 }
 
 /// `weft bench tpcb`
@@ -164,6 +303,9 @@ pub struct TpcbArguments {
     /// Accounts of one branch; pgbench has 100,000.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub accounts_per_branch: u64,
+    /// Measure the message and the seven statements over loopback connections too.
+    #[arg(long)]
+    pub network: bool,
     /// Load and output.
     #[command(flatten)]
     pub load: LoadArguments,

@@ -6,11 +6,20 @@
 
 pub(crate) mod index;
 pub(crate) mod limits;
+mod network;
+mod run;
+pub(crate) mod smallbank;
+pub(crate) mod stall;
 pub(crate) mod tpcb;
+pub(crate) mod tpcc;
 pub(crate) mod ycsb;
+
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,7 +28,7 @@ use weft_workload::embedded::Commit;
 use weft_workload::report;
 use weft_workload::{Load, Record};
 
-use crate::arguments::LoadArguments;
+use crate::arguments::{HotArguments, LoadArguments};
 use crate::failure::Failure;
 
 /// The part of a round that does not count, as a share of what counts.
@@ -34,6 +43,12 @@ impl LoadArguments {
         if self.window == 0 || self.rounds == 0 || self.workers == Some(0) {
             return usage("--window, --rounds and --workers must be at least 1");
         }
+        if self.rate.is_some_and(|rate| !(0.1..=1e9).contains(&rate)) {
+            return usage("--rate must be between 0.1 and 1000000000");
+        }
+        if !(1..=10_000_000).contains(&self.jobs) {
+            return usage("--jobs must be between 1 and 10000000");
+        }
         if !(0.01..=86_400.0).contains(&self.seconds) {
             return usage("--seconds must be between 0.01 and 86400");
         }
@@ -46,6 +61,7 @@ impl LoadArguments {
             window: self.window,
             warmup: Duration::from_secs_f64(self.seconds * WARMUP_SHARE),
             measured: Duration::from_secs_f64(self.seconds),
+            rate: self.rate,
         }
     }
 
@@ -63,8 +79,9 @@ impl LoadArguments {
 
     /// Settings that every record names.
     fn config(&self, clients: usize) -> String {
+        let rate = self.rate.map_or_else(String::new, |rate| format!("rate={rate} "));
         format!(
-            "clients={clients} window={} workers={} durable={} seconds={} rounds={} version={}",
+            "{rate}clients={clients} window={} workers={} durable={} seconds={} rounds={} version={}",
             self.window,
             self.workers(),
             self.durable,
@@ -75,6 +92,20 @@ impl LoadArguments {
     }
 }
 
+impl HotArguments {
+    /// Keys of the hot set and its share in thousandths; `None` without one.
+    fn hot_set(&self) -> Result<Option<(u64, u64)>, Failure> {
+        match (self.hot_keys, (0.0..=1.0).contains(&self.hot_share)) {
+            (0, _) => Ok(None),
+            (_, false) => Err(Failure::Usage("--hot-share must be between 0 and 1".to_owned())),
+            (keys, true) => Ok(Some((keys, (self.hot_share * 1000.0).round() as u64))),
+        }
+    }
+}
+
+/// Databases that this process opened for benchmarks.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 /// A database for one benchmark; its directory goes with it unless the user named it.
 pub(crate) struct BenchDatabase {
     pub database: Database,
@@ -84,7 +115,9 @@ pub(crate) struct BenchDatabase {
 impl BenchDatabase {
     fn open(arguments: &LoadArguments, name: &str) -> Result<Self, Failure> {
         arguments.check()?;
-        let fresh = std::env::temp_dir().join(format!("weft-bench-{name}-{}", std::process::id()));
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        let unique = format!("weft-bench-{name}-{}-{number}", std::process::id());
+        let fresh = std::env::temp_dir().join(unique);
         let dir = arguments.dir.clone().unwrap_or_else(|| fresh.clone());
         if has_entries(&dir) {
             return Err(Failure::Usage(format!("{} is not empty", dir.display())));

@@ -26,7 +26,7 @@ use crate::{Job, Safeguards};
 #[derive(Debug, Clone, Default)]
 pub struct CoarseTables {
     tables: Vec<TableId>,
-    /// Somebody writes a whole table: the one thing that an intention to read conflicts with.
+    /// Somebody writes a range or a whole table: what an intention to read conflicts with.
     written_whole: bool,
 }
 
@@ -46,12 +46,15 @@ impl CoarseTables {
             for access in &job.program.accesses {
                 let coarse = matches!(
                     access.kind,
-                    AccessKind::ReadRange | AccessKind::ReadTable | AccessKind::WriteTable
+                    AccessKind::ReadRange
+                        | AccessKind::WriteRange
+                        | AccessKind::ReadTable
+                        | AccessKind::WriteTable
                 );
                 if coarse && !found.tables.contains(&access.table) {
                     found.tables.push(access.table);
                 }
-                found.written_whole |= access.kind == AccessKind::WriteTable;
+                found.written_whole |= matches!(access.kind, AccessKind::WriteRange | AccessKind::WriteTable);
             }
         }
         found
@@ -108,7 +111,10 @@ impl NeedFinder {
                     }
                     AccessKind::WriteValue(index) => (ResourceId::value(index, key), LockMode::X),
                     // Not here: their tables are coarse.
-                    AccessKind::ReadRange | AccessKind::ReadTable | AccessKind::WriteTable => return,
+                    AccessKind::ReadRange
+                    | AccessKind::WriteRange
+                    | AccessKind::ReadTable
+                    | AccessKind::WriteTable => return,
                 };
                 requests.push(LockRequest { resource, mode });
             })?;

@@ -455,6 +455,7 @@ impl Engine {
             checkpoints: stats.checkpoints.load(Relaxed),
             checkpoint_batch: stats.checkpoint_batch.load(Relaxed),
             log_syncs: log.syncs,
+            log_sync_ns: log.sync_ns,
             log_bytes: log.written_bytes,
             compiled_programs: weft_program::compiled_stats().programs,
             compiled_runs: executor::compiled_runs(),

@@ -45,6 +45,8 @@ pub struct EngineStats {
     pub checkpoint_batch: u64,
     /// Times the log was synced.
     pub log_syncs: u64,
+    /// Time spent writing and syncing the log, in nanoseconds.
+    pub log_sync_ns: u64,
     /// Bytes written to the log.
     pub log_bytes: u64,
     /// Programs that became machine code, in this process.
@@ -60,6 +62,15 @@ impl EngineStats {
             0.0
         } else {
             (self.one_shot + self.session_commits) as f64 / self.batches as f64
+        }
+    }
+
+    /// Time of one write and sync of the log, on average, in microseconds.
+    pub fn mean_sync_us(&self) -> f64 {
+        if self.log_syncs == 0 {
+            0.0
+        } else {
+            self.log_sync_ns as f64 / self.log_syncs as f64 / 1000.0
         }
     }
 

@@ -34,6 +34,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use weft_base::{BatchId, Disk, Lsn};
@@ -75,6 +76,8 @@ impl Default for LogConfig {
 pub struct LogStats {
     /// Group syncs.
     pub syncs: u64,
+    /// Time that leaders spent writing and syncing their groups, in nanoseconds.
+    pub sync_ns: u64,
     /// Batches appended.
     pub records: u64,
     /// Bytes of payload appended.
@@ -423,7 +426,10 @@ impl Log {
         state.group_end = end;
         self.appended.store(end, Ordering::Release);
         self.space.notify_all();
+        let began = Instant::now();
         let outcome = MutexGuard::unlocked(state, || self.writer.lock().write(&group));
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        state.stats.sync_ns = state.stats.sync_ns.saturating_add(nanos);
         state.syncing = false;
         let outcome = outcome.map(|written| self.note_durable(state, group, written, end, batches));
         if let Err(error) = &outcome {

@@ -74,6 +74,7 @@ impl DatabaseStats {
             "deferrals" => engine.deferrals.to_string(),
             "checkpoints" => engine.checkpoints.to_string(),
             "log_syncs" => engine.log_syncs.to_string(),
+            "mean_sync_us" => format!("{:.1}", engine.mean_sync_us()),
             "log_bytes" => engine.log_bytes.to_string(),
             "mean_batch" => format!("{:.2}", engine.mean_batch()),
             "one_shot_share" => format!("{:.4}", engine.one_shot_share()),

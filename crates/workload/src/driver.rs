@@ -1,8 +1,10 @@
-//! Closed-loop load: a number of clients, each with a bounded number of transactions outstanding.
+//! Load by a number of clients, each with a bounded number of transactions outstanding.
 //!
 //! ```text
-//! source --> client 0: start, start, ... up to `window`; finish the oldest; start the next; ...
-//! source --> client 1: ...                                       latency = start to finish
+//! closed loop   client: start up to `window`; finish the oldest ... until half are done; start again; ...
+//!               latency = start to finish
+//! open loop     transactions are due at times that nobody's slowness moves (`open_loop`)
+//!               latency = due to finish
 //! ```
 //!
 //! A contender is anything that can run the requests of a workload: the engine with one-shot programs,
@@ -17,6 +19,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+
+use crate::open_loop::{self, Arrivals};
 
 /// Why a run ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,14 +44,21 @@ impl RunError {
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Finished {
-    /// Aborted attempts before the one that committed.
+    /// Aborted attempts before the one that ended it.
     pub retries: u64,
+    /// The transaction itself asked for its rollback, as one TPC-C NewOrder in a hundred does.
+    pub rolled_back: bool,
 }
 
-/// One closed-loop client. Used by one thread.
+/// One client. Used by one thread.
 pub trait Client<R>: Send {
     /// Starts a transaction; the answer may come later.
     fn start(&mut self, request: R) -> Result<(), RunError>;
+
+    /// Starts several at once, in this order, and empties `requests`. What can meet in one batch may.
+    fn start_many(&mut self, requests: &mut Vec<R>) -> Result<(), RunError> {
+        requests.drain(..).try_for_each(|request| self.start(request))
+    }
 
     /// Waits for the oldest transaction that was started and not finished, retrying it until it commits.
     fn finish(&mut self) -> Result<Finished, RunError>;
@@ -68,7 +79,7 @@ pub trait Contender<R>: Sync {
 }
 
 /// How hard and how long to drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
     /// Client threads.
     pub clients: usize,
@@ -78,6 +89,8 @@ pub struct Load {
     pub warmup: Duration,
     /// Time that counts, in each round.
     pub measured: Duration,
+    /// Transactions a second that are due, of all clients together; none: closed loop.
+    pub rate: Option<f64>,
 }
 
 /// What one contender did in one round.
@@ -85,8 +98,10 @@ pub struct Load {
 pub struct Round {
     /// Transactions that committed while it counted.
     pub committed: u64,
-    /// Aborted attempts among them.
+    /// Aborted attempts of what ended while it counted.
     pub retries: u64,
+    /// Transactions that rolled themselves back while it counted.
+    pub rolled_back: u64,
     /// Transactions that committed at all, the warm-up's and the last outstanding ones included.
     pub committed_in_all: u64,
     /// Time that counted.
@@ -105,19 +120,45 @@ impl Round {
 }
 
 const WARMING: u8 = 0;
-const COUNTING: u8 = 1;
-const STOPPED: u8 = 2;
+pub(crate) const COUNTING: u8 = 1;
+pub(crate) const STOPPED: u8 = 2;
 
 /// Latencies from 1 ns to 100 s, with three significant digits.
 fn empty_histogram() -> Result<Histogram<u64>, RunError> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).map_err(|e| RunError::doing("histogram", e))
 }
 
-struct Share {
+/// What one client did in one round.
+pub(crate) struct Share {
     committed: u64,
     retries: u64,
+    rolled_back: u64,
     in_all: u64,
     latency_ns: Histogram<u64>,
+}
+
+impl Share {
+    pub(crate) fn new() -> Result<Share, RunError> {
+        Ok(Share {
+            committed: 0,
+            retries: 0,
+            rolled_back: 0,
+            in_all: 0,
+            latency_ns: empty_histogram()?,
+        })
+    }
+
+    /// Takes in a transaction that ended; `counts` when the clock runs.
+    pub(crate) fn ended(&mut self, finished: Finished, latency: Duration, counts: bool) {
+        self.in_all += u64::from(!finished.rolled_back);
+        if counts {
+            self.committed += u64::from(!finished.rolled_back);
+            self.rolled_back += u64::from(finished.rolled_back);
+            self.retries += finished.retries;
+            let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+            self.latency_ns.saturating_record(nanos);
+        }
+    }
 }
 
 /// Drives one contender for one round. `source(n)` gives client n its endless stream of requests.
@@ -134,14 +175,23 @@ where
     }
     let phase = AtomicU8::new(WARMING);
     let gate = Barrier::new(clients.len() + 1);
+    let rate_each = load.rate.map(|rate| rate / clients.len() as f64);
     let (shares, elapsed) = std::thread::scope(|scope| {
         let (phase, gate) = (&phase, &gate);
         let threads: Vec<_> = clients
             .into_iter()
-            .map(|(client, requests)| {
+            .enumerate()
+            .map(|(number, (client, requests))| {
                 scope.spawn(move || {
                     gate.wait();
-                    serve_client(client, requests, load.window.max(1), phase)
+                    let window = load.window.max(1);
+                    match rate_each {
+                        None => serve_client(client, requests, window, phase),
+                        Some(rate) => {
+                            let arrivals = Arrivals::new(rate, number as u64);
+                            open_loop::serve_client(client, requests, window, arrivals, phase)
+                        }
+                    }
                 })
             })
             .collect();
@@ -162,6 +212,7 @@ where
     let mut round = Round {
         committed: 0,
         retries: 0,
+        rolled_back: 0,
         committed_in_all: 0,
         elapsed,
         latency_ns: empty_histogram()?,
@@ -170,6 +221,7 @@ where
     for share in shares? {
         round.committed += share.committed;
         round.retries += share.retries;
+        round.rolled_back += share.rolled_back;
         round.committed_in_all += share.in_all;
         round
             .latency_ns
@@ -197,32 +249,23 @@ fn serve_client<'c, R>(
     window: usize,
     phase: &AtomicU8,
 ) -> Result<Share, RunError> {
-    let mut share = Share {
-        committed: 0,
-        retries: 0,
-        in_all: 0,
-        latency_ns: empty_histogram()?,
-    };
+    let mut share = Share::new()?;
     let mut started: VecDeque<Instant> = VecDeque::with_capacity(window);
+    let mut fresh = Vec::with_capacity(window);
     loop {
-        let mut now = phase.load(Ordering::Relaxed);
-        while started.len() < window && now != STOPPED {
+        let now = phase.load(Ordering::Relaxed);
+        // Refilled once half of it is free: what starts together can meet in one batch.
+        let refill = started.len() <= window / 2;
+        while refill && started.len() < window && now != STOPPED {
+            fresh.push(requests());
             started.push_back(Instant::now());
-            client.start(requests())?;
-            now = phase.load(Ordering::Relaxed);
         }
+        client.start_many(&mut fresh)?;
         let Some(began) = started.pop_front() else {
             return Ok(share);
         };
         let finished = client.finish()?;
-        share.in_all += 1;
-        if now == COUNTING {
-            share.committed += 1;
-            share.retries += finished.retries;
-            share
-                .latency_ns
-                .saturating_record(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        }
+        share.ended(finished, began.elapsed(), now == COUNTING);
     }
 }
 
@@ -257,11 +300,17 @@ impl Measured {
             .sum()
     }
 
-    /// Aborted attempts in a hundred commits.
-    pub fn retry_percent(&self) -> f64 {
-        let committed: u64 = self.rounds.iter().map(|r| r.committed).sum();
-        let retries: u64 = self.rounds.iter().map(|r| r.retries).sum();
-        100.0 * retries as f64 / (committed as f64).max(1.0)
+    /// Attempts that concurrency control aborted, as a share of all attempts, 0 to 1.
+    pub fn abort_rate(&self) -> f64 {
+        let sum = |of: fn(&Round) -> u64| self.rounds.iter().map(of).sum::<u64>() as f64;
+        let retries = sum(|r| r.retries);
+        retries / (sum(|r| r.committed + r.rolled_back) + retries).max(1.0)
+    }
+
+    /// Transactions that rolled themselves back, as a share of all that ended, 0 to 1.
+    pub fn rollback_rate(&self) -> f64 {
+        let sum = |of: fn(&Round) -> u64| self.rounds.iter().map(of).sum::<u64>() as f64;
+        sum(|r| r.rolled_back) / sum(|r| r.committed + r.rolled_back).max(1.0)
     }
 
     /// Commits of all rounds, counted or not.
@@ -346,6 +395,7 @@ mod tests {
             }
             Ok(Finished {
                 retries: u64::from(number.is_multiple_of(3)),
+                rolled_back: false,
             })
         }
     }
@@ -373,6 +423,7 @@ mod tests {
             window,
             warmup: Duration::from_millis(2),
             measured: Duration::from_millis(10),
+            rate: None,
         }
     }
 
@@ -388,8 +439,22 @@ mod tests {
         assert_eq!(found.committed_in_all(), contender.ran.load(Ordering::Relaxed));
         assert_eq!(found.counter("ran"), found.committed_in_all() as f64);
         assert_eq!(*contender.most_outstanding.lock().unwrap(), 4);
-        assert!(found.throughput() > 0.0 && found.retry_percent() > 10.0);
+        assert!(found.throughput() > 0.0 && found.abort_rate() > 0.1);
         assert!(found.rounds.iter().all(|r| r.latency_ns.len() == r.committed));
+    }
+
+    #[test]
+    fn an_open_loop_offers_its_rate_and_no_more() {
+        let contender = Counting::default();
+        let load = Load {
+            measured: Duration::from_millis(200),
+            rate: Some(2000.0),
+            ..load(2, 8)
+        };
+        let measured = alternate(&[&contender], 1, &load, ones, |_, _| {}).unwrap();
+        // 400 are due; four standard deviations of a Poisson process, and room below for a slow machine.
+        let committed = measured[0].rounds[0].committed;
+        assert!((200..=480).contains(&committed), "{committed}");
     }
 
     #[test]

@@ -11,8 +11,11 @@
 //! concurrency control and nothing else. None of them has a network in between.
 
 pub mod load;
+pub mod product;
 pub mod programs;
 pub mod sessions;
+pub mod tpcb;
+pub mod ycsb;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +48,8 @@ pub enum Commit {
     Durable,
 }
 
-fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
+/// An engine's counters as contenders report them.
+pub fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
     let stats = engine.stats();
     vec![
         ("batches", stats.batches as f64),
@@ -54,6 +58,7 @@ fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
         ("read_only", stats.read_only_programs as f64),
         ("deferrals", stats.deferrals as f64),
         ("log_syncs", stats.log_syncs as f64),
+        ("log_sync_ns", stats.log_sync_ns as f64),
         ("log_bytes", stats.log_bytes as f64),
     ]
 }
@@ -216,6 +221,9 @@ impl<R, P: Programs<R>> Client<R> for InteractiveClient<'_, P> {
             .ran
             .pop_front()
             .ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
-        Ok(Finished { retries })
+        Ok(Finished {
+            retries,
+            rolled_back: false,
+        })
     }
 }

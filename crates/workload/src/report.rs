@@ -94,11 +94,11 @@ pub fn records(bench: &str, case: &str, config: &str, all: &[Measured], baseline
     for measured in all {
         let figures: [Figure; 6] = [
             ("throughput", "1/s", Measured::throughput),
-            ("latency p50", "us", |m| m.latency_us(50.0)),
-            ("latency p95", "us", |m| m.latency_us(95.0)),
-            ("latency p99", "us", |m| m.latency_us(99.0)),
-            ("latency p99.9", "us", |m| m.latency_us(99.9)),
-            ("retries", "%", Measured::retry_percent),
+            ("latency_p50", "us", |m| m.latency_us(50.0)),
+            ("latency_p95", "us", |m| m.latency_us(95.0)),
+            ("latency_p99", "us", |m| m.latency_us(99.0)),
+            ("latency_p999", "us", |m| m.latency_us(99.9)),
+            ("abort_rate", "1", Measured::abort_rate),
         ];
         for (metric, unit, figure) in figures {
             let value = figure(measured);
@@ -141,11 +141,21 @@ fn counter_records(bench: &str, case: &str, config: &str, measured: &Measured) -
         });
     };
     if batches > 0.0 {
-        add("mean batch", "members", commits / batches);
-        add("one-shot share", "%", 100.0 * one_shot / commits.max(1.0));
+        add("mean_batch", "members", commits / batches);
+        add("one_shot_share", "1", one_shot / commits.max(1.0));
+        add(
+            "deferral_rate",
+            "1",
+            measured.counter("deferrals") / commits.max(1.0),
+        );
     }
     if syncs > 0.0 {
-        add("commits per sync", "1", commits / syncs);
+        add("commits_per_sync", "1", commits / syncs);
+        add(
+            "mean_sync",
+            "us",
+            measured.counter("log_sync_ns") / syncs / 1000.0,
+        );
     }
     found
 }

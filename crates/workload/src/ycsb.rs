@@ -1,26 +1,34 @@
-//! YCSB: point reads and updates of one table with skewed keys.
+//! YCSB: point reads, updates, inserts and scans of one table with skewed keys.
 //!
-//! Source: B. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, workloads A, B and C;
-//! the transactions of several accesses are Hobbes' (3.1) and BionicDB's (5.1).
+//! Source: B. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, workloads A to F; the
+//! transactions of several accesses are Hobbes' (3.1) and BionicDB's (5.3), as are the sizes of
+//! [`YcsbShape::hobbes`] and [`YcsbShape::bionicdb`] (Hobbes 4: 8 fields of 64 bytes, one field
+//! read or written; BionicDB 5.3: 16 accesses to 1 KB records, 300 K a worker, scans of 50).
 //!
 //! ```text
 //! table usertable(ycsb_key bigint primary key, field0 text, field1 text, ...)
-//! a transaction makes `accesses` accesses to different keys
-//! each is an update with the workload's probability, else a read
-//! an update writes one field, the same of every row it writes; a read returns the whole row
+//! A, B, C, F   `accesses` accesses to different keys, each an update with the workload's probability, else a
+//!              read; F's updates read the row first
+//! D            `accesses` reads near the newest key, or one insert
+//! E            `accesses` scans, or one insert
+//! an update writes one field, the same of every row it writes
 //! ```
 //!
 //! Updates come before reads in a transaction, so that a transaction's shape is only (updates, reads, field),
 //! and one program per shape is enough.
+//!
+//! Differences from YCSB's own client: keys are integers and new ones follow the loaded ones (there, keys are
+//! hashed strings), so a scan of n keys is a range of n numbers; "latest" looks back from the stream's own
+//! newest insert, so that what it names has been inserted before.
 
 use weft_base::Prng;
 
-use crate::zipf::ZipfKeys;
+use crate::zipf::{Scramble, Zipf, ZipfKeys};
 
 /// Name of the one table.
 pub const TABLE: &str = "usertable";
 
-/// The share of updates.
+/// Which operations, in which shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
     /// Update heavy: half of the accesses write.
@@ -29,15 +37,32 @@ pub enum Mix {
     B,
     /// Read only.
     C,
+    /// Read latest: one transaction in twenty inserts.
+    D,
+    /// Short ranges: scans, and one transaction in twenty inserts.
+    E,
+    /// Read-modify-write: half of the accesses.
+    F,
 }
 
 impl Mix {
+    /// All, by letter.
+    pub const ALL: [Mix; 6] = [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F];
+
     /// Updates in a hundred accesses.
     pub fn update_percent(self) -> u64 {
         match self {
-            Mix::A => 50,
+            Mix::A | Mix::F => 50,
             Mix::B => 5,
-            Mix::C => 0,
+            Mix::C | Mix::D | Mix::E => 0,
+        }
+    }
+
+    /// Inserts in a hundred transactions.
+    pub fn insert_percent(self) -> u64 {
+        match self {
+            Mix::D | Mix::E => 5,
+            Mix::A | Mix::B | Mix::C | Mix::F => 0,
         }
     }
 
@@ -47,15 +72,38 @@ impl Mix {
             Mix::A => "a",
             Mix::B => "b",
             Mix::C => "c",
+            Mix::D => "d",
+            Mix::E => "e",
+            Mix::F => "f",
         }
     }
 
     /// Reads the letter in either case.
     pub fn from_letter(letter: &str) -> Option<Self> {
-        [Mix::A, Mix::B, Mix::C]
+        Mix::ALL
             .into_iter()
             .find(|mix| mix.letter().eq_ignore_ascii_case(letter))
     }
+}
+
+/// What a read returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadOf {
+    /// The whole row.
+    Row,
+    /// One field of it.
+    Field,
+    /// Nothing: it only finds the row, as BionicDB's SEARCH does.
+    Nothing,
+}
+
+/// How many rows a scan of workload E covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanLength {
+    /// From one to this many, uniformly: YCSB's.
+    UpTo(u64),
+    /// Always as many, and no inserts: BionicDB's.
+    Exactly(u64),
 }
 
 /// Sizes of the table and of its transactions.
@@ -69,18 +117,120 @@ pub struct YcsbShape {
     pub field_bytes: usize,
     /// Accesses of one transaction; each to another key.
     pub accesses: usize,
+    /// What a read returns.
+    pub read_of: ReadOf,
+    /// Rows of a scan.
+    pub scan: ScanLength,
+}
+
+impl YcsbShape {
+    /// Hobbes 4: one access to one field of 64 bytes, 8 of them in a record.
+    pub fn hobbes(records: u64) -> Self {
+        Self {
+            records,
+            fields: 8,
+            field_bytes: 64,
+            accesses: 1,
+            read_of: ReadOf::Field,
+            scan: ScanLength::UpTo(100),
+        }
+    }
+
+    /// BionicDB 5.3: 16 accesses to records of 1 KB, 300 K of them a worker.
+    pub fn bionicdb(workers: u64) -> Self {
+        Self {
+            records: 300_000 * workers.max(1),
+            fields: 1,
+            field_bytes: 1024,
+            accesses: 16,
+            read_of: ReadOf::Row,
+            scan: ScanLength::Exactly(50),
+        }
+    }
+}
+
+/// How keys are chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Skew {
+    /// Zipf's law, scrambled; 0 is uniform.
+    Zipf(f64),
+    /// A set of hot keys takes a share of all accesses, the rest is uniform over all keys.
+    Hot {
+        /// Keys of the set.
+        keys: u64,
+        /// Their share of accesses, in thousandths.
+        share_permille: u64,
+    },
+}
+
+/// Draws keys by a [`Skew`].
+#[derive(Debug, Clone)]
+enum KeyChooser {
+    Zipf(ZipfKeys),
+    Hot {
+        count: u64,
+        hot: u64,
+        share_permille: u64,
+        scramble: Scramble,
+    },
+}
+
+impl KeyChooser {
+    fn new(count: u64, skew: Skew) -> Self {
+        match skew {
+            Skew::Zipf(theta) => KeyChooser::Zipf(ZipfKeys::new(count, theta)),
+            Skew::Hot { keys, share_permille } => KeyChooser::Hot {
+                count: count.max(1),
+                hot: keys.clamp(1, count.max(1)),
+                share_permille: share_permille.min(1000),
+                scramble: Scramble::new(count),
+            },
+        }
+    }
+
+    fn key(&self, random: &mut Prng) -> u64 {
+        match self {
+            KeyChooser::Zipf(keys) => keys.key(random),
+            KeyChooser::Hot {
+                count,
+                hot,
+                share_permille,
+                scramble,
+            } => {
+                let among = if random.chance(*share_permille, 1000) {
+                    *hot
+                } else {
+                    *count
+                };
+                scramble.apply(random.below(among))
+            }
+        }
+    }
+}
+
+/// What a transaction does with its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum YcsbKind {
+    /// Writes the first `updates` keys, reads the others.
+    Points,
+    /// Inserts the one key.
+    Insert,
+    /// Scans this many rows from each key on.
+    Scan(u64),
 }
 
 /// One transaction: the first `updates` keys are written, the others read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YcsbTransaction {
+    /// What it does.
+    pub kind: YcsbKind,
     /// Different keys.
     pub keys: Vec<u64>,
     /// How many of them, from the front, are written.
     pub updates: usize,
-    /// Number of the field that updates write.
+    /// Number of the field that updates write and single-field reads return.
     pub field: usize,
-    /// What they write there.
+    /// What updates write there; an insert writes it to every field.
     pub value: String,
 }
 
@@ -89,35 +239,102 @@ pub struct YcsbTransaction {
 pub struct YcsbSource {
     shape: YcsbShape,
     mix: Mix,
-    keys: ZipfKeys,
+    keys: KeyChooser,
+    /// Distances from the newest key, for workload D.
+    back: Zipf,
+    inserted: u64,
+    insert_base: u64,
+    stream: u64,
+    streams: u64,
     random: Prng,
 }
 
 impl YcsbSource {
     /// A stream that depends on nothing but its arguments. `accesses` is cut to the number of records.
     pub fn new(shape: YcsbShape, mix: Mix, theta: f64, seed: u64) -> Self {
+        Self::one_of(shape, mix, Skew::Zipf(theta), seed, 0, 1)
+    }
+
+    /// Stream number `stream` of `streams` that insert different keys.
+    pub fn one_of(shape: YcsbShape, mix: Mix, skew: Skew, seed: u64, stream: u64, streams: u64) -> Self {
         let accesses = shape
             .accesses
             .min(usize::try_from(shape.records).unwrap_or(usize::MAX));
         let shape = YcsbShape { accesses, ..shape };
+        let theta = if let Skew::Zipf(theta) = skew { theta } else { 0.99 };
         Self {
             shape,
             mix,
-            keys: ZipfKeys::new(shape.records, theta),
+            keys: KeyChooser::new(shape.records, skew),
+            back: Zipf::new(shape.records, theta),
+            inserted: 0,
+            insert_base: 0,
+            stream,
+            streams: streams.max(1),
             random: Prng::new(seed),
+        }
+    }
+
+    /// The same stream with its new keys moved up by `base`: what an earlier stream inserted is not inserted
+    /// again.
+    pub fn insert_from(mut self, base: u64) -> Self {
+        self.insert_base = base;
+        self
+    }
+
+    /// The stream's insert number `n`, counted from 0.
+    fn inserted_key(&self, n: u64) -> u64 {
+        self.shape.records + self.insert_base + n * self.streams + self.stream
+    }
+
+    /// The key `back` steps before the stream's newest one, the loaded ones included.
+    fn latest(&self, back: u64) -> u64 {
+        match self.inserted.checked_sub(back + 1) {
+            Some(n) => self.inserted_key(n),
+            None => (self.shape.records - 1).saturating_sub(back - self.inserted),
+        }
+    }
+
+    fn key(&mut self) -> u64 {
+        if self.mix == Mix::D {
+            let back = self.back.rank(&mut self.random) - 1;
+            self.latest(back)
+        } else {
+            self.keys.key(&mut self.random)
         }
     }
 
     /// The next transaction.
     pub fn transaction(&mut self) -> YcsbTransaction {
-        let random = &mut self.random;
+        let inserts = match self.shape.scan {
+            ScanLength::Exactly(_) if self.mix == Mix::E => 0,
+            _ => self.mix.insert_percent(),
+        };
+        if inserts > 0 && self.random.chance(inserts, 100) {
+            let key = self.inserted_key(self.inserted);
+            self.inserted += 1;
+            return YcsbTransaction {
+                kind: YcsbKind::Insert,
+                keys: vec![key],
+                updates: 0,
+                field: 0,
+                value: text(&mut self.random, self.shape.field_bytes),
+            };
+        }
         let mut keys = Vec::with_capacity(self.shape.accesses);
         while keys.len() < self.shape.accesses {
-            let key = self.keys.key(random);
-            if !keys.contains(&key) {
+            let key = self.key();
+            // Few streams have as many different latest keys as accesses at first; those that lack go back.
+            let key = if self.mix == Mix::D && keys.contains(&key) {
+                self.latest(keys.len() as u64)
+            } else {
+                key
+            };
+            if !keys.contains(&key) || self.mix == Mix::D {
                 keys.push(key);
             }
         }
+        let random = &mut self.random;
         let percent = self.mix.update_percent();
         let updates = keys.iter().filter(|_| random.chance(percent, 100)).count();
         let field = random.below(self.shape.fields as u64) as usize;
@@ -126,7 +343,13 @@ impl YcsbSource {
         } else {
             String::new()
         };
+        let kind = match (self.mix, self.shape.scan) {
+            (Mix::E, ScanLength::UpTo(most)) => YcsbKind::Scan(1 + random.below(most.max(1))),
+            (Mix::E, ScanLength::Exactly(rows)) => YcsbKind::Scan(rows),
+            _ => YcsbKind::Points,
+        };
         YcsbTransaction {
+            kind,
             keys,
             updates,
             field,
@@ -166,6 +389,24 @@ pub fn read_statement(key: usize) -> String {
     format!("SELECT * FROM {TABLE} WHERE ycsb_key = ${key}")
 }
 
+/// Reads one field of the row whose key is parameter number `key`.
+pub fn read_field_statement(field: usize, key: usize) -> String {
+    format!("SELECT field{field} FROM {TABLE} WHERE ycsb_key = ${key}")
+}
+
+/// Reads the rows whose keys lie from parameter number `from` to parameter number `from` + 1.
+pub fn scan_statement(from: usize) -> String {
+    format!(
+        "SELECT * FROM {TABLE} WHERE ycsb_key >= ${from} AND ycsb_key <= ${}",
+        from + 1
+    )
+}
+
+/// Inserts a row: `$1` is the key, `$2` every field's value.
+pub fn insert_statement(fields: usize) -> String {
+    format!("INSERT INTO {TABLE} VALUES ($1{})", ", $2".repeat(fields))
+}
+
 /// Writes parameter number `value` into one field of the row whose key is parameter number `key`.
 pub fn update_statement(field: usize, key: usize, value: usize) -> String {
     format!("UPDATE {TABLE} SET field{field} = ${value} WHERE ycsb_key = ${key}")
@@ -190,11 +431,13 @@ mod tests {
         fields: 10,
         field_bytes: 20,
         accesses: 4,
+        read_of: ReadOf::Row,
+        scan: ScanLength::UpTo(100),
     };
 
     #[test]
     fn the_share_of_updates_is_the_workloads() {
-        for (mix, share) in [(Mix::A, 0.5), (Mix::B, 0.05), (Mix::C, 0.0)] {
+        for (mix, share) in [(Mix::A, 0.5), (Mix::B, 0.05), (Mix::C, 0.0), (Mix::F, 0.5)] {
             let mut source = YcsbSource::new(SHAPE, mix, 0.9, 3);
             let updates: usize = (0..10_000).map(|_| source.transaction().updates).sum();
             let found = updates as f64 / 40_000.0;
@@ -212,6 +455,69 @@ mod tests {
             assert_eq!(keys.len(), 4);
             assert!(keys.iter().all(|key| *key < 1000));
         }
+    }
+
+    #[test]
+    fn streams_insert_different_new_keys_and_read_back_from_them() {
+        let mut all = Vec::new();
+        for stream in 0..3 {
+            let mut source = YcsbSource::one_of(SHAPE, Mix::D, Skew::Zipf(0.99), 5, stream, 3);
+            let mut mine = Vec::new();
+            for _ in 0..2000 {
+                let transaction = source.transaction();
+                match transaction.kind {
+                    YcsbKind::Insert => mine.extend(&transaction.keys),
+                    _ => {
+                        let known = |key: &u64| *key < SHAPE.records || mine.contains(key);
+                        assert!(transaction.keys.iter().all(known));
+                    }
+                }
+            }
+            assert!((60..140).contains(&mine.len()), "{}", mine.len());
+            all.extend(mine);
+        }
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(all.iter().all(|key| *key >= SHAPE.records));
+    }
+
+    #[test]
+    fn scans_are_as_long_as_asked() {
+        let lengths = |scan| {
+            let shape = YcsbShape { scan, ..SHAPE };
+            let mut source = YcsbSource::new(shape, Mix::E, 0.5, 5);
+            let length = |transaction: YcsbTransaction| match transaction.kind {
+                YcsbKind::Scan(rows) => Some(rows),
+                _ => None,
+            };
+            (0..5000)
+                .map(|_| length(source.transaction()))
+                .collect::<Vec<_>>()
+        };
+        assert!(lengths(ScanLength::Exactly(50)).iter().all(|l| *l == Some(50)));
+        let drawn = lengths(ScanLength::UpTo(100));
+        let scans: Vec<u64> = drawn.iter().flatten().copied().collect();
+        assert_eq!((scans.iter().min(), scans.iter().max()), (Some(&1), Some(&100)));
+        assert!((150..350).contains(&(drawn.len() - scans.len())));
+    }
+
+    #[test]
+    fn hot_keys_take_their_share() {
+        let skew = Skew::Hot {
+            keys: 10,
+            share_permille: 800,
+        };
+        let mut source = YcsbSource::one_of(SHAPE, Mix::C, skew, 5, 0, 1);
+        let mut seen = std::collections::HashMap::new();
+        for _ in 0..10_000 {
+            *seen.entry(source.transaction().keys[0]).or_insert(0u32) += 1;
+        }
+        let mut counts: Vec<u32> = seen.into_values().collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let hot: u32 = counts.iter().take(10).sum();
+        assert!((7700..8300).contains(&hot), "{hot}");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! `weft bench tpcb`: the same transaction in four forms, and the books checked at the end.
 
+use weft::Database;
 use weft_workload::driver::{self, Contender};
 use weft_workload::embedded::programs::TpcbPrograms;
+use weft_workload::embedded::tpcb::TpcbWorkload;
 use weft_workload::embedded::{Interactive, OneShot, load, sessions};
 use weft_workload::report;
 use weft_workload::tpcb::{Scale, TpcbSource, TpcbTransaction};
 
+use super::network::{self, Network, Style};
+use super::run::{RunCase, run_cases};
 use super::{BenchDatabase, bar, print};
 use crate::arguments::TpcbArguments;
 use crate::failure::Failure;
@@ -25,6 +29,16 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
     load::load_tpcb(database, scale, |rows| loading.set_position(rows))?;
     loading.finish_and_clear();
 
+    if !arguments.load.protocol.is_empty() || arguments.load.rate.is_some() {
+        let workload = TpcbWorkload::new(database, scale)?;
+        let case = RunCase {
+            name: format!("scale={}", scale.branches),
+            config: format!("accounts={}", scale.accounts()),
+            workload: &workload,
+            rows_read: None,
+        };
+        return run_cases(&arguments.load, &bench, &[case]);
+    }
     let programs = TpcbPrograms::compile(database)?;
     let commit = arguments.load.commit();
     let one_shot = OneShot {
@@ -41,7 +55,25 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
     };
     let message = sessions::Message { database, commit };
     let steps = sessions::Steps { database, commit };
-    let contenders: [&dyn Contender<TpcbTransaction>; 4] = [&steps, &message, &interactive, &one_shot];
+    let mut contenders: Vec<&dyn Contender<TpcbTransaction>> =
+        vec![&steps, &message, &interactive, &one_shot];
+    let most_clients = arguments.load.clients.iter().max().copied().unwrap_or(1);
+    let server = match arguments.network {
+        true => Some(network::serve(database, most_clients)?),
+        false => None,
+    };
+    let over_network = |style| {
+        let address = server.as_ref()?.address();
+        Some(Network {
+            database,
+            address,
+            style,
+        })
+    };
+    let [network_steps, network_message] = [Style::Steps, Style::Message].map(over_network);
+    for contender in [&network_steps, &network_message].into_iter().flatten() {
+        contenders.push(contender);
+    }
 
     let mut committed = 0;
     for &clients in &arguments.load.clients {
@@ -74,9 +106,17 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
             arguments.load.config(clients)
         );
         let case = format!("{clients} client(s)");
-        let records = report::records("tpcb", &case, &config, &measured, BASELINE);
+        let mut records = report::records("tpcb", &case, &config, &measured, BASELINE);
+        if arguments.load.durable {
+            records.extend(network::sync_shares(&case, &config, clients, &measured));
+        }
         print(&arguments.load, &format!("TPC-B, {config}"), &records)?;
     }
+    check_books(database, committed)
+}
+
+/// All sums agree, and every commit left its row of history.
+fn check_books(database: &Database, committed: u64) -> Result<(), Failure> {
     let sums = load::tpcb_sums(database)?;
     sums.check(committed).map_err(Failure::Check)?;
     eprintln!(

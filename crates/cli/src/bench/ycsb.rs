@@ -3,6 +3,9 @@
 //! Two comparisons. Through the engine: log, sessions and all, by closed-loop clients. And concurrency
 //! control alone (crate `protocols`): the same stream of programs over the same store, without log and
 //! sequencer. The second comes last, on a database that the engine no longer writes.
+//!
+//! With `--protocol` (or a workload that inserts, a hot set, an open loop) the stream runs through the
+//! protocols named instead (`run`).
 
 use std::time::Duration;
 
@@ -12,16 +15,22 @@ use weft_protocols::{Job, Protocol, RunReport};
 use weft_workload::Record;
 use weft_workload::driver::{self, Contender};
 use weft_workload::embedded::programs::YcsbPrograms;
+use weft_workload::embedded::ycsb::YcsbWorkload;
 use weft_workload::embedded::{Interactive, OneShot, Programs, load};
 use weft_workload::report;
-use weft_workload::ycsb::{Mix, YcsbShape, YcsbSource, YcsbTransaction};
+use weft_workload::ycsb::{Mix, ReadOf, ScanLength, Skew, YcsbShape, YcsbSource, YcsbTransaction};
 
+use super::run::{RowsRead, RunCase, run_cases};
 use super::{BenchDatabase, bar, print};
-use crate::arguments::YcsbArguments;
+use crate::arguments::{YcsbArguments, YcsbPreset, YcsbRead};
 use crate::failure::Failure;
 
 /// What ratios compare with.
 const BASELINE: &str = "two-phase locking";
+/// Rows of the table when nobody says.
+const DEFAULT_RECORDS: u64 = 100_000;
+/// Streams that one case may make, over all its rounds and clients.
+const GENERATIONS_OF_A_CASE: u64 = 1 << 16;
 /// Transactions of one round of the comparison without clients.
 const STREAM_JOBS: usize = 100_000;
 
@@ -39,12 +48,55 @@ struct Case<'a> {
 pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
     let mixes = mixes(arguments)?;
     let shape = shape(arguments)?;
+    let hot = arguments.hot.hot_set()?;
     let bench = &BenchDatabase::open(&arguments.load, "ycsb")?;
     let loading = bar(shape.records, "loading rows");
     load::load_ycsb(&bench.database, &shape, |rows| loading.set_position(rows))?;
     loading.finish_and_clear();
-    let compile =
-        |mix: &Mix| YcsbPrograms::compile(&bench.database, &shape, *mix != Mix::C).map(|p| (*mix, p));
+    // The comparison without --protocol knows neither inserts nor hot sets nor an open loop.
+    let plain = hot.is_none() && arguments.load.rate.is_none();
+    if arguments.load.protocol.is_empty() && plain && mixes.iter().all(|mix| mix.insert_percent() == 0) {
+        return compare(arguments, bench, shape, &mixes);
+    }
+    let skews: Vec<Skew> = match hot {
+        Some((keys, share_permille)) => vec![Skew::Hot { keys, share_permille }],
+        None => arguments.theta.iter().map(|theta| Skew::Zipf(*theta)).collect(),
+    };
+    let (mut generation, mut workloads) = (0, Vec::new());
+    for mix in &mixes {
+        for skew in &skews {
+            // No two cases insert the same keys.
+            let workload = YcsbWorkload::new(&bench.database, shape, *mix, *skew, generation)?;
+            generation += GENERATIONS_OF_A_CASE;
+            let case = match skew {
+                Skew::Zipf(theta) => format!("{} theta={theta}", mix.letter()),
+                Skew::Hot { keys, share_permille } => {
+                    format!("{} hot={keys}/{share_permille}", mix.letter())
+                }
+            };
+            workloads.push((case, workload));
+        }
+    }
+    let cases: Vec<RunCase<'_>> = workloads
+        .iter()
+        .map(|(case, workload)| RunCase {
+            name: case.clone(),
+            config: sizes(&shape),
+            workload,
+            rows_read: rows_read(&shape, workload.mix()),
+        })
+        .collect();
+    run_cases(&arguments.load, bench, &cases)
+}
+
+/// Batches beside interactive two-phase locking, and both protocols alone.
+fn compare(
+    arguments: &YcsbArguments,
+    bench: &BenchDatabase,
+    shape: YcsbShape,
+    mixes: &[Mix],
+) -> Result<(), Failure> {
+    let compile = |mix: &Mix| YcsbPrograms::compile(&bench.database, &shape, *mix).map(|p| (*mix, p));
     let compiled = mixes.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
     let cases = || {
         compiled.iter().flat_map(|(mix, programs)| {
@@ -73,28 +125,86 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
 fn mixes(arguments: &YcsbArguments) -> Result<Vec<Mix>, Failure> {
     let mix = |letter: &String| {
         Mix::from_letter(letter)
-            .ok_or_else(|| Failure::Usage(format!("there is no workload {letter:?}: a, b or c")))
+            .ok_or_else(|| Failure::Usage(format!("there is no workload {letter:?}: a to f")))
     };
     arguments.workload.iter().map(mix).collect()
 }
 
 fn shape(arguments: &YcsbArguments) -> Result<YcsbShape, Failure> {
     let usage = |message: &str| Err(Failure::Usage(message.to_owned()));
-    if !(1..=100).contains(&arguments.fields) || arguments.field_bytes > 1 << 20 {
-        return usage("--fields must be between 1 and 100, --field-bytes at most 1 MiB");
+    let base = match arguments.preset {
+        Some(YcsbPreset::Hobbes) => YcsbShape::hobbes(DEFAULT_RECORDS),
+        Some(YcsbPreset::Bionicdb) => YcsbShape::bionicdb(arguments.load.workers() as u64),
+        None => YcsbShape {
+            fields: 10,
+            field_bytes: 50,
+            read_of: ReadOf::Row,
+            ..YcsbShape::hobbes(DEFAULT_RECORDS)
+        },
+    };
+    let fields = arguments.fields.unwrap_or(base.fields);
+    let field_bytes = match arguments.record_bytes {
+        Some(bytes) => bytes / fields.max(1),
+        None => arguments.field_bytes.unwrap_or(base.field_bytes),
+    };
+    let shape = YcsbShape {
+        records: arguments.records.unwrap_or(base.records),
+        fields,
+        field_bytes,
+        accesses: arguments.accesses.unwrap_or(base.accesses),
+        read_of: match arguments.read {
+            Some(YcsbRead::Row) => ReadOf::Row,
+            Some(YcsbRead::Field) => ReadOf::Field,
+            Some(YcsbRead::Nothing) => ReadOf::Nothing,
+            None => base.read_of,
+        },
+        scan: match (arguments.scan_up_to, arguments.scan_exactly) {
+            (_, Some(rows)) => ScanLength::Exactly(rows),
+            (Some(rows), None) => ScanLength::UpTo(rows),
+            (None, None) => base.scan,
+        },
+    };
+    if !(1..=100).contains(&shape.fields) || shape.field_bytes > 1 << 20 {
+        return usage("--fields must be between 1 and 100, a field at most 1 MiB");
     }
-    if !(1..=16).contains(&arguments.accesses) || arguments.accesses as u64 > arguments.records {
+    if !(1..=16).contains(&shape.accesses) || shape.accesses as u64 > shape.records {
         return usage("--accesses must be between 1 and 16, and not more than --records");
     }
     if arguments.theta.iter().any(|theta| !(0.0..=5.0).contains(theta)) {
         return usage("--theta must be between 0 and 5");
     }
-    Ok(YcsbShape {
-        records: arguments.records,
-        fields: arguments.fields,
-        field_bytes: arguments.field_bytes,
-        accesses: arguments.accesses,
+    Ok(shape)
+}
+
+/// What a transaction reads; scans are not probes.
+fn rows_read(shape: &YcsbShape, mix: Mix) -> Option<RowsRead> {
+    let row_bytes = shape.fields * shape.field_bytes;
+    let read_bytes = match shape.read_of {
+        ReadOf::Row => row_bytes,
+        ReadOf::Field => shape.field_bytes,
+        ReadOf::Nothing => 1,
+    };
+    (mix != Mix::E && row_bytes > 0).then_some(RowsRead {
+        records: shape.records,
+        row_bytes,
+        read_bytes,
+        accesses: shape.accesses,
     })
+}
+
+fn sizes(shape: &YcsbShape) -> String {
+    let YcsbShape {
+        records,
+        fields,
+        field_bytes,
+        accesses,
+        read_of,
+        scan,
+    } = shape;
+    format!(
+        "records={records} fields={fields} field_bytes={field_bytes} accesses={accesses} read={read_of:?} \
+         scan={scan:?}"
+    )
 }
 
 impl Case<'_> {
@@ -103,16 +213,7 @@ impl Case<'_> {
     }
 
     fn config(&self, clients: usize) -> String {
-        let YcsbShape {
-            records,
-            fields,
-            field_bytes,
-            accesses,
-        } = self.shape;
-        format!(
-            "records={records} fields={fields} field_bytes={field_bytes} accesses={accesses} {}",
-            self.arguments.load.config(clients)
-        )
+        format!("{} {}", sizes(&self.shape), self.arguments.load.config(clients))
     }
 
     fn source(&self, seed: u64) -> YcsbSource {

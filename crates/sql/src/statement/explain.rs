@@ -139,6 +139,7 @@ fn describe(access: &Access, plan: &ProgramPlan, catalog: &Catalog) -> String {
         AccessKind::WriteRow => "write row of",
         AccessKind::InsertRow => "insert row into",
         AccessKind::ReadRange => "read range of",
+        AccessKind::WriteRange => "write range of",
         AccessKind::ReadTable => "read",
         AccessKind::WriteTable => "write",
         AccessKind::WriteRange => "write range of",

@@ -72,11 +72,13 @@ pub fn tpcb_sums(database: &Database) -> Result<Sums, RunError> {
     })
 }
 
-fn run(session: &mut Session, statement: &str) -> Result<(), RunError> {
+/// Runs a statement for its effect.
+pub(crate) fn run(session: &mut Session, statement: &str) -> Result<(), RunError> {
     session.run(statement).map_err(|e| RunError::doing(statement, e))
 }
 
-fn copy(
+/// COPY of `row_count` rows, each from `line`; returns when they are on disk.
+pub(crate) fn copy(
     session: &mut Session,
     statement: &str,
     row_count: u64,

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weft::Database;
+use weft_program::{Access, AccessKind, KeyPart, Program, ProgramBuilder};
 use weft_sql::statement::{self, ProgramPlan};
 use weft_types::{SqlType, Value};
 
 use super::{Call, Programs};
 use crate::driver::RunError;
 use crate::tpcb::{self, Input, TpcbTransaction};
-use crate::ycsb::{self, YcsbShape, YcsbTransaction};
+use crate::ycsb::{self, Mix, ReadOf, YcsbKind, YcsbShape, YcsbTransaction};
 
 /// Compiles point statements to one program. They share the parameters `$1..$n`, which have these types; none
 /// may depend on clock or session.
@@ -43,82 +44,209 @@ fn call(plan: &ProgramPlan, values: &[Value]) -> Result<Call, RunError> {
     Ok((Arc::clone(&plan.program), inputs))
 }
 
-/// YCSB's programs: one for each (updates, field) that can occur.
+/// YCSB's programs: one for each (updates, field) that can occur, and those for inserts and scans.
 pub struct YcsbPrograms {
-    read: Arc<ProgramPlan>,
-    update: Vec<Arc<ProgramPlan>>,
-    one_shot: HashMap<(usize, usize), Arc<ProgramPlan>>,
+    shape: YcsbShape,
+    mix: Mix,
+    read: Vec<Arc<Program>>,
+    update: Vec<Arc<Program>>,
+    insert: Option<Arc<Program>>,
+    scan: Option<(Arc<Program>, Arc<Program>)>,
+    points: HashMap<(usize, usize), Arc<Program>>,
 }
 
 impl YcsbPrograms {
-    /// Compiles them for the loaded table. `updates`: whether the workload writes at all.
-    pub fn compile(database: &Database, shape: &YcsbShape, updates: bool) -> Result<Self, RunError> {
-        let mut one_shot = HashMap::new();
+    /// Compiles them for the loaded table.
+    pub fn compile(database: &Database, shape: &YcsbShape, mix: Mix) -> Result<Self, RunError> {
+        let one = |text: String, types: &[SqlType]| {
+            compile(database, &[text], types).map(|plan| Arc::clone(&plan.program))
+        };
+        let updates = mix.update_percent() > 0;
+        let fields = || {
+            0..if updates || shape.read_of == ReadOf::Field {
+                shape.fields
+            } else {
+                1
+            }
+        };
+        let mut points = HashMap::new();
         for count in 0..=if updates { shape.accesses } else { 0 } {
-            for field in 0..if count > 0 { shape.fields } else { 1 } {
-                let (mut statements, mut types) = (Vec::new(), Vec::new());
-                for access in 0..shape.accesses {
-                    types.push(SqlType::Int8);
-                    let key = types.len();
-                    if access < count {
-                        types.push(SqlType::Text);
-                        statements.push(ycsb::update_statement(field, key, types.len()));
-                    } else {
-                        statements.push(ycsb::read_statement(key));
-                    }
-                }
-                one_shot.insert((count, field), compile(database, &statements, &types)?);
+            for field in fields() {
+                points.insert(
+                    (count, field),
+                    points_program(database, shape, mix, count, field)?,
+                );
             }
         }
+        let read = |field| match shape.read_of {
+            ReadOf::Nothing => locate_program(database, 1),
+            _ => one(read_text(shape, field, 1), &[SqlType::Int8]),
+        };
         let update = |field| {
-            compile(
-                database,
-                &[ycsb::update_statement(field, 1, 2)],
+            one(
+                ycsb::update_statement(field, 1, 2),
                 &[SqlType::Int8, SqlType::Text],
             )
         };
-        let update = (0..if updates { shape.fields } else { 0 })
-            .map(update)
-            .collect::<Result<_, _>>()?;
-        let read = compile(database, &[ycsb::read_statement(1)], &[SqlType::Int8])?;
+        let insert = || {
+            one(
+                ycsb::insert_statement(shape.fields),
+                &[SqlType::Int8, SqlType::Text],
+            )
+        };
+        let scans = |count: usize| {
+            let texts: Vec<String> = (0..count).map(|n| ycsb::scan_statement(2 * n + 1)).collect();
+            let plan = compile(database, &texts, &vec![SqlType::Int8; 2 * count])?;
+            Ok::<_, RunError>(Arc::clone(&plan.program))
+        };
         Ok(Self {
-            read,
-            update,
-            one_shot,
+            shape: *shape,
+            mix,
+            read: fields().map(read).collect::<Result<_, _>>()?,
+            update: (0..if updates { shape.fields } else { 0 })
+                .map(update)
+                .collect::<Result<_, _>>()?,
+            insert: (mix.insert_percent() > 0).then(insert).transpose()?,
+            scan: match mix {
+                Mix::E => Some((scans(1)?, scans(shape.accesses)?)),
+                _ => None,
+            },
+            points,
         })
     }
+
+    /// The field that names a program: only where a transaction reads or writes a single one.
+    fn field_of(&self, request: &YcsbTransaction) -> usize {
+        let matters = request.updates > 0 || self.shape.read_of == ReadOf::Field;
+        if matters { request.field } else { 0 }
+    }
+
+    fn insert_call(&self, request: &YcsbTransaction) -> Result<Call, RunError> {
+        let key = request.keys.first().copied().unwrap_or_default();
+        bind(&self.insert, &[int8(key), Value::Text(request.value.clone())])
+    }
+}
+
+fn int8(key: u64) -> Value {
+    Value::Int8(key.cast_signed())
+}
+
+fn bind(program: &Option<Arc<Program>>, values: &[Value]) -> Result<Call, RunError> {
+    let program = program
+        .as_ref()
+        .ok_or_else(|| RunError("no such program".to_owned()))?;
+    let inputs = program.encode_inputs(values);
+    let inputs = inputs.map_err(|e| RunError::doing("encoding inputs", e))?;
+    Ok((Arc::clone(program), inputs))
+}
+
+fn read_text(shape: &YcsbShape, field: usize, key: usize) -> String {
+    match shape.read_of {
+        ReadOf::Field => ycsb::read_field_statement(field, key),
+        ReadOf::Row | ReadOf::Nothing => ycsb::read_statement(key),
+    }
+}
+
+/// The program that writes `updates` keys and reads the others.
+fn points_program(
+    database: &Database,
+    shape: &YcsbShape,
+    mix: Mix,
+    updates: usize,
+    field: usize,
+) -> Result<Arc<Program>, RunError> {
+    if shape.read_of == ReadOf::Nothing && updates == 0 {
+        return locate_program(database, shape.accesses);
+    }
+    let (mut statements, mut types) = (Vec::new(), Vec::new());
+    for access in 0..shape.accesses {
+        types.push(SqlType::Int8);
+        let key = types.len();
+        if access >= updates || mix == Mix::F {
+            statements.push(read_text(shape, field, key));
+        }
+        if access < updates {
+            types.push(SqlType::Text);
+            statements.push(ycsb::update_statement(field, key, types.len()));
+        }
+    }
+    Ok(Arc::clone(&compile(database, &statements, &types)?.program))
+}
+
+/// Finds `accesses` rows and returns nothing: all searches are issued before the first is collected.
+fn locate_program(database: &Database, accesses: usize) -> Result<Arc<Program>, RunError> {
+    let catalog = database.engine().catalog();
+    let table = catalog.table(ycsb::TABLE);
+    let table = table.ok_or_else(|| RunError(format!("there is no table {}", ycsb::TABLE)))?;
+    let primary = table
+        .primary_key
+        .ok_or_else(|| RunError("the table has no key".to_owned()))?;
+    let mut b = ProgramBuilder::new(catalog.version());
+    let statement = b.statement(Vec::new());
+    let shape = b.table(table);
+    let index = b.index(shape, primary);
+    for _ in 0..accesses {
+        let input = b.input(SqlType::Int8);
+        let (key, cp) = (b.key_buffer(), b.collect_register());
+        b.key(key);
+        b.keyin(key, input);
+        b.search(cp, shape, index, key);
+        b.collect_at_commit(cp, Some(statement));
+        b.add_access(Access::new(
+            AccessKind::ReadRow,
+            table.id,
+            vec![KeyPart::Input(input)],
+        ));
+    }
+    let program = b.finish().map_err(|e| RunError::doing("a search program", e))?;
+    weft_program::verify(&program, &catalog).map_err(|e| RunError::doing("a search program", e))?;
+    Ok(Arc::new(program))
 }
 
 impl Programs<YcsbTransaction> for YcsbPrograms {
     fn one_shot(&self, request: &YcsbTransaction) -> Result<Call, RunError> {
-        let field = if request.updates > 0 { request.field } else { 0 };
-        let shape = (request.updates, field);
-        let plan = self
-            .one_shot
-            .get(&shape)
-            .ok_or_else(|| RunError(format!("no program for {shape:?}")))?;
-        let mut values = Vec::with_capacity(plan.params.len());
+        let mut values = Vec::with_capacity(2 * request.keys.len());
+        match request.kind {
+            YcsbKind::Insert => return self.insert_call(request),
+            YcsbKind::Scan(rows) => {
+                let ends = |key: &u64| [int8(*key), int8(key + rows.max(1) - 1)];
+                values.extend(request.keys.iter().flat_map(ends));
+                return bind(&self.scan.as_ref().map(|(_, all)| Arc::clone(all)), &values);
+            }
+            YcsbKind::Points => {}
+        }
         for (at, key) in request.keys.iter().enumerate() {
-            values.push(Value::Int8(key.cast_signed()));
+            values.push(int8(*key));
             if at < request.updates {
                 values.push(Value::Text(request.value.clone()));
             }
         }
-        call(plan, &values)
+        let program = self.points.get(&(request.updates, self.field_of(request)));
+        bind(&program.cloned(), &values)
     }
 
     fn steps(&self, request: &YcsbTransaction) -> Result<Vec<Call>, RunError> {
-        let step = |(at, key): (usize, &u64)| {
-            let key = Value::Int8(key.cast_signed());
-            if at < request.updates {
-                let plan = self.update.get(request.field);
-                let plan = plan.ok_or_else(|| RunError(format!("no field {}", request.field)))?;
-                call(plan, &[key, Value::Text(request.value.clone())])
-            } else {
-                call(&self.read, &[key])
+        match request.kind {
+            YcsbKind::Insert => return Ok(vec![self.insert_call(request)?]),
+            YcsbKind::Scan(rows) => {
+                let one = self.scan.as_ref().map(|(one, _)| Arc::clone(one));
+                let step = |key: &u64| bind(&one, &[int8(*key), int8(key + rows.max(1) - 1)]);
+                return request.keys.iter().map(step).collect();
             }
-        };
-        request.keys.iter().enumerate().map(step).collect()
+            YcsbKind::Points => {}
+        }
+        let field = self.field_of(request);
+        let mut steps = Vec::with_capacity(request.keys.len());
+        for (at, key) in request.keys.iter().enumerate() {
+            if at >= request.updates || self.mix == Mix::F {
+                steps.push(bind(&self.read.get(field).cloned(), &[int8(*key)])?);
+            }
+            if at < request.updates {
+                let values = [int8(*key), Value::Text(request.value.clone())];
+                steps.push(bind(&self.update.get(field).cloned(), &values)?);
+            }
+        }
+        Ok(steps)
     }
 }
 

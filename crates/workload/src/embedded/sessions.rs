@@ -90,7 +90,10 @@ impl Client<TpcbTransaction> for SessionClient {
             .ran
             .pop_front()
             .ok_or_else(|| RunError("nothing is outstanding".to_owned()))?;
-        Ok(Finished { retries })
+        Ok(Finished {
+            retries,
+            rolled_back: false,
+        })
     }
 }
 

@@ -1,0 +1,165 @@
+//! TPC-B over the network: a server in this process, real connections over loopback.
+//!
+//! ```text
+//! message   the seven statements as one simple query: one program in Weft
+//! steps     BEGIN, five prepared statements, COMMIT: seven round trips, an interactive transaction
+//! ```
+//!
+//! Client threads and server share the machine's cores, as with pgbench on one machine. Where commits wait
+//! for the disk, no client can commit more than once in the time of a sync, so `clients / mean sync time`
+//! bounds what group commit can reach; records say which share of that bound was reached, with the mean sync
+//! time of the same rounds.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use postgres::error::SqlState;
+use postgres::types::{ToSql, Type};
+use postgres::{Client as Connection, Statement};
+use weft::Database;
+use weft_server::{Server, ServerConfig};
+use weft_workload::driver::{Client, Contender, Finished, Measured, RunError};
+use weft_workload::embedded::engine_counters;
+use weft_workload::tpcb::{self, TpcbTransaction};
+use weft_workload::{Record, report};
+
+use crate::bank_client::{connect, describe};
+use crate::failure::Failure;
+
+/// How a transaction is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// As one simple query.
+    Message,
+    /// Statement by statement.
+    Steps,
+}
+
+/// A server over a database.
+pub(crate) fn serve(database: &Database, clients_max: usize) -> Result<Server, Failure> {
+    let config = ServerConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        connections_max: clients_max + 4,
+        ..ServerConfig::default()
+    };
+    Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))
+}
+
+/// Connections to a server as a contender.
+pub(crate) struct Network<'d> {
+    /// The database behind the server, for its counters.
+    pub database: &'d Database,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How transactions are sent.
+    pub style: Style,
+}
+
+struct NetworkClient {
+    connection: Connection,
+    /// Prepared statements; empty for messages.
+    prepared: Vec<Statement>,
+    ran: VecDeque<u64>,
+}
+
+impl Contender<TpcbTransaction> for Network<'_> {
+    fn name(&self) -> &str {
+        match self.style {
+            Style::Message => "network, one message",
+            Style::Steps => "network, seven statements",
+        }
+    }
+
+    fn client(&self) -> Result<Box<dyn Client<TpcbTransaction> + '_>, RunError> {
+        let failed = |what: &str, error: &postgres::Error| RunError::doing(what, describe(error));
+        let mut connection = connect(self.address).map_err(|e| failed("connecting", &e))?;
+        let mut prepared = Vec::new();
+        if self.style == Style::Steps {
+            for (text, inputs) in tpcb::STATEMENTS {
+                let types = vec![Type::INT4; inputs.len()];
+                let statement = connection.prepare_typed(text, &types);
+                prepared.push(statement.map_err(|e| failed(text, &e))?);
+            }
+        }
+        Ok(Box::new(NetworkClient {
+            connection,
+            prepared,
+            ran: VecDeque::new(),
+        }))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        engine_counters(self.database.engine())
+    }
+}
+
+impl NetworkClient {
+    fn attempt(&mut self, request: &TpcbTransaction) -> Result<(), postgres::Error> {
+        if self.prepared.is_empty() {
+            return self.connection.batch_execute(&tpcb::message(request));
+        }
+        self.connection.batch_execute("BEGIN")?;
+        for (statement, (_, inputs)) in self.prepared.iter().zip(tpcb::STATEMENTS) {
+            let values: Vec<i32> = inputs.iter().map(|input| input.of(request)).collect();
+            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|v| v as _).collect();
+            self.connection.execute(statement, &values)?;
+        }
+        self.connection.batch_execute("COMMIT")
+    }
+}
+
+impl Client<TpcbTransaction> for NetworkClient {
+    fn start(&mut self, request: TpcbTransaction) -> Result<(), RunError> {
+        let mut retries = 0;
+        while let Err(error) = self.attempt(&request) {
+            let again = error.code().is_some_and(|c| {
+                *c == SqlState::T_R_DEADLOCK_DETECTED || *c == SqlState::T_R_SERIALIZATION_FAILURE
+            });
+            if !again {
+                return Err(RunError::doing("a transaction", describe(&error)));
+            }
+            retries += 1;
+            let rolled_back = self.connection.batch_execute("ROLLBACK");
+            rolled_back.map_err(|e| RunError::doing("rolling back", describe(&e)))?;
+        }
+        self.ran.push_back(retries);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Finished, RunError> {
+        let retries = self.ran.pop_front();
+        Ok(Finished {
+            retries: retries.ok_or_else(|| RunError("nothing is outstanding".to_owned()))?,
+            rolled_back: false,
+        })
+    }
+}
+
+/// Throughput as a share of `clients / mean sync time`, for each contender that synced.
+pub(crate) fn sync_shares(case: &str, config: &str, clients: usize, all: &[Measured]) -> Vec<Record> {
+    let share = |measured: &Measured| {
+        let syncs = measured.counter("log_syncs");
+        let seconds = measured.counter("log_sync_ns") / 1e9;
+        let bound = clients as f64 * syncs / seconds;
+        (syncs > 0.0 && seconds > 0.0).then(|| Record {
+            bench: "tpcb".to_owned(),
+            case: format!("{case} {}", measured.name),
+            config: config.to_owned(),
+            metric: "share_of_clients_per_sync".to_owned(),
+            value: measured.throughput() / bound,
+            unit: "1".to_owned(),
+            baseline: None,
+            ratio: None,
+        })
+    };
+    let records: Vec<Record> = all.iter().filter_map(share).collect();
+    for record in &records {
+        eprintln!(
+            "{}: {} of clients per sync time",
+            record.case,
+            report::human(record.value)
+        );
+    }
+    records
+}

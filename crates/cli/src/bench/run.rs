@@ -1,0 +1,342 @@
+//! Runs workloads through the protocols that were asked for, and checks the state after each.
+//!
+//! ```text
+//! product        clients (closed or open loop) -> sequencer -> batches -> log
+//! the others     streams drawn beforehand -> crate protocols on the bare store
+//! ```
+//!
+//! The product comes first, whatever the order on the command line: what runs on the bare store is not in the
+//! log, so the engine must not write after it.
+
+use std::time::Duration;
+
+use weft_protocols::{Job, RunReport, protocol_names, run_by_name};
+use weft_workload::driver::{self, Contender, Measured};
+use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
+use weft_workload::stream::{Rollbacks, StreamSeed, Workload};
+use weft_workload::{Record, limits, report};
+
+use super::{BenchDatabase, bar, print};
+use crate::arguments::LoadArguments;
+use crate::failure::Failure;
+
+/// The name of the embedded engine among protocols.
+const PRODUCT: &str = "product";
+
+/// One workload to run.
+pub(crate) struct RunCase<'w> {
+    /// What records call it.
+    pub name: String,
+    /// Sizes, for records.
+    pub config: String,
+    /// Loaded and compiled.
+    pub workload: &'w dyn Workload,
+    /// What one transaction reads, where a bare loop over memory can do the same.
+    pub rows_read: Option<RowsRead>,
+}
+
+/// Rows that a transaction finds by key, and how much of each it reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowsRead {
+    /// Rows of the table.
+    pub records: u64,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Bytes of it that are read.
+    pub read_bytes: usize,
+    /// Rows of one transaction.
+    pub accesses: usize,
+}
+
+/// Probes of each thread when the limit is taken.
+const LIMIT_PROBES: usize = 1_000_000;
+
+/// `throughput` as a share of what bare probes of the same rows reach on as many threads, measured now.
+fn share_of_limit(case: &RunCase<'_>, threads: usize, throughput: f64) -> Result<Option<f64>, Failure> {
+    let Some(rows) = case.rows_read else {
+        return Ok(None);
+    };
+    let records = usize::try_from(rows.records).unwrap_or(usize::MAX);
+    let limit = limits::probe_rate(records, rows.row_bytes, rows.read_bytes, LIMIT_PROBES, threads);
+    let limit = limit.map_err(|e| Failure::doing("taking the limit", e))?;
+    Ok(Some(throughput * rows.accesses as f64 / limit))
+}
+
+/// What ratios compare with: a protocol and its throughput.
+type Baseline = Option<(String, f64)>;
+
+/// Runs every case through every protocol and prints.
+pub(crate) fn run_cases(
+    arguments: &LoadArguments,
+    bench: &BenchDatabase,
+    cases: &[RunCase<'_>],
+) -> Result<(), Failure> {
+    let mut names = arguments.protocol.clone();
+    if names.is_empty() {
+        names.push(PRODUCT.to_owned());
+    }
+    let known = protocol_names();
+    for name in &names {
+        if name != PRODUCT && !known.contains(&name.as_str()) {
+            let known = known.join(", ");
+            return Err(Failure::Usage(format!(
+                "there is no protocol {name:?}: {PRODUCT}, {known}"
+            )));
+        }
+    }
+    let product = names.iter().any(|name| name == PRODUCT);
+    names.retain(|name| name != PRODUCT);
+    if arguments.rate.is_some() && !names.is_empty() {
+        let message = "--rate is for the product: the other protocols take a whole stream at once";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let mut committed = 0;
+    let mut baselines: Vec<Baseline> = vec![None; cases.len()];
+    if product {
+        for (case, baseline) in cases.iter().zip(&mut baselines) {
+            for &clients in &arguments.clients {
+                run_product(arguments, bench, case, clients, &mut committed, baseline)?;
+                check(case, bench, PRODUCT, committed)?;
+            }
+        }
+    }
+    for (case, baseline) in cases.iter().zip(&mut baselines) {
+        for name in &names {
+            run_protocol(arguments, bench, case, name, &mut committed, baseline)?;
+            check(case, bench, name, committed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the state; what holds goes to stderr, what does not ends the command.
+fn check(case: &RunCase<'_>, bench: &BenchDatabase, protocol: &str, committed: u64) -> Result<(), Failure> {
+    let found = case.workload.check(bench.database.engine().store(), committed);
+    let held = found.map_err(|what| Failure::Check(format!("after {protocol}: {what}")))?;
+    for line in held {
+        eprintln!("{} {}: {line}", case.workload.name(), protocol);
+    }
+    Ok(())
+}
+
+fn record(case: &RunCase<'_>, contender: &str, config: &str, metric: &str, unit: &str, value: f64) -> Record {
+    Record {
+        bench: case.workload.name().to_owned(),
+        case: format!("{} {contender}", case.name).trim().to_owned(),
+        config: config.to_owned(),
+        metric: metric.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        baseline: None,
+        ratio: None,
+    }
+}
+
+fn run_product(
+    arguments: &LoadArguments,
+    bench: &BenchDatabase,
+    case: &RunCase<'_>,
+    clients: usize,
+    committed: &mut u64,
+    baseline: &mut Baseline,
+) -> Result<(), Failure> {
+    let contender = Product::new(&bench.database, arguments.commit());
+    let contenders: [&dyn Contender<Drawn>; 1] = [&contender];
+    let load = arguments.load(clients);
+    let running = bar(
+        arguments.rounds as u64,
+        &format!("{} {}", case.workload.name(), case.name),
+    );
+    let source = |seed: u64| {
+        let seed = StreamSeed {
+            seed: seed >> 32,
+            number: seed & u64::from(u32::MAX),
+            count: clients as u64,
+        };
+        let mut requests = Requests::new(case.workload, seed, TAPE_TRANSACTIONS);
+        move || requests.draw()
+    };
+    let measured = driver::alternate(&contenders, arguments.rounds, &load, source, |_, round| {
+        running.inc(1);
+        running.set_message(format!("{:.0}/s", round.throughput()));
+    })?;
+    running.finish_and_clear();
+    *committed += measured.iter().map(Measured::committed_in_all).sum::<u64>();
+    let config = format!("{} {}", case.config, arguments.config(clients));
+    let label = format!("{} {clients} client(s)", case.name);
+    let mut records = report::records(case.workload.name(), &label, &config, &measured, PRODUCT);
+    let contender_case = format!("{clients} client(s) {PRODUCT}");
+    let rollbacks = measured.first().map_or(0.0, Measured::rollback_rate);
+    records.push(record(
+        case,
+        &contender_case,
+        &config,
+        "rollback_rate",
+        "1",
+        rollbacks,
+    ));
+    let by_kind = contender.commits_by_kind();
+    let all = by_kind.iter().sum::<u64>().max(1) as f64;
+    for (kind, count) in case.workload.kinds().iter().zip(by_kind) {
+        let metric = format!("share_{kind}");
+        records.push(record(
+            case,
+            &contender_case,
+            &config,
+            &metric,
+            "1",
+            count as f64 / all,
+        ));
+    }
+    let throughput = measured.first().map_or(0.0, Measured::throughput);
+    let threads = clients.min(arguments.workers());
+    if let Some(share) = share_of_limit(case, threads, throughput)? {
+        records.push(record(
+            case,
+            &contender_case,
+            &config,
+            "share_of_limit",
+            "1",
+            share,
+        ));
+    }
+    if baseline.is_none() {
+        *baseline = Some((PRODUCT.to_owned(), throughput));
+    }
+    print(
+        arguments,
+        &format!("{}, {config}", case.workload.name()),
+        &records,
+    )
+}
+
+fn run_protocol(
+    arguments: &LoadArguments,
+    bench: &BenchDatabase,
+    case: &RunCase<'_>,
+    name: &str,
+    committed: &mut u64,
+    baseline: &mut Baseline,
+) -> Result<(), Failure> {
+    let running = bar(arguments.rounds as u64, &format!("{name} {}", case.name));
+    let mut rounds = Vec::new();
+    for round in 0..arguments.rounds {
+        let sum = run_stream(arguments, bench, case, name, round as u64)?;
+        *committed += sum.committed;
+        running.inc(1);
+        running.set_message(format!("{:.0}/s", sum.throughput()));
+        rounds.push(sum);
+    }
+    running.finish_and_clear();
+    let config = format!("{} jobs={} {}", case.config, arguments.jobs, arguments.config(0));
+    let median = |of: fn(&RunReport) -> f64| driver::median(rounds.iter().map(of).collect());
+    let share = |part: u64, whole: u64| part as f64 / (whole as f64).max(1.0);
+    let sum = |of: fn(&RunReport) -> u64| rounds.iter().map(of).sum::<u64>();
+    let (commits, failed) = (sum(|r| r.committed), sum(|r| r.failed));
+    let share_of = share_of_limit(case, arguments.workers(), median(RunReport::throughput))?;
+    let mut throughput = record(
+        case,
+        name,
+        &config,
+        "throughput",
+        "1/s",
+        median(RunReport::throughput),
+    );
+    match baseline {
+        Some((base, value)) if *value > 0.0 => {
+            throughput.ratio = Some(throughput.value / *value);
+            throughput.baseline = Some(base.clone());
+        }
+        Some(_) => {}
+        None => *baseline = Some((name.to_owned(), throughput.value)),
+    }
+    let planning =
+        |report: &RunReport| report.planning.as_secs_f64() / report.elapsed.as_secs_f64().max(1e-9);
+    let planning_each =
+        |report: &RunReport| report.planning.as_nanos() as f64 / (report.committed as f64).max(1.0);
+    let members = |report: &RunReport| report.committed as f64 / (report.batches as f64).max(1.0);
+    let deferrals = share(sum(|r| r.deferrals), commits);
+    let mut records = vec![
+        throughput,
+        record(
+            case,
+            name,
+            &config,
+            "rollback_rate",
+            "1",
+            share(failed, commits + failed),
+        ),
+        record(case, name, &config, "deferral_rate", "1", deferrals),
+        record(case, name, &config, "planning_share", "1", median(planning)),
+        record(
+            case,
+            name,
+            &config,
+            "planning_per_transaction",
+            "ns",
+            median(planning_each),
+        ),
+        record(case, name, &config, "mean_batch", "members", median(members)),
+    ];
+    if let Some(share) = share_of {
+        records.push(record(case, name, &config, "share_of_limit", "1", share));
+    }
+    print(
+        arguments,
+        &format!("{} without sequencer and log, {config}", case.workload.name()),
+        &records,
+    )
+}
+
+/// One round: streams drawn beforehand, run one after another until the time is over.
+fn run_stream(
+    arguments: &LoadArguments,
+    bench: &BenchDatabase,
+    case: &RunCase<'_>,
+    name: &str,
+    seed: u64,
+) -> Result<RunReport, Failure> {
+    let time = Duration::from_secs_f64(arguments.seconds);
+    let seed = StreamSeed {
+        seed,
+        number: 0,
+        count: 1,
+    };
+    let mut stream = case.workload.stream(seed);
+    let mut sum = RunReport::default();
+    while sum.elapsed < time {
+        let mut jobs = Vec::with_capacity(arguments.jobs);
+        let mut rolling_back = 0;
+        for _ in 0..arguments.jobs {
+            let drawn = stream.draw()?;
+            rolling_back += u64::from(drawn.rolls_back);
+            jobs.push(Job {
+                program: drawn.program,
+                inputs: drawn.inputs,
+            });
+        }
+        let store = bench.database.engine().store();
+        let report = run_by_name(name, store, &jobs, arguments.workers())
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let expected = match case.workload.rollbacks() {
+            Rollbacks::None => Some(0),
+            Rollbacks::AsDrawn => Some(rolling_back),
+            Rollbacks::DependOnData => None,
+        };
+        if expected.is_some_and(|expected| expected != report.failed) {
+            return Err(Failure::Check(format!(
+                "{name}: {} of {} transactions failed, {} were meant to",
+                report.failed,
+                jobs.len(),
+                expected.unwrap_or(0)
+            )));
+        }
+        sum.elapsed += report.elapsed;
+        sum.planning += report.planning;
+        sum.committed += report.committed;
+        sum.failed += report.failed;
+        sum.deferrals += report.deferrals;
+        sum.batches += report.batches;
+    }
+    Ok(sum)
+}

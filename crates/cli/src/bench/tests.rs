@@ -1,0 +1,107 @@
+//! Every benchmark runs at a tiny scale, through every protocol, and its checks hold.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use clap::Parser;
+
+use crate::arguments::WeftArguments;
+use crate::failure::Failure;
+
+/// Runs `weft bench` with these words, quickly.
+fn bench(words: &str) -> Result<(), Failure> {
+    let line = format!("weft bench {words} --seconds 0.05 --rounds 1 --json --jobs 500 --workers 2");
+    let line: Vec<&str> = line.split_whitespace().collect();
+    crate::run(WeftArguments::try_parse_from(line).unwrap())
+}
+
+/// The product and every protocol, as the command line wants them.
+fn all_protocols() -> String {
+    let names = weft_protocols::protocol_names();
+    let without_blanks = |name: &&&str| !name.contains(' ');
+    let names: Vec<&str> = names.iter().filter(without_blanks).copied().collect();
+    format!("product,{}", names.join(","))
+}
+
+#[test]
+fn every_ycsb_workload_runs_through_every_protocol() {
+    let protocols = all_protocols();
+    bench(&format!(
+        "ycsb --workload a,b,c,d,e,f --theta 0.9 --records 500 --accesses 2 --protocol {protocols} --window 4"
+    ))
+    .unwrap();
+}
+
+#[test]
+fn sizes_of_the_documents_run() {
+    bench("ycsb --preset hobbes --records 400 --workload a --protocol product,batch --theta 0.5").unwrap();
+    bench("ycsb --preset bionicdb --records 400 --workload c,e --protocol product,batch --theta 0").unwrap();
+    let locate = "ycsb --preset bionicdb --records 400 --workload c --read nothing --theta 0";
+    bench(&format!(
+        "{locate} --protocol product,batch --hot-keys 20 --hot-share 0.8"
+    ))
+    .unwrap();
+}
+
+#[test]
+fn the_comparison_without_protocols_still_runs() {
+    bench("ycsb --workload a,f --theta 0.5 --records 300").unwrap();
+    bench("tpcb --scale 1 --accounts-per-branch 100").unwrap();
+    bench("tpcb --scale 1 --accounts-per-branch 100 --network --durable --clients 3").unwrap();
+}
+
+#[test]
+fn smallbank_keeps_its_books_under_every_protocol() {
+    let protocols = all_protocols();
+    bench(&format!(
+        "smallbank --customers 50 --clients 2 --window 4 --protocol {protocols}"
+    ))
+    .unwrap();
+    bench("smallbank --customers 500 --hot-keys 3 --hot-share 1 --protocol batch").unwrap();
+}
+
+#[test]
+fn tpcb_keeps_its_books_under_every_protocol_and_open_loop() {
+    let protocols = all_protocols();
+    bench(&format!(
+        "tpcb --scale 2 --accounts-per-branch 50 --protocol {protocols}"
+    ))
+    .unwrap();
+    bench("tpcb --scale 2 --accounts-per-branch 50 --rate 2000 --window 16").unwrap();
+}
+
+#[test]
+fn tpcc_keeps_its_conditions_under_every_protocol() {
+    let small = "tpcc --items 200 --customers-per-district 30";
+    let protocols = all_protocols();
+    bench(&format!(
+        "{small} --warehouses 2 --clients 2 --window 8 --protocol {protocols}"
+    ))
+    .unwrap();
+    bench(&format!("{small} --mix neworder-payment --protocol {protocols}")).unwrap();
+    bench(&format!("{small} --rate 500 --window 8")).unwrap();
+}
+
+#[test]
+fn a_stalled_transaction_is_measured() {
+    // Ten of a hundred rows are locked, so everything conflicts; what waits is within its bound and ends.
+    bench("stall --records 100 --outstanding 128 --slot-ms 5").unwrap();
+    bench("stall --records 5000 --outstanding 128 --slot-ms 5").unwrap();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for words in [
+        "ycsb --protocol hope",
+        "ycsb --workload g",
+        "ycsb --hot-keys 5 --hot-share 2",
+        "smallbank --theta 9",
+        "tpcb --rate 5 --protocol batch",
+        "tpcb --rate 0",
+        "stall --slot-ms 500",
+    ] {
+        match bench(words) {
+            Err(Failure::Usage(_)) => {}
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `weft bench tpcc`: order entry, and the twelve consistency conditions after every run.
+
+use weft_workload::tpcc::{Tpcc, TpccMix, TpccShape};
+
+use super::run::{RunCase, run_cases};
+use super::{BenchDatabase, bar};
+use crate::arguments::{TpccArguments, TpccMixArgument};
+use crate::failure::Failure;
+
+/// Loads, checks the population, measures, checks, prints.
+pub(crate) fn run(arguments: &TpccArguments) -> Result<(), Failure> {
+    let shape = TpccShape {
+        warehouses: arguments.warehouses,
+        items: arguments.items,
+        customers: arguments.customers_per_district,
+    };
+    let (mix, mix_name) = match arguments.mix {
+        TpccMixArgument::Full => (TpccMix::Full, "full"),
+        TpccMixArgument::NeworderPayment => (TpccMix::NewOrderPayment, "neworder-payment"),
+    };
+    let bench = BenchDatabase::open(&arguments.load, "tpcc")?;
+    let loading = bar(shape.warehouses * shape.items, "loading");
+    let workload = Tpcc::load(&bench.database, shape, mix, |table, rows| {
+        loading.set_message(table);
+        loading.set_position(rows);
+    })?;
+    loading.finish_and_clear();
+    let case = RunCase {
+        name: format!("{mix_name} warehouses={}", shape.warehouses),
+        config: format!("items={} customers={}", shape.items, shape.customers),
+        workload: &workload,
+        rows_read: None,
+    };
+    run_cases(&arguments.load, &bench, &[case])
+}

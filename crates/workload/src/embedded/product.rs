@@ -1,0 +1,204 @@
+//! The product itself: streams of programs through the embedded engine, sequencer and log included.
+//!
+//! A program that writes is handed to the sequencer, several at once where a client has several to start; one
+//! that only reads runs on its client's thread over a snapshot. A program that raises an exception of its own
+//! (TPC-C's unused item) ended as it meant to.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use weft::Database;
+use weft_txn::{Answer, Committed, Engine, Ticket};
+use weft_types::SqlState;
+
+use super::{Commit, engine_counters};
+use crate::driver::{Client, Contender, Finished, RunError};
+use crate::stream::{Stream, StreamSeed, Tape, Transaction, Workload};
+
+/// What RAISE sets when a program asks for its own rollback: P0001 raise_exception.
+const RAISED: SqlState = SqlState("P0001");
+
+/// Transactions of one client's tape; a tape is played in a circle.
+pub const TAPE_TRANSACTIONS: usize = 50_000;
+
+/// What the driver hands to a client: drawn beforehand or drawn now.
+pub type Drawn = Result<Transaction, RunError>;
+
+/// A workload's streams as the driver wants them.
+pub enum Requests<'w> {
+    /// Drawn before the clock starts.
+    Tape(Tape),
+    /// Drawn while it runs, since nothing may come twice.
+    Live(Box<dyn Stream + 'w>),
+    /// Could not be drawn.
+    Broken(RunError),
+}
+
+impl<'w> Requests<'w> {
+    /// One client's stream; on a tape of `tape_transactions` where the workload repeats.
+    pub fn new(workload: &'w dyn Workload, seed: StreamSeed, tape_transactions: usize) -> Self {
+        let mut stream = workload.stream(seed);
+        if !workload.repeats() {
+            return Requests::Live(stream);
+        }
+        match Tape::record(&mut *stream, tape_transactions) {
+            Ok(tape) => Requests::Tape(tape),
+            Err(error) => Requests::Broken(error),
+        }
+    }
+
+    /// The next transaction.
+    pub fn draw(&mut self) -> Drawn {
+        match self {
+            Requests::Tape(tape) => tape.play(),
+            Requests::Live(stream) => stream.draw(),
+            Requests::Broken(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// The engine as a contender.
+pub struct Product<'d> {
+    /// The database.
+    pub database: &'d Database,
+    /// When a transaction counts.
+    pub commit: Commit,
+    /// Commits by kind since the contender was made, the ones that did not count included.
+    by_kind: Mutex<Vec<u64>>,
+}
+
+impl<'d> Product<'d> {
+    /// Over a database.
+    pub fn new(database: &'d Database, commit: Commit) -> Self {
+        Self {
+            database,
+            commit,
+            by_kind: Mutex::default(),
+        }
+    }
+
+    /// Commits by kind so far, of clients that have ended.
+    pub fn commits_by_kind(&self) -> Vec<u64> {
+        self.by_kind
+            .lock()
+            .map_or_else(|_| Vec::new(), |counts| counts.clone())
+    }
+}
+
+enum Started {
+    Waiting(Ticket),
+    Ran(Answer<Committed>),
+}
+
+struct ProductClient<'d> {
+    engine: &'d Engine,
+    commit: Commit,
+    outstanding: VecDeque<(Started, usize)>,
+    by_kind: Vec<u64>,
+    of: &'d Mutex<Vec<u64>>,
+}
+
+impl Contender<Drawn> for Product<'_> {
+    fn name(&self) -> &str {
+        "product"
+    }
+
+    fn client(&self) -> Result<Box<dyn Client<Drawn> + '_>, RunError> {
+        Ok(Box::new(ProductClient {
+            engine: self.database.engine(),
+            commit: self.commit,
+            outstanding: VecDeque::new(),
+            by_kind: Vec::new(),
+            of: &self.by_kind,
+        }))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        engine_counters(self.database.engine())
+    }
+}
+
+impl Drop for ProductClient<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut all) = self.of.lock() {
+            add_counts(&mut all, &self.by_kind);
+        }
+    }
+}
+
+fn add_counts(all: &mut Vec<u64>, more: &[u64]) {
+    all.resize(all.len().max(more.len()), 0);
+    all.iter_mut().zip(more).for_each(|(sum, count)| *sum += count);
+}
+
+impl Client<Drawn> for ProductClient<'_> {
+    fn start(&mut self, request: Drawn) -> Result<(), RunError> {
+        let Transaction {
+            program,
+            inputs,
+            kind,
+            ..
+        } = request?;
+        let started = if program.read_only {
+            Started::Ran(self.engine.execute(&program, inputs))
+        } else {
+            let ticket = self.engine.submit(&program, inputs);
+            Started::Waiting(ticket.map_err(|refused| RunError::doing("submitting", refused.error))?)
+        };
+        self.outstanding.push_back((started, kind));
+        Ok(())
+    }
+
+    fn start_many(&mut self, requests: &mut Vec<Drawn>) -> Result<(), RunError> {
+        if requests.len() == 1 {
+            return requests.drain(..).try_for_each(|request| self.start(request));
+        }
+        let mut drawn = requests.drain(..).collect::<Result<Vec<_>, _>>()?;
+        let mut writers = Vec::with_capacity(drawn.len());
+        for transaction in &mut drawn {
+            if !transaction.program.read_only {
+                writers.push((&transaction.program, std::mem::take(&mut transaction.inputs)));
+            }
+        }
+        let mut tickets = self.engine.submit_many(writers).into_iter();
+        for transaction in drawn {
+            let started = if transaction.program.read_only {
+                Started::Ran(self.engine.execute(&transaction.program, transaction.inputs))
+            } else {
+                let ticket = tickets
+                    .next()
+                    .ok_or_else(|| RunError("a ticket is missing".to_owned()))?;
+                Started::Waiting(ticket.map_err(|refused| RunError::doing("submitting", refused.error))?)
+            };
+            self.outstanding.push_back((started, transaction.kind));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Finished, RunError> {
+        let (answer, kind) = match self.outstanding.pop_front() {
+            Some((Started::Waiting(ticket), kind)) => (ticket.wait(), kind),
+            Some((Started::Ran(answer), kind)) => (answer, kind),
+            None => return Err(RunError("nothing is outstanding".to_owned())),
+        };
+        let (observed, rolled_back) = match answer {
+            Ok(committed) => (committed.observed, false),
+            Err(refused) if refused.error.state == RAISED => (refused.observed, true),
+            Err(refused) => return Err(RunError::doing("a program", refused.error)),
+        };
+        if self.commit == Commit::Durable {
+            let durable = self.engine.wait_durable(observed);
+            durable.map_err(|e| RunError::doing("waiting for the disk", e))?;
+        }
+        if !rolled_back {
+            self.by_kind.resize(self.by_kind.len().max(kind + 1), 0);
+            if let Some(count) = self.by_kind.get_mut(kind) {
+                *count += 1;
+            }
+        }
+        Ok(Finished {
+            retries: 0,
+            rolled_back,
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! Open-loop load: transactions are due at times of their own, however slow the answers are.
+//!
+//! A closed loop hides a stall: while one transaction hangs, its client asks for nothing, and one long
+//! latency stands for the hundreds that would have been. Here the times at which transactions are due are
+//! drawn beforehand (a Poisson process), a client that is late starts at once all that are due by then, and
+//! latency counts from the time at which a transaction was due.
+//!
+//! ```text
+//! due      |  |     |  | |    |      the process goes on through a stall
+//! started  |  |          |||  |      what came due meanwhile starts together: that is how batches grow
+//! latency  from due to finish
+//! ```
+//!
+//! Source: G. Tene's "coordinated omission"; YCSB's `intended` measurements.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use weft_base::Prng;
+
+use crate::driver::{COUNTING, Client, RunError, STOPPED, Share};
+
+/// Waits shorter than this are spent looking at the clock: a sleep may end that much too late.
+const SPIN: Duration = Duration::from_micros(80);
+
+/// The gaps between arrivals of a Poisson process. Depends on rate and seed alone.
+#[derive(Debug, Clone)]
+pub struct Arrivals {
+    mean_gap_seconds: f64,
+    random: Prng,
+}
+
+impl Arrivals {
+    /// `rate` arrivals a second on average; below one in a million seconds counts as that.
+    pub fn new(rate: f64, seed: u64) -> Self {
+        Self {
+            mean_gap_seconds: 1.0 / rate.max(1e-6),
+            random: Prng::new(seed ^ 0x6172_7269_7661_6c73),
+        }
+    }
+
+    /// The time from one arrival to the next.
+    pub fn gap(&mut self) -> Duration {
+        // 1 - u lies in (0, 1], so the logarithm is finite; a day bounds what the clock must add.
+        let seconds = -(1.0 - self.random.unit_f64()).ln() * self.mean_gap_seconds;
+        Duration::from_secs_f64(seconds.clamp(0.0, 86_400.0))
+    }
+}
+
+/// The loop of one client thread.
+pub(crate) fn serve_client<'c, R>(
+    mut client: Box<dyn Client<R> + 'c>,
+    mut requests: impl FnMut() -> R,
+    window: usize,
+    mut arrivals: Arrivals,
+    phase: &AtomicU8,
+) -> Result<Share, RunError> {
+    let mut share = Share::new()?;
+    let mut due = Instant::now() + arrivals.gap();
+    let mut started: VecDeque<Instant> = VecDeque::with_capacity(window);
+    let mut fresh = Vec::with_capacity(window);
+    loop {
+        if phase.load(Ordering::Relaxed) == STOPPED {
+            return Ok(share);
+        }
+        let now = Instant::now();
+        while due <= now && fresh.len() < window {
+            fresh.push(requests());
+            started.push_back(due);
+            due += arrivals.gap();
+        }
+        if fresh.is_empty() {
+            wait_until(due, phase);
+            continue;
+        }
+        client.start_many(&mut fresh)?;
+        while let Some(was_due) = started.pop_front() {
+            let finished = client.finish()?;
+            let counts = phase.load(Ordering::Relaxed) == COUNTING;
+            share.ended(finished, was_due.elapsed(), counts);
+        }
+    }
+}
+
+/// Returns at `due`, or soon after the round ended.
+fn wait_until(due: Instant, phase: &AtomicU8) {
+    const LOOK: Duration = Duration::from_millis(20);
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() || phase.load(Ordering::Relaxed) == STOPPED {
+            return;
+        }
+        match left.checked_sub(SPIN) {
+            Some(sleep) if !sleep.is_zero() => std::thread::sleep(sleep.min(LOOK)),
+            _ => std::hint::spin_loop(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_have_the_rate_as_their_mean_and_repeat_by_seed() {
+        let draw = |seed| {
+            let mut arrivals = Arrivals::new(1000.0, seed);
+            (0..20_000).map(|_| arrivals.gap()).collect::<Vec<_>>()
+        };
+        let gaps = draw(1);
+        let mean = gaps.iter().sum::<Duration>().as_secs_f64() / gaps.len() as f64;
+        assert!((mean - 0.001).abs() < 0.000_03, "{mean}");
+        // Exponential: a share e^-1 of the gaps is longer than the mean.
+        let longer = gaps.iter().filter(|gap| gap.as_secs_f64() > 0.001).count() as f64 / 20_000.0;
+        assert!((longer - 0.3679).abs() < 0.015, "{longer}");
+        assert_eq!(gaps, draw(1));
+        assert_ne!(gaps, draw(2));
+    }
+
+    #[test]
+    fn a_rate_of_nothing_is_no_error() {
+        assert!(Arrivals::new(0.0, 1).gap() <= Duration::from_secs(86_400));
+    }
+}
