@@ -142,7 +142,6 @@ fn describe(access: &Access, plan: &ProgramPlan, catalog: &Catalog) -> String {
         AccessKind::WriteRange => "write range of",
         AccessKind::ReadTable => "read",
         AccessKind::WriteTable => "write",
-        AccessKind::WriteRange => "write range of",
         AccessKind::WriteValue(_) => "take value in",
     };
     let mut line = format!("{kind} {table}");
