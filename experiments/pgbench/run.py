@@ -22,6 +22,10 @@ ROOT = HERE.parent.parent
 PG_BIN = pathlib.Path(os.environ.get("PG_BIN", "/usr/lib/postgresql/15/bin"))
 
 
+# What Weft says of itself beside each figure.
+SHARES = ["one_shot_share", "mean_batch", "mean_sync_us", "share_of_clients_per_sync"]
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -57,6 +61,18 @@ class Server:
         if done.returncode != 0:
             sys.exit(f"{self.name}: {' '.join(command)}\n{done.stdout}\n{done.stderr}")
         return done.stdout
+
+    def counters(self):
+        """Weft's own counters since it started; None for others."""
+        if self.name != "weft":
+            return None
+        names = ["batches", "one_shot_transactions", "session_commits", "read_only_programs"]
+        names += ["log_syncs", "mean_sync_us"]
+        command = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-At"]
+        for name in names:
+            command += ["-c", f"SHOW weft.{name}"]
+        done = subprocess.run([*command, "postgres"], capture_output=True, text=True, check=True, timeout=60)
+        return dict(zip(names, map(float, done.stdout.split())))
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
@@ -101,6 +117,24 @@ def tps(output):
     return float(re.search(r"tps = ([0-9.]+) \(without", output).group(1))
 
 
+def shares(before, after, throughput, clients):
+    """What the counters say of the time between: how many transactions were one-shot, how large batches were,
+    and which part of one transaction a client and sync time was reached."""
+    grown = {name: after[name] - before[name] for name in after}
+    one_shot = grown["one_shot_transactions"] + grown["read_only_programs"]
+    written = grown["one_shot_transactions"] + grown["session_commits"]
+    said = {
+        "one_shot_share": round(one_shot / max(one_shot + grown["session_commits"], 1), 4),
+        "mean_batch": round(written / max(grown["batches"], 1), 2),
+    }
+    if grown["log_syncs"] > 0:
+        synced = after["mean_sync_us"] * after["log_syncs"] - before["mean_sync_us"] * before["log_syncs"]
+        sync_us = synced / grown["log_syncs"]
+        said["mean_sync_us"] = round(sync_us, 1)
+        said["share_of_clients_per_sync"] = round(throughput * sync_us / 1e6 / clients, 3)
+    return said
+
+
 def cases(clients):
     one_message = ["-f", str(HERE / "tpcb_one_message.sql")]
     for count in clients:
@@ -139,6 +173,7 @@ def main():
             if options.only not in name:
                 continue
             results = {server.name: [] for server in servers}
+            before = servers[-1].counters()
             for _ in range(options.rounds):
                 for server in servers:
                     run = [*arguments, "-n", "-c", str(count), "-j", str(min(count, 2))]
@@ -147,6 +182,7 @@ def main():
                     output = server.pgbench(*run, synchronous_commit=synchronous_commit)
                     results[server.name].append(tps(output))
             medians = {server: statistics.median(values) for server, values in results.items()}
+            said = shares(before, servers[-1].counters(), medians["weft"], count)
             row = {
                 "bench": "pgbench",
                 "case": name,
@@ -156,6 +192,7 @@ def main():
                 "unit": "txn/s",
                 "baseline": f"postgresql 15: {medians['postgresql']:.1f}",
                 "ratio": round(medians["weft"] / medians["postgresql"], 3),
+                **{name: said.get(name) for name in SHARES},
             }
             print(json.dumps(row), flush=True)
             rows.append(row)

@@ -48,27 +48,29 @@ pub struct Heard {
 pub struct Poller {
     poll: Poll,
     events: Events,
-    patience: Option<Patience>,
+    patience: Patience,
 }
 
 impl Poller {
-    /// A poller, where sockets are registered with it, and what ends its wait. `patient`: whether there is a
-    /// core to look from while a client computes.
-    pub fn new(patient: bool) -> io::Result<(Poller, mio::Registry, Waker)> {
+    /// A poller, where sockets are registered with it, and what ends its wait.
+    pub fn new() -> io::Result<(Poller, mio::Registry, Waker)> {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let poller = Poller {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
-            patience: patient.then(Patience::new),
+            patience: Patience::new(),
         };
         Ok((poller, registry, waker))
     }
 
-    /// Waits until something comes; appends the sockets that have something to read, or an end.
-    pub fn poll(&mut self, heard: &mut Vec<Heard>) {
-        if !self.look() {
+    /// Waits until something comes; appends the sockets that have something to read, or an end. `patient`: a
+    /// core is free to look from before sleeping.
+    pub fn poll(&mut self, patient: bool, heard: &mut Vec<Heard>) {
+        if !patient {
+            self.sleep();
+        } else if !self.look() {
             self.wait();
         }
         let sockets = self.events.iter().filter(|event| event.token() != WAKER);
@@ -83,31 +85,24 @@ impl Poller {
         matches!(self.poll.poll(&mut self.events, Some(Duration::ZERO)), Ok(())) && !self.events.is_empty()
     }
 
-    fn wait(&mut self) {
-        let began = Instant::now();
-        if let Some(patience) = &self.patience {
-            let limit = patience.0;
-            loop {
-                thread::yield_now();
-                if self.look() {
-                    break;
-                }
-                if began.elapsed() >= limit {
-                    break;
-                }
-            }
-        }
-        let slept = self.events.is_empty();
-        if slept && let Err(error) = self.poll.poll(&mut self.events, None) {
+    fn sleep(&mut self) {
+        if let Err(error) = self.poll.poll(&mut self.events, None) {
             self.events.clear();
             if error.kind() != io::ErrorKind::Interrupted {
                 // Nothing that a second try at once would mend.
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        if let Some(patience) = &mut self.patience {
-            patience.learn(began.elapsed(), slept);
+    }
+
+    fn wait(&mut self) {
+        let began = Instant::now();
+        while !self.look() && began.elapsed() < self.patience.0 {}
+        let slept = self.events.is_empty();
+        if slept {
+            self.sleep();
         }
+        self.patience.learn(began.elapsed(), slept);
     }
 }
 
@@ -133,10 +128,10 @@ mod tests {
     #[test]
     fn a_waker_ends_the_wait_and_is_no_socket() {
         for patient in [false, true] {
-            let (mut poller, _registry, waker) = Poller::new(patient).unwrap();
+            let (mut poller, _registry, waker) = Poller::new().unwrap();
             let thread = std::thread::spawn(move || {
                 let mut numbers = Vec::new();
-                poller.poll(&mut numbers);
+                poller.poll(patient, &mut numbers);
                 numbers
             });
             std::thread::sleep(Duration::from_millis(5));

@@ -17,7 +17,7 @@
 //! sees to it that work without waiting (a long program) does not keep the others from their turn for more
 //! than a moment.
 //!
-//! Before it sleeps, the polling thread looks again for some microseconds, yielding the core in between: a
+//! Before it sleeps, the polling thread looks again for some microseconds, if there is a core to spare: a
 //! client that answers at once is served without the wake-up, which takes longer than its statement. How
 //! long is learnt from how long the last waits were (`Patience`).
 //!
@@ -31,7 +31,8 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ const QUIET_TICKS: u32 = 100;
 /// Connections that must be ready beside the one in hand before another thread is woken for them: a wake-up
 /// takes about as long as serving them.
 const READY_BEFORE_HELP: usize = 2;
+/// Connections served in one such span are at work at the same time.
+const LIVELY_SPAN: Duration = Duration::from_millis(8);
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -86,6 +89,34 @@ const RUNNING: u8 = 2;
 /// Running, and something happened since.
 const DIRTY: u8 = 3;
 
+/// How many connections were served in each of the last two spans of time.
+#[derive(Default)]
+struct Lively {
+    span: AtomicU64,
+    now: AtomicUsize,
+    before: AtomicUsize,
+}
+
+impl Lively {
+    /// Counts a connection once a span. Races miscount a little, which only makes the poller wait otherwise.
+    fn count(&self, span: u64, place: &Place) {
+        if place.span.swap(span, Relaxed) == span {
+            return;
+        }
+        let last = self.span.swap(span, Relaxed);
+        if last != span {
+            let count = self.now.swap(0, Relaxed);
+            self.before
+                .store(if last + 1 == span { count } else { 0 }, Relaxed);
+        }
+        self.now.fetch_add(1, Relaxed);
+    }
+
+    fn connections(&self) -> usize {
+        self.now.load(Relaxed).max(self.before.load(Relaxed))
+    }
+}
+
 /// A connection's place in the pool.
 struct Place {
     number: usize,
@@ -95,6 +126,8 @@ struct Place {
     deadline: AtomicU64,
     expired: AtomicBool,
     ending: AtomicBool,
+    /// The span in which it was served last.
+    span: AtomicU64,
     served: Mutex<Option<Box<dyn Served>>>,
 }
 
@@ -119,6 +152,8 @@ struct Queue {
     polls: u64,
     /// Threads neither resting nor blocked, those just woken included.
     unblocked: usize,
+    /// Threads in a wait that they told of.
+    blocked: usize,
     resting: usize,
     /// Resting threads that were called and have not come yet.
     called: usize,
@@ -142,6 +177,7 @@ pub struct Pool {
     registry: mio::Registry,
     waker: Waker,
     places: Mutex<Places>,
+    lively: Lively,
     /// Threads worth running at once.
     cores: usize,
     stack_bytes: usize,
@@ -154,7 +190,7 @@ impl Pool {
     /// A pool with one thread and the watch.
     pub fn start(stack_bytes: usize) -> io::Result<Arc<Pool>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let (poller, registry, waker) = Poller::new(cores > 1)?;
+        let (poller, registry, waker) = Poller::new()?;
         let pool = Arc::new(Pool {
             queue: Mutex::default(),
             call: Condvar::new(),
@@ -162,6 +198,7 @@ impl Pool {
             registry,
             waker,
             places: Mutex::default(),
+            lively: Lively::default(),
             cores,
             stack_bytes,
             started: Instant::now(),
@@ -210,6 +247,7 @@ impl Pool {
                 deadline: AtomicU64::new(NEVER),
                 expired: AtomicBool::new(false),
                 ending: AtomicBool::new(false),
+                span: AtomicU64::new(NEVER),
                 served: Mutex::new(Some(served)),
             });
             if let Some(free) = places.places.get_mut(number) {
@@ -289,7 +327,10 @@ impl Pool {
             } else if !queue.polling {
                 queue.polling = true;
                 queue.polls += 1;
-                MutexGuard::unlocked(&mut queue, || self.poller.lock().poll(&mut heard));
+                // Where more clients are at work than there are cores to spare, or a session waits for what
+                // another core does, looking would take their time.
+                let patient = queue.blocked == 0 && self.lively() * 2 <= self.cores;
+                MutexGuard::unlocked(&mut queue, || self.poller.lock().poll(patient, &mut heard));
                 queue.polling = false;
                 self.queue_ready(&mut queue, &mut heard);
             } else if !self.rest(&mut queue) {
@@ -325,6 +366,11 @@ impl Pool {
         }
     }
 
+    /// Connections that were at work in the last moments.
+    fn lively(&self) -> usize {
+        self.lively.connections()
+    }
+
     fn is_over(&self, queue: &Queue) -> bool {
         queue.stopping && self.places.lock().open == 0
     }
@@ -350,6 +396,8 @@ impl Pool {
     /// Serves one connection. True if it must be queued again.
     fn run(&self, place: &Place) -> bool {
         place.state.store(RUNNING, SeqCst);
+        let span = self.started.elapsed().as_millis() / LIVELY_SPAN.as_millis();
+        self.lively.count(span as u64, place);
         place.deadline.store(NEVER, SeqCst);
         let news = News {
             expired: place.expired.swap(false, SeqCst),
@@ -463,13 +511,16 @@ impl Watcher for Absence {
     fn begin(&self) {
         let mut queue = self.0.queue.lock();
         queue.unblocked -= 1;
+        queue.blocked += 1;
         if queue.unblocked == 0 {
             self.0.bring_help(&mut queue);
         }
     }
 
     fn end(&self) {
-        self.0.queue.lock().unblocked += 1;
+        let mut queue = self.0.queue.lock();
+        queue.unblocked += 1;
+        queue.blocked -= 1;
     }
 }
 

@@ -125,7 +125,9 @@ impl<'s> ReadView<'s> {
     ) {
         let found = slot
             .filter(|_| index.def.unique)
-            .and_then(|slot| lookup_slot(table, index, self.pin(), key, slot));
+            .and_then(|slot| lookup_slot(table, index, self.pin(), key, slot))
+            // Keys with a NULL are not unique: there may be more.
+            .filter(|row| !index.data.has_null(table.layout(), row.bytes));
         match found {
             Some(row) => see(row),
             None => lookup_in(table, index, self.pin(), key, &mut |row| {

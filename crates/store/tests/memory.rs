@@ -187,3 +187,43 @@ fn groups_find_what_single_lookups_find() {
             .is_err()
     );
 }
+
+#[test]
+fn groups_find_all_rows_that_are_null_in_a_unique_index() {
+    for method in [IndexMethod::Hash, IndexMethod::Both] {
+        let unique = IndexId(FIRST_OBJECT_ID + 4);
+        let index = fixture::index(unique, "t_unique", TABLE, &[1], method);
+        let def = table().with_index(IndexDef {
+            unique: true,
+            ..index
+        });
+        let store = Store::new();
+        fixture::batch(&store, |batch| {
+            batch.apply_catalog(&CatalogOp::CreateTable(def)).unwrap();
+        });
+        fixture::member(&store, |member| {
+            for id in 0..40_i64 {
+                let kind = if id < 30 {
+                    Value::Null
+                } else {
+                    Value::Int4(id as i32)
+                };
+                let values = [Value::Int8(id), kind, Value::Bytea(vec![1; 50])];
+                member
+                    .insert(TABLE, &table().layout.encode(&values).unwrap())
+                    .unwrap();
+            }
+        });
+        let snapshot = store.snapshot();
+        let keys =
+            [Value::Null, Value::Int4(30), Value::Int4(2), Value::Null].map(|value| fixture::key(&[value]));
+        check_group(snapshot.view(), unique, &keys, Fetch::Bytes(0));
+        let mut count = 0;
+        let count_row = |_, _| count += 1;
+        snapshot
+            .view()
+            .lookup_group(TABLE, unique, &keys, Fetch::Bytes(0), count_row)
+            .unwrap();
+        assert_eq!(count, 61, "{method:?}");
+    }
+}

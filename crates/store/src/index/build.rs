@@ -20,7 +20,7 @@ pub(crate) fn build(def: &IndexDef, core: &TableCore, pin: Pin<'_>) -> Result<In
     let mut key = Vec::new();
     core.each_live(pin, |slot, _, version| {
         index.key_of(layout, version.bytes(), &mut key);
-        if let Some(hash) = &index.hash {
+        if let Some(hash) = index.hash_for(&key) {
             hash.add(hash64(&key), slot);
         }
         if index.ordered.is_some() || def.unique {

@@ -21,12 +21,17 @@ use ordered::OrderedIndex;
 
 /// What stands before a value that is not NULL in an encoded key (`weft_types`' key format).
 const MARK_VALUE: u8 = 0x01;
+/// What stands for NULL there.
+const MARK_NULL: u8 = 0x02;
 
 /// The structures of one index.
 pub(crate) struct IndexData {
     pub(crate) columns: Vec<usize>,
     pub(crate) hash: Option<HashIndex>,
     pub(crate) ordered: Option<OrderedIndex>,
+    /// Keys with a NULL stand in `ordered` alone: a unique index may have many rows with one such key, and
+    /// equal entries in a row are slow to walk, for their neighbours too.
+    nulls_in_order: bool,
 }
 
 impl IndexData {
@@ -35,7 +40,20 @@ impl IndexData {
             columns: def.columns.clone(),
             hash: def.method.is_hashed().then(|| HashIndex::new(memory)),
             ordered: matches!(def.method, IndexMethod::Ordered | IndexMethod::Both).then(OrderedIndex::new),
+            nulls_in_order: def.unique && !def.primary && matches!(def.method, IndexMethod::Both),
         }
+    }
+
+    /// The hash index that has this key's entries, if it is one. Of keys of several columns, some without a
+    /// NULL stand in `ordered` too: it is the key's bytes alone that decide.
+    pub(crate) fn hash_for(&self, key: &[u8]) -> Option<&HashIndex> {
+        let may_hold_null = || match self.columns.len() {
+            1 => key.first() == Some(&MARK_NULL),
+            _ => key.contains(&MARK_NULL),
+        };
+        self.hash
+            .as_ref()
+            .filter(|_| !(self.nulls_in_order && may_hold_null()))
     }
 
     /// Puts the row's encoded key into `key`, replacing what was there.
@@ -101,7 +119,7 @@ impl IndexData {
 
     /// Adds the entry unless it is there.
     pub(crate) fn add(&self, key: &[u8], slot: SlotId) {
-        if let Some(hash) = &self.hash {
+        if let Some(hash) = self.hash_for(key) {
             hash.add(hash64(key), slot);
         }
         if let Some(ordered) = &self.ordered {
@@ -134,7 +152,7 @@ impl IndexData {
         if key.is_empty() {
             self.key_of(layout, removed, &mut key);
         }
-        if let Some(hash) = self.hash.as_ref().filter(|_| !hash_needed) {
+        if let Some(hash) = self.hash_for(&key).filter(|_| !hash_needed) {
             hash.remove(hash64(&key), slot);
         }
         if let Some(ordered) = self.ordered.as_ref().filter(|_| !key_needed) {
@@ -144,7 +162,7 @@ impl IndexData {
 
     /// Slots that may hold a row with exactly this key.
     pub(crate) fn candidates(&self, key: &[u8], out: &mut hash::Candidates) {
-        match (&self.hash, &self.ordered) {
+        match (self.hash_for(key), &self.ordered) {
             (Some(hash), _) => hash.candidates(hash64(key), out),
             (None, Some(ordered)) => ordered.candidates(key, out),
             (None, None) => {}
@@ -200,6 +218,44 @@ mod tests {
             prop_assert_eq!(index.carries(&layout, &row, short, &mut buffer), short.len() == key.len());
             key.push(1);
             prop_assert!(!index.carries(&layout, &row, &key, &mut buffer));
+        }
+    }
+
+    /// A million NULLs must not become a run of equal entries that every neighbour has to walk.
+    #[test]
+    fn nulls_of_a_unique_index_stand_in_order_alone() {
+        let types = [SqlType::Int4, SqlType::Text];
+        let layout = RowLayout::new(&types);
+        for columns in [vec![0], vec![0, 1]] {
+            let def = IndexDef {
+                id: IndexId(1),
+                name: "i".into(),
+                table: TableId(1),
+                columns: columns.clone(),
+                unique: true,
+                primary: false,
+                method: IndexMethod::Both,
+            };
+            let index = IndexData::new(&def, &Arc::default());
+            let mut key = Vec::new();
+            let row = |number| layout.encode(&[number, Value::Text("t".into())]).unwrap();
+            index.key_of(&layout, &row(Value::Null), &mut key);
+            (0..1000).for_each(|slot| index.add(&key, SlotId(slot)));
+            let mut found = hash::Candidates::new();
+            index.hash.as_ref().unwrap().candidates(hash64(&key), &mut found);
+            assert!(found.is_empty(), "{columns:?}");
+            index.candidates(&key, &mut found);
+            assert_eq!(found.len(), 1000);
+            index.remove(&layout, SlotId(7), &row(Value::Null), std::iter::empty());
+            found.clear();
+            index.candidates(&key, &mut found);
+            assert_eq!(found.len(), 999);
+            // 2 begins with MARK_NULL's byte in the key, behind the mark of a value.
+            index.key_of(&layout, &row(Value::Int4(2)), &mut key);
+            index.add(&key, SlotId(5000));
+            found.clear();
+            index.candidates(&key, &mut found);
+            assert_eq!(found.as_slice(), [SlotId(5000)]);
         }
     }
 }

@@ -146,6 +146,8 @@ fn rounded(bytes: usize) -> usize {
 /// The block is `bytes` long, a multiple of a line, and nobody uses it except readers of index lines.
 unsafe fn clear(kind: Kind, block: NonNull<u8>, bytes: usize) {
     if kind == Kind::IndexLines {
+        // Who reads one of these zeros must see that its table was replaced: a seqlock writer's fence.
+        std::sync::atomic::fence(Ordering::Release);
         for word in 0..bytes / size_of::<AtomicU64>() {
             // SAFETY: inside the block, aligned, and touched by atomics only.
             unsafe { block.cast::<AtomicU64>().add(word).as_ref() }.store(0, Ordering::Relaxed);
