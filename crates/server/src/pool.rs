@@ -54,6 +54,9 @@ const QUIET_TICKS: u32 = 100;
 const READY_BEFORE_HELP: usize = 2;
 /// Connections served in one such span are at work at the same time.
 const LIVELY_SPAN: Duration = Duration::from_millis(8);
+/// Replies wait for further ones to be synced with them while there is work, but not for longer than this many
+/// turns.
+const SERVED_BEFORE_SYNC: usize = 32;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -64,6 +67,8 @@ pub enum Next {
     Wait(Option<Duration>),
     /// It has more messages already; others come first.
     More,
+    /// Its replies wait for the log. Served again, it waits itself: then one sync serves many.
+    Sync,
     /// It ended.
     End,
 }
@@ -146,6 +151,10 @@ impl Place {
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Arc<Place>>,
+    /// Those whose replies wait for the log.
+    unsynced: Vec<Arc<Place>>,
+    /// Connections served since the first of them came.
+    served_since: usize,
     /// Some thread is in the poller.
     polling: bool,
     /// Times that somebody went to the poller.
@@ -157,9 +166,34 @@ struct Queue {
     resting: usize,
     /// Resting threads that were called and have not come yet.
     called: usize,
+    /// Threads that were started and have not come yet.
+    starting: usize,
     threads: usize,
     threads_started: u64,
     stopping: bool,
+}
+
+impl Queue {
+    fn put(&mut self, place: Arc<Place>, after: After) {
+        match after {
+            After::Parked => {}
+            After::Ready => self.ready.push_back(place),
+            After::Unsynced => {
+                if self.unsynced.is_empty() {
+                    self.served_since = 0;
+                }
+                self.unsynced.push(place);
+            }
+        }
+    }
+}
+
+/// Where a connection belongs after it was served.
+enum After {
+    /// Nowhere: it waits, or it ended.
+    Parked,
+    Ready,
+    Unsynced,
 }
 
 #[derive(Default)]
@@ -277,8 +311,9 @@ impl Pool {
         // It may never have been registered.
         let _ = self.registry.deregister(&mut SourceFd(&fd));
         let mut places = self.places.lock();
-        if let Some(taken) = places.places.get_mut(place.number) {
-            *taken = None;
+        match places.places.get_mut(place.number) {
+            Some(taken) if taken.as_deref().is_some_and(|own| std::ptr::eq(own, place)) => *taken = None,
+            _ => return,
         }
         places.free.push(place.number);
         places.open -= 1;
@@ -292,6 +327,7 @@ impl Pool {
             .stack_size(self.stack_bytes)
             .spawn(move || pool.work())?;
         queue.threads += 1;
+        queue.starting += 1;
         queue.unblocked += 1;
         Ok(())
     }
@@ -312,15 +348,19 @@ impl Pool {
         blocking::watch(Arc::new(Absence(self.clone())));
         let mut heard = Vec::new();
         let mut queue = self.queue.lock();
+        queue.starting -= 1;
         loop {
-            if let Some(place) = queue.ready.pop_front() {
+            if !queue.unsynced.is_empty()
+                && (queue.ready.is_empty() || queue.served_since >= SERVED_BEFORE_SYNC)
+            {
+                self.sync(&mut queue);
+            } else if let Some(place) = queue.ready.pop_front() {
                 if queue.ready.len() >= READY_BEFORE_HELP && queue.unblocked < self.cores {
                     self.bring_help(&mut queue);
                 }
-                let again = MutexGuard::unlocked(&mut queue, || self.run(&place));
-                if again {
-                    queue.ready.push_back(place);
-                }
+                queue.served_since += 1;
+                let after = MutexGuard::unlocked(&mut queue, || self.run(&place));
+                queue.put(place, after);
             } else if self.is_over(&queue) {
                 queue.unblocked -= 1;
                 break;
@@ -393,8 +433,16 @@ impl Pool {
         called
     }
 
-    /// Serves one connection. True if it must be queued again.
-    fn run(&self, place: &Place) -> bool {
+    /// Serves those whose replies wait for the log: the first waits for a sync, which the others need too.
+    fn sync(&self, queue: &mut MutexGuard<'_, Queue>) {
+        for place in std::mem::take(&mut queue.unsynced) {
+            let after = MutexGuard::unlocked(queue, || self.run(&place));
+            queue.put(place, after);
+        }
+    }
+
+    /// Serves one connection.
+    fn run(&self, place: &Place) -> After {
         place.state.store(RUNNING, SeqCst);
         let span = self.started.elapsed().as_millis() / LIVELY_SPAN.as_millis();
         self.lively.count(span as u64, place);
@@ -410,20 +458,25 @@ impl Pool {
                 self.limit_wait(place, limit);
                 drop(served);
                 let parked = place.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst);
-                if parked.is_err() {
-                    place.state.store(QUEUED, SeqCst);
+                if parked.is_ok() {
+                    return After::Parked;
                 }
-                parked.is_err()
+                place.state.store(QUEUED, SeqCst);
+                After::Ready
             }
             Next::More => {
                 place.state.store(QUEUED, SeqCst);
-                true
+                After::Ready
+            }
+            Next::Sync => {
+                place.state.store(QUEUED, SeqCst);
+                After::Unsynced
             }
             Next::End => {
                 self.forget(place);
                 // The session rolls back here.
                 *served = None;
-                false
+                After::Parked
             }
         }
     }
@@ -454,7 +507,7 @@ impl Pool {
             }
             self.expire(&mut queue);
             let stalled = !queue.polling && queue.polls == polls_before && queue.unblocked > 0;
-            if (stalled || queue.unblocked == 0) && queue.called == 0 {
+            if (stalled || queue.unblocked == 0) && queue.called + queue.starting == 0 {
                 self.bring_help(&mut queue);
             }
             quiet_ticks = if queue.polls == polls_before && queue.polling {
@@ -486,10 +539,15 @@ impl Pool {
         let mut next = NEVER;
         let mut any = false;
         for place in self.places.lock().places.iter().flatten() {
+            // The state first: only who holds the queue's lock takes a place out of IDLE.
+            let is_idle = place.state.load(SeqCst) == IDLE;
             let deadline = place.deadline.load(SeqCst);
             if deadline > now {
                 next = next.min(deadline);
-            } else if place.state.load(SeqCst) == IDLE {
+            } else if !is_idle {
+                // It is being served, or about to wait again: look again soon.
+                next = now;
+            } else {
                 place.expired.store(true, SeqCst);
                 if place.stir() {
                     queue.ready.push_back(place.clone());
@@ -499,6 +557,9 @@ impl Pool {
         }
         if any {
             self.bring_help(queue);
+            // A thread that polls counts as unblocked: it must come too, and the watch stay awake.
+            let _ = self.waker.wake();
+            next = now;
         }
         (next != NEVER).then(|| Duration::from_micros(next - now))
     }
