@@ -18,6 +18,9 @@ use crate::transport::Failure;
 /// Most statements of one block; longer pipelines run statement by statement.
 const STEPS_MAX: usize = 256;
 
+/// A portal and its name.
+type Named<P> = (String, Portal<P>);
+
 /// One Execute that waits.
 struct Step<P> {
     /// Where its results belong in the reply buffer.
@@ -37,7 +40,7 @@ pub fn take<S: BackendSession>(
     name: String,
     portal: Portal<S::Prepared>,
     row_limit: u64,
-) -> Result<Option<(String, Portal<S::Prepared>)>, Failure> {
+) -> Result<Option<Named<S::Prepared>>, Failure> {
     let role = match portal.state {
         PortalState::Ready if row_limit == 0 => connection.session.block_role(&portal.statement.prepared),
         _ => BlockRole::Outside,

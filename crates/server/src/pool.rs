@@ -21,6 +21,9 @@
 //! client that answers at once is served without the wake-up, which takes longer than its statement. How
 //! long is learnt from how long the last waits were (`Patience`).
 //!
+//! Replies that wait for the log are put aside while anything else is ready; then one thread waits for the
+//! sync that all of them need.
+//!
 //! Invariants:
 //! 1. A connection is served by one thread at a time; bytes that come meanwhile are noted (`Dirty`).
 //! 2. While a connection is in the ready queue, some thread is unblocked, or one was just woken.
