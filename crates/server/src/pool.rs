@@ -57,8 +57,8 @@ const QUIET_TICKS: u32 = 100;
 const READY_BEFORE_HELP: usize = 2;
 /// Connections served in one such span are at work at the same time.
 const LIVELY_SPAN: Duration = Duration::from_millis(8);
-/// Replies wait for further ones to be synced with them while there is work, but not for longer than this many
-/// turns.
+/// Replies wait for further ones to be synced with them while there is work, but not for longer than this
+/// many turns.
 const SERVED_BEFORE_SYNC: usize = 32;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
