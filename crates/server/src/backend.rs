@@ -156,9 +156,4 @@ pub trait DurabilityGate: Send + Sync {
     /// or if the session chose not to wait. An error means that it never will be: the reply must not be
     /// sent.
     fn wait(&self) -> Result<(), SqlError>;
-
-    /// Whether `wait` would return at once. A gate that cannot tell says no.
-    fn is_open(&self) -> bool {
-        false
-    }
 }

@@ -68,8 +68,6 @@ pub struct Connection<S: BackendSession> {
     pub(crate) block: Option<Block<S::Prepared>>,
     /// A statement of the pipeline failed: everything up to the next Sync is ignored.
     skipping: bool,
-    /// Whole replies wait for the log.
-    unflushed: bool,
     user: String,
     /// The text of the simple query that runs, kept outside of the read buffer because a COPY reads on.
     query_text: String,
@@ -225,7 +223,6 @@ impl<S: BackendSession> Connection<S> {
             executions: 0,
             block: None,
             skipping: false,
-            unflushed: false,
             user: request.user.clone(),
             query_text: String::new(),
             settings_version: session.settings_version(),
@@ -240,20 +237,14 @@ impl<S: BackendSession> Connection<S> {
         self.reader.expect_more(news.ending);
         // A message that came after all lifts the limit.
         let mut expired = news.expired;
-        let mut flushed = std::mem::take(&mut self.unflushed).then(|| self.replies.flush());
         for _ in 0..MESSAGES_PER_TURN {
-            let step = match flushed.take() {
-                Some(flushed) => flushed.map(|()| Step::Answered),
-                None => self.step(),
-            };
-            let step = match step {
+            let step = match self.step() {
                 Ok(Step::Parked) if expired => Err(self.silent()),
                 // The end of the stream that the server itself has made.
                 Err(Failure::Gone) if self.shared.is_stopping() => Err(self.stopped()),
                 step => step,
             };
             match step {
-                Ok(Step::Answered) if self.unflushed => return Next::Sync,
                 Ok(Step::Answered) => expired = false,
                 Ok(Step::Parked) => return Next::Wait(self.session.idle_limit()),
                 Ok(Step::Ended) | Err(Failure::Gone) => return Next::End,
@@ -448,7 +439,6 @@ impl<S: BackendSession> Connection<S> {
             self.reported = values;
         }
         reply::ready(&mut self.replies.out, status);
-        self.unflushed = !self.replies.flush_if_durable()?;
-        Ok(())
+        self.replies.flush()
     }
 }

@@ -21,9 +21,6 @@
 //! client that answers at once is served without the wake-up, which takes longer than its statement. How
 //! long is learnt from how long the last waits were (`Patience`).
 //!
-//! Replies that wait for the log are put aside while anything else is ready; then one thread waits for the
-//! sync that all of them need.
-//!
 //! Invariants:
 //! 1. A connection is served by one thread at a time; bytes that come meanwhile are noted (`Dirty`).
 //! 2. While a connection is in the ready queue, some thread is unblocked, or one was just woken.
@@ -57,9 +54,6 @@ const QUIET_TICKS: u32 = 100;
 const READY_BEFORE_HELP: usize = 2;
 /// Connections served in one such span are at work at the same time.
 const LIVELY_SPAN: Duration = Duration::from_millis(8);
-/// Replies wait for further ones to be synced with them while there is work, but not for longer than this
-/// many turns.
-const SERVED_BEFORE_SYNC: usize = 32;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -70,8 +64,6 @@ pub enum Next {
     Wait(Option<Duration>),
     /// It has more messages already; others come first.
     More,
-    /// Its replies wait for the log. Served again, it waits itself: then one sync serves many.
-    Sync,
     /// It ended.
     End,
 }
@@ -154,10 +146,6 @@ impl Place {
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Arc<Place>>,
-    /// Those whose replies wait for the log.
-    unsynced: Vec<Arc<Place>>,
-    /// Connections served since the first of them came.
-    served_since: usize,
     /// Some thread is in the poller.
     polling: bool,
     /// Times that somebody went to the poller.
@@ -174,29 +162,6 @@ struct Queue {
     threads: usize,
     threads_started: u64,
     stopping: bool,
-}
-
-impl Queue {
-    fn put(&mut self, place: Arc<Place>, after: After) {
-        match after {
-            After::Parked => {}
-            After::Ready => self.ready.push_back(place),
-            After::Unsynced => {
-                if self.unsynced.is_empty() {
-                    self.served_since = 0;
-                }
-                self.unsynced.push(place);
-            }
-        }
-    }
-}
-
-/// Where a connection belongs after it was served.
-enum After {
-    /// Nowhere: it waits, or it ended.
-    Parked,
-    Ready,
-    Unsynced,
 }
 
 #[derive(Default)]
@@ -353,17 +318,14 @@ impl Pool {
         let mut queue = self.queue.lock();
         queue.starting -= 1;
         loop {
-            if !queue.unsynced.is_empty()
-                && (queue.ready.is_empty() || queue.served_since >= SERVED_BEFORE_SYNC)
-            {
-                self.sync(&mut queue);
-            } else if let Some(place) = queue.ready.pop_front() {
+            if let Some(place) = queue.ready.pop_front() {
                 if queue.ready.len() >= READY_BEFORE_HELP && queue.unblocked < self.cores {
                     self.bring_help(&mut queue);
                 }
-                queue.served_since += 1;
-                let after = MutexGuard::unlocked(&mut queue, || self.run(&place));
-                queue.put(place, after);
+                let again = MutexGuard::unlocked(&mut queue, || self.run(&place));
+                if again {
+                    queue.ready.push_back(place);
+                }
             } else if self.is_over(&queue) {
                 queue.unblocked -= 1;
                 break;
@@ -436,16 +398,8 @@ impl Pool {
         called
     }
 
-    /// Serves those whose replies wait for the log: the first waits for a sync, which the others need too.
-    fn sync(&self, queue: &mut MutexGuard<'_, Queue>) {
-        for place in std::mem::take(&mut queue.unsynced) {
-            let after = MutexGuard::unlocked(queue, || self.run(&place));
-            queue.put(place, after);
-        }
-    }
-
-    /// Serves one connection.
-    fn run(&self, place: &Place) -> After {
+    /// Serves one connection. True if it must be queued again.
+    fn run(&self, place: &Place) -> bool {
         place.state.store(RUNNING, SeqCst);
         let span = self.started.elapsed().as_millis() / LIVELY_SPAN.as_millis();
         self.lively.count(span as u64, place);
@@ -461,25 +415,20 @@ impl Pool {
                 self.limit_wait(place, limit);
                 drop(served);
                 let parked = place.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst);
-                if parked.is_ok() {
-                    return After::Parked;
+                if parked.is_err() {
+                    place.state.store(QUEUED, SeqCst);
                 }
-                place.state.store(QUEUED, SeqCst);
-                After::Ready
+                parked.is_err()
             }
             Next::More => {
                 place.state.store(QUEUED, SeqCst);
-                After::Ready
-            }
-            Next::Sync => {
-                place.state.store(QUEUED, SeqCst);
-                After::Unsynced
+                true
             }
             Next::End => {
                 self.forget(place);
                 // The session rolls back here.
                 *served = None;
-                After::Parked
+                false
             }
         }
     }
@@ -576,7 +525,9 @@ impl Watcher for Absence {
         let mut queue = self.0.queue.lock();
         queue.unblocked -= 1;
         queue.blocked += 1;
-        if queue.unblocked == 0 {
+        // A thread that sleeps in the poller serves nobody who is ready already.
+        let serving = queue.unblocked - usize::from(queue.polling);
+        if queue.unblocked == 0 || (serving == 0 && !queue.ready.is_empty()) {
             self.0.bring_help(&mut queue);
         }
     }

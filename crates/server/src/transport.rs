@@ -118,17 +118,6 @@ impl Replies {
         self.write()
     }
 
-    /// Writes everything out if that needs no wait for the log; false if it does.
-    pub fn flush_if_durable(&mut self) -> Result<bool, Failure> {
-        if !self.out.is_empty() {
-            if !self.gate.is_open() {
-                return Ok(false);
-            }
-            self.write()?;
-        }
-        Ok(true)
-    }
-
     /// Writes everything out if it is much.
     pub fn flush_if_large(&mut self) -> Result<(), Failure> {
         match self.out.len() >= self.bytes_flush {
