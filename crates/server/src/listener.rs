@@ -69,11 +69,6 @@ impl Server {
         &self.shared.metrics
     }
 
-    /// Threads that serve connections now; few, unless many sessions wait for locks, disk or queries.
-    pub fn thread_count(&self) -> usize {
-        self.pool.thread_count()
-    }
-
     /// Connections there are now, those in their handshake included.
     pub fn connection_count(&self) -> usize {
         self.shared.connection_count()

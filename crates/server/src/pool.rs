@@ -220,7 +220,8 @@ impl Pool {
     }
 
     /// Threads there are now, without the watch.
-    pub fn thread_count(&self) -> usize {
+    #[cfg(test)]
+    fn thread_count(&self) -> usize {
         self.queue.lock().threads
     }
 
@@ -334,7 +335,7 @@ impl Pool {
                 queue.polls += 1;
                 // Where more clients are at work than there are cores to spare, or a session waits for what
                 // another core does, looking would take their time.
-                let patient = queue.blocked == 0 && self.lively() * 2 <= self.cores;
+                let patient = queue.blocked == 0 && self.lively.connections() * 2 <= self.cores;
                 MutexGuard::unlocked(&mut queue, || self.poller.lock().poll(patient, &mut heard));
                 queue.polling = false;
                 self.queue_ready(&mut queue, &mut heard);
@@ -369,11 +370,6 @@ impl Pool {
         if self.watch_asleep.load(SeqCst) {
             self.watch_call.notify_one();
         }
-    }
-
-    /// Connections that were at work in the last moments.
-    fn lively(&self) -> usize {
-        self.lively.connections()
     }
 
     fn is_over(&self, queue: &Queue) -> bool {

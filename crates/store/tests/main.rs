@@ -10,4 +10,3 @@ mod definitions;
 mod fixture;
 mod memory;
 mod model;
-mod throughput;

@@ -2,12 +2,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::time::Instant;
 
 use weft_program::{Program, ReadAccess, asm, run};
 use weft_types::Value;
 
-use crate::fixture::{self, BUDGET, Database};
+use crate::fixture::{BUDGET, Database};
 
 struct Counting;
 
@@ -76,42 +75,4 @@ fn a_point_select_allocates_nothing() {
     (0..100).for_each(|_| run_once());
     assert_eq!(ALLOCATIONS.get() - before, 0);
     assert_eq!(database.outcome.statements[0].rows.len(), 1);
-}
-
-/// Not a test: `cargo test --release -p weft-program -- --ignored --nocapture point_select_time`.
-#[test]
-#[ignore = "prints a time"]
-fn point_select_time() {
-    let (mut database, select, inputs) = point_select();
-    let snapshot = database.snapshot();
-    const RUNS: u32 = 1_000_000;
-    let start = Instant::now();
-    for _ in 0..RUNS {
-        let mut access = ReadAccess::new(&snapshot);
-        run(
-            &select,
-            &inputs,
-            &mut access,
-            BUDGET,
-            &mut database.scratch,
-            &mut database.outcome,
-        )
-        .unwrap();
-    }
-    let whole = start.elapsed();
-    let mut key = Vec::new();
-    weft_types::encode_key_value(&mut key, &Value::Int8(1));
-    let start = Instant::now();
-    for _ in 0..RUNS {
-        let key = std::hint::black_box(&key);
-        let row = snapshot
-            .view()
-            .lookup_one(fixture::ACCOUNTS, fixture::ACCOUNTS_KEY, key);
-        assert!(row.unwrap().is_some());
-    }
-    println!(
-        "point SELECT of 5 columns: {:?}, of that the probe {:?}",
-        whole / RUNS,
-        start.elapsed() / RUNS
-    );
 }
