@@ -6,10 +6,14 @@
 //!            | writers, dirty  | write timestamp | read timestamp  |
 //!
 //! read         refused when dirty or written later; else read timestamp = max
-//! write        refused when dirty, read later or written later; else marks it dirty
-//! change (IX)  refused when read later; many may at a time
+//! write (X)    refused when dirty, read later or written later; else marks it dirty for itself alone (31),
+//!              read timestamp = max
+//! change (IX)  refused when read later or dirty for one alone; many may at a time, each counts as one
 //! commit       write timestamp = max, mark removed
 //! ```
+//!
+//! Who writes alone may read as well: a range before a row is inserted into it. So changes, which come in any
+//! order among themselves, are kept out while it is at work, and afterwards they take it for a reader.
 //!
 //! Marks and checks are made for the declared accesses before the program runs; it then writes in place,
 //! under its marks. A later writer may come between the check of a read and the read itself, so before
@@ -38,6 +42,9 @@ use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 /// Timestamps are below this.
 pub(crate) const TIMESTAMP_END: u64 = 1 << 29;
 
+/// The mark of one writer that wants nobody beside it.
+const ALONE: u64 = 31;
+
 /// The timestamps and marks of a word; see the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamp {
@@ -64,7 +71,7 @@ impl Stamp {
         let earlier = |other: u64| !G::COMPARES_TIMESTAMPS || other < time;
         let allowed = match mode {
             LockMode::S => self.writers == 0 && earlier(self.write),
-            LockMode::IX => earlier(self.read) && self.writers < 31,
+            LockMode::IX => earlier(self.read) && self.writers + 1 < ALONE,
             _ => self.writers == 0 && earlier(self.read) && earlier(self.write),
         };
         allowed.then(|| match mode {
@@ -72,8 +79,13 @@ impl Stamp {
                 read: self.read.max(time),
                 ..self
             },
-            _ => Stamp {
+            LockMode::IX => Stamp {
                 writers: self.writers + 1,
+                ..self
+            },
+            _ => Stamp {
+                writers: ALONE,
+                read: self.read.max(time),
                 ..self
             },
         })
@@ -87,7 +99,10 @@ impl Stamp {
     /// The mark of a writer removed. `wrote`: something was put in place, if only for a moment.
     pub fn left(self, time: u64, wrote: bool) -> Stamp {
         Stamp {
-            writers: self.writers.saturating_sub(1),
+            writers: match self.writers {
+                ALONE => 0,
+                many => many.saturating_sub(1),
+            },
             write: if wrote { self.write.max(time) } else { self.write },
             ..self
         }
@@ -343,6 +358,8 @@ mod tests {
         assert!(late(&[(LockMode::S, 5)], LockMode::IX, 4));
         assert!(!late(&[(LockMode::IX, 5)], LockMode::IX, 4));
         assert!(late(&[(LockMode::IX, 5)], LockMode::S, 4));
+        assert!(late(&[(LockMode::X, 5)], LockMode::IX, 4));
+        assert!(!late(&[(LockMode::X, 5)], LockMode::IX, 6));
     }
 
     #[test]
@@ -354,6 +371,8 @@ mod tests {
         let changing = Stamp::default().access::<Sound>(LockMode::IX, 3).unwrap();
         assert_eq!(changing.access::<Sound>(LockMode::S, 9), None);
         assert!(changing.access::<Sound>(LockMode::IX, 2).is_some());
+        // Who writes alone may have read a range: nothing may be put into it or taken away.
+        assert_eq!(dirty.access::<Sound>(LockMode::IX, 9), None);
     }
 
     #[test]

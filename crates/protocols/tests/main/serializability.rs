@@ -478,7 +478,6 @@ fn aria_without_validation_is_caught() {
 }
 
 #[test]
-#[ignore = "fails now and then with inserts and removals: a read sees a value that nobody wrote"]
 fn timestamp_is_serializable() {
     is_serializable(&Timestamp::default());
 }
