@@ -156,4 +156,7 @@ pub trait DurabilityGate: Send + Sync {
     /// or if the session chose not to wait. An error means that it never will be: the reply must not be
     /// sent.
     fn wait(&self) -> Result<(), SqlError>;
+
+    /// Whether [`Self::wait`] would return at once.
+    fn is_open(&self) -> bool;
 }

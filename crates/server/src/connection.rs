@@ -68,6 +68,8 @@ pub struct Connection<S: BackendSession> {
     pub(crate) block: Option<Block<S::Prepared>>,
     /// A statement of the pipeline failed: everything up to the next Sync is ignored.
     skipping: bool,
+    /// Whole replies wait for the log.
+    unflushed: bool,
     user: String,
     /// The text of the simple query that runs, kept outside of the read buffer because a COPY reads on.
     query_text: String,
@@ -123,6 +125,13 @@ impl<S: BackendSession> Served for Attended<S> {
             return Next::End;
         };
         isolate(&self.shared, &self.socket, || connection.serve(news)).unwrap_or(Next::End)
+    }
+
+    fn await_log(&mut self) {
+        if let Some(connection) = &self.connection {
+            // After a panic here the connection panics, and ends, when it is served.
+            isolate(&self.shared, &self.socket, || connection.replies.await_log());
+        }
     }
 }
 
@@ -223,6 +232,7 @@ impl<S: BackendSession> Connection<S> {
             executions: 0,
             block: None,
             skipping: false,
+            unflushed: false,
             user: request.user.clone(),
             query_text: String::new(),
             settings_version: session.settings_version(),
@@ -237,14 +247,20 @@ impl<S: BackendSession> Connection<S> {
         self.reader.expect_more(news.ending);
         // A message that came after all lifts the limit.
         let mut expired = news.expired;
+        let mut flushed = std::mem::take(&mut self.unflushed).then(|| self.replies.flush());
         for _ in 0..MESSAGES_PER_TURN {
-            let step = match self.step() {
+            let step = match flushed.take() {
+                Some(flushed) => flushed.map(|()| Step::Answered),
+                None => self.step(),
+            };
+            let step = match step {
                 Ok(Step::Parked) if expired => Err(self.silent()),
                 // The end of the stream that the server itself has made.
                 Err(Failure::Gone) if self.shared.is_stopping() => Err(self.stopped()),
                 step => step,
             };
             match step {
+                Ok(Step::Answered) if self.unflushed => return Next::Sync,
                 Ok(Step::Answered) => expired = false,
                 Ok(Step::Parked) => return Next::Wait(self.session.idle_limit()),
                 Ok(Step::Ended) | Err(Failure::Gone) => return Next::End,
@@ -439,6 +455,7 @@ impl<S: BackendSession> Connection<S> {
             self.reported = values;
         }
         reply::ready(&mut self.replies.out, status);
-        self.replies.flush()
+        self.unflushed = !self.replies.flush_if_durable()?;
+        Ok(())
     }
 }

@@ -43,6 +43,10 @@ impl DurabilityGate for weft::DurabilityGate {
     fn wait(&self) -> Result<(), SqlError> {
         weft::DurabilityGate::wait(self)
     }
+
+    fn is_open(&self) -> bool {
+        weft::DurabilityGate::is_open(self)
+    }
 }
 
 impl BackendSession for Session {

@@ -73,6 +73,17 @@ impl Poller {
         } else if !self.look() {
             self.wait();
         }
+        self.tell(heard);
+    }
+
+    /// The same without waiting.
+    pub fn glance(&mut self, heard: &mut Vec<Heard>) {
+        if self.look() {
+            self.tell(heard);
+        }
+    }
+
+    fn tell(&self, heard: &mut Vec<Heard>) {
         let sockets = self.events.iter().filter(|event| event.token() != WAKER);
         heard.extend(sockets.map(|event| Heard {
             number: event.token().0,

@@ -17,13 +17,19 @@
 //! sees to it that work without waiting (a long program) does not keep the others from their turn for more
 //! than a moment.
 //!
+//! Replies that tell of a commit wait for the log. Their connections are put aside (`unsynced`) while there is
+//! other work, then one thread waits for the log on behalf of all of them, and they are served on: one sync
+//! for many, and one thread away instead of many. That thread does nothing else meanwhile, so it cannot come
+//! to wait for a session whose replies it holds.
+//!
 //! Before it sleeps, the polling thread looks again for some microseconds, if there is a core to spare: a
 //! client that answers at once is served without the wake-up, which takes longer than its statement. How
 //! long is learnt from how long the last waits were (`Patience`).
 //!
 //! Invariants:
 //! 1. A connection is served by one thread at a time; bytes that come meanwhile are noted (`Dirty`).
-//! 2. While a connection is in the ready queue, some thread is unblocked, or one was just woken.
+//! 2. While a connection is in the ready queue, or put aside and nobody waits for the log, some thread is
+//!    unblocked, or one was just woken; the watch makes up for it if that thread has long work.
 //! 3. There are at most as many threads as connections that block, and as many more as there are cores.
 
 use std::collections::VecDeque;
@@ -54,6 +60,9 @@ const QUIET_TICKS: u32 = 100;
 const READY_BEFORE_HELP: usize = 2;
 /// Connections served in one such span are at work at the same time.
 const LIVELY_SPAN: Duration = Duration::from_millis(8);
+/// Replies wait for further ones to be synced with them while there is work, but not for longer than so many
+/// turns.
+const TURNS_BEFORE_SYNC: usize = 32;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -64,6 +73,8 @@ pub enum Next {
     Wait(Option<Duration>),
     /// It has more messages already; others come first.
     More,
+    /// Its replies wait for the log; it is served again once they need not.
+    Sync,
     /// It ended.
     End,
 }
@@ -81,6 +92,10 @@ pub struct News {
 pub trait Served: Send {
     /// Answers the messages that have come, without waiting for further ones. Must not panic.
     fn serve(&mut self, news: News) -> Next;
+
+    /// After [`Next::Sync`]: waits until the replies may leave, or never may. Must not wait for anything else,
+    /// and not panic.
+    fn await_log(&mut self);
 }
 
 const IDLE: u8 = 0;
@@ -146,6 +161,16 @@ impl Place {
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Arc<Place>>,
+    /// Those whose replies wait for the log; their state is QUEUED.
+    unsynced: Vec<Arc<Place>>,
+    /// Connections served since the first of them came.
+    turns: usize,
+    /// Some thread waits for the log on behalf of those that were put aside.
+    syncing: bool,
+    /// Nobody else has been heard of lately: the thread that waits for the log is not replaced at once.
+    syncing_alone: bool,
+    /// Counts what is taken from `ready` and from `unsynced`.
+    taken: u64,
     /// Some thread is in the poller.
     polling: bool,
     /// Times that somebody went to the poller.
@@ -162,6 +187,41 @@ struct Queue {
     threads: usize,
     threads_started: u64,
     stopping: bool,
+}
+
+impl Queue {
+    /// Puts a connection where it belongs after it was served.
+    fn put(&mut self, place: Arc<Place>, next: After) {
+        match next {
+            After::Nowhere => {}
+            After::Ready => self.ready.push_back(place),
+            After::Unsynced => {
+                if self.unsynced.is_empty() {
+                    self.turns = 0;
+                }
+                self.unsynced.push(place);
+            }
+        }
+    }
+
+    /// Whether the log should be waited for now.
+    fn wants_sync(&self) -> bool {
+        let is_time = self.ready.is_empty() || self.turns >= TURNS_BEFORE_SYNC;
+        is_time && !self.unsynced.is_empty() && !self.syncing
+    }
+
+    /// Whether there is something to do that nobody does.
+    fn has_work(&self) -> bool {
+        !self.ready.is_empty() || (!self.unsynced.is_empty() && !self.syncing)
+    }
+}
+
+/// Where a connection belongs after it was served.
+enum After {
+    /// It waits for bytes, or it ended.
+    Nowhere,
+    Ready,
+    Unsynced,
 }
 
 #[derive(Default)]
@@ -319,14 +379,16 @@ impl Pool {
         let mut queue = self.queue.lock();
         queue.starting -= 1;
         loop {
-            if let Some(place) = queue.ready.pop_front() {
+            if queue.wants_sync() {
+                self.sync(&mut queue, &mut heard);
+            } else if let Some(place) = queue.ready.pop_front() {
                 if queue.ready.len() >= READY_BEFORE_HELP && queue.unblocked < self.cores {
                     self.bring_help(&mut queue);
                 }
-                let again = MutexGuard::unlocked(&mut queue, || self.run(&place));
-                if again {
-                    queue.ready.push_back(place);
-                }
+                queue.taken += 1;
+                queue.turns += 1;
+                let after = MutexGuard::unlocked(&mut queue, || self.run(&place));
+                queue.put(place, after);
             } else if self.is_over(&queue) {
                 queue.unblocked -= 1;
                 break;
@@ -394,8 +456,35 @@ impl Pool {
         called
     }
 
-    /// Serves one connection. True if it must be queued again.
-    fn run(&self, place: &Place) -> bool {
+    /// Waits for the log on behalf of all that were put aside, unless others have come by now.
+    fn sync(&self, queue: &mut MutexGuard<'_, Queue>, heard: &mut Vec<Heard>) {
+        if !queue.polling && queue.turns < TURNS_BEFORE_SYNC {
+            self.poller.lock().glance(heard);
+            self.queue_ready(queue, heard);
+            if !queue.ready.is_empty() {
+                return;
+            }
+        }
+        let places = std::mem::take(&mut queue.unsynced);
+        queue.syncing = true;
+        queue.syncing_alone = self.lively.connections() <= places.len();
+        queue.taken += 1;
+        MutexGuard::unlocked(queue, || {
+            for place in &places {
+                if let Some(served) = &mut *place.served.lock() {
+                    served.await_log();
+                }
+            }
+        });
+        queue.syncing = false;
+        queue.syncing_alone = false;
+        for place in places.into_iter().rev() {
+            queue.ready.push_front(place);
+        }
+    }
+
+    /// Serves one connection.
+    fn run(&self, place: &Place) -> After {
         place.state.store(RUNNING, SeqCst);
         let span = self.started.elapsed().as_millis() / LIVELY_SPAN.as_millis();
         self.lively.count(span as u64, place);
@@ -411,20 +500,25 @@ impl Pool {
                 self.limit_wait(place, limit);
                 drop(served);
                 let parked = place.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst);
-                if parked.is_err() {
-                    place.state.store(QUEUED, SeqCst);
+                if parked.is_ok() {
+                    return After::Nowhere;
                 }
-                parked.is_err()
+                place.state.store(QUEUED, SeqCst);
+                After::Ready
             }
             Next::More => {
                 place.state.store(QUEUED, SeqCst);
-                true
+                After::Ready
+            }
+            Next::Sync => {
+                place.state.store(QUEUED, SeqCst);
+                After::Unsynced
             }
             Next::End => {
                 self.forget(place);
                 // The session rolls back here.
                 *served = None;
-                false
+                After::Nowhere
             }
         }
     }
@@ -446,7 +540,7 @@ impl Pool {
 
     /// Looks after limits, and after connections that wait because every thread works.
     fn watch(self: &Arc<Self>) {
-        let mut polls_before = 0;
+        let (mut polls_before, mut taken_before) = (0, 0);
         let mut quiet_ticks = 0;
         let mut queue = self.queue.lock();
         loop {
@@ -454,10 +548,12 @@ impl Pool {
                 return;
             }
             self.expire(&mut queue);
-            let stalled = !queue.polling && queue.polls == polls_before && queue.unblocked > 0;
-            if (stalled || queue.unblocked == 0) && queue.called + queue.starting == 0 {
+            let unheard = !queue.polling && queue.polls == polls_before;
+            let undone = (queue.has_work() || queue.unblocked == 0) && queue.taken == taken_before;
+            if ((unheard && queue.unblocked > 0) || undone) && queue.called + queue.starting == 0 {
                 self.bring_help(&mut queue);
             }
+            taken_before = queue.taken;
             quiet_ticks = if queue.polls == polls_before && queue.polling {
                 quiet_ticks + 1
             } else {
@@ -523,7 +619,8 @@ impl Watcher for Absence {
         queue.blocked += 1;
         // A thread that sleeps in the poller serves nobody who is ready already.
         let serving = queue.unblocked - usize::from(queue.polling);
-        if queue.unblocked == 0 || (serving == 0 && !queue.ready.is_empty()) {
+        let nobody_comes = queue.unblocked == 0 && !queue.syncing_alone;
+        if nobody_comes || (serving == 0 && queue.has_work()) {
             self.0.bring_help(&mut queue);
         }
     }
@@ -543,17 +640,47 @@ mod tests {
     use super::*;
 
     /// Answers each byte with itself, after doing what the byte says.
-    struct Echo(Arc<TcpStream>);
+    struct Echo {
+        socket: Arc<TcpStream>,
+        /// Replies that waited for the log and have left, of all connections.
+        synced: Arc<AtomicUsize>,
+        /// So many should have, by the end of the round.
+        expected: Arc<AtomicUsize>,
+        held: bool,
+    }
+
+    impl Echo {
+        fn say(&self, byte: u8) {
+            (&*self.socket).write_all(&[byte]).unwrap();
+        }
+
+        /// Until all replies of the round that wait for the log have left. A panic would end the thread.
+        fn wait_for_synced(&self, pause: fn()) {
+            let began = Instant::now();
+            while self.synced.load(SeqCst) < self.expected.load(SeqCst)
+                && began.elapsed() < Duration::from_secs(10)
+            {
+                pause();
+            }
+            if began.elapsed() >= Duration::from_secs(10) {
+                self.say(b'!');
+            }
+        }
+    }
 
     impl Served for Echo {
         fn serve(&mut self, news: News) -> Next {
-            self.0.set_nonblocking(true).unwrap();
+            if std::mem::take(&mut self.held) {
+                self.say(b's');
+                self.synced.fetch_add(1, SeqCst);
+            }
+            self.socket.set_nonblocking(true).unwrap();
             let mut byte = [0];
-            match (&*self.0).read(&mut byte) {
+            match (&*self.socket).read(&mut byte) {
                 Ok(1) => {}
                 Ok(_) => return Next::End,
                 Err(_) if news.expired => {
-                    let _ = (&*self.0).write_all(b"e");
+                    self.say(b'e');
                     return Next::End;
                 }
                 Err(_) => return Next::Wait(None),
@@ -567,20 +694,35 @@ mod tests {
                         std::hint::spin_loop();
                     }
                 }
+                b's' => {
+                    self.held = true;
+                    return Next::Sync;
+                }
+                b'S' => {
+                    blocking::section(|| self.wait_for_synced(|| thread::sleep(Duration::from_millis(1))))
+                }
+                b'C' => self.wait_for_synced(std::hint::spin_loop),
                 b'l' => {
-                    (&*self.0).write_all(&byte).unwrap();
+                    self.say(byte[0]);
                     return Next::Wait(Some(Duration::from_millis(20)));
                 }
                 _ => {}
             }
-            (&*self.0).write_all(&byte).unwrap();
+            self.say(byte[0]);
             Next::More
+        }
+
+        fn await_log(&mut self) {
+            assert!(self.held);
+            blocking::section(|| thread::sleep(Duration::from_millis(1)));
         }
     }
 
     struct Bench {
         pool: Arc<Pool>,
         listener: TcpListener,
+        synced: Arc<AtomicUsize>,
+        expected: Arc<AtomicUsize>,
     }
 
     impl Bench {
@@ -588,6 +730,8 @@ mod tests {
             Bench {
                 pool: Pool::start(256 << 10).unwrap(),
                 listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+                synced: Arc::default(),
+                expected: Arc::default(),
             }
         }
 
@@ -595,10 +739,17 @@ mod tests {
             let client = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
             client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let socket = Arc::new(self.listener.accept().unwrap().0);
-            self.pool
-                .adopt(socket.clone(), Box::new(Echo(socket)), None)
-                .unwrap();
+            self.pool.adopt(socket.clone(), self.echo(socket), None).unwrap();
             client
+        }
+
+        fn echo(&self, socket: Arc<TcpStream>) -> Box<Echo> {
+            Box::new(Echo {
+                socket,
+                synced: self.synced.clone(),
+                expected: self.expected.clone(),
+                held: false,
+            })
         }
     }
 
@@ -641,6 +792,26 @@ mod tests {
         bench.pool.stop();
     }
 
+    /// Whoever waits for another connection's reply, in a wait that it tells of or at work, gets it.
+    #[test]
+    fn replies_that_wait_for_the_log_leave_whatever_the_others_do() {
+        let bench = Bench::new();
+        let mut clients: Vec<TcpStream> = (0..6).map(|_| bench.client()).collect();
+        for round in 0..200 {
+            let waits = if round % 2 == 0 { b'S' } else { b'C' };
+            let kinds = [waits, b's', b'x', waits, b's', b's'];
+            bench.expected.fetch_add(3, SeqCst);
+            for (client, kind) in clients.iter_mut().zip(kinds) {
+                client.write_all(&[kind]).unwrap();
+            }
+            for (client, kind) in clients.iter_mut().zip(kinds) {
+                assert_eq!(answer(client), kind);
+            }
+        }
+        drop(clients);
+        bench.pool.stop();
+    }
+
     #[test]
     fn a_limit_ends_a_silent_wait_and_only_that() {
         let bench = Bench::new();
@@ -678,7 +849,7 @@ mod tests {
         let client = TcpStream::connect(bench.listener.local_addr().unwrap()).unwrap();
         let refused = bench.pool.adopt(
             Arc::new(client),
-            Box::new(Echo(Arc::new(bench.listener.accept().unwrap().0))),
+            bench.echo(Arc::new(bench.listener.accept().unwrap().0)),
             None,
         );
         assert!(refused.is_err());

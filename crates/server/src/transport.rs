@@ -111,11 +111,29 @@ impl Replies {
         if self.out.is_empty() {
             return Ok(());
         }
-        if let Err(error) = self.gate.wait() {
+        if !self.gate.is_open()
+            && let Err(error) = self.gate.wait()
+        {
             self.out.clear();
             return Err(Failure::Fatal(error));
         }
         self.write()
+    }
+
+    /// The same if it need not wait; whether it was done.
+    pub fn flush_if_durable(&mut self) -> Result<bool, Failure> {
+        if !self.out.is_empty() {
+            if !self.gate.is_open() {
+                return Ok(false);
+            }
+            self.write()?;
+        }
+        Ok(true)
+    }
+
+    /// Waits until everything may leave. An error is told by the next flush.
+    pub fn await_log(&self) {
+        let _ = self.gate.wait();
     }
 
     /// Writes everything out if it is much.

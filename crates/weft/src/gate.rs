@@ -40,6 +40,11 @@ impl DurabilityGate {
         self.waits.store(waits, Ordering::Release);
     }
 
+    /// Whether every batch that the gate was raised to is durable already.
+    pub fn is_open(&self) -> bool {
+        BatchId(self.observed.load(Ordering::Acquire)) <= self.engine.durable()
+    }
+
     /// Returns when every batch that the gate was raised to is durable. An error means that it never will be:
     /// the reply must not be sent.
     pub fn wait(&self) -> Result<(), SqlError> {

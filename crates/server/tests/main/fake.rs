@@ -53,6 +53,8 @@ impl Fake {
 pub struct FakeGate {
     pub waits: AtomicU64,
     pub broken: AtomicBool,
+    /// Waited for, and not passed through since.
+    opened: AtomicBool,
 }
 
 impl DurabilityGate for FakeGate {
@@ -60,8 +62,15 @@ impl DurabilityGate for FakeGate {
         self.waits.fetch_add(1, Ordering::SeqCst);
         match self.broken.load(Ordering::SeqCst) {
             true => Err(SqlError::new(SqlState::IO_ERROR, "the log is broken")),
-            false => Ok(()),
+            false => {
+                self.opened.store(true, Ordering::SeqCst);
+                Ok(())
+            }
         }
+    }
+
+    fn is_open(&self) -> bool {
+        self.opened.swap(false, Ordering::SeqCst) && !self.broken.load(Ordering::SeqCst)
     }
 }
 
