@@ -26,6 +26,7 @@
 //!    returns an error of its choice, which is discarded.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 pub use weft::BlockRole;
@@ -54,6 +55,15 @@ pub struct SessionStart {
     pub pid: u32,
 }
 
+/// How far a statement ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// To its end.
+    ToEnd,
+    /// It waits, on nobody's thread, and nothing of it has been pushed.
+    Parked,
+}
+
 /// One session of a database. Dropping it rolls back what is open.
 pub trait BackendSession: Send {
     /// A prepared statement; it may outlive catalog changes, which the session notices at execution.
@@ -80,6 +90,22 @@ pub trait BackendSession: Send {
         scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError>;
+
+    /// As [`Self::execute`], but instead of waiting for another session it may return [`Ran::Parked`], having
+    /// pushed nothing. Once `waker` is called, or at any time before, it is called again with the same
+    /// arguments, and the statement goes on; meanwhile the session is asked nothing else, but may be dropped.
+    /// A backend that always waits need not know of it.
+    fn execute_or_park(
+        &mut self,
+        prepared: &Arc<Self::Prepared>,
+        params: &[Value],
+        scope: Scope,
+        waker: &Waker,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Ran, SqlError> {
+        let _ = waker;
+        self.execute(prepared, params, scope, sink).map(|()| Ran::ToEnd)
+    }
 
     /// What part a statement can have in a transaction that arrives whole and runs as one program; none for a
     /// backend that has no programs.

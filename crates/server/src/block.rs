@@ -8,7 +8,7 @@
 //!
 //! Invariant: while Executes are kept nothing is flushed, so the places stay what they are.
 
-use crate::backend::{BackendSession, BlockRole, CommandTag, Scope, TxnStatus};
+use crate::backend::{BackendSession, BlockRole, CommandTag, Ran, Scope, TxnStatus};
 use crate::connection::Connection;
 use crate::extended;
 use crate::portal::{Portal, PortalState};
@@ -114,7 +114,9 @@ fn answer<S: BackendSession>(
         copied = at;
         if !ran {
             extended::run(connection, &mut portal, 0, |session, prepared, params, sink| {
-                session.execute(prepared, params, Scope::Pipelined, sink)
+                session
+                    .execute(prepared, params, Scope::Pipelined, sink)
+                    .map(|()| Ran::ToEnd)
             })?;
         } else if number == 0 || number == last {
             let tag = if number == 0 { "BEGIN" } else { "COMMIT" };
@@ -122,7 +124,7 @@ fn answer<S: BackendSession>(
             reply::command_complete(&mut connection.replies.out, &CommandTag::plain(tag));
         } else {
             extended::run(connection, &mut portal, 0, |session, _, _, sink| {
-                session.push_block(number - 1, sink)
+                session.push_block(number - 1, sink).map(|()| Ran::ToEnd)
             })?;
         }
         // The unnamed portal may be another one by now.

@@ -22,6 +22,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use weft_types::{SqlError, SqlState};
@@ -44,11 +46,13 @@ use crate::transport::{Failure, Replies, Socket};
 enum Step {
     Answered,
     /// There is none.
-    Parked,
+    NoMessage,
     /// The client took its leave.
     Ended,
 }
 
+/// How often a statement that waits on nobody's thread looks whether it was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(20);
 /// What a connection keeps of its query buffer between messages.
 const QUERY_BYTES_KEPT: usize = 64 << 10;
 /// Messages answered before other connections have their turn.
@@ -70,6 +74,10 @@ pub struct Connection<S: BackendSession> {
     skipping: bool,
     /// Whole replies wait for the log.
     unflushed: bool,
+    /// Calls the pool for a statement that waits on nobody's thread.
+    pub(crate) waker: Option<Waker>,
+    /// The message whose statement waits so.
+    parked: Option<Frame>,
     user: String,
     /// The text of the simple query that runs, kept outside of the read buffer because a COPY reads on.
     query_text: String,
@@ -82,7 +90,7 @@ pub struct Connection<S: BackendSession> {
 pub fn begin<B: Backend>(
     backend: &B,
     shared: &Arc<Shared>,
-    pool: &Pool,
+    pool: &Arc<Pool>,
     socket: Socket,
     mut registration: Registration,
 ) {
@@ -106,7 +114,7 @@ pub fn begin<B: Backend>(
             shared.metrics.connections_refused.increment();
             say_farewell(shared, &socket, &error);
         }
-        Some(Ok(None) | Err(Failure::Gone)) | None => {}
+        Some(Ok(None) | Err(Failure::Gone | Failure::Parked)) | None => {}
     }
 }
 
@@ -125,6 +133,12 @@ impl<S: BackendSession> Served for Attended<S> {
             return Next::End;
         };
         isolate(&self.shared, &self.socket, || connection.serve(news)).unwrap_or(Next::End)
+    }
+
+    fn attend(&mut self, waker: Waker) {
+        if let Some(connection) = &mut self.connection {
+            connection.waker = Some(waker);
+        }
     }
 
     fn await_log(&mut self) {
@@ -233,6 +247,8 @@ impl<S: BackendSession> Connection<S> {
             block: None,
             skipping: false,
             unflushed: false,
+            waker: None,
+            parked: None,
             user: request.user.clone(),
             query_text: String::new(),
             settings_version: session.settings_version(),
@@ -254,7 +270,7 @@ impl<S: BackendSession> Connection<S> {
                 None => self.step(),
             };
             let step = match step {
-                Ok(Step::Parked) if expired => Err(self.silent()),
+                Ok(Step::NoMessage) if expired => Err(self.silent()),
                 // The end of the stream that the server itself has made.
                 Err(Failure::Gone) if self.shared.is_stopping() => Err(self.stopped()),
                 step => step,
@@ -262,7 +278,8 @@ impl<S: BackendSession> Connection<S> {
             match step {
                 Ok(Step::Answered) if self.unflushed => return Next::Sync,
                 Ok(Step::Answered) => expired = false,
-                Ok(Step::Parked) => return Next::Wait(self.session.idle_limit()),
+                Err(Failure::Parked) => return Next::Wait(Some(CANCEL_POLL)),
+                Ok(Step::NoMessage) => return Next::Wait(self.session.idle_limit()),
                 Ok(Step::Ended) | Err(Failure::Gone) => return Next::End,
                 Err(Failure::Statement(error) | Failure::Fatal(error)) => {
                     self.shared.metrics.errors.increment();
@@ -276,10 +293,15 @@ impl<S: BackendSession> Connection<S> {
         Next::More
     }
 
-    /// One message.
+    /// One message, or the one again whose statement has waited.
     fn step(&mut self) -> Result<Step, Failure> {
-        let Some(frame) = self.arrived_frame()? else {
-            return Ok(Step::Parked);
+        let frame = match self.parked.take() {
+            Some(_) if self.shared.is_stopping() => return Err(self.stopped()),
+            Some(frame) => frame,
+            None => match self.arrived_frame()? {
+                Some(frame) => frame,
+                None => return Ok(Step::NoMessage),
+            },
         };
         if self.block.is_some() && !matches!(frame.tag, b'P' | b'B' | b'D' | b'E' | b'C') {
             match block::resolve(self) {
@@ -312,7 +334,9 @@ impl<S: BackendSession> Connection<S> {
             b'P' => extended::parse(self, frame),
             b'B' => extended::bind(self, frame),
             b'D' => extended::describe(self, frame),
-            b'E' => extended::execute(self, frame),
+            b'E' => extended::execute(self, frame).inspect_err(|failure| {
+                self.parked = matches!(failure, Failure::Parked).then_some(frame);
+            }),
             b'C' => extended::close(self, frame),
             b'H' => match frontend::empty(self.reader.body(frame)) {
                 Ok(()) => self.replies.flush(),

@@ -5,13 +5,14 @@
 //! crate.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use weft::{Database, Prepared, Session};
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::backend::{
-    Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn, PreparedStatement,
+    Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn, PreparedStatement, Ran,
     ResultSink, Scope, SessionStart, TxnStatus,
 };
 
@@ -68,6 +69,21 @@ impl BackendSession for Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         Session::execute(self, prepared, params, scope, sink)
+    }
+
+    fn execute_or_park(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Value],
+        scope: Scope,
+        waker: &Waker,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Ran, SqlError> {
+        match Session::execute_or_park(self, prepared, params, scope, waker, sink) {
+            Ok(()) => Ok(Ran::ToEnd),
+            Err(error) if weft::is_parked(&error) => Ok(Ran::Parked),
+            Err(error) => Err(error),
+        }
     }
 
     fn block_role(&self, prepared: &Arc<Prepared>) -> BlockRole {

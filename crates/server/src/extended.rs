@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use crate::backend::{BackendSession, CommandTag, PreparedStatement, ResultSink, Scope, TxnStatus};
+use crate::backend::{BackendSession, CommandTag, PreparedStatement, Ran, ResultSink, Scope, TxnStatus};
 use crate::block;
 use crate::connection::Connection;
 use crate::frame::Frame;
@@ -99,7 +99,6 @@ pub fn close<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) ->
 /// Execute: runs a portal, or sends more of its rows.
 pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
     let (name, row_limit) = frontend::execute(connection.reader.body(frame))?;
-    connection.shared.metrics.queries.increment();
     let (name, portal) = connection.names.take_portal(name)?;
     let Some((name, mut portal)) = block::take(connection, name, portal, row_limit)? else {
         return Ok(());
@@ -113,11 +112,17 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
         }
         PortalState::Ready => {
             let scope = if alone { Scope::Alone } else { Scope::Pipelined };
+            let waker = connection.waker.clone();
             run(
                 connection,
                 &mut portal,
                 row_limit,
-                |session, prepared, params, sink| session.execute(prepared, params, scope, sink),
+                |session, prepared, params, sink| match &waker {
+                    Some(waker) => session.execute_or_park(prepared, params, scope, waker, sink),
+                    None => session
+                        .execute(prepared, params, scope, sink)
+                        .map(|()| Ran::ToEnd),
+                },
             )
         }
         PortalState::Suspended(_) => resume(connection, &mut portal, row_limit),
@@ -130,6 +135,12 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
             Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into())
         }
     };
+    if matches!(result, Err(Failure::Parked)) {
+        portal.state = PortalState::Ready;
+        connection.executions -= 1;
+    } else {
+        connection.shared.metrics.queries.increment();
+    }
     connection.names.put_back(name, portal);
     if was_open && connection.session.status() == TxnStatus::Idle {
         // The statement was the transaction's end; all portals end with it.
@@ -138,12 +149,12 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
     result
 }
 
-/// The first Execute of a portal: `execute` runs its statement.
+/// The first Execute of a portal: `execute` runs its statement, or parks it.
 pub fn run<S: BackendSession>(
     connection: &mut Connection<S>,
     portal: &mut Portal<S::Prepared>,
     row_limit: u64,
-    execute: impl FnOnce(&mut S, &Arc<S::Prepared>, &[Value], &mut dyn ResultSink) -> Result<(), SqlError>,
+    execute: impl FnOnce(&mut S, &Arc<S::Prepared>, &[Value], &mut dyn ResultSink) -> Result<Ran, SqlError>,
 ) -> Result<(), Failure> {
     portal.state = PortalState::Done;
     let mut rest = BytesMut::new();
@@ -168,7 +179,9 @@ pub fn run<S: BackendSession>(
     if let Some(failure) = sink.failure.take() {
         return Err(failure);
     }
-    result?;
+    if result? == Ran::Parked {
+        return Err(Failure::Parked);
+    }
     if let Some(tag) = suspended {
         portal.state = PortalState::Suspended(SuspendedRows { messages: rest, tag });
     }

@@ -53,7 +53,7 @@ mod transport;
 
 pub use backend::{
     Backend, BackendSession, CancelHandle, CommandTag, CopyHeader, DurabilityGate, NoticeLevel, OutputColumn,
-    PreparedStatement, ResultSink, RowRef, Scope, SessionStart, TxnStatus,
+    PreparedStatement, Ran, ResultSink, RowRef, Scope, SessionStart, TxnStatus,
 };
 pub use config::{ServerConfig, ServerError};
 pub use listener::Server;

@@ -17,10 +17,13 @@
 //! sees to it that work without waiting (a long program) does not keep the others from their turn for more
 //! than a moment.
 //!
-//! Replies that tell of a commit wait for the log. Their connections are put aside (`unsynced`) while there is
-//! other work, then one thread waits for the log on behalf of all of them, and they are served on: one sync
-//! for many, and one thread away instead of many. That thread does nothing else meanwhile, so it cannot come
-//! to wait for a session whose replies it holds.
+//! Replies that tell of a commit wait for the log. Their connections are put aside (`unsynced`) while there
+//! is other work, then one thread waits for the log on behalf of all of them, and they are served on: one
+//! sync for many, and one thread away instead of many. That thread does nothing else meanwhile, so it cannot
+//! come to wait for a session whose replies it holds.
+//!
+//! A statement of a transaction that meets a lock leaves its thread altogether: its connection waits like one
+//! without a message, until whoever gives the lock away wakes it (`PlaceWaker`).
 //!
 //! Before it sleeps, the polling thread looks again for some microseconds, if there is a core to spare: a
 //! client that answers at once is served without the wake-up, which takes longer than its statement. How
@@ -36,9 +39,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker as TaskWaker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,7 +61,7 @@ const WATCH_TICK: Duration = Duration::from_millis(1);
 const QUIET_TICKS: u32 = 100;
 /// Connections that must be ready beside the one in hand before another thread is woken for them: a wake-up
 /// takes about as long as serving them.
-const READY_BEFORE_HELP: usize = 2;
+const READY_BEFORE_HELP: usize = 4;
 /// Connections served in one such span are at work at the same time.
 const LIVELY_SPAN: Duration = Duration::from_millis(8);
 /// Replies wait for further ones to be synced with them while there is work, but not for longer than so many
@@ -93,8 +97,11 @@ pub trait Served: Send {
     /// Answers the messages that have come, without waiting for further ones. Must not panic.
     fn serve(&mut self, news: News) -> Next;
 
-    /// After [`Next::Sync`]: waits until the replies may leave, or never may. Must not wait for anything else,
-    /// and not panic.
+    /// Told once, before all else: what has the connection served again though no bytes came.
+    fn attend(&mut self, waker: TaskWaker);
+
+    /// After [`Next::Sync`]: waits until the replies may leave, or never may. Must not wait for anything
+    /// else, and not panic.
     fn await_log(&mut self);
 }
 
@@ -288,7 +295,7 @@ impl Pool {
     /// Takes a connection in; it is served from now on, what has already come included. `limit`: how long its
     /// first wait may be.
     pub fn adopt(
-        &self,
+        self: &Arc<Self>,
         socket: Arc<TcpStream>,
         served: Box<dyn Served>,
         limit: Option<Duration>,
@@ -319,6 +326,13 @@ impl Pool {
             places.open += 1;
             place
         };
+        if let Some(served) = &mut *place.served.lock() {
+            let waker = PlaceWaker {
+                pool: self.clone(),
+                place: Arc::downgrade(&place),
+            };
+            served.attend(TaskWaker::from(Arc::new(waker)));
+        }
         self.limit_wait(&place, limit);
         let fd = socket.as_raw_fd();
         self.registry
@@ -609,6 +623,28 @@ impl Pool {
     }
 }
 
+/// Has a connection served that waited for something else than bytes.
+struct PlaceWaker {
+    pool: Arc<Pool>,
+    place: Weak<Place>,
+}
+
+impl Wake for PlaceWaker {
+    fn wake(self: Arc<Self>) {
+        let Some(place) = self.place.upgrade() else {
+            return;
+        };
+        let mut queue = self.pool.queue.lock();
+        if !place.stir() {
+            return;
+        }
+        queue.ready.push_back(place);
+        if queue.unblocked == usize::from(queue.polling) {
+            self.pool.bring_help(&mut queue);
+        }
+    }
+}
+
 /// Tells the pool of its threads' waits.
 struct Absence(Arc<Pool>);
 
@@ -647,6 +683,9 @@ mod tests {
         /// So many should have, by the end of the round.
         expected: Arc<AtomicUsize>,
         held: bool,
+        waker: Option<TaskWaker>,
+        /// Says `p` when it is served again.
+        parked: bool,
     }
 
     impl Echo {
@@ -674,6 +713,9 @@ mod tests {
                 self.say(b's');
                 self.synced.fetch_add(1, SeqCst);
             }
+            if std::mem::take(&mut self.parked) {
+                self.say(b'p');
+            }
             self.socket.set_nonblocking(true).unwrap();
             let mut byte = [0];
             match (&*self.socket).read(&mut byte) {
@@ -694,6 +736,17 @@ mod tests {
                         std::hint::spin_loop();
                     }
                 }
+                b'p' => {
+                    self.parked = true;
+                    let waker = self.waker.clone().unwrap();
+                    // Before, while and after this thread goes back to the pool.
+                    let delay = Duration::from_micros(self.synced.fetch_add(1, SeqCst) as u64 % 3 * 100);
+                    thread::spawn(move || {
+                        thread::sleep(delay);
+                        waker.wake();
+                    });
+                    return Next::Wait(None);
+                }
                 b's' => {
                     self.held = true;
                     return Next::Sync;
@@ -710,6 +763,10 @@ mod tests {
             }
             self.say(byte[0]);
             Next::More
+        }
+
+        fn attend(&mut self, waker: TaskWaker) {
+            self.waker = Some(waker);
         }
 
         fn await_log(&mut self) {
@@ -749,6 +806,8 @@ mod tests {
                 synced: self.synced.clone(),
                 expected: self.expected.clone(),
                 held: false,
+                waker: None,
+                parked: false,
             })
         }
     }
@@ -807,6 +866,22 @@ mod tests {
             for (client, kind) in clients.iter_mut().zip(kinds) {
                 assert_eq!(answer(client), kind);
             }
+        }
+        drop(clients);
+        bench.pool.stop();
+    }
+
+    #[test]
+    fn a_waker_has_a_connection_served_from_any_thread() {
+        let bench = Bench::new();
+        let mut clients: Vec<TcpStream> = (0..3).map(|_| bench.client()).collect();
+        for _ in 0..300 {
+            clients
+                .iter_mut()
+                .for_each(|client| client.write_all(b"p").unwrap());
+            clients
+                .iter_mut()
+                .for_each(|client| assert_eq!(answer(client), b'p'));
         }
         drop(clients);
         bench.pool.stop();

@@ -30,6 +30,8 @@ pub enum Failure {
     Fatal(SqlError),
     /// The client is gone: there is nobody to tell.
     Gone,
+    /// It has not ended yet: the same message is to be handled again when the session is woken.
+    Parked,
 }
 
 impl From<SqlError> for Failure {

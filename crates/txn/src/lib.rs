@@ -55,5 +55,5 @@ pub use locks::{is_stale, stale_program};
 pub use recovery::{Replay, ReplayedBatch};
 pub use request::{Answer, Committed, Refused};
 pub use stats::EngineStats;
-pub use transaction::{Isolation, Mark, Transaction, TxnOptions};
+pub use transaction::{Isolation, Mark, Transaction, TxnOptions, is_parked};
 pub use view::{TxnView, ViewRow};

@@ -2,22 +2,31 @@
 //!
 //! The thread that plays the sequencer fills tickets; a caller that became the sequencer itself finds its
 //! own ticket filled before it ever waits, so a lone transaction costs no thread handoff (DESIGN.md,
-//! Batches). Others spin for a moment, since a batch is often shorter than a sleep, and then block.
+//! Batches). Others spin for a moment, since a batch is often shorter than a sleep, and then block, or leave
+//! a waker and go.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 use weft_base::blocking;
 
 /// How often a waiter looks before it sleeps. On few cores spinning takes time from the sequencer itself.
 const SPINS_BEFORE_SLEEP: u32 = 64;
 
+#[derive(Debug)]
+struct Slot<T> {
+    answer: Option<T>,
+    /// Is called when the answer comes.
+    waker: Option<Waker>,
+}
+
 /// The shared place of one answer.
 #[derive(Debug)]
 pub(crate) struct TicketCell<T> {
     done: AtomicBool,
-    answer: Mutex<Option<T>>,
+    slot: Mutex<Slot<T>>,
     ready: Condvar,
 }
 
@@ -26,21 +35,40 @@ impl<T> TicketCell<T> {
     pub(crate) fn new() -> Arc<TicketCell<T>> {
         Arc::new(TicketCell {
             done: AtomicBool::new(false),
-            answer: Mutex::new(None),
+            slot: Mutex::new(Slot {
+                answer: None,
+                waker: None,
+            }),
             ready: Condvar::new(),
         })
     }
 
     /// Puts the answer in and wakes the waiter. The first answer stands; a second one is dropped.
     pub(crate) fn fill(&self, answer: T) {
-        let mut guard = self.answer.lock();
+        let mut slot = self.slot.lock();
         if self.done.load(Ordering::Relaxed) {
             return;
         }
-        *guard = Some(answer);
+        slot.answer = Some(answer);
         self.done.store(true, Ordering::Release);
-        drop(guard);
+        let waker = slot.waker.take();
+        drop(slot);
         self.ready.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes the answer if it is there; otherwise `waker` is called when it comes, in place of an earlier
+    /// one.
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<T> {
+        self.spin();
+        let mut slot = self.slot.lock();
+        let answer = slot.answer.take();
+        if answer.is_none() && !self.is_done() {
+            slot.waker = Some(waker.clone());
+        }
+        answer
     }
 
     /// True once the answer is there.
@@ -62,13 +90,13 @@ impl<T> TicketCell<T> {
         self.spin();
         if !self.is_done() {
             blocking::section(|| {
-                let mut guard = self.answer.lock();
+                let mut guard = self.slot.lock();
                 while !self.done.load(Ordering::Acquire) {
                     self.ready.wait(&mut guard);
                 }
             });
         }
-        self.answer.lock().take()
+        self.slot.lock().answer.take()
     }
 
     /// Blocks for at most `limit`; `None` when no answer came in that time.
@@ -76,13 +104,13 @@ impl<T> TicketCell<T> {
         self.spin();
         if !self.is_done() {
             blocking::section(|| {
-                let mut guard = self.answer.lock();
+                let mut guard = self.slot.lock();
                 if !self.done.load(Ordering::Acquire) {
                     self.ready.wait_for(&mut guard, limit);
                 }
             });
         }
-        self.answer.lock().take()
+        self.slot.lock().answer.take()
     }
 }
 
@@ -107,6 +135,30 @@ mod tests {
         std::thread::sleep(Duration::from_millis(5));
         cell.fill(7);
         assert_eq!(thread.join().unwrap(), Some(7));
+    }
+
+    #[test]
+    fn a_waker_is_called_once_the_answer_is_there() {
+        struct Count(std::sync::atomic::AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let count = Arc::new(Count(Default::default()));
+        let waker = Waker::from(Arc::clone(&count));
+        let cell = TicketCell::new();
+        assert_eq!(cell.poll(&waker), None);
+        assert_eq!(
+            cell.poll(&waker),
+            None,
+            "the later waker replaces the earlier one"
+        );
+        cell.fill(3);
+        cell.fill(4);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert_eq!(cell.poll(&waker), Some(3));
+        assert_eq!(cell.poll(&waker), None, "taken");
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::ticket::TicketCell;
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use weft_base::{BatchId, RowId, TableId, TxnId};
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
@@ -68,6 +69,26 @@ pub struct Mark {
     private_catalog: Option<Arc<Catalog>>,
 }
 
+/// Weft's own SQLSTATE for a statement that has to wait and left its thread; callers never show it.
+const PARKED: SqlState = SqlState("WF002");
+
+fn parked() -> SqlError {
+    SqlError::new(PARKED, "the statement waits for a lock")
+}
+
+/// True when the error says that nothing has happened yet: the statement waits for a lock, its waker will be
+/// called, and it is then to be run again, with the same inputs.
+pub fn is_parked(error: &SqlError) -> bool {
+    error.state == PARKED
+}
+
+/// A wish for locks that is out.
+struct PendingLocks {
+    requests: LockRequests,
+    ticket: Arc<TicketCell<Answer<()>>>,
+    began: Instant,
+}
+
 /// One interactive transaction. Dropping it rolls it back.
 pub struct Transaction {
     engine: Engine,
@@ -79,6 +100,10 @@ pub struct Transaction {
     held: HashMap<ResourceId, LockMode>,
     asked_for_locks: bool,
     no_wait: bool,
+    /// The statement that runs may leave its thread instead of waiting; this calls it back.
+    waker: Option<Waker>,
+    /// What a statement waits for that left its thread.
+    pending: Option<PendingLocks>,
     row_lock_counts: HashMap<TableId, usize>,
     pinned: Option<Arc<Snapshot>>,
     observed: BatchId,
@@ -108,6 +133,8 @@ impl Transaction {
             held: HashMap::new(),
             asked_for_locks: false,
             no_wait: false,
+            waker: None,
+            pending: None,
             row_lock_counts: HashMap::new(),
             pinned: None,
             observed: BatchId::default(),
@@ -206,6 +233,21 @@ impl Transaction {
     /// Notes that a statement's reply tells of `batch`; queries over a view observe the view's batch.
     pub fn observe(&mut self, batch: BatchId) {
         self.observed = self.observed.max(batch);
+    }
+
+    /// As [`Self::run`], but where it would wait for a lock it returns an error for which [`is_parked`]
+    /// holds. `waker` is then called when the lock is granted or refused. It is not called for a cancelled
+    /// statement or one out of time: that shows when it is run again.
+    pub fn run_or_park(
+        &mut self,
+        program: &Arc<Program>,
+        inputs: &[u8],
+        waker: &Waker,
+    ) -> Result<Outcome, SqlError> {
+        self.waker = Some(waker.clone());
+        let result = self.run(program, inputs);
+        self.waker = None;
+        result
     }
 
     /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
@@ -430,6 +472,26 @@ impl Transaction {
         if requests.is_empty() {
             return Ok(());
         }
+        let pending = self.ask_for_locks(requests);
+        if !self.await_locks(&pending)? {
+            self.pending = Some(pending);
+            return Err(parked());
+        }
+        for request in pending.requests {
+            let held = self.held.entry(request.resource).or_insert(LockMode::NL);
+            *held = join(*held, request.mode);
+        }
+        Ok(())
+    }
+
+    /// Sends a wish for locks, unless it is the one that is out already. What another statement wished that
+    /// left its thread and never came back is taken back.
+    fn ask_for_locks(&mut self, requests: LockRequests) -> PendingLocks {
+        match self.pending.take() {
+            Some(pending) if pending.requests == requests => return pending,
+            Some(_) => self.engine.shared().submit(Request::CancelWait(self.id)),
+            None => {}
+        }
         let ticket = TicketCell::new();
         self.engine.shared().submit(Request::Lock(LockWish {
             txn: self.id,
@@ -439,27 +501,32 @@ impl Transaction {
             ticket: Arc::clone(&ticket),
         }));
         self.asked_for_locks = true;
-        self.await_locks(&ticket)?;
-        for request in requests {
-            let held = self.held.entry(request.resource).or_insert(LockMode::NL);
-            *held = join(*held, request.mode);
+        PendingLocks {
+            requests,
+            ticket,
+            began: Instant::now(),
         }
-        Ok(())
     }
 
-    fn await_locks(&self, ticket: &TicketCell<Answer<()>>) -> Result<(), SqlError> {
+    /// Waits for the answer to a wish; false: not yet, and the waker will be called.
+    fn await_locks(&self, pending: &PendingLocks) -> Result<bool, SqlError> {
         let limit = self.options.lock_timeout;
-        let began = Instant::now();
         loop {
-            if let Some(answer) = ticket.wait_for(CANCEL_POLL) {
-                return answer.map_err(|refused| refused.error);
-            }
-            let timed_out = || (!limit.is_zero() && began.elapsed() >= limit).then(lock_timed_out);
-            let Some(error) = self.options.cancel.error().or_else(timed_out) else {
-                continue;
+            let answer = match &self.waker {
+                Some(waker) => pending.ticket.poll(waker),
+                None => pending.ticket.wait_for(CANCEL_POLL),
             };
-            self.engine.shared().submit(Request::CancelWait(self.id));
-            return Err(error);
+            if let Some(answer) = answer {
+                return answer.map(|()| true).map_err(|refused| refused.error);
+            }
+            let timed_out = || (!limit.is_zero() && pending.began.elapsed() >= limit).then(lock_timed_out);
+            if let Some(error) = self.options.cancel.error().or_else(timed_out) {
+                self.engine.shared().submit(Request::CancelWait(self.id));
+                return Err(error);
+            }
+            if self.waker.is_some() {
+                return Ok(false);
+            }
         }
     }
 

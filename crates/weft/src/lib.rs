@@ -43,5 +43,5 @@ pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};
 pub use session::{BlockRole, CancelHandle, Prepared, Session};
 pub use sink::{OutputColumn, ResultSink};
-pub use weft_txn::{EngineConfig, EngineStats, Isolation};
+pub use weft_txn::{EngineConfig, EngineStats, Isolation, is_parked};
 pub use weft_types::{SqlError, SqlType, Value};

@@ -6,6 +6,7 @@
 //! | `echo T,T,..` | one row of its parameters, whose types are T (oids) or inferred as text |
 //! | `put X` | adds X to the transaction; committed values are seen by [`Fake::committed`] |
 //! | `begin` `commit` `rollback` | as in SQL |
+//! | `park MS` | waits off the thread for so long, when it may; with 0, until it is cancelled |
 //! | `fail CODE` `panic` `sleep` | an error; a bug; waits for a cancel request |
 //! | `copyin` `copyout N` | COPY; `bad` in the data is an error |
 //! | `set NAME=VALUE` `notice` `deallocate NAME` `wide N` | as they say; one row of N bytes |
@@ -15,11 +16,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use weft_server::{
     Backend, BackendSession, CancelHandle, CommandTag, CopyHeader, DurabilityGate, NoticeLevel, OutputColumn,
-    PreparedStatement, ResultSink, RowRef, Scope, SessionStart, TxnStatus,
+    PreparedStatement, Ran, ResultSink, RowRef, Scope, SessionStart, TxnStatus,
 };
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 
@@ -29,6 +31,8 @@ pub struct Fake {
     committed: Mutex<Vec<String>>,
     /// Scopes that executions were called with.
     scopes: Mutex<Vec<Scope>>,
+    /// When parked statements were tried again.
+    pub looks: Mutex<Vec<Instant>>,
     pub gate: Arc<FakeGate>,
     pub idle_limit: Mutex<Option<Duration>>,
     pub sessions_dropped: AtomicU64,
@@ -110,6 +114,8 @@ pub struct FakeSession {
     settings: HashMap<String, String>,
     settings_version: u64,
     cancel: Arc<FakeCancel>,
+    /// Until when a statement is parked; the inner `None`: until it is cancelled.
+    parked: Option<Option<Instant>>,
 }
 
 impl Drop for FakeSession {
@@ -138,6 +144,7 @@ impl Backend for FakeBackend {
             settings: HashMap::new(),
             settings_version: 0,
             cancel: Arc::default(),
+            parked: None,
         })
     }
 }
@@ -247,6 +254,7 @@ impl FakeSession {
             }
             "panic" => panic!("a bug in the session"),
             "sleep" => return self.sleep(),
+            "park" => sink.complete(&CommandTag::plain("PARK")),
             "copyin" => return self.copy_in(sink),
             "copyout" => {
                 sink.copy_out(CopyHeader {
@@ -417,6 +425,46 @@ impl BackendSession for FakeSession {
         let result = self.run(&prepared.text, params, &prepared.params, sink);
         self.end_running();
         result
+    }
+
+    fn execute_or_park(
+        &mut self,
+        prepared: &Arc<FakePrepared>,
+        params: &[Value],
+        scope: Scope,
+        waker: &Waker,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Ran, SqlError> {
+        let Some(("park", limit)) = prepared.text.split_once(' ') else {
+            return self.execute(prepared, params, scope, sink).map(|()| Ran::ToEnd);
+        };
+        let limit = Duration::from_millis(limit.parse().unwrap_or(0));
+        let Some(until) = self.parked else {
+            self.begin_running();
+            self.parked = Some((!limit.is_zero()).then(|| Instant::now() + limit));
+            let waker = waker.clone();
+            if !limit.is_zero() {
+                std::thread::spawn(move || {
+                    std::thread::sleep(limit);
+                    waker.wake();
+                });
+            }
+            return Ok(Ran::Parked);
+        };
+        lock(&self.fake.looks).push(Instant::now());
+        if lock(&self.cancel.running).1 {
+            self.parked = None;
+            self.end_running();
+            return Err(error(
+                SqlState::QUERY_CANCELED,
+                "canceling statement due to user request",
+            ));
+        }
+        if until.is_none_or(|until| Instant::now() < until) {
+            return Ok(Ran::Parked);
+        }
+        self.parked = None;
+        self.execute(prepared, params, scope, sink).map(|()| Ran::ToEnd)
     }
 
     fn sync(&mut self) -> Result<(), SqlError> {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::wire::{Bench, message, query, startup};
+use crate::wire::{Bench, bind, execute, message, parse, query, startup, sync};
 
 fn cancel_request(pid: i32, key: i32) -> Vec<u8> {
     [
@@ -145,4 +145,78 @@ fn stopping_tells_everybody_and_interrupts_what_runs() {
     assert_eq!(copying.farewell(), [farewell]);
     drop(silent);
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_parked_statement_takes_no_thread_and_no_turn_of_others() {
+    let bench = Bench::new();
+    let mut parked: Vec<_> = (0..12).map(|_| bench.client()).collect();
+    for client in &mut parked {
+        // What stands before it and behind it in the pipeline keeps its place.
+        let park = [parse("", "park 300", &[]), bind("", "", &[]), execute("", 0)].concat();
+        let put = |what: &str| [parse("", what, &[]), bind("", "", &[]), execute("", 0)].concat();
+        client.send(&[put("put a"), park, put("put b"), sync()].concat());
+    }
+    let mut other = bench.client();
+    let began = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(other.query("rows 0").last().unwrap(), "Z I");
+    }
+    assert!(
+        began.elapsed() < Duration::from_millis(250),
+        "{:?}",
+        began.elapsed()
+    );
+    for client in &mut parked {
+        let tags = client.replies().into_iter().filter(|reply| reply.len() > 1);
+        let tags: Vec<String> = tags.collect();
+        assert_eq!(tags, ["C INSERT 0 1", "C PARK", "C INSERT 0 1", "Z I"]);
+    }
+    assert!(
+        began.elapsed() < Duration::from_millis(3000),
+        "they waited together"
+    );
+    let queries = bench.server.metrics().queries.get();
+    assert_eq!(queries, 12 * 3 + 20, "a statement tried again is one statement");
+}
+
+#[test]
+fn a_parked_statement_can_be_cancelled_and_its_client_may_leave() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    client.send(
+        &[
+            parse("", "park 0", &[]),
+            bind("", "", &[]),
+            execute("", 0),
+            sync(),
+        ]
+        .concat(),
+    );
+    bench.eventually(|bench| !bench.fake.looks.lock().unwrap().is_empty());
+    let (pid, key) = client.key.unwrap();
+    bench.raw().send(&cancel_request(pid, key));
+    let replies = client.replies();
+    assert!(replies.iter().any(|reply| reply.contains("57014")), "{replies:?}");
+    assert_eq!(
+        client.query("rows 0").last().unwrap(),
+        "Z I",
+        "the session goes on"
+    );
+    // It looks some times a second, and not all the time.
+    client.send(
+        &[
+            parse("", "park 0", &[]),
+            bind("", "", &[]),
+            execute("", 0),
+            sync(),
+        ]
+        .concat(),
+    );
+    let before = bench.fake.looks.lock().unwrap().len();
+    std::thread::sleep(Duration::from_millis(200));
+    let looks = bench.fake.looks.lock().unwrap().len() - before;
+    assert!((1..40).contains(&looks), "{looks}");
+    assert_eq!(bench.server.stop(Duration::from_secs(10)), 0);
+    assert!(client.farewell().iter().any(|reply| reply.contains("57P01")));
 }

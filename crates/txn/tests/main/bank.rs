@@ -409,12 +409,15 @@ impl Bank {
     }
 
     pub fn begin(&self, isolation: Isolation) -> Session {
-        let txn = self.engine.begin(TxnOptions {
+        self.begin_with(TxnOptions {
             isolation,
             ..TxnOptions::default()
-        });
+        })
+    }
+
+    pub fn begin_with(&self, options: TxnOptions) -> Session {
         Session {
-            txn,
+            txn: self.engine.begin(options),
             programs: self.programs.clone(),
         }
     }

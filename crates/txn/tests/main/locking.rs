@@ -369,3 +369,148 @@ fn a_request_that_will_not_wait_is_not_held_back() {
     assert_eq!(state, "");
     session.commit().unwrap();
 }
+
+/// Counts its calls.
+#[derive(Default)]
+struct Calls(AtomicU64);
+
+impl std::task::Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn calls() -> (Arc<Calls>, std::task::Waker) {
+    let calls = Arc::new(Calls::default());
+    (Arc::clone(&calls), std::task::Waker::from(calls))
+}
+
+/// Adds, or says that the statement waits.
+fn add_or_park(session: &mut Session, id: i64, waker: &std::task::Waker) -> Result<bool, &'static str> {
+    let add = Arc::clone(&session.programs.add);
+    match session.txn.run_or_park(&add, &inputs(&add, &[id, 1]), waker) {
+        Ok(_) => Ok(true),
+        Err(error) if weft_txn::is_parked(&error) => Ok(false),
+        Err(error) => Err(error.state.0),
+    }
+}
+
+#[test]
+fn a_parked_statement_is_called_when_its_lock_is_free() {
+    let bank = Bank::fresh(quiet(), 4);
+    let [mut first, mut second] = <[Session; 2]>::try_from(sessions(&bank, 2)).ok().unwrap();
+    let (calls, waker) = calls();
+    first.add(1, 5).unwrap();
+    assert_eq!(
+        add_or_park(&mut second, 0, &waker),
+        Ok(true),
+        "free locks need no wait"
+    );
+    assert_eq!(add_or_park(&mut second, 1, &waker), Ok(false));
+    assert_eq!(add_or_park(&mut second, 1, &waker), Ok(false), "asked too early");
+    assert_eq!(calls.0.load(Ordering::SeqCst), 0);
+    first.commit().unwrap();
+    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(add_or_park(&mut second, 1, &waker), Ok(true));
+    second.commit().unwrap();
+    assert_eq!((bank.balance(0), bank.balance(1)), (Some(1001), Some(1006)));
+    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_parked_statement_ends_by_deadlock_cancel_and_timeout() {
+    let bank = Bank::fresh(quiet(), 4);
+    let [mut first, mut second] = <[Session; 2]>::try_from(sessions(&bank, 2)).ok().unwrap();
+    let (calls, waker) = calls();
+    first.add(1, 1).unwrap();
+    second.add(2, 1).unwrap();
+    assert_eq!(add_or_park(&mut first, 2, &waker), Ok(false));
+    assert_eq!(
+        add_or_park(&mut second, 1, &waker),
+        Err("40P01"),
+        "the circle is closed here"
+    );
+    drop(second);
+    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    assert_eq!(add_or_park(&mut first, 2, &waker), Ok(true));
+
+    let cancel = CancelToken::default();
+    let mut waiting = bank.begin_with(TxnOptions {
+        cancel: cancel.clone(),
+        ..TxnOptions::default()
+    });
+    assert_eq!(add_or_park(&mut waiting, 1, &waker), Ok(false));
+    cancel.cancel();
+    assert_eq!(add_or_park(&mut waiting, 1, &waker), Err("57014"));
+    drop(waiting);
+    let mut waiting = bank.begin_with(TxnOptions {
+        lock_timeout: MOMENT,
+        ..TxnOptions::default()
+    });
+    assert_eq!(add_or_park(&mut waiting, 1, &waker), Ok(false));
+    std::thread::sleep(MOMENT);
+    assert_eq!(add_or_park(&mut waiting, 1, &waker), Err("55P03"));
+    assert_eq!(calls.0.load(Ordering::SeqCst), 1);
+    first.commit().unwrap();
+    assert_eq!(
+        calls.0.load(Ordering::SeqCst),
+        1,
+        "wishes that were taken back call nobody"
+    );
+}
+
+/// What a parked statement wished is not taken for what another one wishes, and stands in nobody's way.
+#[test]
+fn a_parked_statement_can_be_given_up_for_another_one() {
+    let bank = Bank::fresh(quiet(), 4);
+    let [mut first, mut second, mut third] = <[Session; 3]>::try_from(sessions(&bank, 3)).ok().unwrap();
+    let (_, waker) = calls();
+    first.add(1, 1).unwrap();
+    third.add(2, 1).unwrap();
+    assert_eq!(add_or_park(&mut second, 1, &waker), Ok(false));
+    assert_eq!(add_or_park(&mut second, 2, &waker), Ok(false));
+    first.commit().unwrap();
+    assert_eq!(
+        add_or_park(&mut third, 1, &waker),
+        Ok(true),
+        "nobody waits for it any more"
+    );
+    third.commit().unwrap();
+    assert_eq!(add_or_park(&mut second, 2, &waker), Ok(true));
+    second.commit().unwrap();
+    assert_eq!((bank.balance(1), bank.balance(2)), (Some(1002), Some(1002)));
+}
+
+/// Statements that are run again whenever they are called, on one thread: every transaction ends.
+#[test]
+fn one_thread_carries_many_parked_transactions() {
+    let bank = Bank::fresh(quiet(), 4);
+    let mut random = weft_base::Prng::new(7);
+    let mut running: Vec<(Session, Vec<i64>)> = Vec::new();
+    let (mut begun, mut committed) = (0, 0_i64);
+    let (_, waker) = calls();
+    while begun < 400 || !running.is_empty() {
+        if begun < 400 && running.len() < 12 {
+            begun += 1;
+            // In order, so that there is no deadlock.
+            let mut accounts: Vec<i64> = (0..4).filter(|_| random.below(2) == 0).collect();
+            accounts.reverse();
+            running.push((bank.begin(Isolation::ReadCommitted), accounts));
+        }
+        let at = random.below(running.len() as u64) as usize;
+        let (session, accounts) = &mut running[at];
+        match accounts.last() {
+            Some(account) => {
+                if add_or_park(session, *account, &waker).unwrap() {
+                    committed += 1;
+                    accounts.pop();
+                }
+            }
+            None => {
+                running.swap_remove(at).0.commit().unwrap();
+            }
+        }
+    }
+    let total: i64 = (0..4).filter_map(|id| bank.balance(id)).sum();
+    assert_eq!(total, 4000 + committed);
+}

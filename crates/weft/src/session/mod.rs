@@ -36,6 +36,7 @@ mod simple;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
@@ -175,6 +176,10 @@ pub struct Session {
     pub(crate) last_drawn: Option<i64>,
     /// When the running statement began, microseconds since 1970.
     pub(crate) statement_micros: i64,
+    /// The statement that runs may leave its thread instead of waiting for a lock.
+    pub(crate) waker: Option<Waker>,
+    /// The last statement has left its thread, and runs on when it is executed again.
+    parked: bool,
 }
 
 impl std::fmt::Debug for Session {
@@ -214,6 +219,8 @@ impl Session {
             drawn: BTreeMap::new(),
             last_drawn: None,
             statement_micros: 0,
+            waker: None,
+            parked: false,
         }
     }
 
@@ -312,6 +319,32 @@ impl Session {
         result
     }
 
+    /// As [`Self::execute`], but a point statement of a transaction that would wait for a lock returns,
+    /// without having pushed anything, an error for which [`crate::is_parked`] holds; `waker` is called when
+    /// it is worth executing the same statement with the same parameters again, or it can be tried at any
+    /// time. Other statements wait. Meanwhile nothing else may be asked of the session, but that it fails.
+    pub fn execute_or_park(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Value],
+        scope: Scope,
+        waker: &Waker,
+        sink: &mut dyn ResultSink,
+    ) -> Result<(), SqlError> {
+        if !std::mem::take(&mut self.parked) {
+            self.begin_statement();
+        }
+        self.waker = Some(waker.clone());
+        let result = self.run_prepared(prepared, params, scope, sink);
+        self.waker = None;
+        match &result {
+            Err(error) if weft_txn::is_parked(error) => self.parked = true,
+            Err(_) => self.fail(),
+            Ok(()) => {}
+        }
+        result
+    }
+
     /// Runs a prepared statement, planning it again if definitions changed.
     pub(crate) fn run_prepared(
         &mut self,
@@ -370,6 +403,7 @@ impl Session {
 
     /// The pipeline failed: rolls back an implicit transaction, makes an explicit one failed.
     pub fn fail(&mut self) {
+        self.parked = false;
         match self.open.take() {
             Some(open) if open.explicit => {
                 self.open = Some(open);

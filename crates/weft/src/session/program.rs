@@ -38,10 +38,14 @@ impl Session {
         {
             return self.run_query(fallback, params, sink);
         }
+        let result = self.run_inputs(plan, inputs, scope);
+        if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
+            return result.map(|_| ());
+        }
         self.shared
             .program_statements
             .fetch_add(plan.statements.len() as u64, Relaxed);
-        let outcome = match (self.run_inputs(plan, inputs, scope), &plan.fallback) {
+        let outcome = match (result, &plan.fallback) {
             (Err(error), Some(fallback)) if error.state == OUT_OF_BUDGET => {
                 return self.run_query(fallback, params, sink);
             }
@@ -88,8 +92,12 @@ impl Session {
                 }
             };
         }
+        let waker = self.waker.clone();
         let open = self.transaction();
-        let result = open.txn.run(&plan.program, &inputs);
+        let result = match &waker {
+            Some(waker) => open.txn.run_or_park(&plan.program, &inputs, waker),
+            None => open.txn.run(&plan.program, &inputs),
+        };
         let observed = open.txn.observed();
         self.gate.raise(observed);
         result
