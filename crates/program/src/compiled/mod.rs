@@ -44,20 +44,30 @@ pub enum Compilation {
     Hot,
     /// Never; code that is there is not used. For comparing.
     Off,
+    /// By the first thread that has counted some runs, which waits for it. For comparing.
+    AtOnce,
 }
 
-static IS_OFF: AtomicU8 = AtomicU8::new(0);
+const HOT: u8 = 0;
+const OFF: u8 = 1;
+const AT_ONCE: u8 = 2;
+static MODE: AtomicU8 = AtomicU8::new(HOT);
 static PROGRAMS: AtomicU64 = AtomicU64::new(0);
 static COMPILE_MICROS: AtomicU64 = AtomicU64::new(0);
 static CODE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Sets whether programs are compiled.
 pub fn set_compilation(compilation: Compilation) {
-    IS_OFF.store(u8::from(compilation == Compilation::Off), Ordering::Relaxed);
+    let mode = match compilation {
+        Compilation::Hot => HOT,
+        Compilation::Off => OFF,
+        Compilation::AtOnce => AT_ONCE,
+    };
+    MODE.store(mode, Ordering::Relaxed);
 }
 
 fn is_off() -> bool {
-    IS_OFF.load(Ordering::Relaxed) != 0
+    MODE.load(Ordering::Relaxed) == OFF
 }
 
 /// What was compiled since the process began.
@@ -119,6 +129,10 @@ mod enabled {
         pub(crate) fn count_runs(&self) {
             let compiled = &self.layouts.compiled;
             if compiled.code.get().is_some() || is_off() {
+                return;
+            }
+            if MODE.load(Ordering::Relaxed) == AT_ONCE {
+                self.compile();
                 return;
             }
             let before = compiled.runs.fetch_add(SAMPLE_RUNS, Ordering::Relaxed);

@@ -61,6 +61,8 @@ pub struct Programs {
     pub audit: Arc<Program>,
     /// (id, n) -> balance: `balance = balance + n`.
     pub add: Arc<Program>,
+    /// (id, n): `balance = balance + (balance * n - balance) / 100 * n - n`, some work for registers.
+    pub interest: Arc<Program>,
     /// (id, v): `balance = v`.
     pub set: Arc<Program>,
     /// (id, id, v): sets two accounts.
@@ -223,6 +225,29 @@ fn add(catalog: &Catalog) -> Arc<Program> {
     build.finish(catalog)
 }
 
+fn interest(catalog: &Catalog) -> Arc<Program> {
+    let mut build = Build::new(catalog, 2);
+    build.touches(AccessKind::WriteRow, 0);
+    let cp = build.find(0);
+    let (balance, n, x, hundred) = (
+        build.b.register(),
+        build.b.register(),
+        build.b.register(),
+        build.b.register(),
+    );
+    build.b.ldcol(balance, cp, 1);
+    build.b.ldin(n, 1);
+    build.b.ldi(hundred, 100);
+    build.b.arithmetic(Op::Mul, x, balance, n);
+    build.b.arithmetic(Op::Sub, x, x, balance);
+    build.b.arithmetic(Op::Div, x, x, hundred);
+    build.b.arithmetic(Op::Mul, x, x, n);
+    build.b.arithmetic(Op::Sub, x, x, n);
+    build.b.arithmetic(Op::Add, x, balance, x);
+    build.store(cp, x);
+    build.finish(catalog)
+}
+
 fn set(catalog: &Catalog, accounts: u16) -> Arc<Program> {
     let mut build = Build::new(catalog, usize::from(accounts) + 1);
     for account in 0..accounts {
@@ -310,6 +335,7 @@ impl Programs {
             transfer: transfer(catalog),
             audit: audit(catalog),
             add: add(catalog),
+            interest: interest(catalog),
             set: set(catalog, 1),
             set_two: set(catalog, 2),
             open: open(catalog),

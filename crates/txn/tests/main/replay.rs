@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_base::{BatchId, Prng, SimDisk};
+use weft_program::{Compilation, set_compilation};
+use weft_txn::planning::compiled_runs;
 use weft_txn::record::{BatchRecord, MemberRecord};
 use weft_txn::{EngineConfig, EngineError, Isolation, Replay};
 use weft_wal::{Log, LogConfig, LogReader};
 
-use crate::bank::{ACCOUNTS, Bank, DIR, check_digest, inputs, quiet};
+use crate::bank::{ACCOUNTS, Bank, DIR, Programs, check_digest, inputs, quiet};
 
 const COUNT: i64 = 4000;
 
@@ -42,8 +44,16 @@ fn busy_disk(seed: u64) -> SimDisk {
                 ]
             })
             .collect();
-        let program = &bank.programs.transfer;
-        let calls = transfers.iter().map(|values| (program, inputs(program, values)));
+        let Programs {
+            transfer, interest, ..
+        } = &bank.programs;
+        let calls = transfers.iter().flat_map(|values| {
+            let account = (values[1] + 1000) % COUNT;
+            [
+                (transfer, inputs(transfer, values)),
+                (interest, inputs(interest, &[account, values[3] % 7])),
+            ]
+        });
         for ticket in bank.engine.submit_many(calls) {
             let _ = ticket.unwrap().wait();
         }
@@ -70,6 +80,15 @@ fn replay(disk: &SimDisk, workers: usize) -> Result<Vec<u64>, EngineError> {
     let snapshot = replay.store().snapshot();
     assert_eq!(replay.store().verify_digest(&snapshot), snapshot.digest());
     Ok(digests)
+}
+
+/// As [`replay`], with programs as machine code or not. Also how many members ran machine code.
+fn replay_as(disk: &SimDisk, workers: usize, compilation: Compilation) -> (Vec<u64>, u64) {
+    set_compilation(compilation);
+    let before = compiled_runs();
+    let digests = replay(disk, workers).unwrap();
+    set_compilation(Compilation::Hot);
+    (digests, compiled_runs() - before)
 }
 
 fn records(disk: &SimDisk) -> Vec<BatchRecord> {
@@ -112,6 +131,23 @@ fn one_and_two_workers_agree_at_every_batch() {
     assert_eq!(replay(&disk, 1).unwrap(), logged);
     assert_eq!(replay(&disk, 2).unwrap(), logged);
     assert_eq!(replay(&disk_with(&disk, &records(&disk)), 2).unwrap(), logged);
+}
+
+/// The switch is the process's, so other tests may run machine code in between: only whether it is used at
+/// all is looked at.
+#[test]
+fn compiled_and_interpreted_agree_at_every_batch() {
+    let disk = busy_disk(4);
+    let logged: Vec<u64> = records(&disk).iter().map(|record| record.digest).collect();
+    for workers in [1, 2, 4] {
+        for compilation in [Compilation::Off, Compilation::AtOnce] {
+            let (digests, compiled) = replay_as(&disk, workers, compilation);
+            assert_eq!(digests, logged, "{workers} {compilation:?}");
+            if compilation == Compilation::AtOnce && cfg!(target_arch = "x86_64") {
+                assert!(compiled > 1000, "{workers}: {compiled} members ran machine code");
+            }
+        }
+    }
 }
 
 #[test]
