@@ -295,6 +295,7 @@ impl<S: BackendSession> Connection<S> {
 
     /// One message, or the one again whose statement has waited.
     fn step(&mut self) -> Result<Step, Failure> {
+        let again = self.parked.is_some();
         let frame = match self.parked.take() {
             Some(_) if self.shared.is_stopping() => return Err(self.stopped()),
             Some(frame) => frame,
@@ -334,9 +335,14 @@ impl<S: BackendSession> Connection<S> {
             b'P' => extended::parse(self, frame),
             b'B' => extended::bind(self, frame),
             b'D' => extended::describe(self, frame),
-            b'E' => extended::execute(self, frame).inspect_err(|failure| {
-                self.parked = matches!(failure, Failure::Parked).then_some(frame);
-            }),
+            b'E' => {
+                if !again {
+                    self.shared.metrics.queries.increment();
+                }
+                extended::execute(self, frame).inspect_err(|failure| {
+                    self.parked = matches!(failure, Failure::Parked).then_some(frame);
+                })
+            }
             b'C' => extended::close(self, frame),
             b'H' => match frontend::empty(self.reader.body(frame)) {
                 Ok(()) => self.replies.flush(),

@@ -138,8 +138,6 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
     if matches!(result, Err(Failure::Parked)) {
         portal.state = PortalState::Ready;
         connection.executions -= 1;
-    } else {
-        connection.shared.metrics.queries.increment();
     }
     connection.names.put_back(name, portal);
     if was_open && connection.session.status() == TxnStatus::Idle {

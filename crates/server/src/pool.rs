@@ -381,8 +381,9 @@ impl Pool {
             queue.called += 1;
             queue.unblocked += 1;
             self.call.notify_one();
-        } else {
-            let _ = self.spawn(queue);
+        } else if self.spawn(queue).is_err() {
+            // Then the one that sleeps in the poller, if there is one, must do.
+            let _ = self.waker.wake();
         }
     }
 
@@ -614,7 +615,9 @@ impl Pool {
             }
         }
         if any {
-            self.bring_help(queue);
+            if queue.called + queue.starting == 0 {
+                self.bring_help(queue);
+            }
             // A thread that polls counts as unblocked: it must come too, and the watch stay awake.
             let _ = self.waker.wake();
             next = now;

@@ -250,6 +250,13 @@ impl Transaction {
         result
     }
 
+    /// Takes the wish of a parked statement back, which will not be run again; nothing if there is none.
+    pub fn withdraw(&mut self) {
+        if self.pending.take().is_some() {
+            self.engine.shared().submit(Request::CancelWait(self.id));
+        }
+    }
+
     /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
     /// statement's own writes are taken back.
     pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
@@ -489,9 +496,9 @@ impl Transaction {
     fn ask_for_locks(&mut self, requests: LockRequests) -> PendingLocks {
         match self.pending.take() {
             Some(pending) if pending.requests == requests => return pending,
-            Some(_) => self.engine.shared().submit(Request::CancelWait(self.id)),
-            None => {}
+            other => self.pending = other,
         }
+        self.withdraw();
         let ticket = TicketCell::new();
         self.engine.shared().submit(Request::Lock(LockWish {
             txn: self.id,
@@ -665,6 +672,7 @@ impl Transaction {
 
     /// Takes back every write since the mark.
     pub fn rollback_to(&mut self, mark: &Mark) {
+        self.withdraw();
         self.overlay_mut().rollback_to(mark.overlay);
         self.catalog_ops.truncate(mark.catalog_op_count);
         self.private_catalog = mark.private_catalog.clone();

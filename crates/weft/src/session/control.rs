@@ -389,6 +389,8 @@ impl Session {
                 for ((value, from), to) in values.into_iter().zip(&wanted) {
                     bound.push(weft_types::assign_from(value, &from, to)?);
                 }
+                // Its arguments would be evaluated again: it waits for locks on its thread.
+                self.waker = None;
                 return self.run_prepared(&prepared, &bound, scope, sink);
             }
             PrepareControl::Deallocate(name) => {

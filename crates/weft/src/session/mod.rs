@@ -43,6 +43,7 @@ use datafusion::arrow::array::RecordBatch;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use weft_base::CatalogVersion;
+use weft_program::Program;
 use weft_sql::query::CancelSignal;
 use weft_sql::statement::{Normalized, Plan};
 use weft_store::Catalog;
@@ -178,8 +179,9 @@ pub struct Session {
     pub(crate) statement_micros: i64,
     /// The statement that runs may leave its thread instead of waiting for a lock.
     pub(crate) waker: Option<Waker>,
-    /// The last statement has left its thread, and runs on when it is executed again.
-    parked: bool,
+    /// The statement that has left its thread: its program, and its inputs, which are not computed again. It
+    /// runs on when it is executed again.
+    pub(crate) parked: Option<(Arc<Program>, Vec<u8>)>,
 }
 
 impl std::fmt::Debug for Session {
@@ -220,7 +222,7 @@ impl Session {
             last_drawn: None,
             statement_micros: 0,
             waker: None,
-            parked: false,
+            parked: None,
         }
     }
 
@@ -331,16 +333,18 @@ impl Session {
         waker: &Waker,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        if !std::mem::take(&mut self.parked) {
+        if self.parked.is_none() {
             self.begin_statement();
         }
         self.waker = Some(waker.clone());
         let result = self.run_prepared(prepared, params, scope, sink);
         self.waker = None;
-        match &result {
-            Err(error) if weft_txn::is_parked(error) => self.parked = true,
-            Err(_) => self.fail(),
-            Ok(()) => {}
+        if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
+            return result;
+        }
+        self.give_up_parked();
+        if result.is_err() {
+            self.fail();
         }
         result
     }
@@ -380,7 +384,16 @@ impl Session {
         ))
     }
 
+    /// What a parked statement waited for is wanted no longer, or was had.
+    fn give_up_parked(&mut self) {
+        self.parked = None;
+        if let Some(open) = &mut self.open {
+            open.txn.withdraw();
+        }
+    }
+
     pub(crate) fn begin_statement(&mut self) {
+        self.parked = None;
         let timeout = self.settings.statement_timeout;
         let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
         self.cancel.token.reset(deadline);
@@ -403,7 +416,7 @@ impl Session {
 
     /// The pipeline failed: rolls back an implicit transaction, makes an explicit one failed.
     pub fn fail(&mut self) {
-        self.parked = false;
+        self.give_up_parked();
         match self.open.take() {
             Some(open) if open.explicit => {
                 self.open = Some(open);

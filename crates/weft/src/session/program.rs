@@ -32,7 +32,10 @@ impl Session {
         scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        let inputs = plan.bind(params, self)?;
+        let inputs = match self.parked.take() {
+            Some((program, inputs)) if Arc::ptr_eq(&program, &plan.program) => inputs,
+            _ => plan.bind(params, self)?,
+        };
         if let Some(fallback) = &plan.fallback
             && plan.prefers_fallback(&inputs)
         {
@@ -100,6 +103,9 @@ impl Session {
         };
         let observed = open.txn.observed();
         self.gate.raise(observed);
+        if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
+            self.parked = Some((Arc::clone(&plan.program), inputs));
+        }
         result
     }
 

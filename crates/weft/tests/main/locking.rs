@@ -1,7 +1,10 @@
 //! Two sessions at once: waiting, evaluating again, isolation levels, deadlines, cancellation.
 
-use crate::client::{Client, database, in_thread, moment};
+use std::time::Duration;
+
+use crate::client::{Client, Results, database, in_thread, moment};
 use weft::Database;
+use weft::sink::Scope;
 use weft::sink::TxnStatus::{Failed, Idle};
 
 fn table() -> (Database, Client, Client) {
@@ -254,4 +257,66 @@ fn money_is_kept_while_all_kinds_of_statement_move_it() {
     movers.into_iter().for_each(|mover| mover.join().unwrap());
     assert_eq!(c.rows("select sum(v), count(*) from m"), "400,4");
     assert_eq!(c.rows("begin; select sum(v) from m; commit"), "400");
+}
+
+/// Executes a statement until it is no longer parked; how often it was, and what it said.
+fn execute_parking(session: &mut weft::Session, sql: &str, most: usize) -> (usize, Result<(), &'static str>) {
+    let prepared = session.prepare(sql, &[]).unwrap();
+    let waker = std::task::Waker::noop();
+    for tries in 0..most {
+        let mut results = Results::default();
+        match session.execute_or_park(&prepared, &[], Scope::Pipelined, waker, &mut results) {
+            Err(error) if weft::is_parked(&error) => {
+                assert!(results.tags.is_empty() && results.rows.is_empty());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(error) => return (tries, Err(error.state.0)),
+            Ok(()) => return (tries, Ok(())),
+        }
+    }
+    (most, Ok(()))
+}
+
+/// A statement that waits is tried again with the inputs that it had: no sequence moves on, and the wait is one.
+#[test]
+fn a_parked_statement_keeps_its_inputs() {
+    let (db, mut a, _) = table();
+    a.ok("create table mail (id serial primary key, address text unique)");
+    let mut b = db.session();
+    b.run("begin").unwrap();
+    a.ok("begin; insert into mail (address) values ('x')");
+    let insert = "insert into mail (address) values ('x')";
+    assert_eq!(execute_parking(&mut b, insert, 20), (20, Ok(())));
+    a.ok("rollback");
+    let (tries, result) = execute_parking(&mut b, insert, 1000);
+    assert!(tries < 1000 && result.is_ok(), "{result:?}");
+    b.run("commit").unwrap();
+    assert_eq!(a.rows("select id from mail"), "2", "each INSERT drew one number");
+
+    b.run("set lock_timeout = '60ms'; begin").unwrap();
+    a.ok("begin; insert into mail (address) values ('y')");
+    let insert = "insert into mail (address) values ('y')";
+    let (tries, result) = execute_parking(&mut b, insert, 1000);
+    assert_eq!(result, Err("55P03"), "after {tries}");
+    assert!(tries > 3);
+    b.run("rollback").unwrap();
+    a.ok("commit");
+    assert_eq!(a.rows("select id from mail where address = 'y'"), "3");
+}
+
+/// A statement that was given up while it was parked stands in nobody's way.
+#[test]
+fn a_parked_statement_that_fails_wishes_nothing_any_more() {
+    let (db, mut a, mut c) = table();
+    let mut b = db.session();
+    b.run("begin; savepoint s").unwrap();
+    a.ok("begin; update t set v = 5 where id = 1");
+    let update = "update t set v = v + 1 where id = 1";
+    assert_eq!(execute_parking(&mut b, update, 3), (3, Ok(())));
+    b.fail();
+    b.run("rollback to s").unwrap();
+    a.ok("commit");
+    c.ok("set lock_timeout = '2s'; update t set v = v + 1 where id = 1");
+    b.run("commit").unwrap();
+    assert_eq!(a.rows("select v from t where id = 1"), "6");
 }
