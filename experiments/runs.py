@@ -1,8 +1,7 @@
 """What the experiment folders share: running `weft bench`, keeping its figures as CSV, drawing SVG.
 
-A figure is a list of runs. A run is the words after `weft bench`; every record that it prints becomes a CSV
-row with commit, time and kernel. Protocols that the build does not have are left out, and said so. Needs
-nothing but Python 3.
+A figure is a list of runs. A run is the words after `weft bench`, with protocols that take turns in it; every
+record that it prints becomes a CSV row with commit, time and kernel. Needs nothing but Python 3.
 """
 
 import argparse
@@ -42,26 +41,18 @@ class Lab:
     def __init__(self, options):
         self.options = options
         self.rows = []
-        self.missing = set()
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.stamp = {"commit": commit(), "time": now, "kernel": platform.release()}
 
     def wants(self, figure):
         return self.options.only is None or figure.startswith(self.options.only)
 
-    def run(self, figure, words, protocol=None):
-        """One run; its records, or none if the build lacks the protocol or the bench."""
+    def run(self, figure, words, *protocols):
+        """One run; its records."""
         command = [str(self.options.weft), "bench", *words.split(), "--json"]
-        if protocol is not None:
-            if protocol in self.missing:
-                return []
-            command += ["--protocol", protocol]
+        if protocols:
+            command += ["--protocol", ",".join(protocols)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=7200)
-        unknown = "no protocol" in done.stderr or "unrecognized subcommand" in done.stderr
-        if done.returncode == 2 and unknown:
-            print(f"left out: {protocol or words}: not in this build", file=sys.stderr)
-            self.missing.add(protocol)
-            return []
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}\n{done.stderr}")
         records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -85,10 +76,10 @@ class Lab:
             writer.writerows(self.rows)
 
 
-def value(records, metric, case=None):
-    """The first record of a metric, of a case that contains a word."""
+def value(records, metric, protocol=""):
+    """The first record of a metric, of a case that ends with a protocol."""
     for record in records:
-        if record["metric"] == metric and (case is None or case in record["case"]):
+        if record["metric"] == metric and record["case"].endswith(protocol):
             return record["value"]
     return None
 

@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 def main():
     options = runs.arguments(__doc__)
     lab = runs.Lab(options)
-    records, seconds, rounds = (5000, 0.1, 1) if options.quick else (1_000_000, 5, 3)
+    records, seconds, rounds = (5000, 0.1, 1) if options.quick else (1_000_000, 2, 3)
     base = f"ycsb --preset hobbes --workload a --theta 0.5 --records {records}"
     base = f"{base} --seconds {seconds} --rounds {rounds}"
     most = runs.value(lab.run("closed-loop", f"{base} --window 256", "product"), "throughput")

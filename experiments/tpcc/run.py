@@ -12,15 +12,14 @@ def main():
     options = runs.arguments(__doc__)
     lab = runs.Lab(options)
     quick = options.quick
-    seconds, rounds, jobs = (0.05, 1, 500) if quick else (5, 3, 20_000)
+    seconds, rounds, jobs = (0.05, 1, 500) if quick else (2, 3, 20_000)
     small = "--items 200 --customers-per-district 30" if quick else ""
     for mix in ["full", "neworder-payment"]:
         for warehouses, workers in [(1, 1), (2, 2)] if quick else [(1, 1), (2, 2), (8, 1), (8, 2)]:
             words = f"tpcc --mix {mix} --warehouses {warehouses} {small}"
             words = f"{words} --workers {workers} --clients {workers}"
-            for protocol in ["product", "batch", "silo", "two-phase-locking/ordered"]:
-                timed = f"{words} --window 64 --seconds {seconds} --rounds {rounds} --jobs {jobs}"
-                lab.run(f"{mix}", timed, protocol)
+            timed = f"{words} --window 64 --seconds {seconds} --rounds {rounds} --jobs {jobs}"
+            lab.run(mix, timed, "product", "batch", "waves", "silo", "two-phase-locking")
     lab.keep()
 
 

@@ -134,7 +134,7 @@ pub struct LoadArguments {
     #[arg(long)]
     pub json: bool,
     /// What runs the stream: `product` (the embedded engine) or a protocol for measuring, such as `batch` or
-    /// `two-phase-locking/ordered`, on the bare store without sequencer and log. The first named is what the
+    /// `two-phase-locking`, on the bare store without sequencer and log. The first named is what the
     /// others are compared with.
     #[arg(long, value_delimiter = ',')]
     pub protocol: Vec<String>,

@@ -1,4 +1,4 @@
-//! Runs workloads through the protocols that were asked for, and checks the state after each.
+//! Runs workloads through the protocols that were asked for, in turns, and checks the state after each turn.
 //!
 //! ```text
 //! product        clients (closed or open loop) -> sequencer -> batches -> log
@@ -44,48 +44,83 @@ pub(crate) struct RowsRead {
     pub row_bytes: usize,
     /// Bytes of it that are read.
     pub read_bytes: usize,
-    /// Rows of one transaction.
-    pub accesses: usize,
+    /// Rows of one transaction, on average.
+    pub accesses: f64,
+}
+
+/// Transactions drawn to find out how many rows one declares.
+const DECLARED_DRAWN: usize = 2_000;
+
+impl RowsRead {
+    /// For a workload whose transactions declare every row that they touch by its key.
+    pub fn declared(workload: &dyn Workload, records: u64, row_bytes: usize) -> Result<RowsRead, Failure> {
+        let mut stream = workload.stream(StreamSeed {
+            seed: 1,
+            number: 0,
+            count: 1,
+        });
+        let mut rows = 0;
+        for _ in 0..DECLARED_DRAWN {
+            rows += stream.draw()?.program.accesses.len();
+        }
+        Ok(RowsRead {
+            records,
+            row_bytes,
+            read_bytes: row_bytes,
+            accesses: rows as f64 / DECLARED_DRAWN as f64,
+        })
+    }
 }
 
 /// Probes of each thread when the limit is taken.
 const LIMIT_PROBES: usize = 1_000_000;
 
-/// `throughput` as a share of what bare probes of the same rows reach on as many threads, measured now.
-fn share_of_limit(case: &RunCase<'_>, threads: usize, throughput: f64) -> Result<Option<f64>, Failure> {
+/// The transactions a second for which bare probes of the same rows on as many threads would be enough,
+/// measured now. What a workload reaches is told as a share of it.
+fn limit(case: &RunCase<'_>, threads: usize) -> Result<Option<f64>, Failure> {
     let Some(rows) = case.rows_read else {
         return Ok(None);
     };
     let records = usize::try_from(rows.records).unwrap_or(usize::MAX);
-    let limit = limits::probe_rate(records, rows.row_bytes, rows.read_bytes, LIMIT_PROBES, threads);
-    let limit = limit.map_err(|e| Failure::doing("taking the limit", e))?;
-    Ok(Some(throughput * rows.accesses as f64 / limit))
+    let rate = limits::probe_rate(records, rows.row_bytes, rows.read_bytes, LIMIT_PROBES, threads);
+    let rate = rate.map_err(|e| Failure::doing("taking the limit", e))?;
+    Ok(Some(rate / rows.accesses))
 }
 
 /// What ratios compare with: a protocol and its throughput.
 type Baseline = Option<(String, f64)>;
 
-/// Runs every case through every protocol and prints.
+/// Runs every case through every protocol that was asked for, the product if none was, and prints.
 pub(crate) fn run_cases(
     arguments: &LoadArguments,
     bench: &BenchDatabase,
     cases: &[RunCase<'_>],
 ) -> Result<(), Failure> {
-    let mut names = arguments.protocol.clone();
-    if names.is_empty() {
-        names.push(PRODUCT.to_owned());
+    match arguments.protocol.as_slice() {
+        [] => run_cases_through(arguments, bench, cases, &[PRODUCT]),
+        asked => run_cases_through(arguments, bench, cases, asked),
     }
+}
+
+/// Runs every case through the protocols named, and prints.
+pub(crate) fn run_cases_through(
+    arguments: &LoadArguments,
+    bench: &BenchDatabase,
+    cases: &[RunCase<'_>],
+    names: &[impl AsRef<str>],
+) -> Result<(), Failure> {
+    let mut names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let known = protocol_names();
     for name in &names {
-        if name != PRODUCT && !known.contains(&name.as_str()) {
+        if *name != PRODUCT && !known.contains(name) {
             let known = known.join(", ");
             return Err(Failure::Usage(format!(
                 "there is no protocol {name:?}: {PRODUCT}, {known}"
             )));
         }
     }
-    let product = names.iter().any(|name| name == PRODUCT);
-    names.retain(|name| name != PRODUCT);
+    let product = names.contains(&PRODUCT);
+    names.retain(|name| *name != PRODUCT);
     if arguments.rate.is_some() && !names.is_empty() {
         let message = "--rate is for the product: the other protocols take a whole stream at once";
         return Err(Failure::Usage(message.to_owned()));
@@ -101,10 +136,7 @@ pub(crate) fn run_cases(
         }
     }
     for (case, baseline) in cases.iter().zip(&mut baselines) {
-        for name in &names {
-            run_protocol(arguments, bench, case, name, &mut committed, baseline)?;
-            check(case, bench, name, committed)?;
-        }
+        run_protocols(arguments, bench, case, &names, &mut committed, baseline)?;
     }
     Ok(())
 }
@@ -190,14 +222,14 @@ fn run_product(
     }
     let throughput = measured.first().map_or(0.0, Measured::throughput);
     let threads = clients.min(arguments.workers());
-    if let Some(share) = share_of_limit(case, threads, throughput)? {
+    if let Some(limit) = limit(case, threads)? {
         records.push(record(
             case,
             &contender_case,
             &config,
             "share_of_limit",
             "1",
-            share,
+            throughput / limit,
         ));
     }
     if baseline.is_none() {
@@ -210,30 +242,48 @@ fn run_product(
     )
 }
 
-fn run_protocol(
+/// Runs a case through protocols, which take turns, and prints what each did.
+fn run_protocols(
     arguments: &LoadArguments,
     bench: &BenchDatabase,
     case: &RunCase<'_>,
-    name: &str,
+    names: &[&str],
     committed: &mut u64,
     baseline: &mut Baseline,
 ) -> Result<(), Failure> {
-    let running = bar(arguments.rounds as u64, &format!("{name} {}", case.name));
-    let mut rounds = Vec::new();
+    let turns = arguments.rounds * names.len();
+    let running = bar(turns as u64, &format!("protocols {}", case.name));
+    let mut rounds: Vec<Vec<RunReport>> = vec![Vec::new(); names.len()];
     for round in 0..arguments.rounds {
-        let sum = run_stream(arguments, bench, case, name, round as u64)?;
-        *committed += sum.committed;
-        running.inc(1);
-        running.set_message(format!("{:.0}/s", sum.throughput()));
-        rounds.push(sum);
+        for (name, rounds) in names.iter().zip(&mut rounds) {
+            let sum = run_stream(arguments, bench, case, name, round as u64)?;
+            *committed += sum.committed;
+            check(case, bench, name, *committed)?;
+            running.inc(1);
+            running.set_message(format!("{name}: {:.0}/s", sum.throughput()));
+            rounds.push(sum);
+        }
     }
     running.finish_and_clear();
+    let limit = limit(case, arguments.workers())?;
+    for (name, rounds) in names.iter().zip(&rounds) {
+        print_protocol(arguments, case, (*name, rounds), limit, baseline)?;
+    }
+    Ok(())
+}
+
+fn print_protocol(
+    arguments: &LoadArguments,
+    case: &RunCase<'_>,
+    (name, rounds): (&str, &[RunReport]),
+    limit: Option<f64>,
+    baseline: &mut Baseline,
+) -> Result<(), Failure> {
     let config = format!("{} jobs={} {}", case.config, arguments.jobs, arguments.config(0));
     let median = |of: fn(&RunReport) -> f64| driver::median(rounds.iter().map(of).collect());
     let share = |part: u64, whole: u64| part as f64 / (whole as f64).max(1.0);
     let sum = |of: fn(&RunReport) -> u64| rounds.iter().map(of).sum::<u64>();
     let (commits, failed) = (sum(|r| r.committed), sum(|r| r.failed));
-    let share_of = share_of_limit(case, arguments.workers(), median(RunReport::throughput))?;
     let mut throughput = record(
         case,
         name,
@@ -278,7 +328,8 @@ fn run_protocol(
         ),
         record(case, name, &config, "mean_batch", "members", median(members)),
     ];
-    if let Some(share) = share_of {
+    if let Some(limit) = limit {
+        let share = median(RunReport::throughput) / limit;
         records.push(record(case, name, &config, "share_of_limit", "1", share));
     }
     print(

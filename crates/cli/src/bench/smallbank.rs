@@ -2,7 +2,7 @@
 
 use weft_workload::smallbank::{SmallBank, SmallBankShape};
 
-use super::run::{RunCase, run_cases};
+use super::run::{RowsRead, RunCase, run_cases};
 use super::{BenchDatabase, bar};
 use crate::arguments::SmallbankArguments;
 use crate::failure::Failure;
@@ -27,11 +27,13 @@ pub(crate) fn run(arguments: &SmallbankArguments) -> Result<(), Failure> {
         0 => format!("theta={}", shape.theta),
         hot => format!("hot={hot}/{hot_permille}"),
     };
+    // An account has the customer's number and the balance.
+    let rows_read = RowsRead::declared(&workload, 2 * shape.customers, 16)?;
     let case = RunCase {
         name,
         config: format!("customers={}", shape.customers),
         workload: &workload,
-        rows_read: None,
+        rows_read: Some(rows_read),
     };
     run_cases(&arguments.load, &bench, &[case])
 }

@@ -2,25 +2,20 @@
 //!
 //! Two comparisons. Through the engine: log, sessions and all, by closed-loop clients. And concurrency
 //! control alone (crate `protocols`): the same stream of programs over the same store, without log and
-//! sequencer. The second comes last, on a database that the engine no longer writes.
+//! sequencer, members one by one and interleaved, so that prefetching and concurrency control are told apart.
+//! The second comes last, on a database that the engine no longer writes.
 //!
 //! With `--protocol` (or a workload that inserts, a hot set, an open loop) the stream runs through the
 //! protocols named instead (`run`).
 
-use std::time::Duration;
-
-use weft_protocols::batch::Batch;
-use weft_protocols::two_phase_locking::TwoPhaseLocking;
-use weft_protocols::{Job, Protocol, RunReport};
-use weft_workload::Record;
 use weft_workload::driver::{self, Contender};
 use weft_workload::embedded::programs::YcsbPrograms;
 use weft_workload::embedded::ycsb::YcsbWorkload;
-use weft_workload::embedded::{Interactive, OneShot, Programs, load};
+use weft_workload::embedded::{Interactive, OneShot, load};
 use weft_workload::report;
 use weft_workload::ycsb::{Mix, ReadOf, ScanLength, Skew, YcsbShape, YcsbSource, YcsbTransaction};
 
-use super::run::{RowsRead, RunCase, run_cases};
+use super::run::{RowsRead, RunCase, run_cases, run_cases_through};
 use super::{BenchDatabase, bar, print};
 use crate::arguments::{YcsbArguments, YcsbPreset, YcsbRead};
 use crate::failure::Failure;
@@ -31,8 +26,13 @@ const BASELINE: &str = "two-phase locking";
 const DEFAULT_RECORDS: u64 = 100_000;
 /// Streams that one case may make, over all its rounds and clients.
 const GENERATIONS_OF_A_CASE: u64 = 1 << 16;
-/// Transactions of one round of the comparison without clients.
-const STREAM_JOBS: usize = 100_000;
+/// {serial, interleaved} x {locking, batch}. Ratios are to the first.
+const ALONE: [&str; 4] = [
+    "two-phase-locking",
+    "two-phase-locking-interleaved",
+    "batch-serial",
+    "batch",
+];
 
 /// One workload at one skew.
 struct Case<'a> {
@@ -62,9 +62,21 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
         Some((keys, share_permille)) => vec![Skew::Hot { keys, share_permille }],
         None => arguments.theta.iter().map(|theta| Skew::Zipf(*theta)).collect(),
     };
+    run_mixes(arguments, bench, shape, &mixes, &skews, None)
+}
+
+/// Every mix at every skew, through the protocols named, or those that were asked for.
+fn run_mixes(
+    arguments: &YcsbArguments,
+    bench: &BenchDatabase,
+    shape: YcsbShape,
+    mixes: &[Mix],
+    skews: &[Skew],
+    protocols: Option<&[&str]>,
+) -> Result<(), Failure> {
     let (mut generation, mut workloads) = (0, Vec::new());
-    for mix in &mixes {
-        for skew in &skews {
+    for mix in mixes {
+        for skew in skews {
             // No two cases insert the same keys.
             let workload = YcsbWorkload::new(&bench.database, shape, *mix, *skew, generation)?;
             generation += GENERATIONS_OF_A_CASE;
@@ -86,7 +98,10 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
             rows_read: rows_read(&shape, workload.mix()),
         })
         .collect();
-    run_cases(&arguments.load, bench, &cases)
+    match protocols {
+        Some(protocols) => run_cases_through(&arguments.load, bench, &cases, protocols),
+        None => run_cases(&arguments.load, bench, &cases),
+    }
 }
 
 /// Batches beside interactive two-phase locking, and both protocols alone.
@@ -98,9 +113,9 @@ fn compare(
 ) -> Result<(), Failure> {
     let compile = |mix: &Mix| YcsbPrograms::compile(&bench.database, &shape, *mix).map(|p| (*mix, p));
     let compiled = mixes.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
-    let cases = || {
-        compiled.iter().flat_map(|(mix, programs)| {
-            let case = |theta: &f64| Case {
+    for (mix, programs) in &compiled {
+        for theta in &arguments.theta {
+            let case = Case {
                 arguments,
                 bench,
                 programs,
@@ -108,18 +123,13 @@ fn compare(
                 mix: *mix,
                 theta: *theta,
             };
-            arguments.theta.iter().map(case)
-        })
-    };
-    for case in cases() {
-        for &clients in &arguments.load.clients {
-            case.through_engine(clients)?;
+            for &clients in &arguments.load.clients {
+                case.through_engine(clients)?;
+            }
         }
     }
-    for case in cases() {
-        case.protocols_alone()?;
-    }
-    Ok(())
+    let skews: Vec<Skew> = arguments.theta.iter().map(|theta| Skew::Zipf(*theta)).collect();
+    run_mixes(arguments, bench, shape, mixes, &skews, Some(&ALONE))
 }
 
 fn mixes(arguments: &YcsbArguments) -> Result<Vec<Mix>, Failure> {
@@ -176,7 +186,7 @@ fn shape(arguments: &YcsbArguments) -> Result<YcsbShape, Failure> {
     Ok(shape)
 }
 
-/// What a transaction reads; scans are not probes.
+/// What a transaction reads. A scan counts as one probe for each of its rows.
 fn rows_read(shape: &YcsbShape, mix: Mix) -> Option<RowsRead> {
     let row_bytes = shape.fields * shape.field_bytes;
     let read_bytes = match shape.read_of {
@@ -184,11 +194,16 @@ fn rows_read(shape: &YcsbShape, mix: Mix) -> Option<RowsRead> {
         ReadOf::Field => shape.field_bytes,
         ReadOf::Nothing => 1,
     };
-    (mix != Mix::E && row_bytes > 0).then_some(RowsRead {
+    let accesses = match (mix, shape.scan) {
+        (Mix::E, ScanLength::UpTo(rows)) => (1 + rows) as f64 / 2.0,
+        (Mix::E, ScanLength::Exactly(rows)) => rows as f64,
+        _ => shape.accesses as f64,
+    };
+    (row_bytes > 0).then_some(RowsRead {
         records: shape.records,
         row_bytes,
         read_bytes,
-        accesses: shape.accesses,
+        accesses,
     })
 }
 
@@ -259,72 +274,4 @@ impl Case<'_> {
             &records,
         )
     }
-
-    fn protocols_alone(&self) -> Result<(), Failure> {
-        let workers = self.arguments.load.workers();
-        let rounds = self.arguments.load.rounds;
-        let (mut batch, mut locking) = (Vec::new(), Vec::new());
-        let running = bar(rounds as u64, &format!("protocols {}", self.name()));
-        for round in 0..rounds {
-            let mut source = self.source(round as u64);
-            let job = |_| {
-                let (program, inputs) = self.programs.one_shot(&source.transaction())?;
-                Ok(Job { program, inputs })
-            };
-            let jobs = (0..STREAM_JOBS)
-                .map(job)
-                .collect::<Result<Vec<_>, weft_workload::RunError>>()?;
-            let store = self.bench.database.engine().store();
-            locking.push(TwoPhaseLocking::default().run(store, &jobs, workers));
-            batch.push(Batch::default().run(store, &jobs, workers));
-            running.inc(1);
-        }
-        running.finish_and_clear();
-        if let Some(failed) = locking.iter().chain(&batch).find(|report| report.failed > 0) {
-            return Err(Failure::Check(format!(
-                "{} of {STREAM_JOBS} transactions failed",
-                failed.failed
-            )));
-        }
-        let config = format!("{} jobs={STREAM_JOBS}", self.config(0));
-        let records = stream_records(&self.name(), &config, &locking, &batch);
-        print(
-            &self.arguments.load,
-            &format!("Concurrency control alone, {config}"),
-            &records,
-        )
-    }
-}
-
-fn stream_records(case: &str, config: &str, locking: &[RunReport], batch: &[RunReport]) -> Vec<Record> {
-    let median =
-        |reports: &[RunReport], of: fn(&RunReport) -> f64| driver::median(reports.iter().map(of).collect());
-    let planning = |report: &RunReport| {
-        let share = |part: Duration| part.as_secs_f64() / report.elapsed.as_secs_f64().max(1e-9);
-        100.0 * share(report.planning)
-    };
-    let record = |name: &str, metric: &str, unit: &str, value: f64, against: Option<f64>| Record {
-        bench: "ycsb-protocols".to_owned(),
-        case: format!("{case} {name}"),
-        config: config.to_owned(),
-        metric: metric.to_owned(),
-        value,
-        unit: unit.to_owned(),
-        baseline: against.map(|_| BASELINE.to_owned()),
-        ratio: against.map(|against| value / against),
-    };
-    let base = median(locking, RunReport::throughput);
-    let members = |report: &RunReport| report.committed as f64 / (report.batches as f64).max(1.0);
-    vec![
-        record(BASELINE, "throughput", "1/s", base, None),
-        record(
-            "batch",
-            "throughput",
-            "1/s",
-            median(batch, RunReport::throughput),
-            Some(base),
-        ),
-        record("batch", "planning", "%", median(batch, planning), None),
-        record("batch", "mean batch", "members", median(batch, members), None),
-    ]
 }

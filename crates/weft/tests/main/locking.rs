@@ -277,7 +277,8 @@ fn execute_parking(session: &mut weft::Session, sql: &str, most: usize) -> (usiz
     (most, Ok(()))
 }
 
-/// A statement that waits is tried again with the inputs that it had: no sequence moves on, and the wait is one.
+/// A statement that waits is tried again with the inputs that it had: no sequence moves on, and the wait is
+/// one.
 #[test]
 fn a_parked_statement_keeps_its_inputs() {
     let (db, mut a, _) = table();
