@@ -124,6 +124,11 @@ impl<'b> MemberWriter<'b> {
         self.view.begin_probe(table, index, key)
     }
 
+    /// See [`ReadView::begin_range_probe`].
+    pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        self.view.begin_range_probe(table, index, lowest)
+    }
+
     /// See [`ReadView::advance_probe`].
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
         self.view.advance_probe(probe)

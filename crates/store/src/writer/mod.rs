@@ -90,6 +90,11 @@ impl<'s> BatchWriter<'s> {
         Probe::begin(&self.schema, table, index, key)
     }
 
+    /// See [`ReadView::begin_range_probe`](crate::ReadView::begin_range_probe).
+    pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        Probe::begin_range(&self.schema, table, index, lowest)
+    }
+
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
     /// fetch.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
