@@ -5,12 +5,12 @@
 //! cargo run --release -p weft-store --example ordered_index -- ROWS THREADS ROUNDS [CONTENDER]
 //! ```
 //!
-//! Rows are `(id bigint, body bytea)` with bodies of 16 bytes; keys are drawn evenly. A lookup finds the row
-//! and looks at its batch; a range shows 50 rows. Contenders take turns within a round; figures are medians of
-//! the rounds, in nanoseconds of a thread's processor time per operation. `serial` is one lookup after the
-//! other, `group` is `lookup_group`, `probes` are 32 single probes advanced together. Inserts are rows into
-//! tables with one index: what that index costs is the difference to a table without one. CONTENDER, a part
-//! of its name, chooses some.
+//! Rows are `(id bigint, body bytea)` with bodies of 16 bytes; keys are drawn evenly. A lookup finds a row
+//! and looks at its batch; a range shows 50 rows. Contenders take turns within a round; figures are medians
+//! of the rounds, in nanoseconds of a thread's processor time per operation. `serial` is one lookup after
+//! the other, `group` is `lookup_group`, `probes` are 32 single probes advanced together. Inserts are rows
+//! into tables with one index: what that index costs is the difference to a table without one. A part of a
+//! contender's name chooses some.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
@@ -26,7 +26,7 @@ use weft_store::{
     CatalogOp, ColumnDef, Fetch, IndexDef, IndexMethod, MemberWriter, Probe, ReadView, SlotId, Store,
     TableDef,
 };
-use weft_types::{SqlType, Value, encode_key_value};
+use weft_types::{SqlType, Value};
 
 const TABLE: TableId = TableId(weft_store::FIRST_OBJECT_ID);
 const HASH: IndexId = IndexId(weft_store::FIRST_OBJECT_ID + 1);
@@ -58,10 +58,10 @@ fn table(methods: &[(IndexId, IndexMethod)]) -> TableDef {
     })
 }
 
+/// As `encode_key_value` makes it, without allocating.
 fn key(id: u64) -> Key {
-    let mut key = Vec::with_capacity(9);
-    encode_key_value(&mut key, &Value::Int8(id as i64));
-    key.try_into().unwrap()
+    let [a, b, c, d, e, f, g, h] = (id ^ 1 << 63).to_be_bytes();
+    [1, a, b, c, d, e, f, g, h]
 }
 
 fn row(def: &TableDef, id: u64) -> Vec<u8> {
@@ -267,6 +267,47 @@ impl Limit {
 // SAFETY: filled by `new`, only read afterwards.
 unsafe impl Sync for Limit {}
 
+/// What rows cost with and without each index.
+fn inserts(both: &[(IndexId, IndexMethod)], ids: &[u64], threads: usize) {
+    for (name, methods) in [
+        ("none", &both[..0]),
+        ("hash", &both[..1]),
+        ("ordered", &both[1..]),
+    ] {
+        let (store, time) = filled(methods, ids, threads);
+        let entries = store.memory_stats().ordered_entries;
+        println!("insert, index {name:8} {time:8.0} ns a row ({entries} ordered entries)");
+    }
+}
+
+/// Lets the contenders take turns, and prints the medians.
+fn measure(works: &[Work<'_>], threads: usize, rounds: u64) {
+    let mut times = vec![Vec::new(); works.len()];
+    for round in 0..rounds {
+        for ((_, operations, work), times) in works.iter().zip(&mut times) {
+            let spent: f64 = std::thread::scope(|scope| {
+                let readers: Vec<_> = (0..threads as u64)
+                    .map(|thread| {
+                        scope.spawn(move || {
+                            let mut random = Prng::new(round * 64 + thread + 2);
+                            let start = thread_cpu_nanos();
+                            black_box(work(&mut random));
+                            (thread_cpu_nanos() - start) as f64
+                        })
+                    })
+                    .collect();
+                readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+            });
+            times.push(spent / (operations * threads) as f64);
+        }
+    }
+    for ((name, ..), times) in works.iter().zip(&mut times) {
+        times.sort_by(f64::total_cmp);
+        let median = times.get(times.len() / 2).copied().unwrap_or_default();
+        println!("{name:24} {median:8.0} ns {:8.2} M/s a thread", 1e3 / median);
+    }
+}
+
 fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let chosen = arguments.get(3).cloned().unwrap_or_default();
@@ -277,15 +318,7 @@ fn main() {
     let mut random = Prng::new(1);
     let ids = shuffled(rows, &mut random);
     let both = [(HASH, IndexMethod::Hash), (ORDERED, IndexMethod::Ordered)];
-    for (name, methods) in [
-        ("none", &both[..0]),
-        ("hash", &both[..1]),
-        ("ordered", &both[1..]),
-    ] {
-        let (store, time) = filled(methods, &ids, threads);
-        let entries = store.memory_stats().ordered_entries;
-        println!("insert, index {name:8} {time:8.0} ns a row ({entries} ordered entries)");
-    }
+    inserts(&both, &ids, threads);
     let (store, _) = filled(&both, &ids, threads);
     let mut tree = BTreeMap::new();
     let start = thread_cpu_nanos();
@@ -372,28 +405,5 @@ fn main() {
         ),
     ];
     works.retain(|(name, ..)| name.contains(&chosen));
-    let mut times = vec![Vec::new(); works.len()];
-    for round in 0..rounds {
-        for ((_, operations, work), times) in works.iter().zip(&mut times) {
-            let spent: f64 = std::thread::scope(|scope| {
-                let readers: Vec<_> = (0..threads as u64)
-                    .map(|thread| {
-                        scope.spawn(move || {
-                            let mut random = Prng::new(round * 64 + thread + 2);
-                            let start = thread_cpu_nanos();
-                            black_box(work(&mut random));
-                            (thread_cpu_nanos() - start) as f64
-                        })
-                    })
-                    .collect();
-                readers.into_iter().map(|reader| reader.join().unwrap()).sum()
-            });
-            times.push(spent / (operations * threads) as f64);
-        }
-    }
-    for ((name, ..), times) in works.iter().zip(&mut times) {
-        times.sort_by(f64::total_cmp);
-        let median = times.get(times.len() / 2).copied().unwrap_or_default();
-        println!("{name:24} {median:8.0} ns {:8.2} M/s a thread", 1e3 / median);
-    }
+    measure(&works, threads, rounds);
 }

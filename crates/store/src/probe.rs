@@ -5,7 +5,8 @@
 //!   begin_probe(key)   hash the key, fetch the index's line; in an ordered index, go down through the nodes
 //!                      that are in the cache and fetch the next
 //!   advance_probe      look at that node, fetch the leaf (ordered only)
-//!   advance_probe      look at line or leaf, fetch the first candidate's slot, in which its row lies as a rule
+//!   advance_probe      look at line or leaf, fetch the first candidate's slot, in which its row lies, as a
+//!                      rule
 //!   advance_probe      look at the slot, fetch the row if it lies elsewhere, or one column of it
 //!   lookup(key)        finds everything in the cache
 //! ```

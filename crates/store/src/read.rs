@@ -116,8 +116,8 @@ impl<'s> ReadView<'s> {
         Probe::begin(self.schema, table, index, key)
     }
 
-    /// Begins to fetch what a range from `lowest` on will touch first, as [`ReadView::begin_probe`] does for a
-    /// lookup: nodes, the leaf, the first row.
+    /// Begins to fetch what a range from `lowest` on will touch first, as [`ReadView::begin_probe`] does for
+    /// a lookup: nodes, the leaf, the first row.
     pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
         Probe::begin_range(self.schema, table, index, lowest)
     }

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! A reader goes down from the root, notes each node's version, and looks at the version again before it
-//! trusts what it read; if a writer was there it starts anew. A writer goes down the same way and latches only
-//! what it changes: one leaf as a rule. Readers write nothing, so any number of them share the upper nodes in
-//! their caches; and a descent is a sequence of separable steps, so that many can be under way at once
-//! ([`OrderedIndex::begin_descent`]). Memory goes back to the index at once, without waiting for
+//! trusts what it read; if a writer was there it starts anew. A writer goes down the same way and latches
+//! only what it changes: one leaf as a rule. Readers write nothing, so any number of them share the upper
+//! nodes in their caches; and a descent is a sequence of separable steps, so that many can be under way at
+//! once ([`OrderedIndex::begin_descent`]). Memory goes back to the index at once, without waiting for
 //! readers (`pool.rs`).
 //!
 //! - `target`: positions in the order, keys as words. `node`: a node and its version. `pool`: memory.
@@ -158,6 +158,9 @@ impl OrderedIndex {
                 None => meta.count(),
             };
             let child = self.child_of(node, version, at)?;
+            if meta.level <= COLD_LEVELS + 1 {
+                child.fetch();
+            }
             let child_version = child.read();
             node.check(version)?;
             if meta.level == 1 {
@@ -232,6 +235,9 @@ impl OrderedIndex {
             let meta = node.meta();
             let at = node.search(target, true, version)?.at;
             let child = self.child_of(node, version, at)?;
+            if meta.level <= COLD_LEVELS + 1 {
+                child.fetch();
+            }
             let child_version = child.read();
             node.check(version)?;
             if meta.level == 1 {
@@ -349,12 +355,11 @@ impl OrderedIndex {
             index: self.id,
             node: self.root.as_ptr(),
         };
-        while self.root().meta().level > COLD_LEVELS {
-            // SAFETY: a node of this index, whose memory stays one.
-            let level = unsafe { &*descent.node }.meta().level;
+        // Counted, not read from the node that was reached: that one may be far.
+        for _ in COLD_LEVELS..self.root().meta().level {
             match self.step(descent, key) {
-                Step::Down(next) if level > COLD_LEVELS => descent = next,
-                _ => break,
+                Step::Down(next) => descent = next,
+                Step::Entry(_) | Step::Nothing => break,
             }
         }
         descent
@@ -370,7 +375,7 @@ impl OrderedIndex {
         let node = unsafe { &*descent.node };
         let target = Target::before(key);
         let step = || -> Result<Step, Changed> {
-            let version = node.read();
+            let version = node.read_unlocked()?;
             let meta = node.meta();
             let at = node.search(target, meta.level > 0, version)?.at;
             if meta.level > 0 {

@@ -1,19 +1,22 @@
-//! One node: twelve cache lines of atomic words, with a version that readers check.
+//! One node: ten cache lines of atomic words, with a version that readers check.
 //!
 //! ```text
-//!   line 0      version | meta | first word of the prefix | two links | first heads
-//!   line 0-3    heads: eight key bytes each, from where the prefix ends, ascending
-//!   line 4-7    words: in a leaf the slot and the length code, above it the child
-//!   line 7-10   rests: what of the key does not fit into the head
-//!   line 11     the prefix's further words
+//!   line 0      version | meta | first word of the prefix | first heads
+//!   line 0-1    heads: four key bytes each, from where the prefix ends, ascending
+//!   line 2-5    words: in a leaf the slot and the length code, above it the child; then two links
+//!   line 5-8    rests: what of the key does not fit into the head
+//!   line 8-9    the prefix's further words
 //! ```
 //!
-//! The prefix is what all keys of the node have in common, up to 72 bytes; so heads tell keys apart as a rule,
-//! and the search looks at the first four lines only. A leaf's links are its right and left neighbours; above
-//! the leaves the first link is the child left of all separators.
+//! The prefix is what all keys of the node have in common, up to 72 bytes; so four bytes more tell its keys
+//! apart as a rule, and a search looks at two lines and a word. With heads of eight bytes it was four lines
+//! and a word: a leaf's lines come from far, and it is their number that a group of descents waits for. A
+//! leaf's links are its right and left neighbours; above the leaves the first link is the child left of all
+//! separators.
 //!
-//! What follows prefix and head, by length: nothing; in a leaf, up to eight bytes in `rests`; else the whole
-//! key in a block (`pool.rs`) that `rests` leads to. Separators with a slot always have a block.
+//! What follows prefix and head, by length: nothing; up to eight bytes in `rests` (seven and their number in
+//! a separator); else the whole key in a block (`pool.rs`) that `rests` leads to. Separators with a slot
+//! always have a block.
 //!
 //! Invariants:
 //! 1. The version is odd while a writer changes the node, and never the same again after. Whoever read
@@ -27,44 +30,66 @@
 
 use std::cmp::Ordering as Order;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use weft_base::memory::{LINE_BYTES, prefetch_bytes};
 
-use super::pool::Block;
+use super::pool::{BLOCK_ALIGN, Block};
 use super::target::{Target, WORD_BYTES, head_mask, word_at};
 
 /// Entries of a node.
-pub(super) const ENTRIES_MAX: usize = 27;
+pub(super) const ENTRIES_MAX: usize = 26;
 /// A node with fewer is joined with a neighbour, or evened out.
 pub(super) const ENTRIES_MIN: usize = 7;
+/// How far each step of a search among so many goes.
+const SEARCH_HALVES: [usize; 6] = search_halves();
 const PREFIX_WORDS_MORE: usize = 8;
 /// Bytes of the longest prefix.
 pub(super) const PREFIX_MAX: usize = (1 + PREFIX_WORDS_MORE) * WORD_BYTES;
 
 /// The unused head of an unused entry: no search counts it.
-const UNUSED: u64 = u64::MAX;
+const UNUSED: u32 = u32::MAX;
+const HEAD_BYTES: usize = size_of::<u32>();
 const SLOT_BITS: u32 = 40;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+/// Key bytes behind the prefix that an entry of a leaf holds without a block.
+const LEAF_TAIL_MAX: usize = HEAD_BYTES + WORD_BYTES;
+/// The same for a separator.
+const SEPARATOR_TAIL_MAX: usize = LEAF_TAIL_MAX - 1;
 /// The length code of keys that have a block.
-pub(super) const CODE_BLOCK: usize = 2 * WORD_BYTES + 1;
+const CODE_BLOCK: usize = LEAF_TAIL_MAX + 1;
+/// The bits of a separator's rest that hold its length plus one: 0 in the address of a block.
+const LEN_MASK: usize = BLOCK_ALIGN - 1;
+
+const _: () = assert!(SEPARATOR_TAIL_MAX < LEN_MASK && LEN_MASK <= 0xff);
+
+const fn search_halves() -> [usize; 6] {
+    let (mut halves, mut left, mut step) = ([1; 6], ENTRIES_MAX, 0);
+    while left > 1 {
+        halves[step] = left / 2;
+        left -= left / 2;
+        step += 1;
+    }
+    assert!(step == 5);
+    halves
+}
 
 #[repr(C, align(64))]
 pub(super) struct Node {
     version: AtomicU64,
     meta: AtomicU64,
     prefix: AtomicU64,
-    links: [AtomicPtr<Node>; 2],
-    heads: [AtomicU64; ENTRIES_MAX],
+    heads: [AtomicU32; ENTRIES_MAX],
     words: [AtomicPtr<Node>; ENTRIES_MAX],
+    links: [AtomicPtr<Node>; 2],
     rests: [AtomicPtr<AtomicU64>; ENTRIES_MAX],
     prefix_more: [AtomicU64; PREFIX_WORDS_MORE],
 }
 
-const _: () = assert!(size_of::<Node>() == 12 * LINE_BYTES && size_of::<usize>() == 8);
+const _: () = assert!(size_of::<Node>() == 10 * LINE_BYTES && size_of::<usize>() == 8);
 /// What a search touches, from the beginning; and with the words.
-const SEARCH_BYTES: usize = 4 * LINE_BYTES;
-const SEARCH_AND_WORDS_BYTES: usize = 8 * LINE_BYTES;
+const SEARCH_BYTES: usize = 2 * LINE_BYTES;
+const SEARCH_AND_WORDS_BYTES: usize = 6 * LINE_BYTES;
 
 /// What a node says about itself, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,6 +172,17 @@ impl Node {
             Version(version)
         } else {
             self.wait()
+        }
+    }
+
+    /// The version, unless a writer is at work.
+    #[inline(always)]
+    pub(super) fn read_unlocked(&self) -> Result<Version, Changed> {
+        let version = self.version.load(Ordering::Acquire);
+        if version & 1 == 0 {
+            Ok(Version(version))
+        } else {
+            Err(Changed)
         }
     }
 
@@ -255,7 +291,7 @@ impl Node {
     }
 
     #[inline(always)]
-    fn head(&self, at: usize) -> u64 {
+    fn head(&self, at: usize) -> u32 {
         self.heads
             .get(at)
             .map_or(UNUSED, |head| head.load(Ordering::Relaxed))
@@ -264,22 +300,24 @@ impl Node {
     /// How an entry's key goes on behind prefix and head.
     #[inline(always)]
     fn tail(&self, at: usize, level: u8) -> Tail {
-        let rest = self.rest(at);
-        if level == 0 {
-            match self.word(at).addr() >> SLOT_BITS {
-                CODE_BLOCK => Tail::Block(rest),
-                code => Tail::Here {
-                    len: code,
-                    word: rest.addr() as u64,
+        if level > 0 {
+            let rest = self.rest(at);
+            return match rest.addr() & LEN_MASK {
+                0 => Tail::Block(rest),
+                len => Tail::Here {
+                    len: len - 1,
+                    word: rest.addr() as u64 & !0xff,
                 },
-            }
-        } else if rest.addr() <= WORD_BYTES {
-            Tail::Here {
-                len: rest.addr(),
-                word: 0,
-            }
-        } else {
-            Tail::Block(rest)
+            };
+        }
+        match self.word(at).addr() >> SLOT_BITS {
+            // The rests lie lines away: they are looked at only if there is one.
+            len @ 0..=HEAD_BYTES => Tail::Here { len, word: 0 },
+            CODE_BLOCK => Tail::Block(self.rest(at)),
+            len => Tail::Here {
+                len,
+                word: self.rest(at).addr() as u64,
+            },
         }
     }
 
@@ -318,13 +356,16 @@ impl Node {
         }
     }
 
-    /// How many heads are smaller. Without branches: which one is the first that is not is anybody's guess.
+    /// How many heads are smaller: a binary search without branches, for which one is the first that is not
+    /// is anybody's guess. Unused heads are never smaller.
     #[inline(always)]
-    fn heads_below(&self, head: u64) -> usize {
-        self.heads
-            .iter()
-            .map(|other| usize::from(other.load(Ordering::Relaxed) < head))
-            .sum()
+    fn heads_below(&self, head: u32) -> usize {
+        let mut below = 0;
+        for half in SEARCH_HALVES {
+            let is_below = self.head(below + half - 1) < head;
+            below = std::hint::select_unpredictable(is_below, below + half, below);
+        }
+        below
     }
 
     /// How many entries are below the target, or not above it if `through`.
@@ -345,7 +386,7 @@ impl Node {
                 });
             }
         }
-        let head = word_at(target.key, meta.prefix_len());
+        let head = head_at(target.key, meta.prefix_len());
         let at = self.heads_below(head).min(meta.count());
         if at == meta.count() || self.head(at) != head {
             return Ok(Found { at, has_prefix: true });
@@ -385,7 +426,7 @@ impl Node {
     /// Compares an entry with a target whose key has the same prefix and head.
     #[inline]
     fn compare(&self, at: usize, target: Target<'_>, version: Version, meta: Meta) -> Result<Order, Changed> {
-        let behind = meta.prefix_len() + WORD_BYTES;
+        let behind = meta.prefix_len() + HEAD_BYTES;
         match self.tail(at, meta.level) {
             Tail::Here { len, word } => {
                 let target_len = (target.key.len() - meta.prefix_len().min(target.key.len())).min(CODE_BLOCK);
@@ -414,7 +455,7 @@ impl Node {
     #[inline]
     pub(super) fn has_key(&self, at: usize, key: &[u8], version: Version) -> Result<bool, Changed> {
         let meta = self.meta();
-        if at >= meta.count() || self.head(at) != word_at(key, meta.prefix_len()) {
+        if at >= meta.count() || self.head(at) != head_at(key, meta.prefix_len()) {
             return Ok(false);
         }
         let target = Target {
@@ -444,10 +485,16 @@ impl Node {
                 out.truncate(start + meta.prefix_len());
                 out.extend_from_slice(&self.head(at).to_be_bytes());
                 out.extend_from_slice(&word.to_be_bytes());
-                out.truncate(start + meta.prefix_len() + len.min(2 * WORD_BYTES));
+                out.truncate(start + meta.prefix_len() + len.min(LEAF_TAIL_MAX));
             }
         }
         Ok(())
+    }
+
+    /// Fetches what a search of the node touches, so that its lines come together.
+    #[inline(always)]
+    pub(super) fn fetch(&self) {
+        prefetch_bytes(self, Self::FETCH_BYTES);
     }
 
     /// Fetches what a walk along the leaves touches first.
@@ -457,6 +504,12 @@ impl Node {
             prefetch_bytes(node, SEARCH_BYTES);
         }
     }
+}
+
+/// The four bytes of the key from `at` on.
+#[inline(always)]
+fn head_at(key: &[u8], at: usize) -> u32 {
+    (word_at(key, at) >> 32) as u32
 }
 
 /// A leaf's neighbours.
@@ -493,9 +546,9 @@ pub(super) struct Item<'k> {
 pub(super) fn needs_block(key_len: usize, slot: u64, prefix_len: usize, level: u8) -> bool {
     let tail = key_len.saturating_sub(prefix_len);
     if level == 0 {
-        tail > 2 * WORD_BYTES
+        tail > LEAF_TAIL_MAX
     } else {
-        tail > WORD_BYTES || slot != 0
+        tail > SEPARATOR_TAIL_MAX || slot != 0
     }
 }
 
@@ -568,15 +621,16 @@ impl<'n> Locked<'n> {
             return;
         };
         let tail = item.key.len().saturating_sub(prefix_len);
-        head.store(word_at(item.key, prefix_len), Ordering::Relaxed);
+        head.store(head_at(item.key, prefix_len), Ordering::Relaxed);
+        let behind = word_at(item.key, prefix_len + HEAD_BYTES) as usize;
         let inline = if level == 0 {
             let code = if item.block.is_some() { CODE_BLOCK } else { tail };
             let slot = item.slot & SLOT_MASK | (code as u64) << SLOT_BITS;
             word.store(ptr::without_provenance_mut(slot as usize), Ordering::Relaxed);
-            word_at(item.key, prefix_len + WORD_BYTES) as usize
+            behind
         } else {
             word.store(item.child, Ordering::Relaxed);
-            tail
+            behind & !0xff | (tail + 1) & LEN_MASK
         };
         let block = item.block.map(NonNull::as_ptr);
         rest.store(
@@ -633,7 +687,7 @@ impl<'n> Locked<'n> {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         for (to, from) in self.node.heads.iter().zip(&other.node.heads) {
-            copy(to, from);
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         for (to, from) in self.node.words.iter().zip(&other.node.words) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);

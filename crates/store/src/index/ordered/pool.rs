@@ -28,8 +28,8 @@ const CHUNK_BYTES_MIN: usize = 4 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Requests for more than this share of the largest chunk get a chunk of their own.
 const SHARE_MAX: usize = 4;
-/// Blocks are a multiple of this, and so share no line if they are longer.
-const BLOCK_STEP_BYTES: usize = 32;
+/// Blocks are aligned to this, and a multiple of it.
+pub(super) const BLOCK_ALIGN: usize = 32;
 const BLOCK_HEAD_WORDS: usize = 2;
 
 /// A key outside its node.
@@ -85,7 +85,7 @@ impl Block {
 
 fn block_bytes(key_len: usize) -> usize {
     let words = BLOCK_HEAD_WORDS + key_len.div_ceil(WORD_BYTES);
-    (words * WORD_BYTES).next_multiple_of(BLOCK_STEP_BYTES)
+    (words * WORD_BYTES).next_multiple_of(BLOCK_ALIGN)
 }
 
 /// Memory of one index.

@@ -1,3 +1,5 @@
+//! The ordered index against a sorted set, and under readers and writers at once.
+
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
