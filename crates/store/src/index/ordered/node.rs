@@ -454,6 +454,7 @@ impl Node {
     /// The entry has exactly this key.
     #[inline]
     pub(super) fn has_key(&self, at: usize, key: &[u8], version: Version) -> Result<bool, Changed> {
+        race_point();
         let meta = self.meta();
         if at >= meta.count() || self.head(at) != head_at(key, meta.prefix_len()) {
             return Ok(false);
@@ -467,6 +468,7 @@ impl Node {
 
     /// Appends an entry's whole key.
     pub(super) fn key_into(&self, at: usize, version: Version, out: &mut Vec<u8>) -> Result<(), Changed> {
+        race_point();
         let meta = self.meta();
         match self.tail(at, meta.level) {
             Tail::Block(block) => {
@@ -510,6 +512,37 @@ impl Node {
 #[inline(always)]
 fn head_at(key: &[u8], at: usize) -> u32 {
     (word_at(key, at) >> 32) as u32
+}
+
+/// In a test that asked for it, now and then lets other threads in between two looks or two stores.
+#[inline(always)]
+fn race_point() {
+    #[cfg(test)]
+    races::point();
+}
+
+#[cfg(test)]
+pub(super) mod races {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    thread_local! {
+        static TURN: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// From now on this thread sleeps where others should get in between.
+    pub(in super::super) fn provoke(seed: u64) {
+        TURN.set(seed + 1);
+    }
+
+    pub(super) fn point() {
+        if TURN.get() != 0 {
+            TURN.set(weft_ops::mix64(TURN.get()));
+            if TURN.get().is_multiple_of(97) {
+                std::thread::sleep(Duration::from_micros(1));
+            }
+        }
+    }
 }
 
 /// A leaf's neighbours.
@@ -663,6 +696,7 @@ impl<'n> Locked<'n> {
 
     #[inline(always)]
     fn copy_entry(&self, from: usize, to: usize) {
+        race_point();
         if let (Some(head), Some(word), Some(rest)) = (
             self.node.heads.get(to),
             self.node.words.get(to),

@@ -9,6 +9,9 @@ use weft_base::Prng;
 
 use super::*;
 
+/// How often a writer adds and removes its keys.
+const TURNS: u64 = if cfg!(miri) { 1 } else { 10 };
+
 type Model = BTreeSet<(Vec<u8>, u64)>;
 
 fn index() -> OrderedIndex {
@@ -292,16 +295,12 @@ fn descents_lead_to_entries() {
 /// come and go around them, so that nodes are split, joined, freed and used again.
 #[test]
 fn readers_find_what_stays() {
-    let (rounds, stay, churn) = if cfg!(miri) {
-        (1, 60, 120)
-    } else {
-        (6, 3_000, 12_000)
-    };
+    let (rounds, stay, churn) = if cfg!(miri) { (1, 60, 120) } else { (4, 400, 1_200) };
     for round in 0..rounds {
         let index = index();
         let stop = AtomicBool::new(false);
         let key_of = |number: u64| {
-            let mut key = number.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec();
+            let mut key = weft_ops::mix64(number).to_be_bytes().to_vec();
             if round % 2 == 1 {
                 // Blocks come and go as well.
                 key.splice(
@@ -321,6 +320,7 @@ fn readers_find_what_stays() {
             for reader in 0..2 {
                 let (index, stop, stable) = (&index, &stop, &stable);
                 scope.spawn(move || {
+                    node::races::provoke(round * 4 + reader);
                     let mut random = Prng::new(round * 2 + reader);
                     while !stop.load(Ordering::Relaxed) {
                         for _ in 0..50 {
@@ -352,12 +352,13 @@ fn readers_find_what_stays() {
                 .map(|writer| {
                     let (index, key_of) = (&index, &key_of);
                     scope.spawn(move || {
-                        for turn in 0..3 {
+                        node::races::provoke(round * 4 + 2 + writer);
+                        for turn in 0..TURNS {
                             let numbers = (0..churn).map(|number| stay + (number * 2 + writer));
                             for number in numbers.clone() {
                                 index.add(&key_of(number), SlotId(number));
                             }
-                            let keep = |number: &u64| turn == 2 && number.is_multiple_of(10);
+                            let keep = |number: &u64| turn == TURNS - 1 && number.is_multiple_of(10);
                             for number in numbers.filter(|number| !keep(number)) {
                                 index.remove(&key_of(number), SlotId(number));
                             }
