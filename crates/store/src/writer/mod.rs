@@ -5,11 +5,11 @@
 //! heads of chains, in place at once and visible to later members; its rollback pops them again. Readers
 //! see none of it: their boundary is below N.
 //!
-//! [`BatchWriter::finish`] computes the new state digest from stored bytes: for each row touched, the term
-//! of its newest version before the batch is subtracted and the term of its newest version is added. A row
-//! is accounted for once, by the member whose write was the first of the batch on that row. Sums do not
-//! depend on order, so neither member order within a wave nor the number of threads matters; and a stored
-//! bit that has flipped since makes the digest differ from that of a replay or a replica.
+//! Each write changes the state digest by the term of the version that it links less the term of the one that
+//! it found, both from stored bytes and while these are in the cache. A committed member's changes count, a
+//! rolled back one's do not; of several writes to one row in a batch the middle terms cancel out. Sums do not
+//! depend on order, so neither member order within a wave nor the number of threads matters; and a stored bit
+//! that has flipped since makes the digest differ from that of a replay or a replica.
 
 mod definition;
 mod member;
@@ -36,8 +36,8 @@ struct Write {
     slot: SlotId,
     /// Position in the member's tables.
     table: u32,
-    /// No earlier write of this batch touched the row.
-    first: bool,
+    /// The chain has something to collect from this write on, once readers below this batch are gone.
+    supersedes: bool,
 }
 
 /// What a member wrote, in order.
@@ -45,6 +45,8 @@ struct MemberWrites {
     tables: SmallVec<[Arc<TableData>; 1]>,
     /// How many rows each table gained.
     row_changes: SmallVec<[i64; 1]>,
+    /// By how much each table's part of the state digest changed.
+    digest_changes: SmallVec<[u64; 1]>,
     writes: Writes,
 }
 
@@ -123,18 +125,17 @@ impl<'s> BatchWriter<'s> {
         for member in &committed {
             let kept: SmallVec<[(bool, bool); 2]> =
                 member.tables.iter().map(|table| self.kept(&table.core)).collect();
-            for write in member.writes.iter().filter(|write| write.first) {
-                let Some((table, (was, is))) = member
-                    .tables
-                    .get(write.table as usize)
-                    .zip(kept.get(write.table as usize))
-                else {
-                    continue;
-                };
-                if *was && *is {
-                    digest = digest.wrapping_add(self.digest_of_row(&table.core, write.slot));
-                }
-                if *is && self.has_older(&table.core, write.slot) {
+            for (change, _) in member
+                .digest_changes
+                .iter()
+                .zip(&kept)
+                .filter(|(_, kept)| **kept == (true, true))
+            {
+                digest = digest.wrapping_add(*change);
+            }
+            for write in member.writes.iter().filter(|write| write.supersedes) {
+                let at = write.table as usize;
+                if let (Some(table), Some((_, true))) = (member.tables.get(at), kept.get(at)) {
                     superseded.push(RowPlace::new(&table.core, write.slot));
                 }
             }
@@ -173,6 +174,9 @@ impl<'s> BatchWriter<'s> {
 
     /// Whether these rows were there before the batch, and are after it.
     fn kept(&self, core: &Arc<TableCore>) -> (bool, bool) {
+        if Arc::ptr_eq(&self.before, &self.schema) {
+            return (true, true);
+        }
         let holds = |schema: &Schema| {
             schema
                 .tables
@@ -180,23 +184,6 @@ impl<'s> BatchWriter<'s> {
                 .is_some_and(|table| Arc::ptr_eq(&table.core, core))
         };
         (holds(&self.before), holds(&self.schema))
-    }
-
-    fn digest_of_row(&self, core: &TableCore, slot: SlotId) -> u64 {
-        let term = |horizon| {
-            let live = core.live(slot, self.pin(horizon));
-            live.map_or(0, |(slot, version)| core.term(slot, version))
-        };
-        term(Pin::EVERYTHING).wrapping_sub(term(self.batch.0 - 1))
-    }
-
-    /// The chain has something to collect once readers below this batch are gone.
-    fn has_older(&self, core: &TableCore, slot: SlotId) -> bool {
-        let head = core
-            .slots
-            .slot(slot)
-            .and_then(|slot| slot.at(self.pin(Pin::EVERYTHING)));
-        head.is_some_and(|head| !head.is_live() || head.older().is_some())
     }
 
     fn pin(&self, horizon: u64) -> Pin<'_> {
