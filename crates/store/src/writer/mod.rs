@@ -320,6 +320,48 @@ mod tests {
         assert!(!good.corrupt_row_for_test(TABLE, 3, 0));
     }
 
+    /// Several members of a batch write one row, one of them takes its writes back: the digest is that of the
+    /// rows as they are stored, and nothing older stays.
+    #[test]
+    fn writes_to_one_row_in_a_batch_add_up() {
+        let store = three_rows();
+        let row = |a| {
+            let def = Arc::clone(store.catalog().table("t").unwrap());
+            def.layout.encode(&[Value::Int8(a)]).unwrap()
+        };
+        let batch = store.begin_batch(BatchId(2));
+        let mut member = batch.member(0);
+        let new = member.insert(TABLE, &row(10)).unwrap();
+        member.update(TABLE, SlotId(0), &row(11)).unwrap();
+        member.commit();
+        let mut member = batch.member(1);
+        member.update(TABLE, new, &row(12)).unwrap();
+        member.update(TABLE, SlotId(0), &row(13)).unwrap();
+        member.remove(TABLE, SlotId(2)).unwrap();
+        member.rollback();
+        let mut member = batch.member(2);
+        member.update(TABLE, new, &row(14)).unwrap();
+        member.update(TABLE, new, &row(15)).unwrap();
+        member.remove(TABLE, SlotId(1)).unwrap();
+        member.insert(TABLE, &row(16)).unwrap();
+        member.commit();
+        let digest = batch.finish();
+        store.publish(BatchId(2));
+        assert_eq!(store.snapshot().verify_digest(), digest);
+        for number in 3..6 {
+            store.begin_batch(BatchId(number)).finish();
+            store.publish(BatchId(number));
+            store.collect_garbage(1_000);
+        }
+        let stats = store.memory_stats();
+        assert_eq!(
+            (stats.superseded_rows, stats.unlinked_versions, stats.block_bytes),
+            (0, 0, 0)
+        );
+        assert_eq!(stats.version_bytes, 4 * (24 + row(0).len() as u64));
+        assert_eq!(store.snapshot().verify_digest(), digest);
+    }
+
     #[test]
     #[should_panic(expected = "consecutive")]
     fn batches_are_consecutive() {
