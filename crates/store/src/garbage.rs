@@ -16,9 +16,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
 use weft_base::{BatchId, TableId};
 
-use crate::memory::{Pin, Retired, RowMemory, SlotId};
+use crate::memory::{Pin, Retired, RowMemory, SLOT_OVERHEAD, SlotId};
 use crate::table::{Schema, TableCore, TableData};
 
 /// A row's place, to be looked up again later: by then the table may be gone.
@@ -44,6 +46,18 @@ impl RowPlace {
         let table = schema.tables.get(&self.table)?;
         (table.core.id == self.core).then_some(table)
     }
+
+    fn fetch(self, schema: &Schema, bytes: usize) {
+        let slots = self.table(schema).map(|table| &table.core.slots);
+        if let Some(slot) = slots.and_then(|slots| slots.slot(self.slot)) {
+            prefetch_bytes(slot.address(), bytes.min(slot.size_bytes()));
+        }
+    }
+
+    /// Where the row's newest version lies when it is not in its slot, which was fetched before.
+    fn newest_elsewhere(self, schema: &Schema) -> Option<*const u8> {
+        self.table(schema)?.core.slots.slot(self.slot)?.newest_elsewhere()
+    }
 }
 
 enum Unlinked {
@@ -53,6 +67,11 @@ enum Unlinked {
     Home(RowPlace, u32),
     Schema(Arc<Schema>),
 }
+
+/// How many chains or versions ahead their memory is asked for.
+const STEPS_AHEAD: usize = 6;
+/// What of a version or slot is asked for: its head, and the cells of most keys.
+const AHEAD_BYTES: usize = 2 * LINE_BYTES;
 
 /// Everything that waits for readers to leave.
 pub(crate) struct Garbage {
@@ -106,6 +125,22 @@ impl Garbage {
         self.unlinked.push_back((boundary, Unlinked::Schema(schema)));
     }
 
+    /// Fetches what stage 2 will touch a few steps later: heads of slots and blocks; then a row that comes
+    /// home, and the home, which is written as a whole.
+    fn fetch_unlinked(&self, schema: &Schema) {
+        match self.unlinked.get(2 * STEPS_AHEAD) {
+            Some((_, Unlinked::Home(place, _))) => place.fetch(schema, AHEAD_BYTES),
+            Some((_, Unlinked::Block(version))) => prefetch(version.address()),
+            _ => {}
+        }
+        if let Some((_, Unlinked::Home(place, bytes))) = self.unlinked.get(STEPS_AHEAD)
+            && let Some(elsewhere) = place.newest_elsewhere(schema)
+        {
+            prefetch_bytes(elsewhere, *bytes as usize);
+            place.fetch(schema, SLOT_OVERHEAD + *bytes as usize);
+        }
+    }
+
     /// Does up to `budget` steps of both stages; returns the steps done. `oldest` is the lowest registered
     /// boundary, at most the published one, read before the call. No batch is open.
     pub(crate) fn collect(
@@ -116,21 +151,24 @@ impl Garbage {
         budget: usize,
     ) -> usize {
         let mut steps = 0;
+        // Counted here and told at the end: a locked addition waits until a row that was copied has arrived.
+        let (mut freed_bytes, mut copied_bytes) = (0u64, 0u64);
         while steps < budget && self.unlinked.front().is_some_and(|(stamp, _)| *stamp < oldest) {
+            self.fetch_unlinked(schema);
             match self.unlinked.pop_front() {
                 Some((_, Unlinked::Block(version))) => {
                     // SAFETY: unlinked while the boundary was below `oldest`; every reader registered then
                     // has left.
-                    self.memory.subtract(unsafe { version.free(&self.memory) } as u64);
+                    freed_bytes += unsafe { version.free(&self.memory) } as u64;
                 }
                 Some((_, Unlinked::Home(place, bytes))) => {
-                    self.memory.subtract(u64::from(bytes));
+                    freed_bytes += u64::from(bytes);
                     let moved = place
                         .table(schema)
                         .and_then(|table| table.core.slots.home_left(place.slot));
                     if let Some(left) = moved {
                         // The copy is linked in its stead; the block's bytes count until it is freed.
-                        self.memory.add(left.view().size_bytes() as u64);
+                        copied_bytes += left.view().size_bytes() as u64;
                         self.retire(boundary, place, left);
                     }
                 }
@@ -152,12 +190,15 @@ impl Garbage {
             };
             self.superseded_len -= 1;
             steps += 1;
+            fetch_chains(schema, chains);
             if let Some(table) = chain.table(schema) {
                 shorten(table, chain.slot, oldest, |version| {
                     self.retire(boundary, chain, version)
                 });
             }
         }
+        self.memory.add(copied_bytes);
+        self.memory.subtract(freed_bytes);
         if self.superseded.is_empty() && self.unlinked.is_empty() {
             self.superseded.shrink_to(64);
             self.unlinked.shrink_to(1024);
@@ -178,6 +219,18 @@ impl Drop for Garbage {
     }
 }
 
+/// Fetches what stage 1 will touch of the chains that come next: slots, then versions elsewhere. `chains` is
+/// taken from its end.
+fn fetch_chains(schema: &Schema, chains: &[RowPlace]) {
+    let ahead = |steps: usize| chains.len().checked_sub(steps).and_then(|at| chains.get(at));
+    if let Some(place) = ahead(2 * STEPS_AHEAD) {
+        place.fetch(schema, AHEAD_BYTES);
+    }
+    if let Some(elsewhere) = ahead(STEPS_AHEAD).and_then(|place| place.newest_elsewhere(schema)) {
+        prefetch_bytes(elsewhere, AHEAD_BYTES);
+    }
+}
+
 /// Stage 1 for one slot: everything below the version that `oldest` sees goes.
 fn shorten(table: &TableData, slot: SlotId, oldest: BatchId, mut retire: impl FnMut(Retired)) {
     let core = &table.core;
@@ -189,7 +242,7 @@ fn shorten(table: &TableData, slot: SlotId, oldest: BatchId, mut retire: impl Fn
     let (Some(floor), Some(head)) = (place.at(seen), place.at(newest)) else {
         return;
     };
-    let cut: Vec<Retired> = floor.cut().collect();
+    let cut: SmallVec<[Retired; 4]> = floor.cut().collect();
     for version in cut {
         table.remove_entries(slot, version.view(), Some(head));
         core.unlinked(version.view().size_bytes());

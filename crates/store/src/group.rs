@@ -7,6 +7,9 @@
 //!   block n - 3    check the keys, show the rows
 //! ```
 //!
+//! In an ordered index the first step goes down through the nodes that are in the cache, and one more step
+//! looks at the node above the leaf.
+//!
 //! Each step first computes the addresses of the whole block and then asks for them back to back. That
 //! matters as much as the number in flight: a prefetch whose page is not in the translation buffer holds up
 //! the instructions behind it until the page walk is done, and only prefetches that stand close together
@@ -21,6 +24,7 @@ use weft_ops::hash64;
 use weft_types::SqlError;
 
 use crate::index::hash::HashIndex;
+use crate::index::ordered::{Descent, OrderedIndex, Step};
 use crate::memory::{Pin, SlotId};
 use crate::probe::Fetch;
 use crate::read::{ReadView, RowVersion, lookup_in, lookup_slot};
@@ -28,13 +32,14 @@ use crate::table::{TableData, TableIndex};
 
 /// Keys that go through a step together: two steps' lines are in flight.
 const BLOCK_KEYS: usize = 16;
-/// Blocks under way.
-const STAGES: usize = 4;
+/// Blocks under way, at most.
+const STAGES: usize = 5;
 
 /// What is known of the keys of a block.
 #[derive(Clone, Copy, Default)]
 struct Block {
     hashes: [u64; BLOCK_KEYS],
+    descents: [Option<Descent>; BLOCK_KEYS],
     slots: [Option<SlotId>; BLOCK_KEYS],
 }
 
@@ -90,19 +95,30 @@ impl<'s> ReadView<'s> {
         let mut ring = [Block::default(); STAGES];
         let blocks = keys.len().div_ceil(BLOCK_KEYS);
         let keys_of = |block: usize| keys.chunks(BLOCK_KEYS).nth(block).unwrap_or_default();
-        for turn in 0..blocks + STAGES - 1 {
-            if let Some(hash) = &index.data.hash {
-                if let Some(block) = ring.get_mut(turn % STAGES) {
-                    begin_index(hash, keys_of(turn), block);
-                }
-                if let Some((at, block)) = earlier(turn, 1, &mut ring) {
-                    begin_rows(table, hash, keys_of(at).len(), block, fetch);
-                }
-                if let Some((at, block)) = earlier(turn, 2, &mut ring) {
-                    continue_rows(table, self.pin(), keys_of(at).len(), block, fetch);
+        // Steps that lead to a slot; then come the row and the key.
+        let to_slot = match (&index.data.hash, &index.data.ordered) {
+            (Some(_), _) => 2,
+            (None, Some(_)) => 3,
+            (None, None) => 0,
+        };
+        for turn in 0..blocks + to_slot + 1 {
+            for step in 0..to_slot {
+                let Some((at, block)) = earlier(turn, step, &mut ring) else {
+                    break;
+                };
+                match (&index.data.hash, &index.data.ordered, step) {
+                    (Some(hash), _, 0) => begin_index(hash, keys_of(at), block),
+                    (Some(hash), ..) => begin_rows(table, hash, keys_of(at).len(), block, fetch),
+                    (None, Some(ordered), 0) => begin_descents(ordered, keys_of(at), block),
+                    (None, Some(ordered), 1) => continue_descents(ordered, keys_of(at), block),
+                    (None, Some(ordered), _) => end_descents(table, ordered, keys_of(at), block, fetch),
+                    (None, None, _) => {}
                 }
             }
-            let Some((at, block)) = earlier(turn, 3, &mut ring) else {
+            if let Some((at, block)) = earlier(turn, to_slot, &mut ring) {
+                continue_rows(table, self.pin(), keys_of(at).len(), block, fetch);
+            }
+            let Some((at, block)) = earlier(turn, to_slot + 1, &mut ring) else {
                 continue;
             };
             for (number, (key, slot)) in keys_of(at).iter().zip(block.slots).enumerate() {
@@ -157,9 +173,60 @@ fn begin_index<K: AsRef<[u8]>>(hash: &HashIndex, keys: &[K], block: &mut Block) 
 
 #[inline(always)]
 fn begin_rows(table: &TableData, hash: &HashIndex, keys: usize, block: &mut Block, fetch: Fetch) {
-    let (mut wanted, mut bytes) = (Wanted::new(), LINE_BYTES);
     for (slot, of) in block.slots.iter_mut().zip(block.hashes).take(keys) {
         *slot = hash.first_candidate(of);
+    }
+    fetch_slots(table, keys, block, fetch);
+}
+
+#[inline(always)]
+fn begin_descents<K: AsRef<[u8]>>(ordered: &OrderedIndex, keys: &[K], block: &mut Block) {
+    for (key, descent) in keys.iter().zip(&mut block.descents) {
+        *descent = Some(ordered.begin_descent(key.as_ref()));
+    }
+    fetch_nodes(keys.len(), block);
+}
+
+#[inline(always)]
+fn continue_descents<K: AsRef<[u8]>>(ordered: &OrderedIndex, keys: &[K], block: &mut Block) {
+    for (key, descent) in keys.iter().zip(&mut block.descents) {
+        *descent = descent.and_then(|at| match ordered.step(at, key.as_ref()) {
+            Step::Down(next) => Some(next),
+            Step::Entry(_) | Step::Nothing => None,
+        });
+    }
+    fetch_nodes(keys.len(), block);
+}
+
+#[inline(always)]
+fn end_descents<K: AsRef<[u8]>>(
+    table: &TableData,
+    ordered: &OrderedIndex,
+    keys: &[K],
+    block: &mut Block,
+    fetch: Fetch,
+) {
+    for ((key, descent), slot) in keys.iter().zip(block.descents).zip(&mut block.slots) {
+        *slot = descent.and_then(|at| match ordered.step(at, key.as_ref()) {
+            Step::Entry(slot) => Some(slot),
+            Step::Down(_) | Step::Nothing => None,
+        });
+    }
+    fetch_slots(table, keys.len(), block, fetch);
+}
+
+#[inline(always)]
+fn fetch_nodes(keys: usize, block: &Block) {
+    for descent in block.descents.iter().take(keys).flatten() {
+        let (address, bytes) = descent.address();
+        prefetch_bytes(address, bytes);
+    }
+}
+
+#[inline(always)]
+fn fetch_slots(table: &TableData, keys: usize, block: &Block, fetch: Fetch) {
+    let (mut wanted, mut bytes) = (Wanted::new(), LINE_BYTES);
+    for slot in block.slots.iter().take(keys) {
         if let Some(place) = slot.and_then(|slot| table.core.slots.slot(slot)) {
             wanted.push(place.address());
             bytes = bytes.max(fetch.slot_bytes(place));

@@ -2,8 +2,11 @@
 //! lookups in flight.
 //!
 //! ```text
-//!   begin_probe(key)   hash the key, fetch the index's line
-//!   advance_probe      look at that line, fetch the first candidate's slot, in which its row lies as a rule
+//!   begin_probe(key)   hash the key, fetch the index's line; in an ordered index, go down through the nodes
+//!                      that are in the cache and fetch the next
+//!   advance_probe      look at that node, fetch the leaf (ordered only)
+//!   advance_probe      look at line or leaf, fetch the first candidate's slot, in which its row lies, as a
+//!                      rule
 //!   advance_probe      look at the slot, fetch the row if it lies elsewhere, or one column of it
 //!   lookup(key)        finds everything in the cache
 //! ```
@@ -21,11 +24,15 @@ use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
 
+use crate::index::ordered::{Descent, OrderedIndex, Step};
 use crate::memory::{Pin, SLOT_OVERHEAD, Slot, SlotId};
-use crate::table::{Schema, TableData};
+use crate::table::{Schema, TableData, TableIndex};
 
 /// Probes that [`Probe::advance_all`] takes together.
 const BLOCK_PROBES: usize = 16;
+/// Bytes of a key that a probe keeps for its way down an ordered index. A longer key's probe leads to where
+/// its beginning stands.
+const KEY_BYTES: usize = 31;
 /// How much of one value is fetched.
 const VALUE_BYTES_MAX: usize = 2 * LINE_BYTES;
 
@@ -92,18 +99,28 @@ impl Fetch {
 pub struct Probe {
     table: TableId,
     index: IndexId,
-    hash: u64,
     slot: SlotId,
     fetch: Fetch,
     next: Next,
+    /// For ordered indexes.
+    key: [u8; KEY_BYTES],
+    key_len: u8,
 }
 
 /// What has been fetched, and is looked at next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Next {
-    Index,
+    /// The line of this hash.
+    Line(u64),
+    Node(Descent),
     Slot,
     Nothing,
+}
+
+impl Next {
+    fn is_something(self) -> bool {
+        !matches!(self, Next::Nothing)
+    }
 }
 
 impl Probe {
@@ -125,30 +142,57 @@ impl Probe {
     }
 
     pub(crate) fn begin(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
-        let mut probe = Probe {
+        let mut probe = Probe::new(table, index);
+        let data = find_index(schema, table, index).map(|(_, index)| &index.data);
+        match data.map(|data| (&data.hash, &data.ordered)) {
+            Some((Some(hash), _)) => {
+                let number = hash64(key);
+                prefetch(hash.line_address(number));
+                probe.next = Next::Line(number);
+            }
+            Some((None, Some(ordered))) => probe.begin_descent(ordered, key),
+            _ => {}
+        }
+        probe
+    }
+
+    /// A probe for where a range begins.
+    pub(crate) fn begin_range(schema: &Schema, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
+        let mut probe = Probe::new(table, index);
+        let found = find_index(schema, table, index);
+        if let Some(ordered) = found.and_then(|(_, index)| index.data.ordered.as_ref()) {
+            probe.begin_descent(ordered, lowest);
+        }
+        probe
+    }
+
+    fn new(table: TableId, index: IndexId) -> Self {
+        Probe {
             table,
             index,
-            hash: 0,
             slot: SlotId(0),
             fetch: Fetch::Bytes(0),
             next: Next::Nothing,
-        };
-        let data = schema
-            .tables
-            .get(&table)
-            .and_then(|table| table.index(index).ok());
-        if let Some(hash) = data.and_then(|index| index.data.hash.as_ref()) {
-            probe.hash = hash64(key);
-            prefetch(hash.line_address(probe.hash));
-            probe.next = Next::Index;
+            key: [0; KEY_BYTES],
+            key_len: 0,
         }
-        probe
+    }
+
+    fn begin_descent(&mut self, ordered: &OrderedIndex, key: &[u8]) {
+        for (to, from) in self.key.iter_mut().zip(key) {
+            *to = *from;
+        }
+        self.key_len = key.len().min(KEY_BYTES) as u8;
+        let descent = ordered.begin_descent(key);
+        let (address, bytes) = descent.address();
+        prefetch_bytes(address, bytes);
+        self.next = Next::Node(descent);
     }
 
     /// Looks at what was fetched, fetches what comes next; false when nothing is left.
     pub(crate) fn advance(&mut self, schema: &Schema, pin: Pin<'_>) -> bool {
         self.look(schema, pin).fetch();
-        self.next != Next::Nothing
+        self.next.is_something()
     }
 
     /// Advances many: looks at all that was fetched, then fetches all that comes next, back to back
@@ -159,7 +203,7 @@ impl Probe {
             let mut wanted = [Wanted::default(); BLOCK_PROBES];
             for (probe, wanted) in block.iter_mut().zip(&mut wanted) {
                 *wanted = probe.look(schema, pin);
-                is_going |= probe.next != Next::Nothing;
+                is_going |= probe.next.is_something();
             }
             wanted.into_iter().take(block.len()).for_each(Wanted::fetch);
         }
@@ -170,7 +214,8 @@ impl Probe {
     #[inline]
     fn look(&mut self, schema: &Schema, pin: Pin<'_>) -> Wanted {
         match std::mem::replace(&mut self.next, Next::Nothing) {
-            Next::Index => self.look_at_line(schema),
+            Next::Line(hash) => self.look_at_line(schema, hash),
+            Next::Node(descent) => self.look_at_node(schema, descent),
             Next::Slot => {
                 let table = schema.tables.get(&self.table);
                 let next = table.and_then(|table| {
@@ -188,13 +233,40 @@ impl Probe {
     }
 
     #[inline]
-    fn look_at_line(&mut self, schema: &Schema) -> Wanted {
-        let found = schema.tables.get(&self.table).and_then(|table| {
-            let index = table.index(self.index).ok()?;
-            let slot = index.data.hash.as_ref()?.first_candidate(self.hash)?;
-            Some((table, slot, table.core.slots.slot(slot)?))
+    fn look_at_line(&mut self, schema: &Schema, hash: u64) -> Wanted {
+        let found = find_index(schema, self.table, self.index).and_then(|(table, index)| {
+            let slot = index.data.hash.as_ref()?.first_candidate(hash)?;
+            Some((table, slot))
         });
-        let Some((table, slot, place)) = found else {
+        found.map_or(Wanted::default(), |(table, slot)| self.want_slot(table, slot))
+    }
+
+    #[inline]
+    fn look_at_node(&mut self, schema: &Schema, descent: Descent) -> Wanted {
+        let found = find_index(schema, self.table, self.index)
+            .and_then(|(table, index)| Some((table, index.data.ordered.as_ref()?)));
+        let Some((table, ordered)) = found else {
+            return Wanted::default();
+        };
+        let key = self.key.get(..usize::from(self.key_len)).unwrap_or_default();
+        match ordered.step(descent, key) {
+            Step::Down(next) => {
+                self.next = Next::Node(next);
+                let (address, bytes) = next.address();
+                Wanted {
+                    address,
+                    bytes,
+                    cell: ptr::null(),
+                }
+            }
+            Step::Entry(slot) => self.want_slot(table, slot),
+            Step::Nothing => Wanted::default(),
+        }
+    }
+
+    #[inline]
+    fn want_slot(&mut self, table: &TableData, slot: SlotId) -> Wanted {
+        let Some(place) = table.core.slots.slot(slot) else {
             return Wanted::default();
         };
         self.slot = slot;
@@ -205,6 +277,12 @@ impl Probe {
             cell: self.fetch.cell_address(table, place).unwrap_or(ptr::null()),
         }
     }
+}
+
+#[inline]
+fn find_index(schema: &Schema, table: TableId, index: IndexId) -> Option<(&TableData, &TableIndex)> {
+    let table = schema.tables.get(&table)?;
+    Some((table, table.index(index).ok()?))
 }
 
 /// What a probe asks for: bytes, and the line of a cell.

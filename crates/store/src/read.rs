@@ -9,15 +9,19 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weft_base::memory::{LINE_BYTES, prefetch_bytes};
 use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::{SqlError, SqlState};
 
 use crate::catalog::Catalog;
 use crate::index::hash::Candidates;
-use crate::index::ordered::{Entry, EntryRange};
+use crate::index::ordered::Batch;
 use crate::memory::{Pin, SlotId};
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
+
+/// What is fetched ahead of each row of a range: a slot's head and the row's first cells.
+const ROW_AHEAD_BYTES: usize = 2 * LINE_BYTES;
 
 /// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,12 @@ impl<'s> ReadView<'s> {
         Probe::begin(self.schema, table, index, key)
     }
 
+    /// Begins to fetch what a range from `lowest` on will touch first, as [`ReadView::begin_probe`] does for
+    /// a lookup: nodes, the leaf, the first row.
+    pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        Probe::begin_range(self.schema, table, index, lowest)
+    }
+
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
     /// fetch. Waits only for what was fetched before.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
@@ -150,8 +160,7 @@ impl<'s> ReadView<'s> {
 
     /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`.
     /// A prefix of a key is a valid bound: as lower bound it precedes, as upper bound it excludes, all keys
-    /// that it begins; to include them, exclude the prefix's [`prefix_successor`]. The latch is held for
-    /// 128 entries at a time.
+    /// that it begins; to include them, exclude the prefix's [`prefix_successor`]. No latch is held.
     /// Errors: the table or index does not exist, or the index is not ordered.
     pub fn range(
         &self,
@@ -164,7 +173,7 @@ impl<'s> ReadView<'s> {
     ) -> Result<Vec<RowVersion<'s>>, SqlError> {
         let mut rows = Vec::new();
         if limit > 0 {
-            self.range_each(table, index, lo, hi, reverse, |row| {
+            self.range_some(table, index, (lo, hi), reverse, limit, |row| {
                 rows.push(row);
                 if rows.len() == limit {
                     ControlFlow::Break(())
@@ -176,7 +185,7 @@ impl<'s> ReadView<'s> {
         Ok(rows)
     }
 
-    /// [`ReadView::range`] row by row, until told to stop. `see` runs outside the latch.
+    /// [`ReadView::range`] row by row, until told to stop.
     pub fn range_each(
         &self,
         table: TableId,
@@ -184,6 +193,19 @@ impl<'s> ReadView<'s> {
         lo: Bound<&[u8]>,
         hi: Bound<&[u8]>,
         reverse: bool,
+        see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        self.range_some(table, index, (lo, hi), reverse, usize::MAX, see)
+    }
+
+    /// [`ReadView::range_each`] that fetches no more rows ahead than `expected`.
+    fn range_some(
+        &self,
+        table: TableId,
+        index: IndexId,
+        (lo, hi): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        expected: usize,
         mut see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         let table: &'s TableData = self.schema.table(table)?;
@@ -197,30 +219,25 @@ impl<'s> ReadView<'s> {
                 ),
             ));
         };
-        let mut range = EntryRange::new(lo, hi);
-        let mut rows = Vec::new();
-        loop {
-            let last = with_key_buffer(|key| {
-                ordered.visit(&range, reverse, |entry| {
-                    if let Some(row) = row_at(table, entry.slot(), self.pin) {
-                        index.data.key_of(table.layout(), row.bytes, key);
-                        if Entry::new(key, row.slot).same_key(entry) {
-                            rows.push(row);
-                        }
+        let mut cursor = ordered.range(lo, hi, reverse);
+        with_batch(|batch| {
+            while cursor.next(batch) {
+                // A leaf's rows lie anywhere: all are asked for before the first is looked at.
+                for slot in batch.slots().iter().take(expected) {
+                    if let Some(place) = table.core.slots.slot(*slot) {
+                        prefetch_bytes(place.address(), ROW_AHEAD_BYTES.min(place.size_bytes()));
                     }
-                    true
-                })
-            });
-            for row in rows.drain(..) {
-                if see(row).is_break() {
-                    return Ok(());
+                }
+                for (key, slot) in batch.entries() {
+                    if let Some(row) = lookup_slot(table, index, self.pin, key, slot)
+                        && see(row).is_break()
+                    {
+                        return;
+                    }
                 }
             }
-            match last {
-                Some(last) => range.resume(last, reverse),
-                None => return Ok(()),
-            }
-        }
+        });
+        Ok(())
     }
 
     /// The slot of a row that a write set names; `None` when there is no such row. A row id finds rows only
@@ -291,9 +308,9 @@ impl<'s> ReadView<'s> {
         tables.map(|table| table.core.slots.size_bytes()).sum()
     }
 
-    /// Bytes of all hash tables, and entries of all ordered indexes.
-    pub(crate) fn index_sizes(&self) -> (u64, u64) {
-        let (mut bytes, mut entries) = (0, 0);
+    /// Bytes of all hash tables; bytes and entries of all ordered indexes.
+    pub(crate) fn index_sizes(&self) -> (u64, u64, u64) {
+        let (mut bytes, mut ordered_bytes, mut entries) = (0, 0, 0);
         for table in self.schema.tables.values() {
             let hashes = table.indexes.iter().filter_map(|index| index.data.hash.as_ref());
             bytes += hashes
@@ -304,9 +321,12 @@ impl<'s> ReadView<'s> {
                 .indexes
                 .iter()
                 .filter_map(|index| index.data.ordered.as_ref());
-            entries += ordered.map(|ordered| ordered.len() as u64).sum::<u64>();
+            for ordered in ordered {
+                ordered_bytes += ordered.size_bytes() as u64;
+                entries += ordered.len() as u64;
+            }
         }
-        (bytes, entries)
+        (bytes, ordered_bytes, entries)
     }
 
     #[cfg(any(test, feature = "faults"))]
@@ -388,6 +408,17 @@ pub(crate) fn lookup_slot<'s>(
     let row = row_at(table, slot, pin)?;
     let carries = |buffer: &mut Vec<u8>| index.data.carries(table.layout(), row.bytes, key, buffer);
     with_key_buffer(carries).then_some(row)
+}
+
+/// Lends a thread's batch of entries; a fresh one if it is lent out already.
+fn with_batch<R>(work: impl FnOnce(&mut Batch) -> R) -> R {
+    thread_local! {
+        static BATCH: RefCell<Batch> = RefCell::default();
+    }
+    BATCH.with(|batch| match batch.try_borrow_mut() {
+        Ok(mut batch) => work(&mut batch),
+        Err(_) => work(&mut Batch::default()),
+    })
 }
 
 /// Lends a thread's buffer for encoding keys; a fresh one if it is lent out already.

@@ -40,7 +40,7 @@ pub struct MemoryStats {
     pub slot_bytes: u64,
     /// Bytes of the blocks that versions outside their slot take.
     pub block_bytes: u64,
-    /// Address space taken from the system in huge pages, for rows and hash indexes; takes memory as it is
+    /// Address space taken from the system in huge pages, for rows and indexes; takes memory as it is
     /// used.
     pub huge_page_bytes: u64,
     /// The same in ordinary pages, because the system refused huge ones.
@@ -53,6 +53,8 @@ pub struct MemoryStats {
     pub readers: usize,
     /// Bytes of the hash tables of all indexes.
     pub hash_index_bytes: u64,
+    /// Bytes of the nodes and keys of all ordered indexes, as far as taken from the arena.
+    pub ordered_index_bytes: u64,
     /// Entries of all ordered indexes.
     pub ordered_entries: u64,
 }
@@ -172,7 +174,7 @@ impl Store {
     pub fn memory_stats(self: &Arc<Self>) -> MemoryStats {
         let (superseded_rows, unlinked_versions) = self.garbage.lock().waiting();
         let readers = self.readers.active();
-        let (hash_index_bytes, ordered_entries) = self.snapshot().view().index_sizes();
+        let (hash_index_bytes, ordered_index_bytes, ordered_entries) = self.snapshot().view().index_sizes();
         let arena = self.memory.arena_size();
         MemoryStats {
             version_bytes: self.memory.version_bytes(),
@@ -184,6 +186,7 @@ impl Store {
             unlinked_versions,
             readers,
             hash_index_bytes,
+            ordered_index_bytes,
             ordered_entries,
         }
     }

@@ -67,6 +67,8 @@ fn check_view(view: ReadView<'_>) {
     let mut accounts: Vec<i64> = ids.iter().map(|id| id % ACCOUNTS).collect();
     accounts.sort_unstable();
     assert_eq!(accounts, (0..ACCOUNTS).collect::<Vec<_>>());
+    let mut probe = view.begin_range_probe(ITEMS, ITEMS_KIND, &[]);
+    while view.advance_probe(&mut probe) {}
     let reverse = view.range(ITEMS, ITEMS_KIND, all, all, true, usize::MAX).unwrap();
     assert!(reverse.is_sorted_by(|one, other| fixture::decode(one).1 >= fixture::decode(other).1));
     assert_eq!(reverse.len(), ACCOUNTS as usize);

@@ -39,7 +39,8 @@ impl IndexData {
         IndexData {
             columns: def.columns.clone(),
             hash: def.method.is_hashed().then(|| HashIndex::new(memory)),
-            ordered: matches!(def.method, IndexMethod::Ordered | IndexMethod::Both).then(OrderedIndex::new),
+            ordered: matches!(def.method, IndexMethod::Ordered | IndexMethod::Both)
+                .then(|| OrderedIndex::new(memory)),
             nulls_in_order: def.unique && !def.primary && matches!(def.method, IndexMethod::Both),
         }
     }

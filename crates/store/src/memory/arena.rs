@@ -27,7 +27,7 @@ const EXTENT_BYTES_MAX: usize = 64 << 20;
 /// What a block is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Lines of a hash index, touched by atomic words only.
+    /// Lines of a hash index, nodes and keys of an ordered one; touched by atomic words only.
     IndexLines,
     /// The slots of a table.
     Slots,

@@ -174,6 +174,11 @@ impl Retired {
         }
     }
 
+    /// Where it lies: for hints.
+    pub(crate) fn address(&self) -> *const u8 {
+        self.version.as_ptr().cast_const().cast()
+    }
+
     /// It lies in its slot, whose home becomes free instead of a block.
     pub(crate) fn is_home(&self) -> bool {
         self.view().header().flags.load(Ordering::Relaxed) & HOME != 0

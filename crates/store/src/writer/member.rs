@@ -26,6 +26,8 @@ struct Opened<'b> {
     data: &'b Arc<TableData>,
     linked_bytes: u64,
     row_change: i64,
+    /// Terms of the state digest: those linked less those found.
+    digest_change: u64,
 }
 
 /// Writes of one member. Dropping it without [`MemberWriter::commit`] rolls it back.
@@ -122,6 +124,11 @@ impl<'b> MemberWriter<'b> {
     /// See [`ReadView::begin_probe`].
     pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
         self.view.begin_probe(table, index, key)
+    }
+
+    /// See [`ReadView::begin_range_probe`].
+    pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        self.view.begin_range_probe(table, index, lowest)
     }
 
     /// See [`ReadView::advance_probe`].
@@ -229,10 +236,12 @@ impl<'b> MemberWriter<'b> {
         let writes = std::mem::take(&mut self.writes);
         if !writes.is_empty() {
             let row_changes = self.tables.iter().map(|opened| opened.row_change).collect();
+            let digest_changes = self.tables.iter().map(|opened| opened.digest_change).collect();
             let tables = self.data_of_tables();
             self.batch.committed.lock().push(MemberWrites {
                 tables,
                 row_changes,
+                digest_changes,
                 writes,
             });
         }
@@ -256,11 +265,11 @@ impl<'b> MemberWriter<'b> {
     fn account(&self, row_change: impl Fn(&Opened<'b>) -> i64) {
         for opened in &self.tables {
             opened.data.core.linked(opened.linked_bytes);
-            opened
-                .data
-                .core
-                .row_count
-                .fetch_add(row_change(opened), Ordering::Relaxed);
+            // Most writes are updates, and workers share this counter.
+            let change = row_change(opened);
+            if change != 0 {
+                opened.data.core.row_count.fetch_add(change, Ordering::Relaxed);
+            }
         }
     }
 
@@ -279,6 +288,7 @@ impl<'b> MemberWriter<'b> {
             data,
             linked_bytes: 0,
             row_change: 0,
+            digest_change: 0,
         });
         Ok((self.tables.len() - 1, data))
     }
@@ -323,16 +333,26 @@ impl<'b> MemberWriter<'b> {
         let Some(place) = data.core.slots.slot(slot) else {
             return;
         };
-        let head = place.at(self.batch.pin(Pin::EVERYTHING));
-        let first = head.is_none_or(|head| head.batch() != self.batch.batch);
+        let newest = self.batch.pin(Pin::EVERYTHING);
+        let term = || {
+            let version = place.at(newest).filter(|version| version.is_live());
+            version.map_or(0, |version| data.core.term(place, version))
+        };
+        let head = place.at(newest);
+        // A batch's first write to a chain supersedes what was there; a later one only what came with the
+        // batch, if that was alone.
+        let supersedes = head.is_some_and(|head| head.batch() != self.batch.batch || head.older().is_none());
+        let before = term();
         let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
+        let digest_change = term().wrapping_sub(before);
         self.writes.push(Write {
             slot,
             table: position as u32,
-            first,
+            supersedes,
         });
         if let Some(opened) = self.tables.get_mut(position) {
             opened.linked_bytes += bytes as u64;
+            opened.digest_change = opened.digest_change.wrapping_add(digest_change);
             opened.row_change += match (head, row) {
                 (None, _) => 1,
                 (Some(_), None) => -1,

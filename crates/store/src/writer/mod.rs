@@ -5,11 +5,11 @@
 //! heads of chains, in place at once and visible to later members; its rollback pops them again. Readers
 //! see none of it: their boundary is below N.
 //!
-//! [`BatchWriter::finish`] computes the new state digest from stored bytes: for each row touched, the term
-//! of its newest version before the batch is subtracted and the term of its newest version is added. A row
-//! is accounted for once, by the member whose write was the first of the batch on that row. Sums do not
-//! depend on order, so neither member order within a wave nor the number of threads matters; and a stored
-//! bit that has flipped since makes the digest differ from that of a replay or a replica.
+//! Each write changes the state digest by the term of the version that it links less the term of the one that
+//! it found, both from stored bytes and while these are in the cache. A committed member's changes count, a
+//! rolled back one's do not; of several writes to one row in a batch the middle terms cancel out. Sums do not
+//! depend on order, so neither member order within a wave nor the number of threads matters; and a stored bit
+//! that has flipped since makes the digest differ from that of a replay or a replica.
 
 mod definition;
 mod member;
@@ -36,8 +36,8 @@ struct Write {
     slot: SlotId,
     /// Position in the member's tables.
     table: u32,
-    /// No earlier write of this batch touched the row.
-    first: bool,
+    /// The chain has something to collect from this write on, once readers below this batch are gone.
+    supersedes: bool,
 }
 
 /// What a member wrote, in order.
@@ -45,6 +45,8 @@ struct MemberWrites {
     tables: SmallVec<[Arc<TableData>; 1]>,
     /// How many rows each table gained.
     row_changes: SmallVec<[i64; 1]>,
+    /// By how much each table's part of the state digest changed.
+    digest_changes: SmallVec<[u64; 1]>,
     writes: Writes,
 }
 
@@ -90,6 +92,11 @@ impl<'s> BatchWriter<'s> {
         Probe::begin(&self.schema, table, index, key)
     }
 
+    /// See [`ReadView::begin_range_probe`](crate::ReadView::begin_range_probe).
+    pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        Probe::begin_range(&self.schema, table, index, lowest)
+    }
+
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
     /// fetch.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
@@ -118,18 +125,17 @@ impl<'s> BatchWriter<'s> {
         for member in &committed {
             let kept: SmallVec<[(bool, bool); 2]> =
                 member.tables.iter().map(|table| self.kept(&table.core)).collect();
-            for write in member.writes.iter().filter(|write| write.first) {
-                let Some((table, (was, is))) = member
-                    .tables
-                    .get(write.table as usize)
-                    .zip(kept.get(write.table as usize))
-                else {
-                    continue;
-                };
-                if *was && *is {
-                    digest = digest.wrapping_add(self.digest_of_row(&table.core, write.slot));
-                }
-                if *is && self.has_older(&table.core, write.slot) {
+            for (change, _) in member
+                .digest_changes
+                .iter()
+                .zip(&kept)
+                .filter(|(_, kept)| **kept == (true, true))
+            {
+                digest = digest.wrapping_add(*change);
+            }
+            for write in member.writes.iter().filter(|write| write.supersedes) {
+                let at = write.table as usize;
+                if let (Some(table), Some((_, true))) = (member.tables.get(at), kept.get(at)) {
                     superseded.push(RowPlace::new(&table.core, write.slot));
                 }
             }
@@ -168,6 +174,9 @@ impl<'s> BatchWriter<'s> {
 
     /// Whether these rows were there before the batch, and are after it.
     fn kept(&self, core: &Arc<TableCore>) -> (bool, bool) {
+        if Arc::ptr_eq(&self.before, &self.schema) {
+            return (true, true);
+        }
         let holds = |schema: &Schema| {
             schema
                 .tables
@@ -175,23 +184,6 @@ impl<'s> BatchWriter<'s> {
                 .is_some_and(|table| Arc::ptr_eq(&table.core, core))
         };
         (holds(&self.before), holds(&self.schema))
-    }
-
-    fn digest_of_row(&self, core: &TableCore, slot: SlotId) -> u64 {
-        let term = |horizon| {
-            let live = core.live(slot, self.pin(horizon));
-            live.map_or(0, |(slot, version)| core.term(slot, version))
-        };
-        term(Pin::EVERYTHING).wrapping_sub(term(self.batch.0 - 1))
-    }
-
-    /// The chain has something to collect once readers below this batch are gone.
-    fn has_older(&self, core: &TableCore, slot: SlotId) -> bool {
-        let head = core
-            .slots
-            .slot(slot)
-            .and_then(|slot| slot.at(self.pin(Pin::EVERYTHING)));
-        head.is_some_and(|head| !head.is_live() || head.older().is_some())
     }
 
     fn pin(&self, horizon: u64) -> Pin<'_> {
@@ -326,6 +318,48 @@ mod tests {
             );
         }
         assert!(!good.corrupt_row_for_test(TABLE, 3, 0));
+    }
+
+    /// Several members of a batch write one row, one of them takes its writes back: the digest is that of the
+    /// rows as they are stored, and nothing older stays.
+    #[test]
+    fn writes_to_one_row_in_a_batch_add_up() {
+        let store = three_rows();
+        let row = |a| {
+            let def = Arc::clone(store.catalog().table("t").unwrap());
+            def.layout.encode(&[Value::Int8(a)]).unwrap()
+        };
+        let batch = store.begin_batch(BatchId(2));
+        let mut member = batch.member(0);
+        let new = member.insert(TABLE, &row(10)).unwrap();
+        member.update(TABLE, SlotId(0), &row(11)).unwrap();
+        member.commit();
+        let mut member = batch.member(1);
+        member.update(TABLE, new, &row(12)).unwrap();
+        member.update(TABLE, SlotId(0), &row(13)).unwrap();
+        member.remove(TABLE, SlotId(2)).unwrap();
+        member.rollback();
+        let mut member = batch.member(2);
+        member.update(TABLE, new, &row(14)).unwrap();
+        member.update(TABLE, new, &row(15)).unwrap();
+        member.remove(TABLE, SlotId(1)).unwrap();
+        member.insert(TABLE, &row(16)).unwrap();
+        member.commit();
+        let digest = batch.finish();
+        store.publish(BatchId(2));
+        assert_eq!(store.snapshot().verify_digest(), digest);
+        for number in 3..6 {
+            store.begin_batch(BatchId(number)).finish();
+            store.publish(BatchId(number));
+            store.collect_garbage(1_000);
+        }
+        let stats = store.memory_stats();
+        assert_eq!(
+            (stats.superseded_rows, stats.unlinked_versions, stats.block_bytes),
+            (0, 0, 0)
+        );
+        assert_eq!(stats.version_bytes, 4 * (24 + row(0).len() as u64));
+        assert_eq!(store.snapshot().verify_digest(), digest);
     }
 
     #[test]

@@ -1,0 +1,464 @@
+//! Changes of the tree's shape: nodes that are full are split, nodes that are nearly empty joined with a
+//! neighbour or evened out.
+//!
+//! Whoever adds an entry splits every full node above the leaf that he meets on his way down, so a split
+//! always finds room one level up. Nodes are rewritten from a list of whole keys ([`Entries`]): that gives
+//! each the longest prefix that its keys have. The root stays where it is; it grows by moving what it holds
+//! into a new child, and shrinks by taking over its only child.
+//!
+//! Order of latches: a parent before its child, on one level from left to right. A leaf is unlinked only with
+//! its left neighbour's latch held, so the neighbours of a latched leaf stay what they are.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+use super::OrderedIndex;
+use super::node::{
+    Changed, ENTRIES_MAX, ENTRIES_MIN, Item, Locked, Meta, Node, PREFIX_MAX, Side, Version, needs_block,
+};
+use super::pool::Pool;
+use super::target::{Target, common_len};
+
+/// Two nodes that hold at most this together become one.
+const JOINED_MAX: usize = ENTRIES_MAX * 3 / 4;
+
+/// Entries of one or two nodes, with their whole keys.
+#[derive(Default)]
+pub(super) struct Entries {
+    keys: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    key: Range<usize>,
+    slot: u64,
+    child: *mut Node,
+    block: Option<NonNull<AtomicU64>>,
+}
+
+/// Lends a thread's list.
+pub(super) fn with_entries<R>(work: impl FnOnce(&mut Entries) -> R) -> R {
+    thread_local! {
+        static ENTRIES: RefCell<Entries> = RefCell::default();
+    }
+    ENTRIES.with_borrow_mut(|entries| {
+        entries.keys.clear();
+        entries.entries.clear();
+        work(entries)
+    })
+}
+
+impl Entries {
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn key(&self, at: usize) -> &[u8] {
+        let key = self
+            .entries
+            .get(at)
+            .and_then(|entry| self.keys.get(entry.key.clone()));
+        key.unwrap_or_default()
+    }
+
+    fn slot(&self, at: usize) -> u64 {
+        self.entries.get(at).map_or(0, |entry| entry.slot)
+    }
+
+    fn child(&self, at: usize) -> *mut Node {
+        self.entries.get(at).map_or(ptr::null_mut(), |entry| entry.child)
+    }
+
+    /// Appends all entries of a node.
+    fn push_node(&mut self, node: &Locked<'_>) -> Result<(), Changed> {
+        let meta = node.meta();
+        for at in 0..meta.count() {
+            let start = self.keys.len();
+            node.key_into(at, node.version(), &mut self.keys)?;
+            let block = node.block(at, meta.level);
+            self.entries.push(Entry {
+                key: start..self.keys.len(),
+                slot: node.entry_slot(at, meta.level),
+                child: node.child(at + 1),
+                block,
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts an entry before the one at `at`.
+    fn insert(&mut self, at: usize, target: Target<'_>, child: *mut Node) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(target.key);
+        self.entries.insert(
+            at.min(self.entries.len()),
+            Entry {
+                key: start..self.keys.len(),
+                slot: target.slot,
+                child,
+                block: None,
+            },
+        );
+    }
+
+    /// Gives up an entry's block: no node will hold the entry.
+    fn drop_block(&mut self, at: usize, pool: &Pool) {
+        if let Some(block) = self.entries.get_mut(at).and_then(|entry| entry.block.take()) {
+            pool.free_block(block);
+        }
+    }
+
+    /// Makes a node of some of the entries. `meta` says what does not follow from them.
+    fn write(&mut self, range: Range<usize>, node: &Locked<'_>, meta: Meta, pool: &Pool) {
+        let (first, last) = (self.key(range.start), self.key(range.end.saturating_sub(1)));
+        let prefix_len = if range.is_empty() {
+            0
+        } else {
+            common_len(first, last).min(PREFIX_MAX)
+        };
+        node.set_prefix(first.get(..prefix_len).unwrap_or_default());
+        node.set_meta(Meta {
+            count: range.len() as u8,
+            prefix_len: prefix_len as u8,
+            ..meta
+        });
+        node.clear_from(range.len());
+        let Entries { keys, entries } = self;
+        for (at, entry) in entries.get_mut(range).unwrap_or_default().iter_mut().enumerate() {
+            let key = keys.get(entry.key.clone()).unwrap_or_default();
+            match (
+                needs_block(key.len(), entry.slot, prefix_len, meta.level),
+                entry.block,
+            ) {
+                (true, None) => entry.block = Some(pool.block(key, entry.slot)),
+                (false, Some(block)) => {
+                    pool.free_block(block);
+                    entry.block = None;
+                }
+                _ => {}
+            }
+            let item = Item {
+                key,
+                slot: entry.slot,
+                child: entry.child,
+                block: entry.block,
+            };
+            node.write(at, item, prefix_len, meta.level);
+        }
+    }
+
+    /// What separates the entries before `at` from those from there on: the shortest key that does, and a
+    /// slot if only that tells them apart.
+    fn separator(&self, at: usize) -> (usize, u64) {
+        let (left, right) = (self.key(at.saturating_sub(1)), self.key(at));
+        if left == right {
+            (right.len(), self.slot(at))
+        } else {
+            (common_len(left, right) + 1, 0)
+        }
+    }
+}
+
+impl OrderedIndex {
+    /// Adds an entry to a latched node that has room. Above the leaves, `child` is what is right of it.
+    pub(super) fn insert_into(
+        &self,
+        node: &Locked<'_>,
+        at: usize,
+        target: Target<'_>,
+        child: *mut Node,
+    ) -> Result<(), Changed> {
+        let meta = node.meta();
+        if !node.takes_key(target.key) {
+            return with_entries(|entries| {
+                entries.push_node(node)?;
+                entries.insert(at, target, child);
+                let meta = Meta {
+                    last_added: at as u8,
+                    ..meta
+                };
+                entries.write(0..entries.len(), node, meta, &self.pool);
+                Ok(())
+            });
+        }
+        let prefix_len = meta.prefix_len();
+        let block = needs_block(target.key.len(), target.slot, prefix_len, meta.level)
+            .then(|| self.pool.block(target.key, target.slot));
+        node.open_gap(at, meta.count());
+        let item = Item {
+            key: target.key,
+            slot: target.slot,
+            child,
+            block,
+        };
+        node.write(at, item, prefix_len, meta.level);
+        node.set_meta(Meta {
+            count: meta.count + 1,
+            last_added: at as u8,
+            ..meta
+        });
+        Ok(())
+    }
+
+    /// Adds an entry to a full leaf, the child right of `at` separators of `parent`, by splitting it.
+    pub(super) fn split_leaf(
+        &self,
+        (parent, parent_version): (&Node, Version),
+        at: usize,
+        (leaf, leaf_version): (&Node, Version),
+        place: usize,
+        target: Target<'_>,
+    ) -> Result<(), Changed> {
+        let parent = parent.lock(parent_version)?;
+        let left = leaf.lock(leaf_version)?;
+        let meta = left.meta();
+        let next = left.neighbour(Side::Right);
+        // SAFETY: a latched leaf's neighbours are linked.
+        let behind = unsafe { next.as_ref() }.map(Node::lock_now);
+        let right = self.pool.node();
+        with_entries(|entries| {
+            entries.push_node(&left)?;
+            entries.insert(place, target, ptr::null_mut());
+            let ascends = place > 0 && place == usize::from(meta.last_added) + 1;
+            let middle = match (ascends, place == meta.count()) {
+                (true, true) => place,
+                (true, false) => place + 1,
+                (false, _) => entries.len() / 2,
+            };
+            let middle = middle.clamp(1, entries.len() - 1);
+            let (separator_len, slot) = entries.separator(middle);
+            let separator = entries.key(middle).get(..separator_len).unwrap_or_default();
+            let separator = Target { key: separator, slot };
+            let right_address = ptr::from_ref(right.node()).cast_mut();
+            self.insert_above(&parent, at, separator, right_address)?;
+            right.set_neighbour(Side::Right, next);
+            right.set_neighbour(Side::Left, ptr::from_ref(left.node()).cast_mut());
+            left.set_neighbour(Side::Right, right_address);
+            if let Some(behind) = &behind {
+                behind.set_neighbour(Side::Left, right_address);
+            }
+            let added = |from: usize| place.saturating_sub(from).min(ENTRIES_MAX) as u8;
+            let of_right = Meta {
+                last_added: added(middle),
+                ..meta
+            };
+            let of_left = Meta {
+                last_added: added(0),
+                continues: slot != 0,
+                ..meta
+            };
+            entries.write(middle..entries.len(), &right, of_right, &self.pool);
+            entries.write(0..middle, &left, of_left, &self.pool);
+            Ok(())
+        })
+    }
+
+    /// [`OrderedIndex::insert_into`] for a parent, while the thread's list is in use.
+    fn insert_above(
+        &self,
+        parent: &Locked<'_>,
+        at: usize,
+        separator: Target<'_>,
+        child: *mut Node,
+    ) -> Result<(), Changed> {
+        if parent.takes_key(separator.key) {
+            return self.insert_into(parent, at, separator, child);
+        }
+        let mut entries = Entries::default();
+        entries.push_node(parent)?;
+        entries.insert(at, separator, child);
+        entries.write(0..entries.len(), parent, parent.meta(), &self.pool);
+        Ok(())
+    }
+
+    /// Splits a full node above the leaves, the child right of `at` separators of `parent`, which is not
+    /// full.
+    pub(super) fn split_inner(
+        &self,
+        (parent, parent_version): (&Node, Version),
+        at: usize,
+        (node, version): (&Node, Version),
+    ) -> Result<(), Changed> {
+        let parent = parent.lock(parent_version)?;
+        let left = node.lock(version)?;
+        let meta = left.meta();
+        let right = self.pool.node();
+        with_entries(|entries| {
+            entries.push_node(&left)?;
+            // Who adds in ascending order leaves full nodes behind.
+            let is_last = at == parent.meta().count();
+            let middle = if is_last {
+                entries.len() - 2
+            } else {
+                entries.len() / 2
+            };
+            let separator = Target {
+                key: entries.key(middle),
+                slot: entries.slot(middle),
+            };
+            let right_address = ptr::from_ref(right.node()).cast_mut();
+            self.insert_above(&parent, at, separator, right_address)?;
+            entries.drop_block(middle, &self.pool);
+            right.set_first_child(entries.child(middle));
+            entries.write(middle + 1..entries.len(), &right, meta, &self.pool);
+            entries.write(0..middle, &left, meta, &self.pool);
+            Ok(())
+        })
+    }
+
+    /// Moves what the full root holds into a new child, its only one.
+    pub(super) fn grow_root(&self, version: Version) -> Result<(), Changed> {
+        let root = self.root().lock(version)?;
+        let child = self.pool.node();
+        child.copy_of(&root);
+        let meta = Meta {
+            level: root.meta().level.saturating_add(1),
+            ..Meta::default()
+        };
+        root.set_first_child(ptr::from_ref(child.node()).cast_mut());
+        root.set_prefix(&[]);
+        root.clear_from(0);
+        root.set_meta(meta);
+        Ok(())
+    }
+
+    /// Takes over the root's only child. The child of a root above leaves stays.
+    fn shrink_root(&self, version: Version) -> Result<(), Changed> {
+        let root = self.root().lock(version)?;
+        // SAFETY: a latched node's child is linked.
+        if let Some(child) = unsafe { root.child(0).as_ref() }.map(Node::lock_now) {
+            root.copy_of(&child);
+            self.pool.free_node(child);
+        }
+        Ok(())
+    }
+
+    /// Joins or evens out what is nearly empty on the way to a target, until nothing is.
+    pub(super) fn tidy_up(&self, target: Target<'_>) {
+        loop {
+            match self.tidy_one(target) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(Changed) => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Takes the uppermost node in need; false when there is none.
+    fn tidy_one(&self, target: Target<'_>) -> Result<bool, Changed> {
+        let mut node = self.root();
+        let mut version = node.read();
+        loop {
+            let meta = node.meta();
+            if ptr::eq(node, self.root()) && meta.count() == 0 && meta.level > 1 {
+                self.shrink_root(version)?;
+                return Ok(true);
+            }
+            let at = node.search(target, true, version)?.at;
+            let child = self.child_of(node, version, at)?;
+            let child_version = child.read();
+            node.check(version)?;
+            if child.meta().count() < ENTRIES_MIN && meta.count() > 0 {
+                child.check(child_version)?;
+                self.join(node.lock(version)?, at.saturating_sub(1))?;
+                return Ok(true);
+            }
+            if meta.level == 1 {
+                return Ok(false);
+            }
+            (node, version) = (child, child_version);
+        }
+    }
+
+    /// Joins the children left and right of a separator, or evens them out.
+    fn join(&self, parent: Locked<'_>, at: usize) -> Result<(), Changed> {
+        let (left, right) = (parent.child(at), parent.child(at + 1));
+        // SAFETY: a latched node's children are linked.
+        let (Some(left), Some(right)) = (unsafe { left.as_ref() }, unsafe { right.as_ref() }) else {
+            return Err(Changed);
+        };
+        let (left, right) = (left.lock_now(), right.lock_now());
+        let of_left = left.meta();
+        with_entries(|entries| {
+            entries.push_node(&left)?;
+            if of_left.level > 0 {
+                // The separator comes down between the two.
+                let mut between = Vec::new();
+                parent.key_into(at, parent.version(), &mut between)?;
+                let slot = parent.entry_slot(at, parent.meta().level);
+                let between = Target { key: &between, slot };
+                entries.insert(entries.len(), between, right.child(0));
+            }
+            entries.push_node(&right)?;
+            if let Some(block) = parent.block(at, parent.meta().level) {
+                self.pool.free_block(block);
+            }
+            let of_parent = parent.meta();
+            parent.close_gap(at, of_parent.count());
+            parent.set_meta(Meta {
+                count: of_parent.count - 1,
+                ..of_parent
+            });
+            if entries.len() <= JOINED_MAX {
+                self.join_into(entries, left, right);
+                Ok(())
+            } else {
+                self.even_out(entries, &parent, at, &left, &right)
+            }
+        })
+    }
+
+    fn join_into(&self, entries: &mut Entries, left: Locked<'_>, right: Locked<'_>) {
+        let meta = right.meta();
+        entries.write(0..entries.len(), &left, meta, &self.pool);
+        if meta.level == 0 {
+            let next = right.neighbour(Side::Right);
+            left.set_neighbour(Side::Right, next);
+            // SAFETY: a latched leaf's neighbours are linked.
+            if let Some(behind) = unsafe { next.as_ref() } {
+                let address = ptr::from_ref(left.node()).cast_mut();
+                behind.lock_now().set_neighbour(Side::Left, address);
+            }
+        }
+        drop(left);
+        self.pool.free_node(right);
+    }
+
+    fn even_out(
+        &self,
+        entries: &mut Entries,
+        parent: &Locked<'_>,
+        at: usize,
+        left: &Locked<'_>,
+        right: &Locked<'_>,
+    ) -> Result<(), Changed> {
+        let (of_left, of_right) = (left.meta(), right.meta());
+        let middle = entries.len() / 2;
+        let right_address = ptr::from_ref(right.node()).cast_mut();
+        if of_left.level == 0 {
+            let (separator_len, slot) = entries.separator(middle);
+            let key = entries.key(middle).get(..separator_len).unwrap_or_default();
+            self.insert_above(parent, at, Target { key, slot }, right_address)?;
+            entries.write(middle..entries.len(), right, of_right, &self.pool);
+            let of_left = Meta {
+                continues: slot != 0,
+                ..of_left
+            };
+            entries.write(0..middle, left, of_left, &self.pool);
+        } else {
+            let separator = Target {
+                key: entries.key(middle),
+                slot: entries.slot(middle),
+            };
+            self.insert_above(parent, at, separator, right_address)?;
+            entries.drop_block(middle, &self.pool);
+            right.set_first_child(entries.child(middle));
+            entries.write(middle + 1..entries.len(), right, of_right, &self.pool);
+            entries.write(0..middle, left, of_left, &self.pool);
+        }
+        Ok(())
+    }
+}

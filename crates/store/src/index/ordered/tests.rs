@@ -1,0 +1,381 @@
+//! The ordered index against a sorted set, and under readers and writers at once.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use weft_base::Prng;
+
+use super::*;
+
+/// How often a writer adds and removes its keys.
+const TURNS: u64 = if cfg!(miri) { 1 } else { 10 };
+
+type Model = BTreeSet<(Vec<u8>, u64)>;
+
+fn index() -> OrderedIndex {
+    OrderedIndex::new(&Arc::default())
+}
+
+fn read(index: &OrderedIndex, lo: Bound<&[u8]>, hi: Bound<&[u8]>, reverse: bool) -> Vec<(Vec<u8>, u64)> {
+    let mut cursor = index.range(lo, hi, reverse);
+    let mut batch = Batch::default();
+    let mut out = Vec::new();
+    while cursor.next(&mut batch) {
+        assert!(!batch.slots().is_empty());
+        out.extend(batch.entries().map(|(key, slot)| (key.to_vec(), slot.0)));
+    }
+    out
+}
+
+fn found(index: &OrderedIndex, key: &[u8]) -> Vec<u64> {
+    let mut found = Candidates::new();
+    index.candidates(key, &mut found);
+    found.iter().map(|slot| slot.0).collect()
+}
+
+fn is_inside(key: &Vec<u8>, lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> bool {
+    let above = match lo {
+        Bound::Included(lo) => key.as_slice() >= lo,
+        Bound::Excluded(lo) => key.as_slice() > lo,
+        Bound::Unbounded => true,
+    };
+    let below = match hi {
+        Bound::Included(hi) => key.as_slice() <= hi,
+        Bound::Excluded(hi) => key.as_slice() < hi,
+        Bound::Unbounded => true,
+    };
+    above && below
+}
+
+fn check_range(index: &OrderedIndex, model: &Model, lo: Bound<&[u8]>, hi: Bound<&[u8]>) {
+    let inside = model.iter().filter(|(key, _)| is_inside(key, lo, hi));
+    let mut expected: Vec<(Vec<u8>, u64)> = inside.cloned().collect();
+    assert_eq!(read(index, lo, hi, false), expected, "{lo:?} {hi:?}");
+    expected.reverse();
+    assert_eq!(read(index, lo, hi, true), expected, "{lo:?} {hi:?} in reverse");
+}
+
+fn check_all(index: &OrderedIndex, model: &Model) {
+    assert_eq!(index.len(), model.len());
+    check_range(index, model, Bound::Unbounded, Bound::Unbounded);
+    check_shape(index);
+}
+
+/// Every node obeys the invariants: order, separators, counts, prefixes, links. Nobody else is about.
+fn check_shape(index: &OrderedIndex) {
+    fn walk<'i>(
+        index: &'i OrderedIndex,
+        node: &'i Node,
+        low: Option<(Vec<u8>, u64)>,
+        high: Option<(Vec<u8>, u64)>,
+        leaves: &mut Vec<&'i Node>,
+    ) {
+        let (version, meta) = (node.read(), node.meta());
+        let entries: Vec<(Vec<u8>, u64)> = (0..meta.count())
+            .map(|at| {
+                let mut key = Vec::new();
+                node.key_into(at, version, &mut key).unwrap();
+                (key, node.entry_slot(at, meta.level))
+            })
+            .collect();
+        assert!(entries.is_sorted_by(|one, other| one < other), "{entries:?}");
+        assert!(low.is_none() || entries.first().is_none_or(|first| *first >= low.clone().unwrap()));
+        assert!(high.is_none() || entries.last().is_none_or(|last| *last < high.clone().unwrap()));
+        let first = entries.first().map(|(key, _)| key.clone()).unwrap_or_default();
+        assert!(
+            entries
+                .iter()
+                .all(|(key, _)| key.starts_with(&first[..meta.prefix_len()]))
+        );
+        if meta.level == 0 {
+            if meta.continues {
+                assert!(high.is_some_and(|(_, slot)| slot != 0));
+            }
+            leaves.push(node);
+            return;
+        }
+        for at in 0..=meta.count() {
+            let low = if at == 0 {
+                low.clone()
+            } else {
+                entries.get(at - 1).cloned()
+            };
+            let high = entries.get(at).cloned().or_else(|| high.clone());
+            let child = index.child_of(node, version, at).unwrap();
+            assert_eq!(child.meta().level + 1, meta.level);
+            walk(index, child, low, high, leaves);
+        }
+    }
+    let mut leaves = Vec::new();
+    walk(index, index.root(), None, None, &mut leaves);
+    let null = ptr::null::<Node>();
+    for (at, leaf) in leaves.iter().enumerate() {
+        let right = leaves.get(at + 1).map_or(null, |leaf| ptr::from_ref(*leaf));
+        let left = at.checked_sub(1).map_or(null, |at| ptr::from_ref(leaves[at]));
+        assert!(ptr::eq(leaf.neighbour(Side::Right), right));
+        assert!(ptr::eq(leaf.neighbour(Side::Left), left));
+    }
+}
+
+/// Kinds of keys: short ones of few bytes, long shared beginnings, equal heads, integers.
+fn make_key(random: &mut Prng, kind: u64) -> Vec<u8> {
+    match kind % 6 {
+        0 => (0..random.below(6)).map(|_| random.below(3) as u8).collect(),
+        1 => {
+            let mut key = vec![b'p'; 100];
+            key.extend((0..random.below(30)).map(|_| b'a' + random.below(3) as u8));
+            key
+        }
+        2 => {
+            let mut key = b"same head".to_vec();
+            key.extend_from_slice(&(random.below(3_000) as u32).to_be_bytes());
+            key.extend(vec![0; random.below(20) as usize]);
+            key
+        }
+        3 => [&[1], (random.below(100_000) as i64).to_be_bytes().as_slice()].concat(),
+        4 => vec![0; random.below(40) as usize],
+        _ => vec![u8::MAX; random.below(90) as usize],
+    }
+}
+
+#[test]
+fn behaves_as_a_sorted_set_over_many_operations() {
+    let operations = if cfg!(miri) { 3_000 } else { 150_000 };
+    for (seed, kinds) in [(1, 0..1), (2, 1..2), (3, 2..3), (4, 3..4), (5, 0..6)] {
+        let mut random = Prng::new(seed);
+        let index = index();
+        let mut model = Model::new();
+        for step in 0..operations / 5 {
+            // Waves of growth and of shrinking.
+            let adds = if step / 6_000 % 2 == 0 { 70 } else { 25 };
+            let kind = kinds.start + random.below(kinds.end - kinds.start);
+            if random.below(100) < adds {
+                let entry = (make_key(&mut random, kind), random.below(40));
+                index.add(&entry.0, SlotId(entry.1));
+                model.insert(entry);
+            } else {
+                let near = (make_key(&mut random, kind), random.below(40));
+                let entry = model.range(near.clone()..).next().cloned().unwrap_or(near);
+                index.remove(&entry.0, SlotId(entry.1));
+                model.remove(&entry);
+            }
+            if step % 64 == 0 {
+                let (one, other) = (make_key(&mut random, kind), make_key(&mut random, kind));
+                let slots: Vec<u64> = model
+                    .iter()
+                    .filter(|(key, _)| *key == one)
+                    .map(|(_, slot)| *slot)
+                    .collect();
+                assert_eq!(found(&index, &one), slots);
+                if step % 512 == 0 {
+                    check_range(&index, &model, Bound::Included(&one), Bound::Excluded(&other));
+                    check_range(&index, &model, Bound::Excluded(&one), Bound::Included(&other));
+                }
+            }
+            if step % 8_192 == 0 {
+                check_all(&index, &model);
+            }
+        }
+        check_all(&index, &model);
+        for (key, slot) in &model {
+            index.remove(key, SlotId(*slot));
+            index.remove(key, SlotId(*slot));
+        }
+        check_all(&index, &Model::new());
+        assert_nothing_is_lost(&index);
+    }
+}
+
+/// An emptied index holds its root and one leaf; everything else can be used again.
+fn assert_nothing_is_lost(index: &OrderedIndex) {
+    assert_eq!(index.root().meta().level, 1);
+    let (free_nodes, used_nodes, blocks_in_use) = index.pool.counts();
+    assert_eq!((used_nodes, blocks_in_use), (2, 0), "{free_nodes} free");
+}
+
+proptest! {
+    #[test]
+    fn ranges_are_those_of_a_sorted_set(
+        keys in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..40), 0..120),
+        lo in proptest::collection::vec(0u8..3, 0..20),
+        hi in proptest::collection::vec(0u8..3, 0..20),
+    ) {
+        let index = index();
+        let mut model = Model::new();
+        for (slot, key) in keys.into_iter().enumerate() {
+            index.add(&key, SlotId(slot as u64));
+            model.insert((key, slot as u64));
+        }
+        for lo in [Bound::Included(lo.as_slice()), Bound::Excluded(lo.as_slice()), Bound::Unbounded] {
+            for hi in [Bound::Included(hi.as_slice()), Bound::Excluded(hi.as_slice()), Bound::Unbounded] {
+                check_range(&index, &model, lo, hi);
+            }
+        }
+    }
+}
+
+#[test]
+fn ascending_and_descending_keys_fill_leaves() {
+    let entries = if cfg!(miri) { 600 } else { 100_000u64 };
+    for descending in [false, true] {
+        let index = index();
+        let mut model = Model::new();
+        for number in 0..entries {
+            let number = if descending { entries - number } else { number };
+            let key = [&[1], number.to_be_bytes().as_slice()].concat();
+            index.add(&key, SlotId(number));
+            model.insert((key, number));
+        }
+        check_all(&index, &model);
+        let bytes_max = if descending { 64 } else { 32 };
+        assert!(
+            cfg!(miri) || index.size_bytes() < entries as usize * bytes_max,
+            "{}",
+            index.size_bytes()
+        );
+    }
+}
+
+/// Many rows with one key: separators need slots, and lookups go on from leaf to leaf.
+#[test]
+fn equal_keys_go_on_over_leaves() {
+    let index = index();
+    let mut model = Model::new();
+    for slot in 0..500u64 {
+        for key in [
+            &b"a"[..],
+            b"b",
+            b"a longer key than fits into any node's head or rest",
+        ] {
+            index.add(key, SlotId(slot * 7 % 500));
+            model.insert((key.to_vec(), slot * 7 % 500));
+        }
+    }
+    check_all(&index, &model);
+    assert_eq!(found(&index, b"b"), (0..500).collect::<Vec<_>>());
+    assert!(found(&index, b"").is_empty() && found(&index, b"aa").is_empty());
+    for slot in (0..500).filter(|slot| slot % 50 != 0) {
+        index.remove(b"b", SlotId(slot));
+        model.remove(&(b"b".to_vec(), slot));
+    }
+    check_all(&index, &model);
+    assert_eq!(found(&index, b"b").len(), 10);
+}
+
+/// A descent names the entry of a key; one of another index leads nowhere.
+#[test]
+fn descents_lead_to_entries() {
+    let (index, other) = (index(), index());
+    let count = if cfg!(miri) { 300 } else { 60_000u64 };
+    for number in 0..count {
+        index.add(&number.to_be_bytes(), SlotId(number));
+        if number % 100 == 0 {
+            other.add(&number.to_be_bytes(), SlotId(number));
+        }
+    }
+    for number in (0..count).step_by(17) {
+        let key = number.to_be_bytes();
+        let mut descent = index.begin_descent(&key);
+        assert!(matches!(other.step(descent, &key), Step::Nothing));
+        let slot = loop {
+            assert!(!descent.address().0.is_null());
+            match index.step(descent, &key) {
+                Step::Down(next) => descent = next,
+                Step::Entry(slot) => break Some(slot),
+                Step::Nothing => break None,
+            }
+        };
+        assert_eq!(slot, Some(SlotId(number)));
+    }
+}
+
+/// Keys that are never removed are found all the time and stand in every range once, in order, while others
+/// come and go around them, so that nodes are split, joined, freed and used again.
+#[test]
+fn readers_find_what_stays() {
+    let (rounds, stay, churn) = if cfg!(miri) { (1, 60, 120) } else { (4, 400, 1_200) };
+    for round in 0..rounds {
+        let index = index();
+        let stop = AtomicBool::new(false);
+        let key_of = |number: u64| {
+            let mut key = weft_ops::mix64(number).to_be_bytes().to_vec();
+            if round % 2 == 1 {
+                // Blocks come and go as well.
+                key.splice(
+                    0..0,
+                    *b"a beginning that all keys share, longer than a node's prefix may be: no end",
+                );
+                key.extend_from_slice(&[0; 20]);
+            }
+            key
+        };
+        let mut stable: Vec<(Vec<u8>, u64)> = (0..stay).map(|number| (key_of(number), number)).collect();
+        stable
+            .iter()
+            .for_each(|(key, slot)| index.add(key, SlotId(*slot)));
+        stable.sort();
+        std::thread::scope(|scope| {
+            for reader in 0..2 {
+                let (index, stop, stable) = (&index, &stop, &stable);
+                scope.spawn(move || {
+                    node::races::provoke(round * 4 + reader);
+                    let mut random = Prng::new(round * 2 + reader);
+                    while !stop.load(Ordering::Relaxed) {
+                        for _ in 0..50 {
+                            let (key, slot) = &stable[random.below(stay) as usize];
+                            assert!(found(index, key).contains(slot));
+                            let mut descent = index.begin_descent(key);
+                            while let Step::Down(next) = index.step(descent, key) {
+                                descent = next;
+                            }
+                        }
+                        let (one, other) = (random.below(stay) as usize, random.below(stay) as usize);
+                        let (lo, hi) = (one.min(other), one.max(other));
+                        let mut range = read(
+                            index,
+                            Bound::Included(&stable[lo].0),
+                            Bound::Excluded(&stable[hi].0),
+                            reader == 1,
+                        );
+                        if reader == 1 {
+                            range.reverse();
+                        }
+                        assert!(range.is_sorted_by(|one, other| one < other));
+                        range.retain(|(_, slot)| *slot < stay);
+                        assert_eq!(range, stable[lo..hi]);
+                    }
+                });
+            }
+            let writers: Vec<_> = (0..2)
+                .map(|writer| {
+                    let (index, key_of) = (&index, &key_of);
+                    scope.spawn(move || {
+                        node::races::provoke(round * 4 + 2 + writer);
+                        for turn in 0..TURNS {
+                            let numbers = (0..churn).map(|number| stay + (number * 2 + writer));
+                            for number in numbers.clone() {
+                                index.add(&key_of(number), SlotId(number));
+                            }
+                            let keep = |number: &u64| turn == TURNS - 1 && number.is_multiple_of(10);
+                            for number in numbers.filter(|number| !keep(number)) {
+                                index.remove(&key_of(number), SlotId(number));
+                            }
+                        }
+                    })
+                })
+                .collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            stop.store(true, Ordering::Relaxed);
+        });
+        let mut model: Model = stable.into_iter().collect();
+        let kept = (stay..stay + churn * 2).filter(|number| number.is_multiple_of(10));
+        model.extend(kept.map(|number| (key_of(number), number)));
+        check_all(&index, &model);
+        for (key, slot) in &model {
+            index.remove(key, SlotId(*slot));
+        }
+        assert_nothing_is_lost(&index);
+    }
+}
