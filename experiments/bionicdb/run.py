@@ -29,7 +29,7 @@ def main():
             lab.run("9b", f"{tpcc} --warehouses {workers} {load}", *PROTOCOLS)
     if lab.wants("10"):
         # Index probes in flight: the index alone, where the build measures it.
-        lab.run("10a", "index")
+        lab.run("10a", "index --quick" if quick else "index")
     if lab.wants("11"):
         words = f"{ycsb} --workload e --accesses 1 --records {records(1)} --workers 1 --window 64"
         lab.run("11c", words, *PROTOCOLS)
