@@ -307,7 +307,7 @@ impl Engine {
     }
 
     /// Hands many one-shot programs to the sequencer at once, in this order: they meet in as few batches as
-    /// their conflicts allow. One ticket or refusal for each. If all of them only read, they run here, at the
+    /// there is room in. One ticket or refusal for each. If all of them only read, they run here, at the
     /// newest boundary.
     pub fn submit_many<'p>(
         &self,
@@ -362,7 +362,6 @@ impl Engine {
             inputs,
             locks,
             ticket: Arc::clone(&cell),
-            lock_deferrals: 0,
         });
         Ok((request, Ticket { cell }))
     }
@@ -447,6 +446,7 @@ impl Engine {
         let stats = &shared.stats;
         EngineStats {
             batches: stats.batches.load(Relaxed),
+            waves: stats.waves.load(Relaxed),
             one_shot: stats.one_shot.load(Relaxed),
             session_commits: stats.session_commits.load(Relaxed),
             read_only_programs: stats.read_only_programs.load(Relaxed),

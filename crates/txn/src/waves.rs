@@ -1,8 +1,8 @@
 //! The wave planner: conflicting programs of one batch are put into waves that run one after the other.
 //!
-//! The batch lock manager (`stamps`) refuses a program that conflicts with an admitted one, so one hot key
-//! cuts every batch to a single member. Here such a program goes into the first wave after everything that
-//! it conflicts with. A slot remembers, for each mode, the last wave in which somebody had it so; a
+//! Hobbes' batch lock manager (`stamps`) refuses a program that conflicts with an admitted one, so one hot
+//! key cuts every batch to a single member. Here such a program goes into the first wave after everything
+//! that it conflicts with. A slot remembers, for each mode, the last wave in which somebody had it so; a
 //! program's wave is one more than the highest among the modes that conflict with its own, over all its
 //! slots.
 //!
@@ -23,6 +23,7 @@
 //!
 //! Source: Hobbes 3.3.3 (Algorithm 1, which has one wave); DESIGN.md, Batches (waves).
 
+use weft_base::memory::prefetch;
 use weft_lock::{LockMode, LockRequest};
 
 /// Wave numbers of one slot, by mode; see the module.
@@ -117,23 +118,28 @@ impl WavePlanner {
         ((id ^ (id >> 32)) & self.index_mask) as usize
     }
 
+    /// Fetches the slots of some requests, which will be placed soon.
+    #[inline]
+    pub fn fetch(&self, requests: &[LockRequest]) {
+        for request in requests {
+            if let Some(slot) = self.slots.get(self.slot_of(request)) {
+                prefetch(slot);
+            }
+        }
+    }
+
     /// The wave of the next program, from 0. A program never conflicts with itself. A batch has room for two
     /// thousand million programs; its bound is far below.
+    #[inline]
     pub fn place(&mut self, requests: &[LockRequest]) -> u32 {
         let wave = self.wave_of(requests);
         self.record(requests, wave);
         wave - self.first
     }
 
-    /// The same, unless the program would stand in wave `wave_limit` or later: then `None`, and no trace of
-    /// it. Who is put off so must be placed in a later batch before anybody it must precede.
-    pub fn place_below(&mut self, requests: &[LockRequest], wave_limit: u32) -> Option<u32> {
-        let wave = self.wave_of(requests);
-        if wave - self.first >= wave_limit {
-            return None;
-        }
-        self.record(requests, wave);
-        Some(wave - self.first)
+    /// Puts somebody into wave 0 who is known not to conflict with anybody there, whatever collides.
+    pub fn place_first(&mut self, requests: &[LockRequest]) {
+        self.record(requests, self.first);
     }
 
     #[inline]
@@ -154,6 +160,66 @@ impl WavePlanner {
         }
         debug_assert!(wave < u32::MAX, "a batch is bounded");
         self.end = self.end.max(wave.saturating_add(1));
+    }
+}
+
+/// Members in the order of their waves: those of one wave one after the other, in the order of placement.
+#[derive(Debug, Default)]
+pub struct Arrangement {
+    order: Vec<usize>,
+    ends: Vec<usize>,
+    waves: Vec<u32>,
+}
+
+impl Arrangement {
+    /// Arranges members, given the wave of each in the order of placement. Every wave below the highest has
+    /// a member, as a planner makes them.
+    pub fn arrange(&mut self, waves: impl Iterator<Item = u32>) {
+        let Arrangement {
+            order,
+            ends,
+            waves: placed,
+        } = self;
+        order.clear();
+        ends.clear();
+        placed.clear();
+        placed.extend(waves);
+        // Counts; sums; deals out.
+        for wave in &*placed {
+            let wave = *wave as usize;
+            if wave >= ends.len() {
+                ends.resize(wave + 1, 0);
+            }
+            if let Some(count) = ends.get_mut(wave) {
+                *count += 1;
+            }
+        }
+        if ends.len() <= 1 {
+            return order.extend(0..placed.len());
+        }
+        let mut sum = 0;
+        for count in &mut *ends {
+            sum += std::mem::replace(count, sum);
+        }
+        order.resize(sum, 0);
+        for (index, wave) in placed.iter().enumerate() {
+            if let Some(at) = ends.get_mut(*wave as usize) {
+                if let Some(place) = order.get_mut(*at) {
+                    *place = index;
+                }
+                *at += 1;
+            }
+        }
+    }
+
+    /// For each place the index of its member in the order of placement.
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Where each wave ends in [`Arrangement::order`].
+    pub fn ends(&self) -> &[usize] {
+        &self.ends
     }
 }
 
@@ -220,17 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_program_leaves_no_trace() {
-        let mut waves = WavePlanner::new(1 << 12);
-        assert_eq!(waves.place_below(&[row(1, LockMode::X)], 2), Some(0));
-        assert_eq!(waves.place_below(&[row(1, LockMode::X)], 2), Some(1));
-        assert_eq!(
-            waves.place_below(&[row(1, LockMode::X), row(2, LockMode::X)], 2),
-            None
-        );
-        assert_eq!(waves.place_below(&[row(2, LockMode::X)], 2), Some(0));
-        assert_eq!(waves.wave_count(), 2);
-        assert_eq!(waves.place_below(&[], 0), None);
+    fn who_is_placed_first_stands_before_all_that_conflicts() {
+        let mut waves = WavePlanner::new(64);
+        waves.place_first(&[row(1, LockMode::X)]);
+        waves.place_first(&[row(1, LockMode::S), row(2, LockMode::X)]);
+        assert_eq!(waves.wave_count(), 1);
+        waves.fetch(&[row(1, LockMode::S)]);
+        assert_eq!(waves.place(&[row(1, LockMode::S)]), 1);
+        assert_eq!(waves.place(&[row(2, LockMode::X)]), 1);
     }
 
     #[test]
@@ -241,6 +304,18 @@ mod tests {
         waves.begin();
         assert_eq!(waves.place(&[row(1, LockMode::X)]), 0);
         assert_eq!(waves.place(&[row(1, LockMode::X)]), 1);
+    }
+
+    #[test]
+    fn members_stand_by_wave_and_as_placed_within() {
+        let mut members = Arrangement::default();
+        members.arrange([1, 0, 2, 0, 1].into_iter());
+        assert_eq!(members.order(), [1, 3, 0, 4, 2]);
+        assert_eq!(members.ends(), [2, 4, 5]);
+        members.arrange([0, 0].into_iter());
+        assert_eq!((members.order(), members.ends()), (&[0, 1][..], &[2][..]));
+        members.arrange(std::iter::empty());
+        assert!(members.order().is_empty() && members.ends().is_empty());
     }
 
     /// Up to four of so many resources, in any modes.
@@ -279,13 +354,11 @@ mod tests {
         #[test]
         fn collisions_keep_the_order_of_conflicting_programs(
             programs in prop::collection::vec(program(500), 0..60),
-            limit in 1u32..20,
         ) {
             let mut waves = WavePlanner::new(64);
             let mut placed: Vec<(usize, u32)> = Vec::new();
             for (n, requests) in programs.iter().enumerate() {
-                let Some(wave) = waves.place_below(requests, limit) else { continue };
-                prop_assert!(wave < limit);
+                let wave = waves.place(requests);
                 for (earlier, before) in &placed {
                     if conflict(&programs[*earlier], requests) {
                         prop_assert!(*before < wave);

@@ -13,13 +13,15 @@
 //! or [`GROUP_PROBES`] probes in flight, whichever comes first; a core sustains no more misses than that.
 //!
 //! Fetching is a hint and changes nothing, so a member does what it would do alone: same results, errors and
-//! row ids.
+//! row ids. So a group may reach over the end of a wave: members are fetched together, and before the first
+//! of a wave runs, those that wait from the waves before are brought to their ends.
 //!
 //! Source: BionicDB 4.4, 4.5; Kocberber et al., AMAC, VLDB 2015; DESIGN.md, Executors.
 
 use super::{AnswerSink, COMPILED_RUNS, INSTRUCTION_BUDGET, Work};
 use crate::write_set;
 use std::cell::RefCell;
+use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_base::{BatchId, IndexId, TableId};
@@ -327,19 +329,22 @@ struct Waiting<M> {
     member: M,
 }
 
-/// Runs the members of a range, in groups.
+/// Runs the members of a range, in groups. Where a wave ends (`wave_ends`, in order), all before it have
+/// ended before the next one begins.
 pub(super) fn run_range<G: Ground, S: AnswerSink>(
     ground: &G,
     members: &[Work<'_>],
     range: Range<usize>,
+    wave_ends: &[usize],
     sink: &mut S,
 ) {
     FRAMES.with_borrow_mut(|memory| {
         let mut waiting = Vec::new();
         let mut rest = members.get(range.clone()).unwrap_or_default();
         let mut first = range.start;
+        let mut wave_ends = wave_ends.iter().copied().peekable();
         while !rest.is_empty() {
-            let count = run_group(ground, rest, first, memory, &mut waiting, sink);
+            let count = run_group(ground, rest, first, &mut wave_ends, memory, &mut waiting, sink);
             rest = rest.get(count..).unwrap_or_default();
             first += count;
         }
@@ -352,6 +357,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     ground: &'g G,
     rest: &[Work<'_>],
     first: usize,
+    wave_ends: &mut Peekable<impl Iterator<Item = usize>>,
     memory: &mut Frames,
     waiting: &mut Vec<Waiting<G::Member<'g>>>,
     sink: &mut S,
@@ -378,8 +384,12 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         }
     }
     advance_all(ground, frames.get_mut(..count).unwrap_or_default());
-    let group = rest.iter().zip(frames.iter_mut()).zip(&mut refused).take(count);
-    for (place, ((work, frame), refused)) in group.enumerate() {
+    let group = rest.iter().zip(&mut refused).take(count);
+    for (place, (work, refused)) in group.enumerate() {
+        while wave_ends.next_if(|end| *end <= first + place).is_some() {
+            resume_waiting(ground, rest, first, frames, waiting, sink);
+        }
+        let Some(frame) = frames.get_mut(place) else { break };
         let mut member = ground.open(first + place);
         let result = match (refused.take(), *work) {
             (Some(error), _) => Err(error),
