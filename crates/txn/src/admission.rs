@@ -217,8 +217,16 @@ impl Admission {
                 continue;
             }
             let wave = match self.without_locks {
-                true => 0,
+                true => Some(0),
                 false => self.planner.place(&waiting.program.locks),
+            };
+            let Some(wave) = wave else {
+                // The batch has as many waves as it may have.
+                match waiting.parked_in {
+                    Some(_) => self.freed.push_front(waiting),
+                    None => self.arrived.push_front(waiting),
+                }
+                break;
             };
             room.members -= 1;
             room.bytes = room.bytes.saturating_sub(waiting.program.inputs.len());

@@ -102,31 +102,6 @@ impl AnswerSink for Collected {
     }
 }
 
-/// Runs one member of a batch. Its place makes its row ids; nobody else may run in conflict with it
-/// meanwhile.
-pub fn run_member(
-    writer: &BatchWriter<'_>,
-    batch: BatchId,
-    member: usize,
-    work: Work<'_>,
-) -> Answer<Committed> {
-    let mut answers = Collected(Vec::with_capacity(1));
-    run_member_into(writer, batch, member, work, &mut answers);
-    let lost = || Err(Refused::early(crate::engine::lost_answer()));
-    answers.0.pop().map_or_else(lost, |(_, answer)| answer)
-}
-
-/// As [`run_member`], with the answer into a sink: allocates nothing in steady state.
-pub fn run_member_into<S: AnswerSink>(
-    writer: &BatchWriter<'_>,
-    batch: BatchId,
-    member: usize,
-    work: Work<'_>,
-    sink: &mut S,
-) {
-    group::run_one(&BatchGround { writer, batch }, member, work, sink);
-}
-
 /// Fetches what some programs' declared keys lead to, so that running them soon finds it in the cache. A
 /// hint, for those who run members one by one.
 pub fn fetch_ahead<'a>(writer: &BatchWriter<'_>, batch: BatchId, works: impl Iterator<Item = Work<'a>>) {

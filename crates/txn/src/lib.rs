@@ -42,8 +42,8 @@ pub mod write_set;
 /// What a protocol needs to run programs outside of an engine: for crate `protocols`, which measures.
 pub mod planning {
     pub use crate::executor::{
-        AnswerSink, Work, compiled_runs, fetch_ahead, run_member, run_member_into, run_reads_into,
-        run_wave_as, run_wave_into, run_waves_into,
+        AnswerSink, Work, compiled_runs, fetch_ahead, run_reads_into, run_wave_as, run_wave_into,
+        run_waves_into,
     };
     pub use crate::locks::{LockRequests, LockScope, program_locks};
 }

@@ -29,7 +29,7 @@
 use crate::admission::{Admission, Room};
 use crate::batch::Batch;
 use crate::config::EngineConfig;
-use crate::engine::Shared;
+use crate::engine::{Patience, Shared};
 use crate::executor::{self, Sharing};
 use crate::record;
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
@@ -100,10 +100,10 @@ impl Sequencer {
         self.defined.clear();
     }
 
-    /// Serves the queue until nothing in it can make progress, or for `turns_max` turns. True when nothing
-    /// is left that could.
-    pub(crate) fn run(&mut self, shared: &Shared, turns_max: usize) -> bool {
-        for _ in 0..turns_max {
+    /// Serves the queue until nothing in it can make progress, or patience is over. True when nothing is left
+    /// that could.
+    pub(crate) fn run(&mut self, shared: &Shared, patience: &mut Patience) -> bool {
+        while !patience.is_over() {
             let incoming = std::mem::take(&mut *shared.queue.lock());
             let any = !incoming.is_empty();
             for request in incoming {

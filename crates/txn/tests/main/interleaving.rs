@@ -13,8 +13,7 @@ use weft_program::{
 };
 use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_txn::planning::{
-    AnswerSink, LockScope, Work, program_locks, run_member, run_reads_into, run_wave_as, run_wave_into,
-    run_waves_into,
+    AnswerSink, LockScope, Work, program_locks, run_reads_into, run_wave_as, run_wave_into, run_waves_into,
 };
 use weft_txn::stamps::BatchLocks;
 use weft_txn::{Answer, Committed, Execution};
@@ -345,9 +344,7 @@ proptest! {
             let calls: Vec<Call> = waves.into_iter().flatten().collect();
             let batch = BatchId(one.boundary().0 + 1);
             let writer = one.begin_batch(batch);
-            let expected: Vec<_> = work(&calls).into_iter().enumerate()
-                .map(|(place, work)| run_member(&writer, batch, place, work))
-                .collect();
+            let expected = run_wave_as(Execution::Serial, &writer, batch, &work(&calls), 1, usize::MAX);
             writer.finish();
             one.publish(batch);
             let writer = other.begin_batch(batch);
