@@ -13,8 +13,9 @@
 //! ```
 //!
 //! A group fetches all declared keys, then executes, turning to the next member at every wait. Where a wave
-//! ends within a group, those that wait run to their end first; what was fetched stays fetched. So a batch
-//! of many waves with a member each costs what its members cost one by one.
+//! ends within a group, those that wait run to their end first; what was fetched stays fetched. Who conflicts
+//! over the only row that it touches is not fetched for, since the row is at hand. So a batch of many waves
+//! with a member each costs what its members cost one by one.
 //!
 //! What a member comes to goes into an [`AnswerSink`], one for each worker, while the buffers it lies in
 //! still belong to the executor: who only counts allocates nothing.
@@ -182,9 +183,10 @@ pub fn run_waves_into<S: AnswerSink>(
     sinks: &mut [S],
 ) {
     let ground = BatchGround { writer, batch };
+    let behind = wave_ends.first().copied().unwrap_or(0);
     let narrow = |waves: &[usize], start: usize, sinks: &mut [S]| {
         if let (Some(end), Some(sink)) = (waves.last(), sinks.first_mut()) {
-            run_alone(&ground, execution, members, start..*end, waves, sink);
+            run_alone(&ground, execution, members, start..*end, (waves, behind), sink);
         }
     };
     let (mut narrow_wave, mut narrow_start, mut start) = (0, 0, 0);
@@ -228,7 +230,7 @@ pub fn run_reads_into<S: AnswerSink>(
 ) {
     let ground = SnapshotGround { view };
     match sinks {
-        [sink] => run_alone(&ground, execution, members, 0..members.len(), &[], sink),
+        [sink] => run_alone(&ground, execution, members, 0..members.len(), ONE_WAVE, sink),
         _ => run_shared(&ground, execution, members, 0..members.len(), sinks),
     }
 }
@@ -251,13 +253,17 @@ pub(crate) fn run_reads(
         .collect()
 }
 
-/// Runs a range of members on this thread. `wave_ends` holds where waves end within it.
+/// A range of members in which no wave ends, to be fetched whatever wave it is.
+const ONE_WAVE: (&[usize], usize) = (&[], usize::MAX);
+
+/// Runs a range of members on this thread. `wave_ends` holds where waves end within it, `behind` where wave 0
+/// of the batch ends.
 fn run_alone<G: group::Ground, S: AnswerSink>(
     ground: &G,
     execution: Execution,
     members: &[Work<'_>],
     range: Range<usize>,
-    wave_ends: &[usize],
+    (wave_ends, behind): (&[usize], usize),
     sink: &mut S,
 ) {
     match execution {
@@ -266,7 +272,7 @@ fn run_alone<G: group::Ground, S: AnswerSink>(
                 group::run_one(ground, n, *work, sink);
             }
         }
-        Execution::Interleaved => group::run_range(ground, members, range, wave_ends, sink),
+        Execution::Interleaved => group::run_range(ground, members, range, wave_ends, behind, sink),
     }
 }
 
@@ -283,7 +289,7 @@ fn run_shared<G: group::Ground, S: AnswerSink>(
     workers::run(sinks.len(), &|worker| {
         if let Some(mut sink) = sinks.get(worker).map(Mutex::lock) {
             while let Some(morsel) = shares.claim(worker) {
-                run_alone(ground, execution, members, morsel, &[], &mut **sink);
+                run_alone(ground, execution, members, morsel, ONE_WAVE, &mut **sink);
             }
         }
     });
