@@ -87,9 +87,11 @@ impl Program {
         })
     }
 
-    /// Hash of the encoding.
+    /// Hash of the encoding. Computed once: a program does not change after it was put together.
     pub fn hash(&self) -> ProgramHash {
-        ProgramHash::of(&self.encode())
+        let hash = *self.layouts.hash.get_or_init(|| ProgramHash::of(&self.encode()));
+        debug_assert_eq!(hash, ProgramHash::of(&self.encode()), "a program has changed");
+        hash
     }
 }
 

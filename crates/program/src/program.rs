@@ -14,7 +14,7 @@
 //!
 //! Source: BionicDB 4.3, Figure 3 (logic, commit handler, abort handler; transaction block).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use weft_base::{CatalogVersion, IndexId, TableId};
 use weft_store::{Fetch, TableDef};
@@ -238,6 +238,8 @@ pub(crate) struct Layouts {
     pub outputs: Vec<RowLayout>,
     pub resolved: Resolved,
     pub compiled: Arc<Compiled>,
+    /// Of the encoding, once somebody has asked: the log wants it for every member of every batch.
+    pub hash: OnceLock<ProgramHash>,
 }
 
 impl PartialEq for Program {
@@ -408,6 +410,7 @@ impl Layouts {
         Ok(Layouts {
             resolved: Resolved::of(parts, &consts, &const_row),
             compiled: Arc::default(),
+            hash: OnceLock::new(),
             inputs: RowLayout::new(&parts.inputs),
             consts,
             const_row,

@@ -17,7 +17,7 @@ use crate::needs::{CoarseTables, NeedFinder};
 use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Batch locking as the product does it.
+/// Batches of one wave. The product has several ([`crate::waves`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<G = Sound> {
     /// Most members of one batch.

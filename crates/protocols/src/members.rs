@@ -1,6 +1,6 @@
 //! Running members that do not conflict, through the product's executor.
 //!
-//! Without an observer that wants to see installs, a wave goes to the executor of crate `txn`, whose groups
+//! Without an observer that wants to see installs, waves go to the executor of crate `txn`, whose groups
 //! overlap their memory accesses and whose threads stay. With one, members run one by one on their own
 //! [`Runner`], so that each write can be told of.
 
@@ -11,7 +11,7 @@ use weft_base::BatchId;
 use weft_program::Outcome;
 use weft_store::{BatchWriter, Store};
 use weft_txn::Execution;
-use weft_txn::planning::{AnswerSink, Work, run_member_into, run_wave_into};
+use weft_txn::planning::{AnswerSink, Work, run_waves_into};
 use weft_types::SqlError;
 
 use crate::epoch::{Runner, close};
@@ -40,7 +40,7 @@ pub(crate) struct MemberRunner<'j, O> {
 /// Counts what members come to.
 struct Sink<'s, O> {
     counts: &'s mut Counts,
-    /// The jobs of the wave, by place in it.
+    /// The jobs of the batch, by place in it.
     members: &'s [usize],
     observe: &'s O,
 }
@@ -68,23 +68,24 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         }
     }
 
-    /// Runs waves one after the other, each a slice of `members`, given by its end. The members of a wave
-    /// do not conflict. A large wave is a batch of the store, shared by all workers; small ones together
-    /// are one, run on this thread. (The executor numbers the members of what it is given from 0, and row
-    /// ids must differ within a batch.)
+    /// Runs waves one after the other, as one batch of the store: each a slice of `members`, given by its
+    /// end. The members of a wave do not conflict. A large wave is shared by all workers.
     pub fn run_waves(&mut self, store: &Arc<Store>, members: &[usize], wave_ends: &[usize]) {
-        let (mut start, mut small_waves, mut small_start) = (0, 0, 0);
-        for (n, end) in wave_ends.iter().enumerate() {
-            if !O::INSTALLS && end - start >= SPLIT_MEMBERS {
-                let small = wave_ends.get(small_waves..n).unwrap_or_default();
-                self.run_small(store, members, small_start, small);
-                self.run_large(store, members.get(start..*end).unwrap_or_default());
-                (small_waves, small_start) = (n + 1, *end);
-            }
-            start = *end;
+        if members.is_empty() {
+            return;
         }
-        let small = wave_ends.get(small_waves..).unwrap_or_default();
-        self.run_small(store, members, small_start, small);
+        let batch = BatchId(store.boundary().0 + 1);
+        let writer = store.begin_batch(batch);
+        if O::INSTALLS {
+            let mut start = 0;
+            for end in wave_ends {
+                self.run_observed(&writer, start, members.get(start..*end).unwrap_or_default());
+                start = *end;
+            }
+        } else {
+            self.run_through(&writer, batch, members, wave_ends);
+        }
+        close(store, writer, batch);
     }
 
     fn work(&self, job: usize) -> Option<Work<'j>> {
@@ -95,60 +96,38 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         })
     }
 
-    fn run_large(&mut self, store: &Arc<Store>, wave: &[usize]) {
+    fn run_through(
+        &mut self,
+        writer: &BatchWriter<'_>,
+        batch: BatchId,
+        members: &[usize],
+        wave_ends: &[usize],
+    ) {
         let mut works = std::mem::take(&mut self.works);
         works.clear();
-        works.extend(wave.iter().filter_map(|job| self.work(*job)));
-        let split = wave.len() >= SPLIT_MEMBERS;
+        works.extend(members.iter().filter_map(|job| self.work(*job)));
+        let observe = self.observe;
+        let sink = |worker| Sink {
+            counts: worker,
+            members,
+            observe,
+        };
         let mut sinks: Vec<Sink<'_, O>> = self
             .workers
             .iter_mut()
-            .take(if split { usize::MAX } else { 1 })
-            .map(|worker| Sink {
-                counts: &mut worker.counts,
-                members: wave,
-                observe: self.observe,
-            })
+            .map(|worker| sink(&mut worker.counts))
             .collect();
-        let batch = BatchId(store.boundary().0 + 1);
-        let writer = store.begin_batch(batch);
-        run_wave_into(self.execution, &writer, batch, &works, &mut sinks);
-        close(store, writer, batch);
+        run_waves_into(
+            self.execution,
+            writer,
+            batch,
+            &works,
+            wave_ends,
+            SPLIT_MEMBERS,
+            &mut sinks,
+        );
+        drop(sinks);
         self.works = works;
-    }
-
-    /// Small waves that follow one another; `start` is where the first begins.
-    fn run_small(&mut self, store: &Arc<Store>, members: &[usize], start: usize, wave_ends: &[usize]) {
-        let end = wave_ends.last().copied().unwrap_or(start);
-        let Some(all) = members.get(start..end).filter(|all| !all.is_empty()) else {
-            return;
-        };
-        if !O::INSTALLS && wave_ends.len() == 1 {
-            return self.run_large(store, all);
-        }
-        let batch = BatchId(store.boundary().0 + 1);
-        let writer = store.begin_batch(batch);
-        if O::INSTALLS {
-            let mut first = start;
-            for end in wave_ends {
-                self.run_observed(&writer, first, members.get(first..*end).unwrap_or_default());
-                first = *end;
-            }
-        } else {
-            for (place, job) in all.iter().enumerate() {
-                let Some(work) = self.work(*job) else { continue };
-                let Some(worker) = self.workers.first_mut() else {
-                    continue;
-                };
-                let mut sink = Sink {
-                    counts: &mut worker.counts,
-                    members: all,
-                    observe: self.observe,
-                };
-                run_member_into(&writer, batch, place, work, &mut sink);
-            }
-        }
-        close(store, writer, batch);
     }
 
     fn run_observed(&mut self, writer: &BatchWriter<'_>, first: usize, wave: &[usize]) {

@@ -8,9 +8,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weft_lock::LockRequest;
 use weft_store::{Catalog, Store};
 use weft_txn::Execution;
-use weft_txn::waves::WavePlanner;
+use weft_txn::waves::{Arrangement, WAVES_MAX, WavePlanner};
+use weft_types::{SqlError, SqlState};
 
 use crate::epoch::worker_count;
 use crate::members::MemberRunner;
@@ -21,7 +23,7 @@ use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 /// Batches in waves.
 #[derive(Debug, Clone, Copy)]
 pub struct Waves<G = Sound> {
-    /// Most members of one batch.
+    /// Most members of one batch; never more than there may be waves.
     pub max_members: usize,
     /// Slots of the wave planner.
     pub lock_slots: usize,
@@ -54,13 +56,26 @@ impl<G> Waves<G> {
     }
 }
 
-/// A planned batch: members in order of waves, and where each wave ends.
+/// Jobs whose slots are fetched before the first of them is placed.
+const GROUP_JOBS: usize = 16;
+
+/// A planned batch: members in order of waves, and where each wave ends. Keeps its memory between batches.
 #[derive(Debug, Default)]
 pub struct WavePlan {
-    /// Job and wave, in stream order.
-    placed: Vec<(usize, u32)>,
+    /// What is placed, in stream order: jobs, and the wave of each.
+    jobs: Vec<usize>,
+    waves: Vec<u32>,
+    arrangement: Arrangement,
     /// Jobs by wave, in stream order within each.
     members: Vec<usize>,
+    group: Group,
+}
+
+/// Jobs about to be placed: the requests of all, and where each one's end.
+#[derive(Debug, Default)]
+struct Group {
+    jobs: Vec<usize>,
+    requests: Vec<LockRequest>,
     ends: Vec<usize>,
 }
 
@@ -72,33 +87,43 @@ impl WavePlan {
 
     /// Where each wave ends in [`WavePlan::members`].
     pub fn ends(&self) -> &[usize] {
-        &self.ends
+        self.arrangement.ends()
     }
 
-    /// Sorts what is placed by wave: counts, sums, deals out.
-    fn arrange(&mut self, wave_count: u32) {
-        self.ends.clear();
-        self.ends.resize(wave_count as usize, 0);
-        for (_, wave) in &self.placed {
-            if let Some(count) = self.ends.get_mut(*wave as usize) {
-                *count += 1;
-            }
-        }
-        let mut sum = 0;
-        for count in &mut self.ends {
-            sum += std::mem::replace(count, sum);
-        }
+    /// Sorts what is placed by wave.
+    fn arrange(&mut self) {
+        self.arrangement.arrange(self.waves.iter().copied());
+        let jobs = &self.jobs;
+        let by_place = self.arrangement.order().iter();
         self.members.clear();
-        self.members.resize(sum, 0);
-        for (job, wave) in &self.placed {
-            if let Some(at) = self.ends.get_mut(*wave as usize) {
-                if let Some(place) = self.members.get_mut(*at) {
-                    *place = *job;
-                }
-                *at += 1;
-            }
-        }
+        self.members.extend(by_place.filter_map(|index| jobs.get(*index)));
     }
+
+    /// Places the jobs of the group. A batch of at most [`WAVES_MAX`] jobs has waves for all.
+    fn place_group(&mut self, planner: &mut WavePlanner, mut fails: impl FnMut(usize, SqlError)) {
+        let Group { jobs, requests, ends } = &mut self.group;
+        let mut start = 0;
+        for (job, end) in jobs.iter().zip(&*ends) {
+            match planner.place(requests.get(start..*end).unwrap_or_default()) {
+                Some(wave) => {
+                    self.jobs.push(*job);
+                    self.waves.push(wave);
+                }
+                None => fails(*job, too_many_waves()),
+            }
+            start = *end;
+        }
+        jobs.clear();
+        requests.clear();
+        ends.clear();
+    }
+}
+
+fn too_many_waves() -> SqlError {
+    SqlError::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        "the batch has as many waves as it may have",
+    )
 }
 
 /// Plans one batch from the jobs of a range. Jobs whose inputs do not fit are told to `fails`.
@@ -108,18 +133,28 @@ pub fn plan_waves<G: Safeguards>(
     catalog: &Catalog,
     coarse: &CoarseTables,
     (finder, planner, plan): (&mut NeedFinder, &mut WavePlanner, &mut WavePlan),
-    mut fails: impl FnMut(usize, weft_types::SqlError),
+    mut fails: impl FnMut(usize, SqlError),
 ) {
     planner.begin();
-    plan.placed.clear();
+    plan.jobs.clear();
+    plan.waves.clear();
     for n in range {
         let Some(job) = jobs.get(n) else { break };
         match finder.guarded_requests::<G>(job, catalog, coarse) {
-            Ok(requests) => plan.placed.push((n, planner.place(requests))),
+            Ok(requests) => {
+                planner.fetch(requests);
+                plan.group.jobs.push(n);
+                plan.group.requests.extend_from_slice(requests);
+                plan.group.ends.push(plan.group.requests.len());
+            }
             Err(error) => fails(n, error),
         }
+        if plan.group.jobs.len() == GROUP_JOBS {
+            plan.place_group(planner, &mut fails);
+        }
     }
-    plan.arrange(planner.wave_count());
+    plan.place_group(planner, &mut fails);
+    plan.arrange();
 }
 
 impl<G: Safeguards> Protocol for Waves<G> {
@@ -139,7 +174,7 @@ impl<G: Safeguards> Protocol for Waves<G> {
         let (mut finder, mut plan) = (NeedFinder::default(), WavePlan::default());
         let mut runner = MemberRunner::new(jobs, observe, self.execution, worker_count(workers));
         let mut planning = Duration::ZERO;
-        let max_members = self.max_members.max(1);
+        let max_members = self.max_members.clamp(1, WAVES_MAX as usize);
         for first in (0..jobs.len()).step_by(max_members) {
             let planned = Instant::now();
             let catalog = store.catalog();
@@ -150,9 +185,9 @@ impl<G: Safeguards> Protocol for Waves<G> {
                 report.failed += 1;
                 observe.answered(n, Err(&error));
             });
-            report.deferrals += plan.ends.first().map_or(0, |first| plan.members.len() - first) as u64;
+            report.deferrals += plan.ends().first().map_or(0, |first| plan.members.len() - first) as u64;
             planning += planned.elapsed();
-            runner.run_waves(store, &plan.members, &plan.ends);
+            runner.run_waves(store, plan.members(), plan.ends());
             report.batches += 1;
             let latency = planned.elapsed();
             (first..first + count)
@@ -163,24 +198,5 @@ impl<G: Safeguards> Protocol for Waves<G> {
         report.elapsed = began.elapsed();
         report.planning = planning;
         report
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_stand_by_wave_and_in_stream_order_within() {
-        let mut plan = WavePlan {
-            placed: vec![(5, 1), (6, 0), (7, 2), (8, 0), (9, 1)],
-            ..WavePlan::default()
-        };
-        plan.arrange(3);
-        assert_eq!(plan.members, [6, 8, 5, 9, 7]);
-        assert_eq!(plan.ends, [2, 4, 5]);
-        plan.placed.clear();
-        plan.arrange(0);
-        assert!(plan.members.is_empty() && plan.ends.is_empty());
     }
 }

@@ -10,11 +10,11 @@ pub struct EngineConfig {
     pub workers: usize,
     /// How a worker runs its members; serial execution is for measuring.
     pub execution: Execution,
-    /// Members from which a batch is worth splitting among workers.
+    /// Members from which a wave is worth splitting among workers.
     pub split_batch_at: usize,
     /// Most members of one batch.
     pub max_batch_members: usize,
-    /// Slots of the batch lock manager; more slots, fewer false conflicts. 8 bytes each.
+    /// Slots of the wave planner; more slots, fewer false conflicts. 8 bytes each.
     pub batch_lock_slots: usize,
     /// Size of a log segment in bytes.
     pub segment_bytes: u64,
@@ -26,7 +26,8 @@ pub struct EngineConfig {
     pub flush_interval: Duration,
     /// Row locks of one transaction in one table from which it takes the table instead.
     pub row_locks_before_escalation: usize,
-    /// Superseded versions and index entries removed after each batch, at most.
+    /// Superseded versions and index entries removed after each batch, at most; more after a batch that made
+    /// more.
     pub garbage_per_batch: usize,
     /// Switches admission and locking off. Only for showing that the isolation tests can fail.
     #[doc(hidden)]

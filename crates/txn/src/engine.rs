@@ -30,8 +30,8 @@ use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState};
 use weft_wal::{Log, WalError};
 
-/// Turns that a caller serves others for before a thread without business of its own takes over.
-const CALLER_TURNS_MAX: usize = 64;
+/// How long a caller serves others before a thread without business of its own takes over.
+const CALLER_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// What all handles and threads of one engine share.
 pub(crate) struct Shared {
@@ -68,15 +68,14 @@ impl Shared {
 
     /// Becomes the sequencer if nobody is, until the queue is empty. Whoever leaves the role looks at the
     /// queue once more, so a request that came while the role was taken is never left lying. A caller with
-    /// business of its own does not serve the others for ever: after some turns a thread that has none
-    /// takes the role over.
+    /// business of its own does not serve the others for ever: after some time a thread that has none takes
+    /// the role over.
     pub(crate) fn serve(&self) {
-        let mut turns_left = CALLER_TURNS_MAX;
+        let mut patience = Patience::default();
         while let Some(mut sequencer) = self.sequencer.try_lock() {
-            let is_done = sequencer.run(self, turns_left);
+            let is_done = sequencer.run(self, &mut patience);
             drop(sequencer);
-            turns_left = turns_left.saturating_sub(1);
-            if !is_done || turns_left == 0 {
+            if !is_done {
                 return self.call_relief();
             }
             if self.queue.lock().is_empty() {
@@ -146,6 +145,22 @@ impl Shared {
             ),
             error => self.fail(&error),
         })
+    }
+}
+
+/// How long one thread has been the sequencer. A lone transaction ends in its second turn, so the clock is
+/// not looked at before.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    turns: usize,
+    began: Option<Instant>,
+}
+
+impl Patience {
+    /// Counts a turn. True when somebody else should go on.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.turns += 1;
+        self.turns > 2 && self.began.get_or_insert_with(Instant::now).elapsed() >= CALLER_TIME_MAX
     }
 }
 
@@ -307,7 +322,7 @@ impl Engine {
     }
 
     /// Hands many one-shot programs to the sequencer at once, in this order: they meet in as few batches as
-    /// their conflicts allow. One ticket or refusal for each. If all of them only read, they run here, at the
+    /// there is room in. One ticket or refusal for each. If all of them only read, they run here, at the
     /// newest boundary.
     pub fn submit_many<'p>(
         &self,
@@ -362,7 +377,6 @@ impl Engine {
             inputs,
             locks,
             ticket: Arc::clone(&cell),
-            lock_deferrals: 0,
         });
         Ok((request, Ticket { cell }))
     }
@@ -447,6 +461,7 @@ impl Engine {
         let stats = &shared.stats;
         EngineStats {
             batches: stats.batches.load(Relaxed),
+            waves: stats.waves.load(Relaxed),
             one_shot: stats.one_shot.load(Relaxed),
             session_commits: stats.session_commits.load(Relaxed),
             read_only_programs: stats.read_only_programs.load(Relaxed),

@@ -1,4 +1,4 @@
-//! Running the members of one wave.
+//! Running the members of a batch, wave after wave.
 //!
 //! The members of a wave do not conflict (DESIGN.md, invariant 2), so they run in any order and on any
 //! thread. That freedom is used twice: a worker runs its members in groups, so that their memory accesses
@@ -6,10 +6,16 @@
 //! when, enters nothing: row ids come from the member's place, and the digest does not depend on order.
 //!
 //! ```text
-//!   members  0 ........ 2047 | 2048 ........ 4095      one range for each worker
-//!            [64][64][64] ..   [64][64][64] ..         claimed in morsels; who is through helps the others
-//!             +- group: fetch all declared keys, then execute, turning to the next at every wait
+//!   wave 0: members  0 ........ 2047 | 2048 ........ 4095   one range for each worker
+//!                    [64][64][64] ..   [64][64][64] ..      claimed in morsels; who is through helps
+//!   waves 1, 2, 3: 4096 .. 4177 | .. 4203 | 4204            narrow: on the caller's thread, and a group
+//!                  [  group: fetch   |  turn  | execute ]   reaches over the ends of waves
 //! ```
+//!
+//! A group fetches all declared keys, then executes, turning to the next member at every wait. Where a wave
+//! ends within a group, those that wait run to their end first; what was fetched stays fetched. Who conflicts
+//! over the only row that it touches is not fetched for, since the row is at hand. So a batch of many waves
+//! with a member each costs what its members cost one by one.
 //!
 //! What a member comes to goes into an [`AnswerSink`], one for each worker, while the buffers it lies in
 //! still belong to the executor: who only counts allocates nothing.
@@ -97,50 +103,14 @@ impl AnswerSink for Collected {
     }
 }
 
-/// Runs one member of a batch. Its place makes its row ids; nobody else may run in conflict with it
-/// meanwhile.
-pub fn run_member(
-    writer: &BatchWriter<'_>,
-    batch: BatchId,
-    member: usize,
-    work: Work<'_>,
-) -> Answer<Committed> {
-    let mut answers = Collected(Vec::with_capacity(1));
-    run_member_into(writer, batch, member, work, &mut answers);
-    let lost = || Err(Refused::early(crate::engine::lost_answer()));
-    answers.0.pop().map_or_else(lost, |(_, answer)| answer)
-}
-
-/// As [`run_member`], with the answer into a sink: allocates nothing in steady state.
-pub fn run_member_into<S: AnswerSink>(
-    writer: &BatchWriter<'_>,
-    batch: BatchId,
-    member: usize,
-    work: Work<'_>,
-    sink: &mut S,
-) {
-    group::run_one(&BatchGround { writer, batch }, member, work, sink);
-}
-
 /// Fetches what some programs' declared keys lead to, so that running them soon finds it in the cache. A
 /// hint, for those who run members one by one.
 pub fn fetch_ahead<'a>(writer: &BatchWriter<'_>, batch: BatchId, works: impl Iterator<Item = Work<'a>>) {
     group::fetch_ahead(&BatchGround { writer, batch }, works);
 }
 
-/// Runs all members and returns their answers in member order. `workers` threads share the work, the caller's
-/// included; with one, or a batch below `split_at`, the caller does it alone.
-pub fn run_wave(
-    writer: &BatchWriter<'_>,
-    batch: BatchId,
-    members: &[Work<'_>],
-    workers: usize,
-    split_at: usize,
-) -> Vec<Answer<Committed>> {
-    run_wave_as(Execution::default(), writer, batch, members, workers, split_at)
-}
-
-/// As [`run_wave`], in a given way.
+/// Runs the members of one wave in a given way and returns their answers in member order. `workers` threads
+/// share the work, the caller's included; with one, or a wave below `split_at`, the caller does it alone.
 pub fn run_wave_as(
     execution: Execution,
     writer: &BatchWriter<'_>,
@@ -149,30 +119,98 @@ pub fn run_wave_as(
     workers: usize,
     split_at: usize,
 ) -> Vec<Answer<Committed>> {
-    let workers = if members.len() < split_at {
+    let sharing = Sharing { workers, split_at };
+    run_waves(execution, writer, batch, members, &[members.len()], sharing)
+}
+
+/// How waves are shared among threads.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharing {
+    /// Threads that may share a wave, the caller's included.
+    pub workers: usize,
+    /// Members from which a wave is shared.
+    pub split_at: usize,
+}
+
+/// Runs waves one after the other and returns the answers in member order. `wave_ends` are as in
+/// [`run_waves_into`].
+pub fn run_waves(
+    execution: Execution,
+    writer: &BatchWriter<'_>,
+    batch: BatchId,
+    members: &[Work<'_>],
+    wave_ends: &[usize],
+    sharing: Sharing,
+) -> Vec<Answer<Committed>> {
+    let workers = if members.len() < sharing.split_at {
         1
     } else {
-        workers.max(1)
+        sharing.workers.max(1)
     };
-    let share = members.len().div_ceil(workers);
-    let mut sinks: Vec<Collected> = (0..workers)
-        .map(|_| Collected(Vec::with_capacity(share)))
-        .collect();
-    run_wave_into(execution, writer, batch, members, &mut sinks);
-    let mut answers = std::mem::take(&mut sinks)
-        .into_iter()
-        .map(|sink| sink.0)
-        .reduce(|mut all, more| {
-            all.extend(more);
-            all
-        })
-        .unwrap_or_default();
+    let mut sinks: Vec<Collected> = (0..workers).map(|_| Collected(Vec::new())).collect();
+    if let Some(Collected(first)) = sinks.first_mut() {
+        first.reserve(members.len());
+    }
+    run_waves_into(
+        execution,
+        writer,
+        batch,
+        members,
+        wave_ends,
+        sharing.split_at,
+        &mut sinks,
+    );
+    let all = sinks.into_iter().map(|sink| sink.0).reduce(|mut all, more| {
+        all.extend(more);
+        all
+    });
+    let mut answers = all.unwrap_or_default();
     answers.sort_unstable_by_key(|(n, _)| *n);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Runs all members on as many workers as there are sinks, the caller's thread included. Every member is
-/// answered once, into the sink of the worker that ran it.
+/// Runs waves one after the other, on as many workers as there are sinks, the caller's thread included.
+/// `wave_ends` holds where each wave ends in `members`, in order; the last is their number. Members are
+/// numbered through all waves. Every member is answered once, into the sink of the worker that ran it. A
+/// wave below `split_at` members runs on the caller's thread, into the first sink.
+pub fn run_waves_into<S: AnswerSink>(
+    execution: Execution,
+    writer: &BatchWriter<'_>,
+    batch: BatchId,
+    members: &[Work<'_>],
+    wave_ends: &[usize],
+    split_at: usize,
+    sinks: &mut [S],
+) {
+    let ground = BatchGround { writer, batch };
+    let behind = wave_ends.first().copied().unwrap_or(0);
+    let narrow = |waves: &[usize], start: usize, sinks: &mut [S]| {
+        if let (Some(end), Some(sink)) = (waves.last(), sinks.first_mut()) {
+            run_alone(&ground, execution, members, start..*end, (waves, behind), sink);
+        }
+    };
+    let (mut narrow_wave, mut narrow_start, mut start) = (0, 0, 0);
+    for (wave, end) in wave_ends.iter().enumerate() {
+        if sinks.len() > 1 && end - start >= split_at {
+            narrow(
+                wave_ends.get(narrow_wave..wave).unwrap_or_default(),
+                narrow_start,
+                sinks,
+            );
+            run_shared(&ground, execution, members, start..*end, sinks);
+            (narrow_wave, narrow_start) = (wave + 1, *end);
+        }
+        start = *end;
+    }
+    narrow(
+        wave_ends.get(narrow_wave..).unwrap_or_default(),
+        narrow_start,
+        sinks,
+    );
+}
+
+/// Runs the members of one wave on as many workers as there are sinks, the caller's thread included. Every
+/// member is answered once, into the sink of the worker that ran it.
 pub fn run_wave_into<S: AnswerSink>(
     execution: Execution,
     writer: &BatchWriter<'_>,
@@ -180,7 +218,7 @@ pub fn run_wave_into<S: AnswerSink>(
     members: &[Work<'_>],
     sinks: &mut [S],
 ) {
-    run_shared(&BatchGround { writer, batch }, execution, members, sinks);
+    run_waves_into(execution, writer, batch, members, &[members.len()], 0, sinks);
 }
 
 /// Runs programs that only read at a view's boundary, on as many workers as there are sinks.
@@ -190,7 +228,11 @@ pub fn run_reads_into<S: AnswerSink>(
     members: &[Work<'_>],
     sinks: &mut [S],
 ) {
-    run_shared(&SnapshotGround { view }, execution, members, sinks);
+    let ground = SnapshotGround { view };
+    match sinks {
+        [sink] => run_alone(&ground, execution, members, 0..members.len(), ONE_WAVE, sink),
+        _ => run_shared(&ground, execution, members, 0..members.len(), sinks),
+    }
 }
 
 /// Runs programs that only read at a view's boundary, on this thread; answers in their order.
@@ -211,29 +253,43 @@ pub(crate) fn run_reads(
         .collect()
 }
 
-fn run_shared<G: group::Ground, S: AnswerSink>(
+/// A range of members in which no wave ends, to be fetched whatever wave it is.
+const ONE_WAVE: (&[usize], usize) = (&[], usize::MAX);
+
+/// Runs a range of members on this thread. `wave_ends` holds where waves end within it, `behind` where wave 0
+/// of the batch ends.
+fn run_alone<G: group::Ground, S: AnswerSink>(
     ground: &G,
     execution: Execution,
     members: &[Work<'_>],
-    sinks: &mut [S],
+    range: Range<usize>,
+    (wave_ends, behind): (&[usize], usize),
+    sink: &mut S,
 ) {
-    let run = |range: Range<usize>, sink: &mut S| match execution {
+    match execution {
         Execution::Serial => {
             for (n, work) in members.iter().enumerate().take(range.end).skip(range.start) {
                 group::run_one(ground, n, *work, sink);
             }
         }
-        Execution::Interleaved => group::run_range(ground, members, range, sink),
-    };
-    if let [sink] = sinks {
-        return run(0..members.len(), sink);
+        Execution::Interleaved => group::run_range(ground, members, range, wave_ends, behind, sink),
     }
-    let shares = Shares::new(members.len(), sinks.len());
+}
+
+/// Runs a range of members that do not conflict, on as many workers as there are sinks.
+fn run_shared<G: group::Ground, S: AnswerSink>(
+    ground: &G,
+    execution: Execution,
+    members: &[Work<'_>],
+    range: Range<usize>,
+    sinks: &mut [S],
+) {
+    let shares = Shares::new(range, sinks.len());
     let sinks: Vec<Mutex<&mut S>> = sinks.iter_mut().map(Mutex::new).collect();
     workers::run(sinks.len(), &|worker| {
         if let Some(mut sink) = sinks.get(worker).map(Mutex::lock) {
             while let Some(morsel) = shares.claim(worker) {
-                run(morsel, &mut sink);
+                run_alone(ground, execution, members, morsel, ONE_WAVE, &mut **sink);
             }
         }
     });
@@ -250,8 +306,8 @@ struct Share {
 struct Shares(Vec<Share>);
 
 impl Shares {
-    fn new(members: usize, workers: usize) -> Shares {
-        let bound = |worker: usize| members * worker / workers.max(1);
+    fn new(range: Range<usize>, workers: usize) -> Shares {
+        let bound = |worker: usize| range.start + range.len() * worker / workers.max(1);
         let share = |worker| Share {
             next: AtomicUsize::new(bound(worker)),
             end: bound(worker + 1),
@@ -280,11 +336,13 @@ mod tests {
     fn every_member_is_claimed_once_whoever_comes() {
         for (members, workers) in [(0, 1), (1, 2), (63, 2), (64, 3), (1000, 4)] {
             for only in 0..workers {
-                let shares = Shares::new(members, workers);
+                let shares = Shares::new(5..5 + members, workers);
                 let mut seen = vec![0; members];
                 let first = shares.claim((only + 1) % workers);
                 for range in first.into_iter().chain(std::iter::from_fn(|| shares.claim(only))) {
-                    seen[range].iter_mut().for_each(|count| *count += 1);
+                    seen[range.start - 5..range.end - 5]
+                        .iter_mut()
+                        .for_each(|count| *count += 1);
                 }
                 assert!(
                     seen.iter().all(|count| *count == 1),

@@ -5,18 +5,20 @@
 //! ```text
 //! one-shot program ──> request ──┐                         ┌─> executor ──> store (rows, digest)
 //!                                ├──> sequencer ──> batch ─┤
-//! transaction ──> overlay ───────┘   (stamps, lock table)  └─> record ──> wal ──> durable
+//! transaction ──> overlay ───────┘   (waves, lock table)   └─> record ──> wal ──> durable
 //! ```
 //!
 //! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks`
-//! (what a program must lock), `stamps` (Hobbes' Algorithm 1 on stamps), `waves` (who conflicts goes
-//! later), `sequencer` (a turn), `executor` (a wave), `record` and `write_set` (what the log keeps),
+//! (what a program must lock), `waves` (who conflicts goes later), `admission` (who enters the next batch),
+//! `batch`, `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what the log keeps),
 //! `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT), `background` (flusher,
-//! checkpointer), `recovery` (replay).
+//! checkpointer), `recovery` (replay). `stamps` is Hobbes' Algorithm 1 as he has it, for crate `protocols`.
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
+mod admission;
 mod background;
+mod batch;
 mod cancel;
 mod config;
 mod engine;
@@ -40,8 +42,8 @@ pub mod write_set;
 /// What a protocol needs to run programs outside of an engine: for crate `protocols`, which measures.
 pub mod planning {
     pub use crate::executor::{
-        AnswerSink, Work, compiled_runs, fetch_ahead, run_member, run_member_into, run_reads_into, run_wave,
-        run_wave_as, run_wave_into,
+        AnswerSink, Work, compiled_runs, fetch_ahead, run_reads_into, run_wave_as, run_wave_into,
+        run_waves_into,
     };
     pub use crate::locks::{LockRequests, LockScope, program_locks};
 }

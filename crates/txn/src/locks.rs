@@ -33,8 +33,11 @@ pub enum LockScope {
     Writes,
 }
 
+/// Adds a request for what many accesses of a program share; the last ones first, since accesses of one table
+/// follow one another.
 fn push(out: &mut LockRequests, resource: ResourceId, mode: LockMode) {
-    if !out.iter().any(|r| r.resource == resource && r.mode == mode) {
+    let asked = |r: &LockRequest| r.resource == resource && r.mode == mode;
+    if !out.iter().rev().any(asked) {
         out.push(LockRequest { resource, mode });
     }
 }
@@ -91,7 +94,9 @@ pub(crate) fn row_locks(out: &mut LockRequests, def: &TableDef, key: &[u8], writ
         let prefix = key.get(..len).unwrap_or(key);
         push(out, ResourceId::range(def.id, prefix), intent);
     }
-    push(out, ResourceId::row(def.id, key), mode);
+    // Asked twice for, a row is locked once; looking for it would cost more.
+    let resource = ResourceId::row(def.id, key);
+    out.push(LockRequest { resource, mode });
 }
 
 /// The partitions of one level that hold all keys between two prefixes, as first name, last number and bytes

@@ -4,7 +4,7 @@
 //! state before it and of this record. It holds final placements, so replay never plans again.
 //!
 //! ```text
-//! byte 0       format version (1)
+//! byte 0       format version (2)
 //! varint       catalog version the programs were compiled for
 //! i64 LE       clock, microseconds since 1970, taken when the batch closed
 //! u64 LE       digest of the whole state after the batch, from the stored bytes
@@ -13,7 +13,10 @@
 //!                tag 0: one-shot program: 16 bytes program hash, varint length, encoded inputs
 //!                tag 1: session commit: varint number of catalog operations, each length-prefixed,
 //!                       then varint length, write set (see `write_set`)
+//!                tag 2, 3: the same, by the first member of every wave but wave 0
 //! ```
+//!
+//! A record of version 1 has one wave, and is read as such.
 //!
 //! A program is defined in the first record that uses it after a checkpoint began, so the log that a
 //! checkpoint leaves behind explains itself. Checksums and lengths of the whole record are the log's
@@ -22,9 +25,13 @@
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_program::ProgramHash;
 
-const FORMAT_VERSION: u8 = 1;
+const FORMAT_VERSION: u8 = 2;
+/// Records without waves.
+const FORMAT_VERSION_ONE_WAVE: u8 = 1;
 const TAG_PROGRAM: u8 = 0;
 const TAG_COMMIT: u8 = 1;
+/// In a tag: the member begins a wave.
+const BEGINS_WAVE: u8 = 2;
 
 /// One member of a batch as the log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +63,10 @@ pub struct BatchRecord {
     pub digest: u64,
     /// Programs used from here on, encoded.
     pub programs: Vec<Vec<u8>>,
-    /// The members in execution order.
+    /// The members in execution order, wave after wave.
     pub members: Vec<MemberRecord>,
+    /// Members before and in each wave, in order: the last one is the number of members. No wave is empty.
+    pub wave_ends: Vec<usize>,
 }
 
 /// Writes the head of a record: all that stands before the members.
@@ -80,16 +89,20 @@ pub(crate) fn put_head(
     out.put_varint(member_count as u64);
 }
 
-/// Writes a one-shot member.
-pub(crate) fn put_program(out: &mut Vec<u8>, hash: &ProgramHash, inputs: &[u8]) {
-    out.put_u8(TAG_PROGRAM);
+const fn tag(kind: u8, begins_wave: bool) -> u8 {
+    if begins_wave { kind | BEGINS_WAVE } else { kind }
+}
+
+/// Writes a one-shot member. `begins_wave`: it is the first of a wave other than wave 0.
+pub(crate) fn put_program(out: &mut Vec<u8>, begins_wave: bool, hash: &ProgramHash, inputs: &[u8]) {
+    out.put_u8(tag(TAG_PROGRAM, begins_wave));
     out.extend_from_slice(&hash.0);
     out.put_len_prefixed(inputs);
 }
 
-/// Writes a session's commit.
-pub(crate) fn put_commit(out: &mut Vec<u8>, catalog_ops: &[Vec<u8>], write_set: &[u8]) {
-    out.put_u8(TAG_COMMIT);
+/// Writes a session's commit. `begins_wave`: it is the first of a wave other than wave 0.
+pub(crate) fn put_commit(out: &mut Vec<u8>, begins_wave: bool, catalog_ops: &[Vec<u8>], write_set: &[u8]) {
+    out.put_u8(tag(TAG_COMMIT, begins_wave));
     out.put_varint(catalog_ops.len() as u64);
     for op in catalog_ops {
         out.put_len_prefixed(op);
@@ -98,7 +111,8 @@ pub(crate) fn put_commit(out: &mut Vec<u8>, catalog_ops: &[Vec<u8>], write_set: 
 }
 
 impl BatchRecord {
-    /// The record's bytes.
+    /// The record's bytes. Ends of waves that are not as they must be are left out, so that members of what
+    /// should be two waves stand in one.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_head(
@@ -109,13 +123,15 @@ impl BatchRecord {
             &self.programs,
             self.members.len(),
         );
-        for member in &self.members {
+        let mut ends = self.wave_ends.iter().filter(|end| **end > 0).peekable();
+        for (place, member) in self.members.iter().enumerate() {
+            let begins_wave = ends.next_if_eq(&&place).is_some();
             match member {
-                MemberRecord::Program { hash, inputs } => put_program(&mut out, hash, inputs),
+                MemberRecord::Program { hash, inputs } => put_program(&mut out, begins_wave, hash, inputs),
                 MemberRecord::Commit {
                     catalog_ops,
                     write_set,
-                } => put_commit(&mut out, catalog_ops, write_set),
+                } => put_commit(&mut out, begins_wave, catalog_ops, write_set),
             }
         }
         out
@@ -124,10 +140,11 @@ impl BatchRecord {
     /// Reads a record. Every length is checked against what is there; trailing bytes are an error.
     pub fn decode(bytes: &[u8]) -> Result<BatchRecord, CodecError> {
         let mut reader = ByteReader::new(bytes);
-        let version = reader.u8()?;
-        if version != FORMAT_VERSION {
-            return Err(reader.error("batch record: unknown format version"));
-        }
+        let has_waves = match reader.u8()? {
+            FORMAT_VERSION => true,
+            FORMAT_VERSION_ONE_WAVE => false,
+            _ => return Err(reader.error("batch record: unknown format version")),
+        };
         let mut record = BatchRecord {
             catalog_version: reader.varint()?,
             clock_micros: reader.i64()?,
@@ -138,15 +155,27 @@ impl BatchRecord {
             record.programs.push(reader.len_prefixed()?.to_vec());
         }
         for _ in 0..reader.varint()? {
-            record.members.push(decode_member(&mut reader)?);
+            let tag = reader.u8()?;
+            if tag & BEGINS_WAVE != 0 {
+                if record.members.is_empty() || !has_waves {
+                    return Err(reader.error("batch record: a wave that nothing precedes"));
+                }
+                record.wave_ends.push(record.members.len());
+            }
+            record
+                .members
+                .push(decode_member(tag & !BEGINS_WAVE, &mut reader)?);
+        }
+        if !record.members.is_empty() {
+            record.wave_ends.push(record.members.len());
         }
         reader.finish()?;
         Ok(record)
     }
 }
 
-fn decode_member(reader: &mut ByteReader<'_>) -> Result<MemberRecord, CodecError> {
-    match reader.u8()? {
+fn decode_member(kind: u8, reader: &mut ByteReader<'_>) -> Result<MemberRecord, CodecError> {
+    match kind {
         TAG_PROGRAM => {
             let hash = ProgramHash(reader.array()?);
             Ok(MemberRecord::Program {
@@ -196,9 +225,21 @@ mod tests {
         #[test]
         fn round_trip(catalog_version: u64, clock_micros: i64, digest: u64,
                       programs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..3),
-                      members in prop::collection::vec(member(), 0..8)) {
-            let record = BatchRecord { catalog_version, clock_micros, digest, programs, members };
+                      waves in prop::collection::vec(prop::collection::vec(member(), 1..4), 0..4)) {
+            let wave_ends = waves.iter().scan(0, |end, wave| { *end += wave.len(); Some(*end) }).collect();
+            let members = waves.concat();
+            let record = BatchRecord { catalog_version, clock_micros, digest, programs, members, wave_ends };
             prop_assert_eq!(BatchRecord::decode(&record.encode()).unwrap(), record);
+        }
+
+        /// Version 1 differs in its number, and has no waves.
+        #[test]
+        fn records_of_one_wave_are_read(members in prop::collection::vec(member(), 0..8)) {
+            let wave_ends: Vec<usize> = Some(members.len()).filter(|count| *count > 0).into_iter().collect();
+            let record = BatchRecord { members, wave_ends, ..BatchRecord::default() };
+            let mut bytes = record.encode();
+            bytes[0] = FORMAT_VERSION_ONE_WAVE;
+            prop_assert_eq!(BatchRecord::decode(&bytes).unwrap(), record);
         }
 
         #[test]
@@ -211,6 +252,33 @@ mod tests {
             let bytes = BatchRecord { members, ..BatchRecord::default() }.encode();
             let keep = (bytes.len() as f64 * cut) as usize;
             prop_assert!(BatchRecord::decode(&bytes[..keep]).is_err());
+        }
+    }
+
+    #[test]
+    fn waves_where_none_can_be_are_refused() {
+        let program = |waves: usize| BatchRecord {
+            members: vec![
+                MemberRecord::Program {
+                    hash: ProgramHash([7; 16]),
+                    inputs: Vec::new(),
+                };
+                waves
+            ],
+            wave_ends: (1..=waves).collect(),
+            ..BatchRecord::default()
+        };
+        let two = program(2).encode();
+        let mut old = two.clone();
+        old[0] = FORMAT_VERSION_ONE_WAVE;
+        let mut newer = two.clone();
+        newer[0] = 3;
+        let mut begins = program(1).encode();
+        let tag = begins.len() - 18;
+        begins[tag] |= BEGINS_WAVE;
+        assert!(BatchRecord::decode(&two).is_ok());
+        for wrong in [old, newer, begins] {
+            assert!(BatchRecord::decode(&wrong).is_err());
         }
     }
 }

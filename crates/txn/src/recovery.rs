@@ -13,7 +13,7 @@
 
 use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::executor::{self, Work};
+use crate::executor::{self, Execution, Sharing, Work};
 use crate::record::{BatchRecord, MemberRecord};
 use hashbrown::HashMap;
 use std::path::Path;
@@ -240,7 +240,17 @@ impl Replay {
                 .apply_catalog(&op)
                 .map_err(|e| wrong(format!("catalog operation: {e}")))?;
         }
-        executor::run_wave(&writer, batch, &work, self.workers, self.split_batch_at);
+        executor::run_waves(
+            Execution::default(),
+            &writer,
+            batch,
+            &work,
+            &record.wave_ends,
+            Sharing {
+                workers: self.workers,
+                split_at: self.split_batch_at,
+            },
+        );
         let digest = writer.finish();
         if digest != record.digest {
             return Err(EngineError::DigestMismatch {

@@ -50,8 +50,6 @@ pub(crate) struct ProgramRequest {
     pub inputs: Vec<u8>,
     pub locks: LockRequests,
     pub ticket: Arc<TicketCell<Answer<Committed>>>,
-    /// Turns in which a lock put it off.
-    pub lock_deferrals: u32,
 }
 
 /// An interactive transaction's commit.

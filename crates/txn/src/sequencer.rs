@@ -9,24 +9,30 @@
 //!
 //! ```text
 //! take the queue -> locks: release, cancel, acquire (grants happen at the boundary)
-//!                -> form: session commits, then deferred programs, then new ones (Hobbes, Algorithm 1)
-//!                -> run the wave -> digest -> append the record to the log -> publish the boundary
+//!                -> form: session commits, then programs that were put off, then new ones, in waves
+//!                -> run the waves -> digest -> append the record to the log -> publish the boundary
 //!                -> release the commits' locks -> fill the tickets -> collect some garbage
 //! ```
 //!
-//! Invariants: 1. Deferred programs go first into the next batch, in their order. 2. A member is admitted
-//! only if neither a member before it nor a held lock conflicts. 3. A catalog change is alone in its batch.
-//! 4. A batch is published only after its record is in the log's buffer; tickets are filled only after it
+//! Invariants: 1. A member stands in a later wave than every member before it that it conflicts with, and
+//! no lock of a transaction that goes on conflicts with it (`admission`). A transaction that commits stands
+//! in wave 0, so what waited for it may stand in the same batch. 2. A catalog change is alone in its batch.
+//! 3. A batch is published only after its record is in the log's buffer; tickets are filled only after it
 //! is published, and callers wait for durability on their own threads, while the next batch runs.
 //!
-//! Source: Hobbes 3.3.3 (Algorithm 1); DESIGN.md (Batches, Sessions); Barthels 5.2.2 (lock table).
+//! A batch is formed of what is there when the one before has run: it never waits for more, and who comes
+//! meanwhile stands in the next one.
+//!
+//! Source: Hobbes 3.3.3 (batches, with waves in place of deferral); DESIGN.md (Batches, Sessions); Barthels
+//! 5.2.2 (lock table).
 
+use crate::admission::{Admission, Room};
+use crate::batch::Batch;
 use crate::config::EngineConfig;
-use crate::engine::Shared;
-use crate::executor::{self, Work};
+use crate::engine::{Patience, Shared};
+use crate::executor::{self, Sharing};
 use crate::record;
-use crate::request::{Answer, CommitRequest, Committed, LockWish, ProgramRequest, Refused, Request};
-use crate::stamps::BatchLocks;
+use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::ticket::TicketCell;
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
@@ -34,24 +40,24 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weft_base::{BatchId, TxnId};
-use weft_lock::{AbortReason, Acquire, ConflictPolicy, DeadlockDetection, LockTable, NoWait, compatible};
+use weft_lock::{AbortReason, Acquire, ConflictPolicy, DeadlockDetection, LockRequest, LockTable, NoWait};
 use weft_program::ProgramHash;
-use weft_store::{BatchWriter, CatalogOp};
+use weft_store::BatchWriter;
 use weft_types::{SqlError, SqlState};
 use weft_wal::PAYLOAD_BYTES_MAX;
 
-/// Turns that locks may put a program off before new transactions are held back for it.
-const DEFERRALS_BEFORE_RESERVATION: u32 = 8;
-
 /// Bytes of inputs and write sets from which a batch takes no further member.
 const BATCH_BYTES: usize = 16 << 20;
+
+/// Steps of garbage collection that a member pays for, at least: more than the versions that it leaves.
+const GARBAGE_PER_MEMBER: usize = 64;
 
 /// The longest write set of one transaction; its record needs some bytes of its own.
 pub(crate) const WRITE_SET_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - 4 * BATCH_BYTES;
 
 /// Everything that only the thread in the sequencer's role may touch.
 pub(crate) struct Sequencer {
-    batch_locks: BatchLocks,
+    admission: Admission,
     locks: LockTable,
     waiting: HashMap<TxnId, Arc<TicketCell<Answer<()>>>>,
     held_back: VecDeque<LockWish>,
@@ -60,40 +66,29 @@ pub(crate) struct Sequencer {
     leaving: Vec<TxnId>,
     deadlocks: u64,
     commits: VecDeque<CommitRequest>,
-    deferred: VecDeque<ProgramRequest>,
-    arrived: VecDeque<ProgramRequest>,
+    /// Transactions whose locks count for nothing in the batch being formed; empty between turns.
+    ending: HashSet<TxnId>,
+    /// What one of them holds; empty between uses.
+    held: Vec<LockRequest>,
     /// Programs defined in the log since the last checkpoint began.
     defined: HashSet<ProgramHash>,
     record: Vec<u8>,
     without_locks: bool,
 }
 
-/// The members of one batch: commits first, then programs.
-#[derive(Default)]
-struct Batch {
-    commits: Vec<CommitRequest>,
-    programs: Vec<ProgramRequest>,
-}
-
-impl Batch {
-    fn len(&self) -> usize {
-        self.commits.len() + self.programs.len()
-    }
-}
-
 impl Sequencer {
     pub(crate) fn new(config: &EngineConfig) -> Sequencer {
         Sequencer {
             without_locks: config.without_locks,
-            batch_locks: BatchLocks::new(config.batch_lock_slots),
+            admission: Admission::new(config.batch_lock_slots, config.without_locks),
             locks: LockTable::new(),
             waiting: HashMap::new(),
             held_back: VecDeque::new(),
             leaving: Vec::new(),
             deadlocks: 0,
             commits: VecDeque::new(),
-            deferred: VecDeque::new(),
-            arrived: VecDeque::new(),
+            ending: HashSet::new(),
+            held: Vec::new(),
             defined: HashSet::new(),
             record: Vec::new(),
         }
@@ -105,10 +100,10 @@ impl Sequencer {
         self.defined.clear();
     }
 
-    /// Serves the queue until nothing in it can make progress, or for `turns_max` turns. True when nothing
-    /// is left that could.
-    pub(crate) fn run(&mut self, shared: &Shared, turns_max: usize) -> bool {
-        for _ in 0..turns_max {
+    /// Serves the queue until nothing in it can make progress, or patience is over. True when nothing is left
+    /// that could.
+    pub(crate) fn run(&mut self, shared: &Shared, patience: &mut Patience) -> bool {
+        while !patience.is_over() {
             let incoming = std::mem::take(&mut *shared.queue.lock());
             let any = !incoming.is_empty();
             for request in incoming {
@@ -124,8 +119,11 @@ impl Sequencer {
             if ran {
                 self.execute(shared, batch);
             }
-            for txn in leaving {
-                self.release(txn);
+            if self.admission.has_freed() {
+                // Programs that waited for them found no room yet.
+                self.leaving.extend(leaving);
+            } else {
+                leaving.into_iter().for_each(|txn| self.release(txn));
             }
             self.retry_held_back();
             shared.stats.deadlocks.store(self.deadlocks, Relaxed);
@@ -138,7 +136,7 @@ impl Sequencer {
 
     fn accept(&mut self, request: Request) {
         match request {
-            Request::Program(program) => self.arrived.push_back(program),
+            Request::Program(program) => self.admission.arrive(program),
             Request::Commit(commit) if commit.write_set.len() > WRITE_SET_BYTES_MAX => {
                 let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much")
                     .detail(format!(
@@ -155,20 +153,13 @@ impl Sequencer {
                 let granted = self.locks.cancel_wait(txn);
                 self.grant(granted);
             }
-            Request::CancelProgram(ticket, error) => self.cancel_program(&ticket, error),
+            // Before admission a program can be cancelled; after it, only the record decides.
+            Request::CancelProgram(ticket, error) => {
+                if self.admission.cancel(&ticket) {
+                    ticket.fill(Err(Refused::early(error)));
+                }
+            }
             Request::Release(txn) => self.leave(txn),
-        }
-    }
-
-    /// Before admission a program can be cancelled; after it, only the record decides.
-    fn cancel_program(&mut self, ticket: &Arc<TicketCell<Answer<Committed>>>, error: SqlError) {
-        let before = self.deferred.len() + self.arrived.len();
-        self.deferred
-            .retain(|program| !Arc::ptr_eq(&program.ticket, ticket));
-        self.arrived
-            .retain(|program| !Arc::ptr_eq(&program.ticket, ticket));
-        if self.deferred.len() + self.arrived.len() < before {
-            ticket.fill(Err(Refused::early(error)));
         }
     }
 
@@ -176,7 +167,9 @@ impl Sequencer {
         if self.without_locks {
             return wish.ticket.fill(Ok(()));
         }
-        if wish.first && self.starves_a_program(&wish) {
+        // A transaction without locks waits when it would step in front of a program that has been parked for
+        // long. One that holds locks never waits for a program, so this cannot close a cycle.
+        if wish.first && self.admission.starves(&wish.requests) {
             match wish.no_wait {
                 true => wish.ticket.fill(Err(lock_not_available())),
                 false => self.held_back.push_back(wish),
@@ -195,21 +188,6 @@ impl Sequencer {
             }
             Acquire::Refused => wish.ticket.fill(Err(lock_not_available())),
         }
-    }
-
-    /// A transaction without locks waits when it would step in front of a program that locks have put off
-    /// often. One that holds locks never waits for a program, so this cannot close a cycle.
-    fn starves_a_program(&self, wish: &LockWish) -> bool {
-        self.deferred
-            .iter()
-            .filter(|p| p.lock_deferrals >= DEFERRALS_BEFORE_RESERVATION)
-            .any(|program| {
-                program.locks.iter().any(|wanted| {
-                    wish.requests
-                        .iter()
-                        .any(|r| r.resource == wanted.resource && !compatible(r.mode, wanted.mode))
-                })
-            })
     }
 
     fn retry_held_back(&mut self) {
@@ -241,13 +219,14 @@ impl Sequencer {
         }
     }
 
-    /// Ends a transaction's locking. Where programs wait, its locks are kept over the next batch and count
-    /// for nothing there, so that the programs come before the transactions that wait for the same locks.
+    /// Ends a transaction's locking. Where programs wait for it, its locks are kept over the next batch and
+    /// count for nothing there, so that the programs come before the transactions that wait for the same
+    /// locks.
     fn leave(&mut self, txn: TxnId) {
-        if self.deferred.is_empty() {
-            self.release(txn);
-        } else {
+        if self.admission.end_of(txn) || self.admission.has_freed() {
             self.leaving.push(txn);
+        } else {
+            self.release(txn);
         }
     }
 
@@ -260,64 +239,51 @@ impl Sequencer {
 
     /// Chooses the next batch. Whatever cannot stand in it stays, in order, for the one after.
     fn form(&mut self, shared: &Shared) -> Batch {
-        let mut batch = Batch::default();
         if let Some(place) = self
             .commits
             .iter()
             .position(|commit| !commit.catalog_ops.is_empty())
         {
-            batch.commits.extend(self.commits.remove(place));
-            return batch;
+            let alone = self.commits.remove(place);
+            return Batch::new(alone.into_iter().collect(), Vec::new(), &[]);
         }
-        let mut byte_count = 0;
-        while byte_count < BATCH_BYTES
+        let mut room = Room {
+            members: shared.config.max_batch_members.max(1),
+            bytes: BATCH_BYTES,
+        };
+        let mut commits = Vec::new();
+        while room.bytes > 0
             && let Some(commit) = self.commits.pop_front()
         {
-            byte_count += commit.write_set.len();
-            batch.commits.push(commit);
+            room.bytes = room.bytes.saturating_sub(commit.write_set.len());
+            self.admission.end_of(commit.txn);
+            commits.push(commit);
         }
-        self.batch_locks.begin();
+        room.members = room.members.saturating_sub(commits.len());
+        self.admission.begin();
+        if !self.admission.has_candidates() {
+            return Batch::new(commits, Vec::new(), &[]);
+        }
+        self.ending.extend(self.leaving.iter().copied());
+        for commit in &commits {
+            self.ending.insert(commit.txn);
+            self.admission
+                .place_commit(&self.locks, commit.txn, &mut self.held);
+        }
         let version = shared.store.catalog().version();
-        let mut put_off = VecDeque::new();
-        while let Some(mut program) = self.deferred.pop_front().or_else(|| self.arrived.pop_front()) {
-            if batch.len() >= shared.config.max_batch_members || byte_count >= BATCH_BYTES {
-                put_off.push_back(program);
-                put_off.append(&mut self.deferred);
-                break;
-            }
-            if program.program.catalog_version != version {
-                program
-                    .ticket
-                    .fill(Err(Refused::early(crate::locks::stale_program())));
-            } else if self.is_locked(&program) {
-                program.lock_deferrals = program.lock_deferrals.saturating_add(1);
-                shared.stats.deferrals.fetch_add(1, Relaxed);
-                put_off.push_back(program);
-            } else if self.without_locks || self.batch_locks.admit(&program.locks) {
-                byte_count += program.inputs.len();
-                batch.programs.push(program);
-            } else {
-                shared.stats.deferrals.fetch_add(1, Relaxed);
-                put_off.push_back(program);
-            }
-        }
-        self.deferred = put_off;
-        batch
-    }
-
-    /// True when a transaction that goes on holds a lock in conflict with the program.
-    fn is_locked(&self, program: &ProgramRequest) -> bool {
-        if self.without_locks || self.locks.is_empty() {
-            return false;
-        }
-        program.locks.iter().any(|r| {
-            self.locks.blocked_by(r.resource, r.mode)
-                && (self.leaving.is_empty()
-                    || self
-                        .locks
-                        .conflicting_holders(r.resource, r.mode)
-                        .any(|txn| !self.leaving.contains(&txn)))
-        })
+        let placed = self.admission.place(
+            room,
+            &self.locks,
+            &self.ending,
+            |request| request.program.catalog_version != version,
+            |request| {
+                let stale = Refused::early(crate::locks::stale_program());
+                request.ticket.fill(Err(stale));
+            },
+        );
+        self.ending.clear();
+        shared.stats.deferrals.fetch_add(placed.put_off(), Relaxed);
+        Batch::new(commits, placed.programs, &placed.waves)
     }
 
     fn execute(&mut self, shared: &Shared, batch: Batch) {
@@ -343,9 +309,13 @@ impl Sequencer {
             return self.refuse(batch, &refused);
         }
         shared.store.publish(batch_id);
-        shared.stats.count_batch(&batch.commits, &batch.programs);
-        self.answer(batch, answers);
-        shared.store.collect_garbage(shared.config.garbage_per_batch);
+        shared.stats.count_batch(&batch);
+        let garbage_steps = GARBAGE_PER_MEMBER * batch.len();
+        batch.commits.iter().for_each(|commit| self.leave(commit.txn));
+        batch.answer(answers);
+        shared
+            .store
+            .collect_garbage(shared.config.garbage_per_batch.max(garbage_steps));
     }
 
     fn put_record(&mut self, batch: &Batch, catalog_version: u64, clock_micros: i64, digest: u64) {
@@ -364,29 +334,7 @@ impl Sequencer {
             &definitions,
             batch.len(),
         );
-        for commit in &batch.commits {
-            let encode = |op: &CatalogOp| {
-                let mut bytes = Vec::new();
-                op.encode(&mut bytes);
-                bytes
-            };
-            let ops: Vec<Vec<u8>> = commit.catalog_ops.iter().map(encode).collect();
-            record::put_commit(&mut self.record, &ops, &commit.write_set);
-        }
-        for request in &batch.programs {
-            record::put_program(&mut self.record, &request.program.hash(), &request.inputs);
-        }
-    }
-
-    fn answer(&mut self, batch: Batch, answers: Vec<Answer<Committed>>) {
-        let mut answers = answers.into_iter();
-        for (commit, answer) in batch.commits.into_iter().zip(answers.by_ref()) {
-            self.leave(commit.txn);
-            commit.ticket.fill(answer);
-        }
-        for (program, answer) in batch.programs.into_iter().zip(answers) {
-            program.ticket.fill(answer);
-        }
+        batch.put_members(&mut self.record);
     }
 
     fn refuse(&mut self, batch: Batch, refused: &Refused) {
@@ -402,8 +350,8 @@ impl Sequencer {
     /// Refuses every writer, those that wait for locks included: writing has ended.
     fn refuse_all(&mut self, error: &SqlError) {
         let commits = self.commits.drain(..).collect();
-        let programs = self.deferred.drain(..).chain(self.arrived.drain(..)).collect();
-        self.refuse(Batch { commits, programs }, &Refused::early(error.clone()));
+        let batch = Batch::new(commits, self.admission.drain(), &[]);
+        self.refuse(batch, &Refused::early(error.clone()));
     }
 }
 
@@ -433,24 +381,17 @@ fn run_members_or_panic(
     for op in batch.commits.iter().flat_map(|commit| &commit.catalog_ops) {
         writer.apply_catalog(op)?;
     }
-    let mut members = Vec::with_capacity(batch.len());
-    members.extend(
-        batch
-            .commits
-            .iter()
-            .map(|commit| Work::WriteSet(&commit.write_set)),
-    );
-    members.extend(batch.programs.iter().map(|p| Work::Program {
-        program: &p.program,
-        inputs: &p.inputs,
-    }));
-    let mut answers = executor::run_wave_as(
-        shared.config.execution,
+    let config = &shared.config;
+    let mut answers = executor::run_waves(
+        config.execution,
         writer,
         batch_id,
-        &members,
-        shared.config.workers,
-        shared.config.split_batch_at,
+        &batch.works(),
+        batch.wave_ends(),
+        Sharing {
+            workers: config.workers,
+            split_at: config.split_batch_at,
+        },
     );
     if batch.commits.iter().any(|commit| !commit.catalog_ops.is_empty())
         && let Some(Err(refused)) = answers.first_mut()

@@ -1,12 +1,13 @@
 //! Counters of an engine. Cheap to bump, read together as one `EngineStats`.
 
-use crate::request::{CommitRequest, ProgramRequest};
+use crate::batch::Batch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Running counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub batches: AtomicU64,
+    pub waves: AtomicU64,
     pub one_shot: AtomicU64,
     pub session_commits: AtomicU64,
     pub read_only_programs: AtomicU64,
@@ -17,10 +18,13 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn count_batch(&self, commits: &[CommitRequest], programs: &[ProgramRequest]) {
+    pub(crate) fn count_batch(&self, batch: &Batch) {
+        let waves = batch.wave_ends().len() as u64;
         self.batches.fetch_add(1, Relaxed);
-        self.session_commits.fetch_add(commits.len() as u64, Relaxed);
-        self.one_shot.fetch_add(programs.len() as u64, Relaxed);
+        self.waves.fetch_add(waves, Relaxed);
+        self.session_commits
+            .fetch_add(batch.commits.len() as u64, Relaxed);
+        self.one_shot.fetch_add(batch.programs.len() as u64, Relaxed);
     }
 }
 
@@ -29,13 +33,16 @@ impl Counters {
 pub struct EngineStats {
     /// Batches executed.
     pub batches: u64,
+    /// Waves that they had.
+    pub waves: u64,
     /// One-shot programs that took a place in a batch.
     pub one_shot: u64,
     /// Interactive transactions that committed with writes.
     pub session_commits: u64,
     /// Programs that only read and ran on their caller's thread, outside the order.
     pub read_only_programs: u64,
-    /// Times a program was put off to a later batch.
+    /// Times a program was put off: to a later wave of its batch, because of a conflict, or to a later
+    /// batch, because of a transaction's lock.
     pub deferrals: u64,
     /// Transactions refused a lock because waiting for it would have closed a circle.
     pub deadlocks: u64,

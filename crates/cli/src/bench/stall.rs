@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Here the stalled transaction is an interactive one; the stream is one-shot programs, `outstanding` of
-//! which may be under way. What conflicts is deferred from batch to batch and holds nothing.
+//! which may be under way. What needs a locked row is parked until the transaction ends, and holds nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -13,7 +13,8 @@
 //! or [`GROUP_PROBES`] probes in flight, whichever comes first; a core sustains no more misses than that.
 //!
 //! Fetching is a hint and changes nothing, so a member does what it would do alone: same results, errors and
-//! row ids.
+//! row ids. So a group may reach over the end of a wave: members are fetched together, and before the first
+//! of a wave runs, those that wait from the waves before are brought to their ends.
 //!
 //! Source: BionicDB 4.4, 4.5; Kocberber et al., AMAC, VLDB 2015; DESIGN.md, Executors.
 
@@ -23,12 +24,16 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_base::{BatchId, IndexId, TableId};
-use weft_program::{BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch};
+use weft_program::{
+    Access, AccessKind, BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch,
+};
 use weft_store::{BatchWriter, MemberWriter, Probe, ReadView};
 use weft_types::{SqlError, SqlState};
 
 /// Most members of a group.
 const GROUP_MEMBERS: usize = 32;
+/// The frame behind the group's: of members that run from beginning to end when their turn comes.
+const NEAR_FRAME: usize = GROUP_MEMBERS;
 /// Probes in flight from which a group takes no further member.
 const GROUP_PROBES: usize = 48;
 
@@ -327,19 +332,59 @@ struct Waiting<M> {
     member: M,
 }
 
-/// Runs the members of a range, in groups.
+/// Where waves end, for a worker that goes through its members.
+struct WaveEnds<'e> {
+    /// The ends that are still to come.
+    rest: &'e [usize],
+    /// Members from this one on stand behind somebody that they conflict with.
+    behind: usize,
+}
+
+impl WaveEnds<'_> {
+    /// True when a wave ended before this member. Asked in the order of members.
+    fn is_passed(&mut self, member: usize) -> bool {
+        let mut is_passed = false;
+        while let Some((end, rest)) = self.rest.split_first()
+            && *end <= member
+        {
+            (self.rest, is_passed) = (rest, true);
+        }
+        is_passed
+    }
+
+    /// True when the member conflicts over the only row that its program touches with one before it in the
+    /// batch: what it needs is in the cache then, and fetching it would only take time.
+    fn is_near(&self, member: usize, program: &Program) -> bool {
+        let is_row = |access: &Access| {
+            matches!(
+                access.kind,
+                AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
+            )
+        };
+        member >= self.behind && matches!(program.accesses.as_slice(), [only] if is_row(only))
+    }
+}
+
+/// Runs the members of a range, in groups. Where a wave ends (`wave_ends`, in order), all before it have
+/// ended before the next one begins. Members from number `behind` on are not in wave 0.
 pub(super) fn run_range<G: Ground, S: AnswerSink>(
     ground: &G,
     members: &[Work<'_>],
     range: Range<usize>,
+    wave_ends: &[usize],
+    behind: usize,
     sink: &mut S,
 ) {
     FRAMES.with_borrow_mut(|memory| {
         let mut waiting = Vec::new();
         let mut rest = members.get(range.clone()).unwrap_or_default();
         let mut first = range.start;
+        let mut wave_ends = WaveEnds {
+            rest: wave_ends,
+            behind,
+        };
         while !rest.is_empty() {
-            let count = run_group(ground, rest, first, memory, &mut waiting, sink);
+            let count = run_group(ground, rest, first, &mut wave_ends, memory, &mut waiting, sink);
             rest = rest.get(count..).unwrap_or_default();
             first += count;
         }
@@ -352,6 +397,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     ground: &'g G,
     rest: &[Work<'_>],
     first: usize,
+    wave_ends: &mut WaveEnds<'_>,
     memory: &mut Frames,
     waiting: &mut Vec<Waiting<G::Member<'g>>>,
     sink: &mut S,
@@ -360,13 +406,15 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         frames,
         compiled_runs,
     } = memory;
-    if frames.len() < GROUP_MEMBERS {
-        frames.resize_with(GROUP_MEMBERS, Frame::default);
+    if frames.len() <= NEAR_FRAME {
+        frames.resize_with(NEAR_FRAME + 1, Frame::default);
     }
     let (mut count, mut probes) = (0, 0);
     let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
     for ((work, frame), refused) in rest.iter().zip(frames.iter_mut()).zip(&mut refused) {
-        if let Work::Program { program, inputs } = *work {
+        if let Work::Program { program, inputs } = *work
+            && !wave_ends.is_near(first + count, program)
+        {
             match frame.begin(Call { program, inputs }) {
                 Ok(()) => probes += begin_probes(ground, program, frame),
                 Err(error) => *refused = Some(error),
@@ -378,13 +426,23 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         }
     }
     advance_all(ground, frames.get_mut(..count).unwrap_or_default());
-    let group = rest.iter().zip(frames.iter_mut()).zip(&mut refused).take(count);
-    for (place, ((work, frame), refused)) in group.enumerate() {
+    let group = rest.iter().zip(&mut refused).take(count);
+    for (place, (work, refused)) in group.enumerate() {
+        if wave_ends.is_passed(first + place) {
+            resume_waiting(ground, rest, first, frames, waiting, sink);
+        }
+        let near = |program: &Program| wave_ends.is_near(first + place, program);
+        let is_near = matches!(work, Work::Program { program, .. } if near(program));
+        let Some(frame) = frames.get_mut(if is_near { NEAR_FRAME } else { place }) else {
+            break;
+        };
         let mut member = ground.open(first + place);
         let result = match (refused.take(), *work) {
             (Some(error), _) => Err(error),
             (None, Work::Program { program, inputs }) => {
-                match ground.resume(&mut member, Call { program, inputs }, frame, true) {
+                let call = Call { program, inputs };
+                let began = if is_near { frame.begin(call) } else { Ok(()) };
+                match began.and_then(|()| ground.resume(&mut member, call, frame, !is_near)) {
                     Ok(Progress::Waiting) => {
                         waiting.push(Waiting { place, member });
                         continue;
@@ -398,12 +456,16 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
             }
         };
         let observed = ground.close(member, result.is_ok());
+        *compiled_runs += u64::from(is_near && frame.scratch.ran_compiled());
         sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
     }
     resume_waiting(ground, rest, first, frames, waiting, sink);
-    let ran = rest.iter().zip(frames.iter()).take(count);
-    let ran_compiled = |(work, frame): &(&Work<'_>, &Frame)| {
-        matches!(work, Work::Program { .. }) && frame.scratch.ran_compiled()
+    let ran = rest.iter().zip(frames.iter()).take(count).enumerate();
+    let ran_compiled = |(place, (work, frame)): &(usize, (&Work<'_>, &Frame))| match work {
+        Work::Program { program, .. } => {
+            !wave_ends.is_near(first + place, program) && frame.scratch.ran_compiled()
+        }
+        Work::WriteSet(_) => false,
     };
     *compiled_runs += ran.filter(ran_compiled).count() as u64;
     count

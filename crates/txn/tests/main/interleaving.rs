@@ -13,7 +13,7 @@ use weft_program::{
 };
 use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_txn::planning::{
-    AnswerSink, LockScope, Work, program_locks, run_reads_into, run_wave_as, run_wave_into,
+    AnswerSink, LockScope, Work, program_locks, run_reads_into, run_wave_as, run_wave_into, run_waves_into,
 };
 use weft_txn::stamps::BatchLocks;
 use weft_txn::{Answer, Committed, Execution};
@@ -318,6 +318,49 @@ proptest! {
     #[test]
     fn interleaved_is_serial(seed in any::<u64>(), members_max in 1_usize..80, workers in 1_usize..4) {
         compare(seed, 250, members_max, workers);
+    }
+
+    /// All waves in one batch, over whose ends groups reach: as the members one by one in their places.
+    #[test]
+    fn interleaved_waves_are_serial(seed in any::<u64>(), members_max in 1_usize..20, workers in 1_usize..4) {
+        let mut random = Prng::new(seed);
+        let (one, other) = (store(), store());
+        let programs: Vec<_> = (0..8).map(|_| {
+            let statements = 1 + random.below(4);
+            program(&mut random, &one, statements, true)
+        }).collect();
+        let keys = 4 + random.below(40);
+        for _ in 0..3 {
+            let calls = (0..120).map(|_| {
+                let program = &programs[random.below(8) as usize];
+                let inputs = inputs(&mut random, program, keys);
+                (Arc::clone(program), inputs)
+            }).collect();
+            let waves = waves(&one, calls, members_max);
+            let ends: Vec<usize> = waves.iter().scan(0, |end, wave| {
+                *end += wave.len();
+                Some(*end)
+            }).collect();
+            let calls: Vec<Call> = waves.into_iter().flatten().collect();
+            let batch = BatchId(one.boundary().0 + 1);
+            let writer = one.begin_batch(batch);
+            let expected = run_wave_as(Execution::Serial, &writer, batch, &work(&calls), 1, usize::MAX);
+            writer.finish();
+            one.publish(batch);
+            let writer = other.begin_batch(batch);
+            let mut sinks: Vec<Answers> = (0..workers).map(|_| Answers::default()).collect();
+            run_waves_into(Execution::Interleaved, &writer, batch, &work(&calls), &ends, 5, &mut sinks);
+            writer.finish();
+            other.publish(batch);
+            let mut found: Vec<_> = sinks.into_iter().flat_map(|sink| sink.0).collect();
+            found.sort_by_key(|(place, ..)| *place);
+            prop_assert_eq!(found.len(), calls.len());
+            for ((place, found, observed), expected) in found.iter().zip(&expected) {
+                let found = found.as_ref().map_err(|error| (error, *observed));
+                prop_assert_eq!(found, said(expected), "member {}", place);
+            }
+            prop_assert_eq!(one.state_digest(), other.state_digest());
+        }
     }
 
     /// The same for programs that only read, at a boundary.

@@ -22,6 +22,7 @@ mod isolation;
 mod locking;
 mod replay;
 mod session_model;
+mod waves;
 
 /// How many seeds a random test takes: `WEFT_SEEDS`, or `default`.
 fn seed_count(default: u64) -> u64 {

@@ -70,7 +70,7 @@ fn busy_disk(seed: u64) -> SimDisk {
     disk
 }
 
-fn replay(disk: &SimDisk, workers: usize) -> Result<Vec<u64>, EngineError> {
+pub fn replay(disk: &SimDisk, workers: usize) -> Result<Vec<u64>, EngineError> {
     let disk = Arc::new(disk.fork(1));
     let mut replay = Replay::open(disk, Path::new(DIR), &one_segment(workers))?;
     let mut digests = Vec::new();
@@ -91,7 +91,7 @@ fn replay_as(disk: &SimDisk, workers: usize, compilation: Compilation) -> (Vec<u
     (digests, compiled_runs() - before)
 }
 
-fn records(disk: &SimDisk) -> Vec<BatchRecord> {
+pub fn records(disk: &SimDisk) -> Vec<BatchRecord> {
     let reader = LogReader::open(Arc::new(disk.clone()), Path::new(DIR)).unwrap();
     reader
         .map(|record| BatchRecord::decode(&record.unwrap().payload).unwrap())
@@ -99,7 +99,13 @@ fn records(disk: &SimDisk) -> Vec<BatchRecord> {
 }
 
 /// A directory with this log, and no other.
-fn disk_with(source: &SimDisk, records: &[BatchRecord]) -> SimDisk {
+pub fn disk_with(source: &SimDisk, records: &[BatchRecord]) -> SimDisk {
+    let payloads: Vec<Vec<u8>> = records.iter().map(BatchRecord::encode).collect();
+    disk_with_payloads(source, &payloads)
+}
+
+/// The same, from encoded records.
+pub fn disk_with_payloads(source: &SimDisk, payloads: &[Vec<u8>]) -> SimDisk {
     let marker = weft_base::disk::read_file(source, &Path::new(DIR).join("WEFT")).unwrap();
     let disk = SimDisk::new(1);
     {
@@ -114,8 +120,8 @@ fn disk_with(source: &SimDisk, records: &[BatchRecord]) -> SimDisk {
             ..LogConfig::default()
         };
         let (log, _) = Log::open(Arc::new(disk.clone()), Path::new(DIR), config).unwrap();
-        for (record, batch) in records.iter().zip(1..) {
-            log.append(BatchId(batch), &record.encode()).unwrap();
+        for (payload, batch) in payloads.iter().zip(1..) {
+            log.append(BatchId(batch), payload).unwrap();
         }
         log.close().unwrap();
     }
