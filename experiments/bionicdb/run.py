@@ -8,7 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import runs  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROTOCOLS = ["product", "batch", "silo", "partitioned", "two-phase-locking"]
+PROTOCOLS = ["product", "waves", "silo", "partitioned", "two-phase-locking"]
 
 
 def main():
@@ -39,7 +39,7 @@ def main():
             for accesses in [1, 2, 4, 8, 16]:
                 words = f"{ycsb} --workload c --read {read} --accesses {accesses} --workers 1"
                 words = f"{words} --records {records(1)}"
-                protocols = ["batch", "two-phase-locking"]
+                protocols = ["waves", "two-phase-locking"]
                 found = lab.run("12a", words, *protocols)
                 for protocol in protocols:
                     point = runs.value(found, "throughput", protocol) * accesses / 1e6
