@@ -317,17 +317,17 @@ fn print_protocol(
             share(failed, commits + failed),
         ),
         record(case, name, &config, "deferral_rate", "1", deferrals),
-        record(case, name, &config, "planning_share", "1", median(planning)),
-        record(
-            case,
-            name,
-            &config,
-            "planning_per_transaction",
-            "ns",
-            median(planning_each),
-        ),
         record(case, name, &config, "mean_batch", "members", median(members)),
     ];
+    // Protocols that lock or validate while they run have no planning to tell.
+    if rounds.iter().any(|report| !report.planning.is_zero()) {
+        for (metric, unit, value) in [
+            ("planning_share", "1", median(planning)),
+            ("planning_per_transaction", "ns", median(planning_each)),
+        ] {
+            records.push(record(case, name, &config, metric, unit, value));
+        }
+    }
     if let Some(limit) = limit {
         let share = median(RunReport::throughput) / limit;
         records.push(record(case, name, &config, "share_of_limit", "1", share));

@@ -13,6 +13,8 @@ use crate::ycsb::{self, YcsbShape};
 
 /// Bytes handed over at a time.
 const PIECE_BYTES: usize = 256 << 10;
+/// Text of one COPY. Each is a transaction, and the write set of one has a bound.
+const COPY_BYTES: usize = 256 << 20;
 
 /// Creates `usertable` and fills it; `progress` hears of the rows that were handed over.
 pub fn load_ycsb(
@@ -85,15 +87,30 @@ pub(crate) fn copy(
     line: impl FnMut(&mut String, u64),
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), RunError> {
+    copy_in_parts(session, statement, row_count, COPY_BYTES, line, progress)
+}
+
+/// The same with so much text in each COPY, or a piece more.
+fn copy_in_parts(
+    session: &mut Session,
+    statement: &str,
+    row_count: u64,
+    part_bytes: usize,
+    line: impl FnMut(&mut String, u64),
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), RunError> {
     let mut source = CopySource {
         next: 0,
         row_count,
+        part_bytes,
         line,
         progress,
     };
-    session
-        .execute_simple(statement, &mut source)
-        .map_err(|e| RunError::doing(statement, e))?;
+    while source.next < row_count {
+        session
+            .execute_simple(statement, &mut source)
+            .map_err(|e| RunError::doing(statement, e))?;
+    }
     session
         .gate()
         .wait()
@@ -104,6 +121,7 @@ pub(crate) fn copy(
 struct CopySource<'p, L> {
     next: u64,
     row_count: u64,
+    part_bytes: usize,
     line: L,
     progress: &'p mut dyn FnMut(u64),
 }
@@ -127,13 +145,15 @@ impl<L: FnMut(&mut String, u64)> ResultSink for CopySource<'_, L> {
         take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let mut piece = String::with_capacity(PIECE_BYTES + 1024);
-        while self.next < self.row_count {
+        let mut taken = 0;
+        while self.next < self.row_count && taken < self.part_bytes {
             piece.clear();
             while self.next < self.row_count && piece.len() < PIECE_BYTES {
                 (self.line)(&mut piece, self.next);
                 self.next += 1;
             }
             take(piece.as_bytes())?;
+            taken += piece.len();
             (self.progress)(self.next);
         }
         Ok(())
@@ -149,5 +169,41 @@ impl<L: FnMut(&mut String, u64)> ResultSink for CopySource<'_, L> {
 
     fn deallocate(&mut self, _name: Option<&str>) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft::Options;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_copied_in_parts_and_each_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = Database::open(dir.path(), Options::default()).unwrap();
+        let mut session = database.session();
+        run(
+            &mut session,
+            "CREATE TABLE t (id bigint PRIMARY KEY, filler text)",
+        )
+        .unwrap();
+        let filler = "f".repeat(1000);
+        let mut last = 0;
+        copy_in_parts(
+            &mut session,
+            "COPY t FROM STDIN",
+            2_000,
+            600_000,
+            |out, id| out.push_str(&format!("{id}\t{filler}\n")),
+            &mut |rows| last = rows,
+        )
+        .unwrap();
+        assert_eq!(last, 2_000);
+        let rows = session
+            .query("SELECT count(*), min(id), max(id) FROM t", &[])
+            .unwrap();
+        let found: Vec<Value> = (0..3).map(|column| rows.value(0, column)).collect();
+        assert_eq!(found, [2_000, 0, 1_999].map(Value::Int8));
     }
 }

@@ -146,11 +146,17 @@ impl OrderedIndex {
         unsafe { child.as_ref() }.ok_or(Changed)
     }
 
-    /// The leaf that the target belongs to; the last one without a target.
-    #[inline]
-    fn leaf_of(&self, target: Option<Target<'_>>) -> Result<Leaf<'_>, Changed> {
+    /// The leaf that the target belongs to; the last one without a target. `version` is the root's: what the
+    /// caller saw of the root holds all the way. `visit` sees each child above the leaves before the descent
+    /// goes on from it.
+    #[inline(always)]
+    fn descend<'i>(
+        &'i self,
+        mut version: Version,
+        target: Option<Target<'_>>,
+        visit: impl Fn((&'i Node, Version), usize, (&'i Node, Version)) -> Result<(), Changed>,
+    ) -> Result<Leaf<'i>, Changed> {
         let mut node = self.root();
-        let mut version = node.read();
         loop {
             let meta = node.meta();
             let at = match target {
@@ -172,8 +178,15 @@ impl OrderedIndex {
                     at,
                 });
             }
+            visit((node, version), at, (child, child_version))?;
             (node, version) = (child, child_version);
         }
+    }
+
+    /// The leaf that the target belongs to; the last one without a target.
+    #[inline]
+    fn leaf_of(&self, target: Option<Target<'_>>) -> Result<Leaf<'_>, Changed> {
+        self.descend(self.root().read(), target, |_, _, _| Ok(()))
     }
 
     /// Repeats what meets with changes until it does not.
@@ -225,36 +238,18 @@ impl OrderedIndex {
     /// As [`OrderedIndex::leaf_of`]; what is full above the leaf is split on the way.
     #[inline]
     fn leaf_with_room_above(&self, target: Target<'_>) -> Result<Leaf<'_>, Changed> {
-        let mut node = self.root();
-        let mut version = node.read();
-        if node.meta().count() == ENTRIES_MAX {
+        let version = self.root().read();
+        if self.root().meta().count() == ENTRIES_MAX {
             self.grow_root(version)?;
             return Err(Changed);
         }
-        loop {
-            let meta = node.meta();
-            let at = node.search(target, true, version)?.at;
-            let child = self.child_of(node, version, at)?;
-            if meta.level <= COLD_LEVELS + 1 {
-                child.fetch();
+        self.descend(version, Some(target), |parent, at, child| {
+            if child.0.meta().count() < ENTRIES_MAX {
+                return Ok(());
             }
-            let child_version = child.read();
-            node.check(version)?;
-            if meta.level == 1 {
-                return Ok(Leaf {
-                    node: child,
-                    version: child_version,
-                    parent: node,
-                    parent_version: version,
-                    at,
-                });
-            }
-            if child.meta().count() == ENTRIES_MAX {
-                self.split_inner((node, version), at, (child, child_version))?;
-                return Err(Changed);
-            }
-            (node, version) = (child, child_version);
-        }
+            self.split_inner(parent, at, child)?;
+            Err(Changed)
+        })
     }
 
     /// Removes the entry if it is there.
