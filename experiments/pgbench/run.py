@@ -48,14 +48,14 @@ def wait_for_port(port, process, seconds=60):
 class Server:
     """One of the two contenders."""
 
-    def __init__(self, name, process, port):
-        self.name, self.process, self.port = name, process, port
+    def __init__(self, name, process, port, host):
+        self.name, self.process, self.port, self.host = name, process, port, host
 
     def pgbench(self, *arguments, synchronous_commit=None):
         environment = dict(os.environ)
         if synchronous_commit is not None:
             environment["PGOPTIONS"] = f"-c synchronous_commit={synchronous_commit}"
-        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        place = ["-h", str(self.host), "-p", str(self.port), "-U", "postgres"]
         command = ["pgbench", *place, *arguments, "postgres"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
         if done.returncode != 0:
@@ -82,7 +82,7 @@ class Server:
             self.process.kill()
 
 
-def start_postgres(directory):
+def start_postgres(directory, host):
     data = directory / "postgres"
     data.mkdir()
     as_user = {}
@@ -99,15 +99,16 @@ def start_postgres(directory):
     process = subprocess.Popen(command, **quiet, **as_user)
     wait_for_port(port, process)
     time.sleep(2)
-    return Server("postgresql", process, port)
+    return Server("postgresql", process, port, host)
 
 
-def start_weft(directory, binary):
+def start_weft(directory, host, binary):
     port = free_port()
     command = [binary, "serve", "--listen", f"127.0.0.1:{port}", "--data", directory / "weft"]
+    command += ["--socket-dir", directory]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     wait_for_port(port, process)
-    return Server("weft", process, port)
+    return Server("weft", process, port, host)
 
 
 def tps(output):
@@ -152,20 +153,22 @@ def main():
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", default="1,8")
+    parser.add_argument("--transport", choices=["tcp", "local"], default="tcp", help="local: socket files")
     parser.add_argument("--csv")
     parser.add_argument("--only", default="", help="run only cases whose name contains this")
     parser.add_argument("--weft", default=str(ROOT / "target" / "release" / "weft"))
     options = parser.parse_args()
     revision = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(revision, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    about = f"scale {options.scale}, {options.seconds} s x {options.rounds}, commit {commit}"
+    about = f"scale {options.scale}, {options.seconds} s x {options.rounds}, {options.transport}, commit {commit}"
     directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-pgbench-"))
     os.chmod(directory, 0o755)
+    host = {"tcp": "127.0.0.1", "local": directory}[options.transport]
     servers = []
     rows = []
     try:
-        servers.append(start_postgres(directory))
-        servers.append(start_weft(directory, options.weft))
+        servers.append(start_postgres(directory, host))
+        servers.append(start_weft(directory, host, options.weft))
         for server in servers:
             server.pgbench("-i", "-q", "-s", str(options.scale))
         clients = [int(count) for count in options.clients.split(",")]

@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let database = Database::open(&arguments.data, options(arguments))?;
     let config = ServerConfig {
         listen: arguments.listen,
+        socket_dir: arguments.socket_dir.clone(),
         connections_max: arguments.max_connections,
         ..ServerConfig::default()
     };
@@ -82,6 +83,13 @@ fn announce(
         address.ip(),
         address.port()
     );
+    if let Some(dir) = &arguments.socket_dir {
+        eprintln!(
+            "or: psql -h {} -p {} -U postgres postgres",
+            dir.display(),
+            address.port()
+        );
+    }
     let mut out = std::io::stdout();
     writeln!(out, "{LISTENING}{address}")
         .and_then(|()| out.flush())

@@ -3,13 +3,17 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of a server. Every bound says what happens at it.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where to listen. Only loopback addresses are accepted: there is no authentication yet.
+    /// The TCP address to listen on. Only loopback addresses are accepted: there is no authentication yet.
     pub listen: SocketAddr,
+    /// The directory of a socket file for local clients, beside the address; its name has the port of
+    /// `listen`. None: no such file.
+    pub socket_dir: Option<PathBuf>,
     /// Sessions at one time; a client beyond it is refused with 53300.
     pub connections_max: usize,
     /// The longest message a client may send, in bytes; a longer one ends the connection with 54000 before
@@ -36,6 +40,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         ServerConfig {
             listen: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5432)),
+            socket_dir: None,
             connections_max: 100,
             message_bytes_max: 64 << 20,
             names_max: 10_000,
@@ -56,6 +61,8 @@ pub enum ServerError {
     NotLoopback(SocketAddr),
     /// The address cannot be listened on.
     Listen(SocketAddr, io::Error),
+    /// The socket file cannot be had in this directory.
+    ListenLocally(PathBuf, io::Error),
     /// The accepting thread did not start.
     Thread(io::Error),
 }
@@ -69,6 +76,9 @@ impl fmt::Display for ServerError {
                  loopback addresses only (127.0.0.1 or ::1)"
             ),
             ServerError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            ServerError::ListenLocally(dir, error) => {
+                write!(f, "cannot listen on a socket in {}: {error}", dir.display())
+            }
             ServerError::Thread(error) => write!(f, "cannot start the accepting thread: {error}"),
         }
     }
@@ -78,7 +88,9 @@ impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ServerError::NotLoopback(_) => None,
-            ServerError::Listen(_, error) | ServerError::Thread(error) => Some(error),
+            ServerError::Listen(_, error)
+            | ServerError::ListenLocally(_, error)
+            | ServerError::Thread(error) => Some(error),
         }
     }
 }

@@ -175,7 +175,7 @@ fn open<B: Backend>(
     socket: &Socket,
     registration: &mut Registration,
 ) -> Result<Option<Connection<B::Session>>, Failure> {
-    let _ = socket.0.set_nodelay(true);
+    let _ = socket.0.set_tcp_nodelay(true);
     let _ = socket.0.set_write_timeout(shared.config.write_timeout);
     let request = match startup::receive(socket, &shared.config)? {
         Opening::Session(request) => request,

@@ -1,7 +1,8 @@
 //! The PostgreSQL wire protocol over the embedded database.
 //!
 //! ```text
-//!   listener   accepts; one thread for each connection; stops them all
+//!   door       a TCP address or a socket file     listener  accepts there; stops them all
+//!   pool       the threads that serve all connections         poller  which sockets have bytes
 //!   registry   who may be cancelled with which key; bounds
 //!   startup    the handshake
 //!   connection the loop: read a message, answer it          extended  Parse .. Execute
@@ -12,9 +13,8 @@
 //!   backend    the door to the database: what a session must offer       embedded  the real one
 //! ```
 //!
-//! The protocol is version 3.0 as PostgreSQL 15 speaks it. Connections are served by blocking threads,
-//! because the thread that received a transaction may be the one that executes it, and a handoff costs more
-//! than a point query.
+//! The protocol is version 3.0 as PostgreSQL 15 speaks it. A connection without a message has no thread; the
+//! thread that received a transaction executes it, because a handoff costs more than a point query.
 //!
 //! # What a client cannot do to the server
 //!
@@ -23,7 +23,8 @@
 //! - Make it take memory: messages, names, suspended rows, sockets and sessions are bounded (see
 //!   [`ServerConfig`]), and a buffer grows with bytes that arrived, not with lengths that were claimed.
 //! - Learn what a crash could take back: replies wait at the session's durability gate.
-//! - Come from elsewhere: without authentication only loopback addresses are served.
+//! - Come from elsewhere: without authentication only loopback addresses are served, and a socket file of the
+//!   server's own user.
 //!
 //! # What is not there
 //!
@@ -34,6 +35,7 @@ pub mod backend;
 mod block;
 pub mod config;
 mod connection;
+mod door;
 mod embedded;
 mod extended;
 mod frame;

@@ -1,14 +1,17 @@
-//! The listening socket, the thread that accepts, and the handle that stops them.
+//! The threads that accept, one for each door, and the handle that stops them.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use socket2::Socket as Stream;
+
 use crate::backend::Backend;
 use crate::config::{ServerConfig, ServerError};
 use crate::connection;
+use crate::door::Door;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::registry::Shared;
@@ -16,50 +19,66 @@ use crate::transport::Socket;
 
 /// Rest after an accept that failed for want of something (file descriptors), which may be had again soon.
 const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(50);
-/// Time for the accepting thread to be woken by a connection to itself.
-const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running server. Dropping it stops it, waiting for its connections a short while.
 pub struct Server {
     shared: Arc<Shared>,
     pool: Arc<Pool>,
     address: SocketAddr,
-    acceptor: Option<JoinHandle<()>>,
+    acceptors: Vec<Acceptor>,
+}
+
+/// A door and the thread at it.
+struct Acceptor {
+    door: Arc<Door>,
+    thread: JoinHandle<()>,
 }
 
 impl Server {
-    /// Listens on the configured address and serves `backend` to whoever connects, until [`Self::stop`].
+    /// Listens on the configured address, and on the socket file if a directory for it is configured, and
+    /// serves `backend` to whoever connects, until [`Self::stop`].
     ///
     /// # Errors
-    /// If the address is not a loopback address or cannot be had.
+    /// If the address is not a loopback address, or it or the file cannot be had.
     pub fn start<B: Backend>(backend: Arc<B>, config: ServerConfig) -> Result<Server, ServerError> {
         let wanted = config.listen;
         if !wanted.ip().is_loopback() {
             return Err(ServerError::NotLoopback(wanted));
         }
-        let listener = TcpListener::bind(wanted).map_err(|error| ServerError::Listen(wanted, error))?;
-        let address = listener
-            .local_addr()
-            .map_err(|error| ServerError::Listen(wanted, error))?;
+        let door = Door::tcp(wanted).map_err(|error| ServerError::Listen(wanted, error))?;
+        let address = door.tcp_address().unwrap_or(wanted);
+        let mut doors = vec![door];
+        if let Some(dir) = &config.socket_dir {
+            let door = Door::local(dir, address.port())
+                .map_err(|error| ServerError::ListenLocally(dir.clone(), error))?;
+            doors.push(door);
+        }
         let pool = Pool::start(config.stack_bytes).map_err(ServerError::Thread)?;
-        let shared = Arc::new(Shared::new(config));
-        let acceptor = {
-            let (shared, pool_here) = (shared.clone(), pool.clone());
-            thread::Builder::new()
-                .name("weft-accept".to_owned())
-                .spawn(move || accept_all(&listener, &backend, &shared, &pool_here))
-                .inspect_err(|_| pool.stop())
-                .map_err(ServerError::Thread)?
-        };
-        Ok(Server {
-            shared,
+        let mut server = Server {
+            shared: Arc::new(Shared::new(config)),
             pool,
             address,
-            acceptor: Some(acceptor),
-        })
+            acceptors: Vec::new(),
+        };
+        for door in doors {
+            // Without a thread for one of them, dropping the server stops the others.
+            let acceptor = server.attend(door, &backend).map_err(ServerError::Thread)?;
+            server.acceptors.push(acceptor);
+        }
+        Ok(server)
     }
 
-    /// The address it listens on; the port is the real one if 0 was asked for.
+    fn attend<B: Backend>(&self, door: Door, backend: &Arc<B>) -> io::Result<Acceptor> {
+        let door = Arc::new(door);
+        let (shared, pool, backend) = (self.shared.clone(), self.pool.clone(), backend.clone());
+        let at = door.clone();
+        let thread = thread::Builder::new()
+            .name("weft-accept".to_owned())
+            .spawn(move || accept_all(&at, &backend, &shared, &pool))?;
+        Ok(Acceptor { door, thread })
+    }
+
+    /// The TCP address it listens on; the port is the real one if 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -82,15 +101,16 @@ impl Server {
     }
 
     fn stop_within(&mut self, grace: Duration) -> usize {
-        let Some(acceptor) = self.acceptor.take() else {
+        if self.shared.is_stopping() {
             return 0;
-        };
+        }
         let left = self.shared.stop(grace);
         self.pool.stop();
-        // The acceptor waits for a connection; give it one.
-        let woken = TcpStream::connect_timeout(&self.address, WAKE_TIMEOUT).is_ok();
-        if woken {
-            let _ = acceptor.join();
+        for Acceptor { door, thread } in self.acceptors.drain(..) {
+            // The acceptor waits for a connection; give it one.
+            if door.knock() {
+                let _ = thread.join();
+            }
         }
         left
     }
@@ -102,14 +122,14 @@ impl Drop for Server {
     }
 }
 
-fn accept_all<B: Backend>(listener: &TcpListener, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
+fn accept_all<B: Backend>(door: &Door, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
     loop {
-        let accepted = listener.accept();
+        let accepted = door.accept();
         if shared.is_stopping() {
             return;
         }
         match accepted {
-            Ok((stream, _)) => start_connection(stream, backend, shared, pool),
+            Ok(stream) => start_connection(stream, backend, shared, pool),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -122,7 +142,7 @@ fn accept_all<B: Backend>(listener: &TcpListener, backend: &Arc<B>, shared: &Arc
 
 /// Gives the connection a thread for its handshake. Without a place or a thread it is closed: the client sees
 /// a refused connection.
-fn start_connection<B: Backend>(stream: TcpStream, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
+fn start_connection<B: Backend>(stream: Stream, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
     shared.metrics.connections_accepted.increment();
     let socket = Socket(Arc::new(stream));
     let Some(registration) = shared.register(socket.0.clone()) else {

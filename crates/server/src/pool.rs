@@ -37,7 +37,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
@@ -49,6 +48,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Interest, Token, Waker};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use socket2::Socket as Stream;
 use weft_base::blocking::{self, Watcher};
 
 use crate::poller::{Heard, Poller};
@@ -142,7 +142,7 @@ impl Lively {
 /// A connection's place in the pool.
 struct Place {
     number: usize,
-    socket: Arc<TcpStream>,
+    socket: Arc<Stream>,
     state: AtomicU8,
     /// Microseconds after the pool's start.
     deadline: AtomicU64,
@@ -296,7 +296,7 @@ impl Pool {
     /// first wait may be.
     pub fn adopt(
         self: &Arc<Self>,
-        socket: Arc<TcpStream>,
+        socket: Arc<Stream>,
         served: Box<dyn Served>,
         limit: Option<Duration>,
     ) -> io::Result<()> {

@@ -4,12 +4,13 @@
 //! answer "too many clients" still get through when all sessions are taken.
 
 use std::collections::HashMap;
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use socket2::Socket as Stream;
 use weft_base::{Entropy, SystemEntropy};
 
 use crate::backend::CancelHandle;
@@ -39,7 +40,7 @@ struct State {
 }
 
 struct Entry {
-    socket: Arc<TcpStream>,
+    socket: Arc<Stream>,
     secret_key: i32,
     cancel: Option<Arc<dyn CancelHandle>>,
 }
@@ -63,7 +64,7 @@ impl Shared {
     }
 
     /// Enters a socket; None if there are too many.
-    pub fn register(self: &Arc<Self>, socket: Arc<TcpStream>) -> Option<Registration> {
+    pub fn register(self: &Arc<Self>, socket: Arc<Stream>) -> Option<Registration> {
         let secret_key = self.entropy.next_u64() as i32;
         let mut state = self.state.lock();
         if state.connections.len() >= self.config.connections_max + SPARE_SOCKETS {

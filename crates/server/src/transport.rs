@@ -5,12 +5,12 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use socket2::Socket as Stream;
 use weft_base::blocking;
 use weft_types::SqlError;
 
@@ -42,7 +42,7 @@ impl From<SqlError> for Failure {
 
 /// A shared socket that can be read.
 #[derive(Clone, Debug)]
-pub struct Socket(pub Arc<TcpStream>);
+pub struct Socket(pub Arc<Stream>);
 
 impl Read for Socket {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

@@ -1,13 +1,13 @@
 //! The pool, with connections that wait, work and are put aside as single bytes tell them.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
 /// Answers each byte with itself, after doing what the byte says.
 struct Echo {
-    socket: Arc<TcpStream>,
+    socket: Arc<Stream>,
     /// Replies that waited for the log and have left, of all connections.
     synced: Arc<AtomicUsize>,
     /// So many should have, by the end of the round.
@@ -123,12 +123,12 @@ impl Bench {
     fn client(&self) -> TcpStream {
         let client = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let socket = Arc::new(self.listener.accept().unwrap().0);
+        let socket = Arc::new(Stream::from(self.listener.accept().unwrap().0));
         self.pool.adopt(socket.clone(), self.echo(socket), None).unwrap();
         client
     }
 
-    fn echo(&self, socket: Arc<TcpStream>) -> Box<Echo> {
+    fn echo(&self, socket: Arc<Stream>) -> Box<Echo> {
         Box::new(Echo {
             socket,
             synced: self.synced.clone(),
@@ -251,8 +251,8 @@ fn threads_end_with_the_last_connection_after_the_stop() {
     }
     let client = TcpStream::connect(bench.listener.local_addr().unwrap()).unwrap();
     let refused = bench.pool.adopt(
-        Arc::new(client),
-        bench.echo(Arc::new(bench.listener.accept().unwrap().0)),
+        Arc::new(client.into()),
+        bench.echo(Arc::new(bench.listener.accept().unwrap().0.into())),
         None,
     );
     assert!(refused.is_err());

@@ -220,3 +220,30 @@ fn a_parked_statement_can_be_cancelled_and_its_client_may_leave() {
     assert_eq!(bench.server.stop(Duration::from_secs(10)), 0);
     assert!(client.farewell().iter().any(|reply| reply.contains("57P01")));
 }
+
+#[test]
+fn a_socket_file_serves_as_the_address_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = Bench::with(|config| config.socket_dir = Some(dir.path().to_owned()));
+    let mut local = bench.raw_local(dir.path()).begun();
+    let mut remote = bench.client();
+    assert_eq!(local.query("rows 3"), remote.query("rows 3"));
+    let (pid, key) = local.key.unwrap();
+    local.send(&query("sleep"));
+    thread::sleep(Duration::from_millis(100));
+    bench.raw_local(dir.path()).send(&cancel_request(pid, key));
+    assert_eq!(
+        local.replies(),
+        ["E ERROR 57014 canceling statement due to user request", "Z I"]
+    );
+    assert_eq!(bench.server.stop(Duration::from_secs(10)), 0);
+    assert_eq!(
+        local.farewell(),
+        ["E FATAL 57P01 terminating connection due to administrator command"]
+    );
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "no file is left"
+    );
+}

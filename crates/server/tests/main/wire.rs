@@ -6,6 +6,8 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,29 +43,19 @@ impl Bench {
     /// A socket without a word said.
     pub fn raw(&self) -> Client {
         let stream = TcpStream::connect(self.server.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
-        context.awaiting_frontend_ssl = false;
-        context.awaiting_frontend_startup = false;
-        Client {
-            stream,
-            buffer: BytesMut::new(),
-            context,
-            key: None,
-        }
+        Client::over(stream.into())
+    }
+
+    /// The same through the socket file in `dir`.
+    pub fn raw_local(&self, dir: &Path) -> Client {
+        let name = format!(".s.PGSQL.{}", self.server.address().port());
+        Client::over(UnixStream::connect(dir.join(name)).unwrap().into())
     }
 
     /// A session of user `postgres`.
     pub fn client(&self) -> Client {
-        let mut client = self.raw();
-        client.send(&startup(
-            3 << 16,
-            &[("user", "postgres"), ("database", "postgres")],
-        ));
-        let replies = client.replies();
-        assert_eq!(replies.last().map(String::as_str), Some("Z I"), "{replies:?}");
-        client
+        self.raw().begun()
     }
 
     /// Waits until `condition` holds.
@@ -79,7 +71,7 @@ impl Bench {
 }
 
 pub struct Client {
-    pub stream: TcpStream,
+    pub stream: socket2::Socket,
     buffer: BytesMut,
     context: DecodeContext,
     /// Process id and secret key.
@@ -87,6 +79,30 @@ pub struct Client {
 }
 
 impl Client {
+    fn over(stream: socket2::Socket) -> Client {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
+        context.awaiting_frontend_ssl = false;
+        context.awaiting_frontend_startup = false;
+        Client {
+            stream,
+            buffer: BytesMut::new(),
+            context,
+            key: None,
+        }
+    }
+
+    /// A session of user `postgres`.
+    pub fn begun(mut self) -> Client {
+        self.send(&startup(
+            3 << 16,
+            &[("user", "postgres"), ("database", "postgres")],
+        ));
+        let replies = self.replies();
+        assert_eq!(replies.last().map(String::as_str), Some("Z I"), "{replies:?}");
+        self
+    }
+
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }

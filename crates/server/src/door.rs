@@ -1,0 +1,214 @@
+//! Where clients come in: a TCP address, or a socket file as local PostgreSQL clients expect it.
+//!
+//! A socket file is `DIR/.s.PGSQL.PORT`, which is where `psql -h DIR -p PORT` looks. Beside it lies
+//! `.s.PGSQL.PORT.lock`, made, read and removed as PostgreSQL does it: its first line is the process id of
+//! the server that has the port there. It is also locked (flock) for as long as that server lives, so a file
+//! left by a server that was killed is told from one in use. Only the user that runs the server can connect
+//! to the file (mode 0700), because there is no authentication yet.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+/// Time for the accepting thread to be woken by a connection to itself.
+const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A listening socket. Dropping it removes its file.
+#[derive(Debug)]
+pub struct Door {
+    listener: Socket,
+    address: SockAddr,
+    _file: Option<SocketFile>,
+}
+
+impl Door {
+    /// Listens on a TCP address; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// Whatever the system says, such as that the address is in use.
+    pub fn tcp(wanted: SocketAddr) -> io::Result<Door> {
+        let listener = Socket::new(Domain::for_address(wanted), Type::STREAM, None)?;
+        // A port whose last connections are still closing can be had again at once.
+        listener.set_reuse_address(true)?;
+        listener.bind(&wanted.into())?;
+        listener.listen(BACKLOG)?;
+        Ok(Door {
+            address: listener.local_addr()?,
+            listener,
+            _file: None,
+        })
+    }
+
+    /// Listens on the socket file of `port` in `dir`.
+    ///
+    /// # Errors
+    /// `AddrInUse` if another server has it; `InvalidInput` if the path is too long for a socket; or whatever
+    /// the system says.
+    pub fn local(dir: &Path, port: u16) -> io::Result<Door> {
+        let path = dir.join(format!(".s.PGSQL.{port}"));
+        let address = SockAddr::unix(&path)?;
+        let file = SocketFile::take(path, &address)?;
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        listener.bind(&address)?;
+        // Before it listens: until then nobody can connect.
+        fs::set_permissions(&file.path, Permissions::from_mode(0o700))?;
+        listener.listen(BACKLOG)?;
+        Ok(Door {
+            listener,
+            address,
+            _file: Some(file),
+        })
+    }
+
+    /// The TCP address, with the real port; None for a file.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.address.as_socket()
+    }
+
+    /// Waits for a client.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn accept(&self) -> io::Result<Socket> {
+        Ok(self.listener.accept()?.0)
+    }
+
+    /// Has whoever waits in [`Self::accept`] get a connection. Whether it does.
+    pub fn knock(&self) -> bool {
+        let knocker = Socket::new(self.address.domain(), Type::STREAM, None);
+        knocker.is_ok_and(|socket| socket.connect_timeout(&self.address, KNOCK_TIMEOUT).is_ok())
+    }
+}
+
+/// The name of a socket in the file system, and the lock on it.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    lock_path: PathBuf,
+    /// Its lock ends when it is closed.
+    _lock: File,
+}
+
+impl SocketFile {
+    /// Takes the name; a file that a dead server left there is removed.
+    fn take(path: PathBuf, address: &SockAddr) -> io::Result<SocketFile> {
+        let in_use = |who: &str| {
+            let text = format!("{} is in use by {who}", path.display());
+            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+        };
+        let mut lock_path = path.clone().into_os_string();
+        lock_path.push(".lock");
+        let lock_path = PathBuf::from(lock_path);
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut owner = String::new();
+            // What cannot be read is only missing from the message.
+            let _ = lock.read_to_string(&mut owner);
+            let pid = owner.lines().next().unwrap_or("unknown").to_owned();
+            return in_use(&format!("the server of process {pid}"));
+        }
+        // PostgreSQL does not lock its lock file, but it answers.
+        if Socket::new(Domain::UNIX, Type::STREAM, None)?
+            .connect(address)
+            .is_ok()
+        {
+            return in_use("another server");
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        lock.set_len(0)?;
+        writeln!(lock, "{}", std::process::id())?;
+        Ok(SocketFile {
+            path,
+            lock_path,
+            _lock: lock,
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // While it is locked; what cannot be removed is taken over by the next server.
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.lock_path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".s.PGSQL.5433");
+        (dir, path)
+    }
+
+    #[test]
+    fn a_socket_file_lets_its_user_in_and_goes_with_its_door() {
+        let (dir, path) = place();
+        let door = Door::local(dir.path(), 5433).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        door.accept().unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "nobody else may connect");
+        assert!(door.knock() && door.accept().is_ok());
+        drop(door);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_in_use_is_refused_and_a_dead_one_taken_over() {
+        let (dir, path) = place();
+        let door = Door::local(dir.path(), 5433).unwrap();
+        let error = Door::local(dir.path(), 5433).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let own = format!("the server of process {}", std::process::id());
+        assert!(error.to_string().ends_with(&own), "{error}");
+        assert!(Door::local(dir.path(), 5434).is_ok(), "another port is free");
+        // As kill -9 leaves it.
+        drop(door);
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        fs::write(dir.path().join(".s.PGSQL.5433.lock"), "1\n").unwrap();
+        assert!(UnixStream::connect(&path).is_err());
+        let door = Door::local(dir.path(), 5433).unwrap();
+        assert!(door.knock());
+    }
+
+    #[test]
+    fn a_server_that_answers_without_a_lock_keeps_its_file() {
+        let (dir, path) = place();
+        let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = Door::local(dir.path(), 5433).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn bad_places_are_errors() {
+        let (dir, _) = place();
+        let long = dir.path().join("d".repeat(120));
+        assert_eq!(
+            Door::local(&long, 5433).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+        let absent = Door::local(&dir.path().join("absent"), 5433).unwrap_err();
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+    }
+}
