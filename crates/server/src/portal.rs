@@ -194,17 +194,17 @@ impl<P: PreparedStatement> Names<P> {
 
     /// Finds a statement, or 26000.
     pub fn statement(&self, name: &str) -> Result<&Arc<Statement<P>>, SqlError> {
-        let (found, message) = match name {
-            "" => (
-                self.unnamed_statement.as_ref(),
-                "unnamed prepared statement does not exist".to_owned(),
-            ),
-            _ => (
-                self.statements.get(name),
-                format!("prepared statement \"{name}\" does not exist"),
-            ),
+        let found = match name {
+            "" => self.unnamed_statement.as_ref(),
+            _ => self.statements.get(name),
         };
-        found.ok_or_else(|| SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message))
+        found.ok_or_else(|| {
+            let message = match name {
+                "" => "unnamed prepared statement does not exist".to_owned(),
+                _ => format!("prepared statement \"{name}\" does not exist"),
+            };
+            SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+        })
     }
 
     /// Forgets a statement; tells whether there was one.

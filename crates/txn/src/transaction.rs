@@ -105,7 +105,7 @@ pub struct Transaction {
     /// What a statement waits for that left its thread.
     pending: Option<PendingLocks>,
     row_lock_counts: HashMap<TableId, usize>,
-    pinned: Option<Arc<Snapshot>>,
+    pinned: Option<Snapshot>,
     observed: BatchId,
     scratch: Scratch,
     access_scratch: AccessScratch,
@@ -204,13 +204,13 @@ impl Transaction {
         }
     }
 
-    fn statement_snapshot(&mut self) -> Arc<Snapshot> {
+    fn statement_snapshot(&mut self) -> Snapshot {
         if let Some(snapshot) = &self.pinned {
-            return Arc::clone(snapshot);
+            return snapshot.clone();
         }
-        let snapshot = Arc::new(self.engine.snapshot());
+        let snapshot = self.engine.snapshot();
         if self.one_snapshot() {
-            self.pinned = Some(Arc::clone(&snapshot));
+            self.pinned = Some(snapshot.clone());
         }
         snapshot
     }
@@ -218,16 +218,17 @@ impl Transaction {
     /// What the next statement reads. For SERIALIZABLE, lock what the statement reads first (`lock_table`).
     pub fn view(&mut self) -> TxnView {
         let snapshot = self.statement_snapshot();
-        let catalog = self
-            .private_catalog
-            .clone()
-            .unwrap_or_else(|| Arc::clone(snapshot.catalog()));
         TxnView {
-            snapshot,
             overlay: Arc::clone(&self.overlay),
-            catalog,
+            catalog: self.catalog_over(&snapshot),
             reshaped: self.reshaped_tables(),
+            snapshot,
         }
+    }
+
+    /// The definitions for a statement that reads this snapshot.
+    fn catalog_over(&self, snapshot: &Snapshot) -> Arc<Catalog> {
+        Arc::clone(self.private_catalog.as_ref().unwrap_or(snapshot.catalog()))
     }
 
     /// Notes that a statement's reply tells of `batch`; queries over a view observe the view's batch.
@@ -267,26 +268,33 @@ impl Transaction {
         let scope = self.lock_scope();
         let requests = locks::program_locks(program, inputs, &catalog, scope, &mut self.access_scratch)?;
         self.lock(requests)?;
-        let mut view = self.view();
-        // The overlay is about to change; the view's share of it would make it a copy.
-        view.overlay = Arc::default();
-        if program.catalog_version != view.catalog.version() {
+        // Not a view: it would share the overlay, which is about to change, and make the change a copy.
+        let snapshot = self.statement_snapshot();
+        let catalog = self.catalog_over(&snapshot);
+        if program.catalog_version != catalog.version() {
             return Err(locks::stale_program());
         }
         if !program.read_only {
             self.check_definitions()?;
         }
-        for access in &program.accesses {
-            view.check_readable(access.table)?;
+        if !self.catalog_ops.is_empty() {
+            let reshaped = self.reshaped_tables();
+            if program
+                .accesses
+                .iter()
+                .any(|access| reshaped.contains(&access.table))
+            {
+                return Err(view::reshaped());
+            }
         }
         let mark = self.overlay.mark();
         let mut outcome = Outcome::default();
         let mut scratch = std::mem::take(&mut self.scratch);
         let newest = self.pinned.as_ref().map(|_| self.engine.snapshot());
         let mut access = SessionAccess::new(
-            &view.snapshot,
-            newest.as_ref().unwrap_or(&view.snapshot),
-            &view.catalog,
+            &snapshot,
+            newest.as_ref().unwrap_or(&snapshot),
+            &catalog,
             Arc::make_mut(&mut self.overlay),
             newest.is_some(),
             program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
@@ -610,7 +618,7 @@ impl Transaction {
             // Deleted by this transaction itself.
             return Ok(None);
         }
-        let snapshot = Arc::new(self.engine.snapshot());
+        let snapshot = self.engine.snapshot();
         let view = TxnView {
             catalog: self.catalog(),
             overlay: Arc::clone(&self.overlay),

@@ -65,7 +65,7 @@ pub(crate) fn reshaped() -> SqlError {
 /// A frozen view. Cheap to clone.
 #[derive(Clone)]
 pub struct TxnView {
-    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) snapshot: Snapshot,
     pub(crate) overlay: Arc<Overlay>,
     pub(crate) catalog: Arc<Catalog>,
     /// Tables whose rows are still laid out as before this transaction changed their columns.
@@ -85,7 +85,7 @@ impl TxnView {
     pub fn of_snapshot(snapshot: Snapshot) -> TxnView {
         let catalog = Arc::clone(snapshot.catalog());
         TxnView {
-            snapshot: Arc::new(snapshot),
+            snapshot,
             overlay: Arc::default(),
             catalog,
             reshaped: Arc::default(),

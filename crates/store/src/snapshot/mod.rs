@@ -102,7 +102,9 @@ impl Store {
 
     /// The catalog at the newest boundary.
     pub fn catalog(self: &Arc<Self>) -> Arc<Catalog> {
-        Arc::clone(self.snapshot().catalog())
+        let mut reader = self.reader();
+        let pinned = reader.pin();
+        Arc::clone(pinned.view().catalog())
     }
 }
 
