@@ -47,6 +47,7 @@ pub mod instr;
 pub mod interpreter;
 pub mod outcome;
 pub mod program;
+mod projection;
 mod resolve;
 pub mod verify;
 

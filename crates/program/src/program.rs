@@ -315,8 +315,9 @@ impl Program {
     #[must_use]
     pub fn unresolved(&self) -> Program {
         let mut plain = self.clone();
-        plain.layouts.resolved.search_at = Vec::new();
+        plain.layouts.resolved.fused_at = Vec::new();
         plain.layouts.resolved.searches = Vec::new();
+        plain.layouts.resolved.projections = Vec::new();
         plain.layouts.compiled = Arc::default();
         plain
     }

@@ -15,6 +15,8 @@
 //!   that of access n, which the executor has encoded, and may have fetched, before the program began. They
 //!   run as one and cost four of the budget.
 //!
+//! - Which OUTROW, SETCOL.., EMIT make a result row of columns of one row: see `projection.rs`.
+//!
 //! Nothing is assumed that the verifier checks: a run of instructions ends where control may enter, so the
 //! key is the same on every path; whatever does not fit the pattern runs instruction by instruction.
 //!
@@ -27,6 +29,7 @@ use weft_types::{ColumnKind, RowLayout, SqlType, ValueRef, encode_key_from_row, 
 use crate::access_keys::KeyPart;
 use crate::instr::{Instr, Op};
 use crate::program::{Access, AccessKind, ProgramParts};
+use crate::projection::Projection;
 
 /// Where a piece of a key comes from.
 #[derive(Clone, Debug)]
@@ -134,6 +137,18 @@ pub(crate) struct FrameUse {
     pub rows: usize,
 }
 
+/// What begins at an instruction and runs as one with those behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fused {
+    /// Nothing: the instruction runs by itself.
+    #[default]
+    Nothing,
+    /// Number of a covered search.
+    Search(u16),
+    /// Number of a projection.
+    Projection(u16),
+}
+
 /// See the file's head.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
@@ -141,9 +156,10 @@ pub(crate) struct Resolved {
     /// What is worth fetching of a row before it is read: a guess from the columns that are.
     pub row_fetch: Fetch,
     pub accesses: Vec<AccessRecipe>,
-    /// By instruction: 0, or the number from 1 of the covered search that begins there.
-    pub search_at: Vec<u16>,
+    /// By instruction.
+    pub fused_at: Vec<Fused>,
     pub searches: Vec<CoveredSearch>,
+    pub projections: Vec<Projection>,
 }
 
 impl Resolved {
@@ -158,15 +174,27 @@ impl Resolved {
             uses: frame_use(&parts.instrs),
             row_fetch: row_fetch(parts),
             accesses: accesses.collect(),
-            search_at: vec![0; parts.instrs.len()],
+            fused_at: vec![Fused::Nothing; parts.instrs.len()],
             searches: Vec::new(),
+            projections: Vec::new(),
         };
-        resolved.find_searches(parts);
+        let entered = entry_points(parts);
+        resolved.find_searches(parts, &entered);
+        resolved.find_projections(parts, &entered);
         resolved
     }
 
-    fn find_searches(&mut self, parts: &ProgramParts) {
-        let entered = entry_points(parts);
+    fn find_projections(&mut self, parts: &ProgramParts, entered: &[bool]) {
+        for (pc, found) in Projection::all_of(parts, entered) {
+            if let (Some(at), Ok(number)) = (self.fused_at.get_mut(pc), u16::try_from(self.projections.len()))
+            {
+                *at = Fused::Projection(number);
+                self.projections.push(found);
+            }
+        }
+    }
+
+    fn find_searches(&mut self, parts: &ProgramParts, entered: &[bool]) {
         let mut key_reads = vec![0_usize; 256];
         for instr in &parts.instrs {
             for key in keys_read(instr) {
@@ -176,13 +204,11 @@ impl Resolved {
             }
         }
         for pc in 0..parts.instrs.len() {
-            let Some(found) = covered_search(parts, &entered, pc) else {
+            let Some(found) = covered_search(parts, entered, pc) else {
                 continue;
             };
-            if let (Some(at), Ok(number)) =
-                (self.search_at.get_mut(pc), u16::try_from(self.searches.len() + 1))
-            {
-                *at = number;
+            if let (Some(at), Ok(number)) = (self.fused_at.get_mut(pc), u16::try_from(self.searches.len())) {
+                *at = Fused::Search(number);
                 self.searches.push(found);
             }
         }
@@ -202,7 +228,7 @@ impl Resolved {
 }
 
 /// What is worth fetching of a row: the one column that is read of any; the first lines, where a few columns
-/// lie; or all of it, for who reads many or copies rows.
+/// lie; or all of it, for who reads many, or most of a small table's, or copies rows.
 fn row_fetch(parts: &ProgramParts) -> Fetch {
     const FIRST_LINES_BYTES: u32 = 192;
     const FEW_COLUMNS: usize = 4;
@@ -218,7 +244,9 @@ fn row_fetch(parts: &ProgramParts) -> Fetch {
     }
     columns.sort_unstable();
     columns.dedup();
+    let narrowest = parts.tables.iter().map(|table| table.columns.len()).min();
     match columns.as_slice() {
+        all if narrowest.is_some_and(|narrowest| all.len() >= narrowest) => Fetch::Bytes(u32::MAX),
         [column] => column_fetch(parts, *column as usize),
         few if few.len() <= FEW_COLUMNS => Fetch::Bytes(FIRST_LINES_BYTES),
         _ => Fetch::Bytes(u32::MAX),
@@ -378,7 +406,7 @@ mod tests {
     #[test]
     fn a_search_for_a_declared_key_is_covered() {
         let resolved = &program(&format!("{SEARCH}  end")).layouts.resolved;
-        assert_eq!(resolved.search_at.iter().filter(|at| **at > 0).count(), 1);
+        assert!(resolved.fused_at.contains(&super::Fused::Search(0)));
         let search = resolved.searches[0];
         assert_eq!(
             (search.access, search.instrs, search.cp),

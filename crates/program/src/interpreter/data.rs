@@ -276,15 +276,55 @@ impl<A: DataAccess> Machine<'_, A> {
         let row = image.finish();
         let rows = &mut statement.rows;
         if rows.data.len() + row.len() > RESULT_BYTES_MAX {
-            return Err(SqlError::new(
-                SqlState::PROGRAM_LIMIT_EXCEEDED,
-                "the result exceeds 1 GiB",
-            ));
+            return Err(result_too_big());
         }
         rows.data.extend_from_slice(row);
         rows.ends.push(rows.data.len() as u32);
         Ok(Flow::Next)
     }
+}
+
+impl<A: DataAccess> Machine<'_, A> {
+    /// Several instructions that emit columns of one row, as one: see [`crate::projection`].
+    pub(super) fn project(&mut self, number: u16, budget: u32) -> Result<Flow, SqlError> {
+        let program = self.program;
+        let projection = program.layouts.resolved.projections.get(usize::from(number));
+        let projection = projection.ok_or_else(|| broken("no such projection"))?;
+        self.left = self
+            .left
+            .checked_sub(projection.instrs)
+            .ok_or_else(|| super::out_of_budget(budget))?;
+        let collect = &self.scratch.collect;
+        let collected = &collect[usize::from(projection.cp) % COLLECT_REGISTERS];
+        let source = row_of(program, self.access, collected);
+        let (Some(layout), Some(statement)) = (
+            program.layouts.outputs.get(projection.statement as usize),
+            self.out.statements.get_mut(projection.statement as usize),
+        ) else {
+            return Err(broken("no such statement"));
+        };
+        let rows = &mut statement.rows;
+        let start = rows.data.len();
+        match source {
+            Some((from, row)) if row.len() < from.fixed_bytes() => {
+                projection.append_nulls(layout, &mut rows.data)
+            }
+            Some((_, row)) if projection.is_whole(collected.table) => rows.data.extend_from_slice(row),
+            Some((from, row)) => projection.append(from, row, layout, &mut rows.data)?,
+            None => projection.append_nulls(layout, &mut rows.data),
+        }
+        if rows.data.len() > RESULT_BYTES_MAX {
+            rows.data.truncate(start);
+            return Err(result_too_big());
+        }
+        rows.ends.push(rows.data.len() as u32);
+        Ok(Flow::Skip(projection.instrs))
+    }
+}
+
+#[cold]
+fn result_too_big() -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the result exceeds 1 GiB")
 }
 
 fn start(program: &Program, image: &mut RowImage, target: RowTarget) -> Result<(), SqlError> {

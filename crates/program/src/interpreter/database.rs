@@ -40,7 +40,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let program = self.program;
         let searches = &program.layouts.resolved.searches;
         let search = searches
-            .get(usize::from(number) - 1)
+            .get(usize::from(number))
             .ok_or_else(|| broken("no such search"))?;
         self.left = self
             .left

@@ -42,9 +42,11 @@ use scratch::RunState;
 use crate::compiled::SAMPLE_RUNS;
 use crate::outcome::Outcome;
 use crate::program::Program;
+use crate::resolve::Fused;
 
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
+pub(crate) use row_image::misfit;
 pub(crate) use scratch::KeyImage;
 #[cfg(feature = "compiled")]
 pub(crate) use scratch::Registers;
@@ -204,8 +206,9 @@ impl<A: DataAccess> Machine<'_, A> {
                     .take()
                     .unwrap_or_else(|| broken("control left it")));
             };
-            let step = match program.layouts.resolved.search_at.get(pc) {
-                Some(number @ 1..) => self.covered_search(*number, budget),
+            let step = match program.layouts.resolved.fused_at.get(pc) {
+                Some(Fused::Search(number)) => self.covered_search(*number, budget),
+                Some(Fused::Projection(number)) => self.project(*number, budget),
                 _ => {
                     if self.left == 0 {
                         return Err(out_of_budget(budget));
