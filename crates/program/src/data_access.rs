@@ -4,6 +4,7 @@
 //! [`BatchAccess`] (reads the newest state, earlier writes of the same batch included); for a program that
 //! only reads, [`ReadAccess`] at a batch boundary; a session's overlay brings its own.
 
+use std::cell::Cell;
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
@@ -74,11 +75,61 @@ pub trait DataAccess {
     fn observed(&self) -> BatchId;
 }
 
+/// Rows found lately, by slot: a program looks at each of its rows several times, and finding one again costs
+/// a walk from the table to the version. Who writes to a row forgets it before.
+struct Recent<'b>([Cell<Kept<'b>>; RECENT_ROWS]);
+
+/// A row and its bytes.
+type Kept<'b> = Option<(RowHandle, &'b [u8])>;
+
+/// As many as a program has rows at hand, as a rule; a power of two.
+const RECENT_ROWS: usize = 16;
+
+impl<'b> Recent<'b> {
+    fn new() -> Self {
+        Recent([const { Cell::new(None) }; RECENT_ROWS])
+    }
+
+    #[inline]
+    fn cell(&self, row: &RowHandle) -> &Cell<Kept<'b>> {
+        // Tables fill their slots in the same order, so the slot alone would bring an order and its lines
+        // together.
+        let at = row.slot.wrapping_add(u64::from(row.table.0)) as usize % RECENT_ROWS;
+        &self.0[at]
+    }
+
+    #[inline]
+    fn keep(&self, row: RowHandle, bytes: &'b [u8]) {
+        self.cell(&row).set(Some((row, bytes)));
+    }
+
+    /// Keeps the rows that a range begins with.
+    fn keep_first(&self, table: TableId, rows: &[RowVersion<'b>]) {
+        for row in rows.iter().take(RECENT_ROWS) {
+            let slot = row.slot.0;
+            self.keep(RowHandle { table, slot }, row.bytes);
+        }
+    }
+
+    #[inline]
+    fn forget(&self, row: &RowHandle) {
+        self.cell(row).set(None);
+    }
+
+    /// The row's bytes, as kept or as `find` finds them.
+    #[inline]
+    fn bytes(&self, row: &RowHandle, find: impl FnOnce() -> Option<&'b [u8]>) -> Option<&'b [u8]> {
+        match self.cell(row).get() {
+            Some((kept, bytes)) if kept == *row => Some(bytes),
+            _ => find().inspect(|bytes| self.keep(*row, bytes)),
+        }
+    }
+}
+
 /// A batch member's reads and writes.
 pub struct BatchAccess<'m, 'b> {
     writer: &'m mut MemberWriter<'b>,
-    /// The row found last, until something is written.
-    latest: Option<(RowHandle, &'b [u8])>,
+    recent: Recent<'b>,
     /// Where a search that must wait for memory leaves its probe, if programs are interleaved.
     probe: Option<&'m mut Option<Probe>>,
 }
@@ -88,7 +139,7 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
     pub fn new(writer: &'m mut MemberWriter<'b>) -> Self {
         BatchAccess {
             writer,
-            latest: None,
+            recent: Recent::new(),
             probe: None,
         }
     }
@@ -98,7 +149,7 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
     pub fn interleaved(writer: &'m mut MemberWriter<'b>, probe: &'m mut Option<Probe>) -> Self {
         BatchAccess {
             writer,
-            latest: None,
+            recent: Recent::new(),
             probe: Some(probe),
         }
     }
@@ -111,7 +162,7 @@ impl<'b> BatchAccess<'_, 'b> {
             table,
             slot: row.slot.0,
         };
-        self.latest = Some((handle, row.bytes));
+        self.recent.keep(handle, row.bytes);
         Some(handle)
     }
 }
@@ -144,13 +195,8 @@ impl DataAccess for BatchAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        match self.latest {
-            Some((handle, bytes)) if handle == *row => Some(bytes),
-            _ => self
-                .writer
-                .get(row.table, SlotId(row.slot))
-                .map(|version| version.bytes),
-        }
+        let find = || Some(self.writer.get(row.table, SlotId(row.slot))?.bytes);
+        self.recent.bytes(row, find)
     }
 
     fn range(
@@ -168,22 +214,25 @@ impl DataAccess for BatchAccess<'_, '_> {
             table,
             slot: row.slot.0,
         }));
+        self.recent.keep_first(table, &rows);
         Ok(())
     }
 
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
-        self.latest = None;
         let slot = self.writer.insert(table, row)?;
-        Ok(RowHandle { table, slot: slot.0 })
+        let handle = RowHandle { table, slot: slot.0 };
+        // Another row may have lain there before.
+        self.recent.forget(&handle);
+        Ok(handle)
     }
 
     fn update(&mut self, row: &RowHandle, bytes: &[u8]) -> Result<(), SqlError> {
-        self.latest = None;
+        self.recent.forget(row);
         self.writer.update(row.table, SlotId(row.slot), bytes)
     }
 
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
-        self.latest = None;
+        self.recent.forget(row);
         self.writer.remove(row.table, SlotId(row.slot))
     }
 
@@ -196,8 +245,7 @@ impl DataAccess for BatchAccess<'_, '_> {
 pub struct ReadAccess<'m, 's> {
     view: ReadView<'s>,
     observed: BatchId,
-    /// The row found last, so that its columns cost no walk along the version chain.
-    latest: Option<(RowHandle, &'s [u8])>,
+    recent: Recent<'s>,
     /// As in [`BatchAccess`].
     probe: Option<&'m mut Option<Probe>>,
 }
@@ -213,8 +261,16 @@ impl<'m, 's> ReadAccess<'m, 's> {
         ReadAccess {
             view,
             observed: BatchId(0),
-            latest: None,
+            recent: Recent::new(),
             probe: None,
+        }
+    }
+
+    /// As [`ReadAccess::over`], for a run that is resumed and has observed this much so far.
+    pub fn resumed(view: ReadView<'s>, observed: BatchId) -> Self {
+        ReadAccess {
+            observed,
+            ..ReadAccess::over(view)
         }
     }
 
@@ -240,7 +296,7 @@ impl<'m, 's> ReadAccess<'m, 's> {
             slot: row.slot.0,
         };
         self.observed = self.observed.max(row.batch);
-        self.latest = Some((handle, row.bytes));
+        self.recent.keep(handle, row.bytes);
         Some(handle)
     }
 
@@ -277,13 +333,8 @@ impl DataAccess for ReadAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        match self.latest {
-            Some((handle, bytes)) if handle == *row => Some(bytes),
-            _ => self
-                .view
-                .get(row.table, SlotId(row.slot))
-                .map(|version| version.bytes),
-        }
+        let find = || Some(self.view.get(row.table, SlotId(row.slot))?.bytes);
+        self.recent.bytes(row, find)
     }
 
     fn range(
@@ -298,12 +349,12 @@ impl DataAccess for ReadAccess<'_, '_> {
     ) -> Result<(), SqlError> {
         // What is not there was seen too, and any batch may have removed it.
         self.observed = self.view.batch();
-        for row in self.view.range(table, index, lo, hi, reverse, limit)? {
-            out.push(RowHandle {
-                table,
-                slot: row.slot.0,
-            });
-        }
+        let rows = self.view.range(table, index, lo, hi, reverse, limit)?;
+        out.extend(rows.iter().map(|row| RowHandle {
+            table,
+            slot: row.slot.0,
+        }));
+        self.recent.keep_first(table, &rows);
         Ok(())
     }
 

@@ -215,7 +215,7 @@ impl Ground for SnapshotGround<'_> {
         may_wait: bool,
     ) -> Result<Progress, SqlError> {
         if !may_wait {
-            let mut access = ReadAccess::over(self.view);
+            let mut access = ReadAccess::resumed(self.view, *observed);
             let progress = call.resume(&mut access, frame);
             *observed = access.observed();
             return progress;
@@ -352,6 +352,11 @@ impl WaveEnds<'_> {
         is_passed
     }
 
+    /// True when this member is the last of its wave. Asked after [`WaveEnds::is_passed`].
+    fn is_last(&self, member: usize) -> bool {
+        self.rest.first() == Some(&(member + 1))
+    }
+
     /// True when the member conflicts over the only row that its program touches with one before it in the
     /// batch: what it needs is in the cache then, and fetching it would only take time.
     fn is_near(&self, member: usize, program: &Program) -> bool {
@@ -436,13 +441,16 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         let Some(frame) = frames.get_mut(if is_near { NEAR_FRAME } else { place }) else {
             break;
         };
+        // Who has nobody to turn to meanwhile does not wait.
+        let is_alone = waiting.is_empty() && (place + 1 == count || wave_ends.is_last(first + place));
         let mut member = ground.open(first + place);
         let result = match (refused.take(), *work) {
             (Some(error), _) => Err(error),
             (None, Work::Program { program, inputs }) => {
                 let call = Call { program, inputs };
                 let began = if is_near { frame.begin(call) } else { Ok(()) };
-                match began.and_then(|()| ground.resume(&mut member, call, frame, !is_near)) {
+                let may_wait = !is_near && !is_alone;
+                match began.and_then(|()| ground.resume(&mut member, call, frame, may_wait)) {
                     Ok(Progress::Waiting) => {
                         waiting.push(Waiting { place, member });
                         continue;
@@ -486,6 +494,7 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
         if at >= waiting.len() {
             at = 0;
         }
+        let is_alone = waiting.len() == 1;
         let Some(Waiting { place, member }) = waiting.get_mut(at) else {
             return;
         };
@@ -505,7 +514,7 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             continue;
         }
         frame.is_fetched = false;
-        let progress = ground.resume(member, Call { program, inputs }, frame, true);
+        let progress = ground.resume(member, Call { program, inputs }, frame, !is_alone);
         let result = match progress {
             Ok(Progress::Waiting) => {
                 at += 1;
