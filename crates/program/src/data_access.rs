@@ -34,6 +34,24 @@ pub trait DataAccess {
         false
     }
 
+    /// As [`DataAccess::fetch`], of what [`DataAccess::range`] from `lowest` on would touch first.
+    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
+        let _ = (index, table, lowest);
+        false
+    }
+
+    /// Begins to fetch what a search with this key would touch, for one that will come later. A hint; none
+    /// where probes are of no use.
+    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
+        let _ = (index, table, key);
+        None
+    }
+
+    /// Goes on with a probe by a step.
+    fn advance_probe(&self, probe: &mut Probe) {
+        let _ = probe;
+    }
+
     /// As [`DataAccess::search`], where a probe for this key has been advanced to its end.
     fn search_probed(
         &mut self,
@@ -175,6 +193,21 @@ impl DataAccess for BatchAccess<'_, '_> {
         self.probe.is_some()
     }
 
+    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.writer.begin_range_probe(table, index, lowest));
+        }
+        self.probe.is_some()
+    }
+
+    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
+        Some(self.writer.begin_probe(table, index, key))
+    }
+
+    fn advance_probe(&self, probe: &mut Probe) {
+        self.writer.advance_probe(probe);
+    }
+
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         let row = match self.probe.as_mut().and_then(|probe| probe.take()) {
             Some(probe) => self.writer.lookup_probed(table, index, key, &probe)?,
@@ -209,6 +242,10 @@ impl DataAccess for BatchAccess<'_, '_> {
         limit: usize,
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
+        if let Some(probe) = &mut self.probe {
+            // The range's, which has served.
+            **probe = None;
+        }
         let rows = self.writer.range(table, index, lo, hi, reverse, limit)?;
         out.extend(rows.iter().map(|row| RowHandle {
             table,
@@ -313,6 +350,21 @@ impl DataAccess for ReadAccess<'_, '_> {
         self.probe.is_some()
     }
 
+    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.view.begin_range_probe(table, index, lowest));
+        }
+        self.probe.is_some()
+    }
+
+    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
+        Some(self.view.begin_probe(table, index, key))
+    }
+
+    fn advance_probe(&self, probe: &mut Probe) {
+        self.view.advance_probe(probe);
+    }
+
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         let row = match self.probe.as_mut().and_then(|probe| probe.take()) {
             Some(probe) => self.view.lookup_probed(table, index, key, &probe)?,
@@ -347,6 +399,9 @@ impl DataAccess for ReadAccess<'_, '_> {
         limit: usize,
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
+        if let Some(probe) = &mut self.probe {
+            **probe = None;
+        }
         // What is not there was seen too, and any batch may have removed it.
         self.observed = self.view.batch();
         let rows = self.view.range(table, index, lo, hi, reverse, limit)?;

@@ -317,6 +317,8 @@ impl Program {
         let mut plain = self.clone();
         plain.layouts.resolved.search_at = Vec::new();
         plain.layouts.resolved.searches = Vec::new();
+        plain.layouts.resolved.ranges = Vec::new();
+        plain.layouts.resolved.joins = Vec::new();
         plain.layouts.compiled = Arc::default();
         plain
     }

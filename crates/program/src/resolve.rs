@@ -2,6 +2,7 @@
 //!
 //! - Which buffers and collect registers it names at all, so that a run resets no others.
 //! - How each declared access makes its key: constants encoded already, integer inputs by their cell.
+//! - Which ranges and which searches in loops can be fetched ahead ([`crate::ahead`]).
 //! - Which SEARCHes ask for exactly the key of a declared access. For
 //!
 //!   ```text
@@ -25,6 +26,7 @@ use weft_store::Fetch;
 use weft_types::{ColumnKind, RowLayout, SqlType, ValueRef, encode_key_from_row, encode_key_value_ref};
 
 use crate::access_keys::KeyPart;
+use crate::ahead::{self, Join, RangeAhead};
 use crate::instr::{Instr, Op};
 use crate::program::{Access, AccessKind, ProgramParts};
 
@@ -144,6 +146,10 @@ pub(crate) struct Resolved {
     /// By instruction: 0, or the number from 1 of the covered search that begins there.
     pub search_at: Vec<u16>,
     pub searches: Vec<CoveredSearch>,
+    /// Ranges that are worth a probe before the run.
+    pub ranges: Vec<RangeAhead>,
+    /// Searches in loops over ranges.
+    pub joins: Vec<Join>,
 }
 
 impl Resolved {
@@ -160,6 +166,8 @@ impl Resolved {
             accesses: accesses.collect(),
             search_at: vec![0; parts.instrs.len()],
             searches: Vec::new(),
+            ranges: ahead::ranges(parts, recipe),
+            joins: ahead::joins(parts, recipe),
         };
         resolved.find_searches(parts);
         resolved

@@ -45,10 +45,10 @@ use crate::program::Program;
 
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
-pub(crate) use scratch::KeyImage;
 #[cfg(feature = "compiled")]
 pub(crate) use scratch::Registers;
 pub use scratch::Scratch;
+pub(crate) use scratch::{Collected, KeyImage};
 
 /// Bytes of result rows that one program may give back.
 pub const RESULT_BYTES_MAX: usize = 1 << 30;

@@ -5,6 +5,7 @@ use weft_base::{IndexId, TableId};
 use weft_store::Probe;
 use weft_types::SqlError;
 
+use crate::ahead::Ahead;
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
@@ -131,9 +132,11 @@ pub struct Scratch {
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
     pub(crate) run: RunState,
-    /// By access: the probe for its key, if one was begun.
+    /// By access: the probe for its key, if one was begun; then those of ranges.
     pub(crate) probes: Vec<Option<Probe>>,
     probes_live: usize,
+    /// Searches that will follow in a loop.
+    pub(crate) ahead: Ahead,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
     /// Machine code did a part of the present run.
@@ -154,14 +157,16 @@ impl Scratch {
     }
 
     /// After [`crate::begin`]: begins to fetch the single rows and values whose keys the run has declared,
-    /// known before its first instruction.
+    /// and the beginnings of its ranges, as far as they are known before its first instruction.
     ///
-    /// Each gets a probe from `begin`, which [`Scratch::advance_probes`] goes on with; the run's searches
-    /// look first where they have led. Returns how many there are.
+    /// Each gets a probe from `begin`, a range's from `begin_range`, which [`Scratch::advance_probes`] goes
+    /// on with; the run's searches look first where they have led. Returns how many there are.
     pub fn begin_probes(
         &mut self,
         program: &Program,
+        inputs: &[u8],
         mut begin: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
+        mut begin_range: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
     ) -> usize {
         let accesses = program.accesses.iter().zip(&program.layouts.resolved.accesses);
         for (number, (access, recipe)) in accesses.enumerate() {
@@ -171,6 +176,12 @@ impl Scratch {
                 begin(access.table, index, key)
             });
             self.probes.push(probe);
+        }
+        for range in &program.layouts.resolved.ranges {
+            range.key_into(&program.layouts.inputs, inputs, &mut self.lo);
+            self.probes_live += 1;
+            self.probes
+                .push(Some(begin_range(range.table, range.index, &self.lo)));
         }
         self.probes_live
     }
@@ -205,5 +216,6 @@ impl Scratch {
         self.error = None;
         self.probes.clear();
         self.probes_live = 0;
+        self.ahead.reset();
     }
 }

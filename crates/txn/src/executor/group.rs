@@ -48,6 +48,9 @@ pub(super) trait Ground: Sync {
 
     fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe;
 
+    /// For where a range begins.
+    fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe;
+
     /// False when the probe is through.
     fn advance_probe(&self, probe: &mut Probe) -> bool;
 
@@ -149,6 +152,10 @@ impl Ground for BatchGround<'_, '_> {
         self.writer.begin_probe(table, index, key)
     }
 
+    fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        self.writer.begin_range_probe(table, index, lowest)
+    }
+
     fn advance_probe(&self, probe: &mut Probe) -> bool {
         self.writer.advance_probe(probe)
     }
@@ -201,6 +208,10 @@ impl Ground for SnapshotGround<'_> {
 
     fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
         self.view.begin_probe(table, index, key)
+    }
+
+    fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        self.view.begin_range_probe(table, index, lowest)
     }
 
     fn advance_probe(&self, probe: &mut Probe) -> bool {
@@ -281,8 +292,9 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
             let Some(frame) = memory.frames.get_mut(count) else {
                 return;
             };
-            if frame.begin(Call { program, inputs }).is_ok() {
-                begin_probes(ground, program, frame);
+            let call = Call { program, inputs };
+            if frame.begin(call).is_ok() {
+                begin_probes(ground, call, frame);
                 count += 1;
             }
             if count == GROUP_MEMBERS {
@@ -304,12 +316,15 @@ impl Frames {
     }
 }
 
-/// Begins the probes of a frame's declared keys; how many there are.
-fn begin_probes<G: Ground>(ground: &G, program: &Program, frame: &mut Frame) -> usize {
-    let fetch = program.row_fetch();
-    frame.scratch.begin_probes(program, |table, index, key| {
-        ground.begin_probe(table, index, key).with_fetch(fetch)
-    })
+/// Begins the probes of a call's declared keys and of its ranges; how many there are.
+fn begin_probes<G: Ground>(ground: &G, call: Call<'_>, frame: &mut Frame) -> usize {
+    let fetch = call.program.row_fetch();
+    frame.scratch.begin_probes(
+        call.program,
+        call.inputs,
+        |table, index, key| ground.begin_probe(table, index, key).with_fetch(fetch),
+        |table, index, lowest| ground.begin_range_probe(table, index, lowest).with_fetch(fetch),
+    )
 }
 
 /// Advances all probes in turn until the last is through.
@@ -420,8 +435,9 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         if let Work::Program { program, inputs } = *work
             && !wave_ends.is_near(first + count, program)
         {
-            match frame.begin(Call { program, inputs }) {
-                Ok(()) => probes += begin_probes(ground, program, frame),
+            let call = Call { program, inputs };
+            match frame.begin(call) {
+                Ok(()) => probes += begin_probes(ground, call, frame),
                 Err(error) => *refused = Some(error),
             }
         }

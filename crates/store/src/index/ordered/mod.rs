@@ -248,8 +248,8 @@ impl OrderedIndex {
         Ok(true)
     }
 
-    /// True when no entry has the key whose place in the leaf was found. Those with one key stand together, so
-    /// the place's neighbours tell; where one of these may lie in another leaf the answer is no.
+    /// True when no entry has the key whose place in the leaf was found. Those with one key stand together,
+    /// so the place's neighbours tell; where one of these may lie in another leaf the answer is no.
     fn is_alone(&self, leaf: &Leaf<'_>, found: Found, meta: Meta, key: &[u8]) -> Result<bool, Changed> {
         if found.at == 0 || found.at == meta.count() && meta.continues {
             return Ok(false);
