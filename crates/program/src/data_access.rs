@@ -4,6 +4,7 @@
 //! [`BatchAccess`] (reads the newest state, earlier writes of the same batch included); for a program that
 //! only reads, [`ReadAccess`] at a batch boundary; a session's overlay brings its own.
 
+use std::cell::Cell;
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
@@ -31,6 +32,24 @@ pub trait DataAccess {
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
         let _ = (index, table, key);
         false
+    }
+
+    /// As [`DataAccess::fetch`], of what [`DataAccess::range`] from `lowest` on would touch first.
+    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
+        let _ = (index, table, lowest);
+        false
+    }
+
+    /// Begins to fetch what a search with this key would touch, for one that will come later. A hint; none
+    /// where probes are of no use.
+    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
+        let _ = (index, table, key);
+        None
+    }
+
+    /// Goes on with a probe by a step.
+    fn advance_probe(&self, probe: &mut Probe) {
+        let _ = probe;
     }
 
     /// As [`DataAccess::search`], where a probe for this key has been advanced to its end.
@@ -74,11 +93,61 @@ pub trait DataAccess {
     fn observed(&self) -> BatchId;
 }
 
+/// Rows found lately, by slot: a program looks at each of its rows several times, and finding one again costs
+/// a walk from the table to the version. Who writes to a row forgets it before.
+struct Recent<'b>([Cell<Kept<'b>>; RECENT_ROWS]);
+
+/// A row and its bytes.
+type Kept<'b> = Option<(RowHandle, &'b [u8])>;
+
+/// As many as a program has rows at hand, as a rule; a power of two.
+const RECENT_ROWS: usize = 16;
+
+impl<'b> Recent<'b> {
+    fn new() -> Self {
+        Recent([const { Cell::new(None) }; RECENT_ROWS])
+    }
+
+    #[inline]
+    fn cell(&self, row: &RowHandle) -> &Cell<Kept<'b>> {
+        // Tables fill their slots in the same order, so the slot alone would bring an order and its lines
+        // together.
+        let at = row.slot.wrapping_add(u64::from(row.table.0)) as usize % RECENT_ROWS;
+        &self.0[at]
+    }
+
+    #[inline]
+    fn keep(&self, row: RowHandle, bytes: &'b [u8]) {
+        self.cell(&row).set(Some((row, bytes)));
+    }
+
+    /// Keeps the rows that a range begins with.
+    fn keep_first(&self, table: TableId, rows: &[RowVersion<'b>]) {
+        for row in rows.iter().take(RECENT_ROWS) {
+            let slot = row.slot.0;
+            self.keep(RowHandle { table, slot }, row.bytes);
+        }
+    }
+
+    #[inline]
+    fn forget(&self, row: &RowHandle) {
+        self.cell(row).set(None);
+    }
+
+    /// The row's bytes, as kept or as `find` finds them.
+    #[inline]
+    fn bytes(&self, row: &RowHandle, find: impl FnOnce() -> Option<&'b [u8]>) -> Option<&'b [u8]> {
+        match self.cell(row).get() {
+            Some((kept, bytes)) if kept == *row => Some(bytes),
+            _ => find().inspect(|bytes| self.keep(*row, bytes)),
+        }
+    }
+}
+
 /// A batch member's reads and writes.
 pub struct BatchAccess<'m, 'b> {
     writer: &'m mut MemberWriter<'b>,
-    /// The row found last, until something is written.
-    latest: Option<(RowHandle, &'b [u8])>,
+    recent: Recent<'b>,
     /// Where a search that must wait for memory leaves its probe, if programs are interleaved.
     probe: Option<&'m mut Option<Probe>>,
 }
@@ -88,7 +157,7 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
     pub fn new(writer: &'m mut MemberWriter<'b>) -> Self {
         BatchAccess {
             writer,
-            latest: None,
+            recent: Recent::new(),
             probe: None,
         }
     }
@@ -98,7 +167,7 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
     pub fn interleaved(writer: &'m mut MemberWriter<'b>, probe: &'m mut Option<Probe>) -> Self {
         BatchAccess {
             writer,
-            latest: None,
+            recent: Recent::new(),
             probe: Some(probe),
         }
     }
@@ -111,7 +180,7 @@ impl<'b> BatchAccess<'_, 'b> {
             table,
             slot: row.slot.0,
         };
-        self.latest = Some((handle, row.bytes));
+        self.recent.keep(handle, row.bytes);
         Some(handle)
     }
 }
@@ -122,6 +191,21 @@ impl DataAccess for BatchAccess<'_, '_> {
             **probe = Some(self.writer.begin_probe(table, index, key));
         }
         self.probe.is_some()
+    }
+
+    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.writer.begin_range_probe(table, index, lowest));
+        }
+        self.probe.is_some()
+    }
+
+    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
+        Some(self.writer.begin_probe(table, index, key))
+    }
+
+    fn advance_probe(&self, probe: &mut Probe) {
+        self.writer.advance_probe(probe);
     }
 
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
@@ -144,13 +228,8 @@ impl DataAccess for BatchAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        match self.latest {
-            Some((handle, bytes)) if handle == *row => Some(bytes),
-            _ => self
-                .writer
-                .get(row.table, SlotId(row.slot))
-                .map(|version| version.bytes),
-        }
+        let find = || Some(self.writer.get(row.table, SlotId(row.slot))?.bytes);
+        self.recent.bytes(row, find)
     }
 
     fn range(
@@ -163,27 +242,34 @@ impl DataAccess for BatchAccess<'_, '_> {
         limit: usize,
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
+        if let Some(probe) = &mut self.probe {
+            // The range's, which has served.
+            **probe = None;
+        }
         let rows = self.writer.range(table, index, lo, hi, reverse, limit)?;
         out.extend(rows.iter().map(|row| RowHandle {
             table,
             slot: row.slot.0,
         }));
+        self.recent.keep_first(table, &rows);
         Ok(())
     }
 
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
-        self.latest = None;
         let slot = self.writer.insert(table, row)?;
-        Ok(RowHandle { table, slot: slot.0 })
+        let handle = RowHandle { table, slot: slot.0 };
+        // Another row may have lain there before.
+        self.recent.forget(&handle);
+        Ok(handle)
     }
 
     fn update(&mut self, row: &RowHandle, bytes: &[u8]) -> Result<(), SqlError> {
-        self.latest = None;
+        self.recent.forget(row);
         self.writer.update(row.table, SlotId(row.slot), bytes)
     }
 
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
-        self.latest = None;
+        self.recent.forget(row);
         self.writer.remove(row.table, SlotId(row.slot))
     }
 
@@ -196,8 +282,7 @@ impl DataAccess for BatchAccess<'_, '_> {
 pub struct ReadAccess<'m, 's> {
     view: ReadView<'s>,
     observed: BatchId,
-    /// The row found last, so that its columns cost no walk along the version chain.
-    latest: Option<(RowHandle, &'s [u8])>,
+    recent: Recent<'s>,
     /// As in [`BatchAccess`].
     probe: Option<&'m mut Option<Probe>>,
 }
@@ -213,8 +298,16 @@ impl<'m, 's> ReadAccess<'m, 's> {
         ReadAccess {
             view,
             observed: BatchId(0),
-            latest: None,
+            recent: Recent::new(),
             probe: None,
+        }
+    }
+
+    /// As [`ReadAccess::over`], for a run that is resumed and has observed this much so far.
+    pub fn resumed(view: ReadView<'s>, observed: BatchId) -> Self {
+        ReadAccess {
+            observed,
+            ..ReadAccess::over(view)
         }
     }
 
@@ -240,7 +333,7 @@ impl<'m, 's> ReadAccess<'m, 's> {
             slot: row.slot.0,
         };
         self.observed = self.observed.max(row.batch);
-        self.latest = Some((handle, row.bytes));
+        self.recent.keep(handle, row.bytes);
         Some(handle)
     }
 
@@ -255,6 +348,21 @@ impl DataAccess for ReadAccess<'_, '_> {
             **probe = Some(self.view.begin_probe(table, index, key));
         }
         self.probe.is_some()
+    }
+
+    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
+        if let Some(probe) = &mut self.probe {
+            **probe = Some(self.view.begin_range_probe(table, index, lowest));
+        }
+        self.probe.is_some()
+    }
+
+    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
+        Some(self.view.begin_probe(table, index, key))
+    }
+
+    fn advance_probe(&self, probe: &mut Probe) {
+        self.view.advance_probe(probe);
     }
 
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
@@ -277,13 +385,8 @@ impl DataAccess for ReadAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        match self.latest {
-            Some((handle, bytes)) if handle == *row => Some(bytes),
-            _ => self
-                .view
-                .get(row.table, SlotId(row.slot))
-                .map(|version| version.bytes),
-        }
+        let find = || Some(self.view.get(row.table, SlotId(row.slot))?.bytes);
+        self.recent.bytes(row, find)
     }
 
     fn range(
@@ -296,14 +399,17 @@ impl DataAccess for ReadAccess<'_, '_> {
         limit: usize,
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
+        if let Some(probe) = &mut self.probe {
+            **probe = None;
+        }
         // What is not there was seen too, and any batch may have removed it.
         self.observed = self.view.batch();
-        for row in self.view.range(table, index, lo, hi, reverse, limit)? {
-            out.push(RowHandle {
-                table,
-                slot: row.slot.0,
-            });
-        }
+        let rows = self.view.range(table, index, lo, hi, reverse, limit)?;
+        out.extend(rows.iter().map(|row| RowHandle {
+            table,
+            slot: row.slot.0,
+        }));
+        self.recent.keep_first(table, &rows);
         Ok(())
     }
 

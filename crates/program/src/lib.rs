@@ -26,7 +26,7 @@
 //!    overlap DB instructions report the same.
 //!
 //! - [`instr`]: opcodes and their eight-byte form. [`program`]: the parts. [`codec`]: bytes. [`asm`]: text.
-//! - `resolve`: what is worked out once per program.
+//! - `resolve`: what is worked out once per program. `ahead`: what a run will look for.
 //! - [`builder`]: for compilers. [`verify`]: the rules. [`guard`]: declared accesses enforced.
 //! - [`interpreter`]: the CPU executor; `compiled`: machine code for what is hot in it.
 //! - [`data_access`]: what it runs on.
@@ -35,6 +35,7 @@
 //! ahead of time).
 
 pub mod access_keys;
+mod ahead;
 pub mod asm;
 pub mod builder;
 pub mod class;

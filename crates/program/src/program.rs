@@ -318,6 +318,8 @@ impl Program {
         plain.layouts.resolved.fused_at = Vec::new();
         plain.layouts.resolved.searches = Vec::new();
         plain.layouts.resolved.projections = Vec::new();
+        plain.layouts.resolved.ranges = Vec::new();
+        plain.layouts.resolved.joins = Vec::new();
         plain.layouts.compiled = Arc::default();
         plain
     }

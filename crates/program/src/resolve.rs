@@ -2,6 +2,7 @@
 //!
 //! - Which buffers and collect registers it names at all, so that a run resets no others.
 //! - How each declared access makes its key: constants encoded already, integer inputs by their cell.
+//! - Which ranges and which searches in loops can be fetched ahead ([`crate::ahead`]).
 //! - Which SEARCHes ask for exactly the key of a declared access. For
 //!
 //!   ```text
@@ -27,6 +28,7 @@ use weft_store::Fetch;
 use weft_types::{ColumnKind, RowLayout, SqlType, ValueRef, encode_key_from_row, encode_key_value_ref};
 
 use crate::access_keys::KeyPart;
+use crate::ahead::{self, Join, RangeAhead};
 use crate::instr::{Instr, Op};
 use crate::program::{Access, AccessKind, ProgramParts};
 use crate::projection::Projection;
@@ -160,6 +162,10 @@ pub(crate) struct Resolved {
     pub fused_at: Vec<Fused>,
     pub searches: Vec<CoveredSearch>,
     pub projections: Vec<Projection>,
+    /// Ranges that are worth a probe before the run.
+    pub ranges: Vec<RangeAhead>,
+    /// Searches in loops over ranges.
+    pub joins: Vec<Join>,
 }
 
 impl Resolved {
@@ -177,6 +183,8 @@ impl Resolved {
             fused_at: vec![Fused::Nothing; parts.instrs.len()],
             searches: Vec::new(),
             projections: Vec::new(),
+            ranges: ahead::ranges(parts, recipe),
+            joins: ahead::joins(parts, recipe),
         };
         let entered = entry_points(parts);
         resolved.find_searches(parts, &entered);

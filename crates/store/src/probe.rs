@@ -2,8 +2,8 @@
 //! lookups in flight.
 //!
 //! ```text
-//!   begin_probe(key)   hash the key, fetch the index's line; in an ordered index, go down through the nodes
-//!                      that are in the cache and fetch the next
+//!   plan_probe(key)    hash the key; in an ordered index, go down through the nodes that are in the cache
+//!   advance_probe      fetch the index's line, or the next node  (`begin_probe` is both at once)
 //!   advance_probe      look at that node, fetch the leaf (ordered only)
 //!   advance_probe      look at line or leaf, fetch the first candidate's slot, in which its row lies, as a
 //!                      rule
@@ -11,8 +11,8 @@
 //!   lookup(key)        finds everything in the cache
 //! ```
 //!
-//! A caller begins 16 to 32 probes, advances each in turn, then looks the keys up one by one: the waits for
-//! memory overlap. Source: BionicDB, sections 4.4 and 4.5 (pipelined indexes), in software as asynchronous
+//! A caller plans 16 to 32 probes, advances all of them at each step, then looks the keys up one by one: the
+//! waits for memory overlap. Source: BionicDB, sections 4.4 and 4.5 (pipelined indexes), in software as asynchronous
 //! memory access chaining (Kocberber et al., 2015).
 //!
 //! A probe never changes what a lookup finds and never fails: it holds numbers and no pointers, so one that
@@ -110,8 +110,12 @@ pub struct Probe {
 /// What has been fetched, and is looked at next.
 #[derive(Clone, Copy, Debug)]
 enum Next {
+    /// Nothing has been fetched yet: the line of this hash is to be.
+    Hash(u64),
     /// The line of this hash.
     Line(u64),
+    /// Nothing has been fetched yet: this node is to be.
+    Descent(Descent),
     Node(Descent),
     Slot,
     Nothing,
@@ -141,28 +145,39 @@ impl Probe {
         self.slot
     }
 
-    pub(crate) fn begin(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
+    /// Fetches nothing before it is advanced.
+    pub(crate) fn plan(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
         let mut probe = Probe::new(table, index);
         let data = find_index(schema, table, index).map(|(_, index)| &index.data);
         match data.map(|data| (&data.hash, &data.ordered)) {
-            Some((Some(hash), _)) => {
-                let number = hash64(key);
-                prefetch(hash.line_address(number));
-                probe.next = Next::Line(number);
-            }
-            Some((None, Some(ordered))) => probe.begin_descent(ordered, key),
+            Some((Some(_), _)) => probe.next = Next::Hash(hash64(key)),
+            Some((None, Some(ordered))) => probe.plan_descent(ordered, key),
             _ => {}
         }
         probe
     }
 
-    /// A probe for where a range begins.
-    pub(crate) fn begin_range(schema: &Schema, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
+    /// A probe for where a range begins. Fetches nothing before it is advanced.
+    pub(crate) fn plan_range(schema: &Schema, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
         let mut probe = Probe::new(table, index);
         let found = find_index(schema, table, index);
         if let Some(ordered) = found.and_then(|(_, index)| index.data.ordered.as_ref()) {
-            probe.begin_descent(ordered, lowest);
+            probe.plan_descent(ordered, lowest);
         }
+        probe
+    }
+
+    /// Plans and fetches at once.
+    pub(crate) fn begin(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
+        let mut probe = Probe::plan(schema, table, index, key);
+        probe.start(schema).fetch();
+        probe
+    }
+
+    /// The same for where a range begins.
+    pub(crate) fn begin_range(schema: &Schema, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
+        let mut probe = Probe::plan_range(schema, table, index, lowest);
+        probe.start(schema).fetch();
         probe
     }
 
@@ -178,15 +193,12 @@ impl Probe {
         }
     }
 
-    fn begin_descent(&mut self, ordered: &OrderedIndex, key: &[u8]) {
+    fn plan_descent(&mut self, ordered: &OrderedIndex, key: &[u8]) {
         for (to, from) in self.key.iter_mut().zip(key) {
             *to = *from;
         }
         self.key_len = key.len().min(KEY_BYTES) as u8;
-        let descent = ordered.begin_descent(key);
-        let (address, bytes) = descent.address();
-        prefetch_bytes(address, bytes);
-        self.next = Next::Node(descent);
+        self.next = Next::Descent(ordered.begin_descent(key));
     }
 
     /// Looks at what was fetched, fetches what comes next; false when nothing is left.
@@ -197,23 +209,43 @@ impl Probe {
 
     /// Advances many: looks at all that was fetched, then fetches all that comes next, back to back
     /// (`group.rs` says why). False when nothing is left for any.
-    pub(crate) fn advance_all(probes: &mut [Probe], schema: &Schema, pin: Pin<'_>) -> bool {
+    pub(crate) fn advance_all<'p>(
+        probes: impl IntoIterator<Item = &'p mut Probe>,
+        schema: &Schema,
+        pin: Pin<'_>,
+    ) -> bool {
+        let mut probes = probes.into_iter();
         let mut is_going = false;
-        for block in probes.chunks_mut(BLOCK_PROBES) {
+        loop {
             let mut wanted = [Wanted::default(); BLOCK_PROBES];
-            for (probe, wanted) in block.iter_mut().zip(&mut wanted) {
+            let mut count = 0;
+            for (wanted, probe) in wanted.iter_mut().zip(&mut probes) {
                 *wanted = probe.look(schema, pin);
                 is_going |= probe.next.is_something();
+                count += 1;
             }
-            wanted.into_iter().take(block.len()).for_each(Wanted::fetch);
+            wanted.into_iter().take(count).for_each(Wanted::fetch);
+            if count < BLOCK_PROBES {
+                return is_going;
+            }
         }
-        is_going
+    }
+
+    /// What to fetch first.
+    fn start(&mut self, schema: &Schema) -> Wanted {
+        match self.next {
+            Next::Hash(hash) => self.want_line(schema, hash),
+            Next::Descent(descent) => self.want_node(descent),
+            _ => Wanted::default(),
+        }
     }
 
     /// Looks at what was fetched; returns what to fetch next.
     #[inline]
     fn look(&mut self, schema: &Schema, pin: Pin<'_>) -> Wanted {
         match std::mem::replace(&mut self.next, Next::Nothing) {
+            Next::Hash(hash) => self.want_line(schema, hash),
+            Next::Descent(descent) => self.want_node(descent),
             Next::Line(hash) => self.look_at_line(schema, hash),
             Next::Node(descent) => self.look_at_node(schema, descent),
             Next::Slot => {
@@ -250,17 +282,32 @@ impl Probe {
         };
         let key = self.key.get(..usize::from(self.key_len)).unwrap_or_default();
         match ordered.step(descent, key) {
-            Step::Down(next) => {
-                self.next = Next::Node(next);
-                let (address, bytes) = next.address();
-                Wanted {
-                    address,
-                    bytes,
-                    cell: ptr::null(),
-                }
-            }
+            Step::Down(next) => self.want_node(next),
             Step::Entry(slot) => self.want_slot(table, slot),
             Step::Nothing => Wanted::default(),
+        }
+    }
+
+    #[inline]
+    fn want_line(&mut self, schema: &Schema, hash: u64) -> Wanted {
+        self.next = Next::Line(hash);
+        let found = find_index(schema, self.table, self.index);
+        let hashed = found.and_then(|(_, index)| index.data.hash.as_ref());
+        hashed.map_or(Wanted::default(), |index| Wanted {
+            address: index.line_address(hash).cast(),
+            bytes: LINE_BYTES,
+            cell: ptr::null(),
+        })
+    }
+
+    #[inline]
+    fn want_node(&mut self, descent: Descent) -> Wanted {
+        self.next = Next::Node(descent);
+        let (address, bytes) = descent.address();
+        Wanted {
+            address,
+            bytes,
+            cell: ptr::null(),
         }
     }
 

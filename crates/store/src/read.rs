@@ -116,10 +116,20 @@ impl<'s> ReadView<'s> {
         Probe::begin(self.schema, table, index, key)
     }
 
-    /// Begins to fetch what a range from `lowest` on will touch first, as [`ReadView::begin_probe`] does for
-    /// a lookup: nodes, the leaf, the first row.
+    /// Begins to fetch what a range from `lowest` on will touch first: nodes, the leaf, the first row.
     pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
         Probe::begin_range(self.schema, table, index, lowest)
+    }
+
+    /// As [`ReadView::begin_probe`], but nothing is fetched before the probe is advanced: who has many to
+    /// begin plans them all and then advances them together.
+    pub fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        Probe::plan(self.schema, table, index, key)
+    }
+
+    /// The same for a range, as [`ReadView::begin_range_probe`].
+    pub fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        Probe::plan_range(self.schema, table, index, lowest)
     }
 
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
@@ -149,7 +159,7 @@ impl<'s> ReadView<'s> {
 
     /// [`ReadView::advance_probe`] for each, with the fetches back to back, which overlaps the page walks
     /// that they may need. False when nothing is left for any.
-    pub fn advance_probes(&self, probes: &mut [Probe]) -> bool {
+    pub fn advance_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
         Probe::advance_all(probes, self.schema, self.pin)
     }
 

@@ -123,9 +123,24 @@ pub(crate) struct TableIndex {
 pub(crate) struct TableData {
     pub(crate) def: Arc<TableDef>,
     pub(crate) core: Arc<TableCore>,
+    /// The bits that a row's null bitmap must not have, up to the last byte with one.
+    pub(crate) not_null: Box<[u8]>,
     pub(crate) indexes: Vec<TableIndex>,
     /// Row ids to slots: how rows are named in write sets where no primary key names them.
     pub(crate) row_ids: Option<Arc<HashIndex>>,
+}
+
+/// See [`TableData::not_null`].
+pub(crate) fn not_null_bits(def: &TableDef) -> Box<[u8]> {
+    let columns = def.columns.iter().enumerate();
+    let mut bits = Vec::new();
+    for (at, _) in columns.filter(|(_, column)| column.not_null) {
+        bits.resize(at / 8 + 1, 0);
+        if let Some(last) = bits.last_mut() {
+            *last |= 1 << (at % 8);
+        }
+    }
+    bits.into()
 }
 
 impl TableData {
@@ -138,6 +153,7 @@ impl TableData {
         TableData {
             def: Arc::clone(def),
             core: Arc::new(TableCore::new(def, memory)),
+            not_null: not_null_bits(def),
             indexes: indexes.collect(),
             row_ids: def
                 .primary_key
@@ -148,6 +164,13 @@ impl TableData {
 
     pub(crate) fn layout(&self) -> &RowLayout {
         &self.core.layout
+    }
+
+    /// The row has a NULL where none may be: told by its null bitmap, which stands before all else.
+    #[inline]
+    pub(crate) fn has_forbidden_null(&self, row: &[u8]) -> bool {
+        let is_forbidden = |(at, bits): (usize, &u8)| row.get(at).is_none_or(|nulls| nulls & bits != 0);
+        self.not_null.iter().enumerate().any(is_forbidden)
     }
 
     #[inline]

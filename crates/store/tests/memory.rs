@@ -171,13 +171,31 @@ fn groups_find_what_single_lookups_find() {
                 check_group(view, KEY, &ids, fetch);
                 check_group(view, ORDERED, &ids, fetch);
                 check_group(view, KIND, &kinds, fetch);
-                let begin = |key: &Vec<u8>| view.begin_probe(TABLE, KEY, key).with_fetch(fetch);
-                let mut probes: Vec<weft_store::Probe> = ids.iter().map(begin).collect();
+                // Planned and begun ones together, in both kinds of index.
+                let mut probes: Vec<weft_store::Probe> = Vec::new();
+                for key in &ids {
+                    probes.push(view.begin_probe(TABLE, KEY, key).with_fetch(fetch));
+                    probes.push(view.plan_probe(TABLE, KEY, key).with_fetch(fetch));
+                    probes.push(view.plan_probe(TABLE, ORDERED, key).with_fetch(fetch));
+                    probes.push(view.plan_range_probe(TABLE, ORDERED, key).with_fetch(fetch));
+                }
                 for probe in probes.iter_mut().step_by(2) {
                     while view.advance_probe(probe) {}
                 }
                 while view.advance_probes(&mut probes) {}
                 assert!(!view.advance_probes(&mut probes));
+                for (key, probes) in ids.iter().zip(probes.chunks(4)) {
+                    let found = view.lookup_one(TABLE, KEY, key).unwrap();
+                    let probed = |index, probe| view.lookup_probed(TABLE, index, key, probe).unwrap();
+                    assert_eq!(
+                        probed(KEY, &probes[1]).map(|row| row.row_id),
+                        found.map(|row| row.row_id)
+                    );
+                    assert_eq!(
+                        probed(ORDERED, &probes[2]).map(|row| row.row_id),
+                        found.map(|row| row.row_id)
+                    );
+                }
             }
         }
     }

@@ -45,18 +45,21 @@ pub fn encode_key_null(out: &mut Vec<u8>) {
 /// Appends one column of a key.
 #[inline]
 pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
-    if value.is_null() {
-        return out.push(MARK_NULL);
-    }
-    out.push(MARK_VALUE);
     match value {
-        ValueRef::Null => {}
+        ValueRef::Null => return out.push(MARK_NULL),
+        ValueRef::Int4(v) | ValueRef::Date(v) => return put_int4(out, *v),
+        ValueRef::Int8(v) | ValueRef::Timestamp(v) | ValueRef::TimestampTz(v) => return put_int8(out, *v),
+        _ => out.push(MARK_VALUE),
+    }
+    match value {
+        ValueRef::Null
+        | ValueRef::Int4(_)
+        | ValueRef::Date(_)
+        | ValueRef::Int8(_)
+        | ValueRef::Timestamp(_)
+        | ValueRef::TimestampTz(_) => {}
         ValueRef::Bool(v) => out.push(u8::from(*v)),
         ValueRef::Int2(v) => out.extend_from_slice(&(*v as u16 ^ 1 << 15).to_be_bytes()),
-        ValueRef::Int4(v) | ValueRef::Date(v) => out.extend_from_slice(&flip32(*v)),
-        ValueRef::Int8(v) | ValueRef::Timestamp(v) | ValueRef::TimestampTz(v) => {
-            out.extend_from_slice(&flip64(*v));
-        }
         ValueRef::Float4(v) => out.extend_from_slice(&order_f32(*v).to_be_bytes()),
         ValueRef::Float8(v) => out.extend_from_slice(&order_f64(*v).to_be_bytes()),
         ValueRef::Numeric(v) => put_numeric(out, v),
@@ -70,8 +73,27 @@ pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
 #[inline]
 pub fn encode_key_from_row(out: &mut Vec<u8>, layout: &RowLayout, row: &[u8], cols: &[usize]) {
     for &col in cols {
-        encode_key_value_ref(out, &layout.value_ref(row, col));
+        // What most keys are made of, as it lies.
+        match (layout.types().get(col), layout.fixed_u64(row, col)) {
+            (Some(SqlType::Int4 | SqlType::Date), Some(bits)) => put_int4(out, bits as i32),
+            (Some(SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz), Some(bits)) => {
+                put_int8(out, bits as i64);
+            }
+            _ => encode_key_value_ref(out, &layout.value_ref(row, col)),
+        }
     }
+}
+
+#[inline]
+fn put_int4(out: &mut Vec<u8>, v: i32) {
+    let [a, b, c, d] = flip32(v);
+    out.extend_from_slice(&[MARK_VALUE, a, b, c, d]);
+}
+
+#[inline]
+fn put_int8(out: &mut Vec<u8>, v: i64) {
+    let [a, b, c, d, e, f, g, h] = flip64(v);
+    out.extend_from_slice(&[MARK_VALUE, a, b, c, d, e, f, g, h]);
 }
 
 /// Reads one column of a key. A `numeric` gets the scale of its type, or the fewest digits that show it.

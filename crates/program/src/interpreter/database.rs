@@ -2,6 +2,8 @@
 
 use std::ops::Bound;
 
+use weft_base::{IndexId, TableId};
+use weft_store::Probe;
 use weft_types::{SqlError, SqlState};
 
 use super::data::image_layout;
@@ -25,7 +27,7 @@ impl<A: DataAccess> Machine<'_, A> {
     pub(super) fn database(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         match instr.op {
             Op::Search => return self.search(instr),
-            Op::Scan => self.scan(instr)?,
+            Op::Scan => return self.scan(instr),
             Op::Next => self.next(instr),
             Op::Insert => self.insert(instr)?,
             Op::Update => self.update(instr)?,
@@ -80,6 +82,10 @@ impl<A: DataAccess> Machine<'_, A> {
             None
         } else {
             self.scratch.guard.search(table, instr.index(), &key.bytes)?;
+            let ahead = &self.scratch.ahead;
+            if let Some(probe) = ahead.probe_of(self.program, instr, &self.scratch.collect) {
+                return self.search_ahead(instr, index.id, table.id, *probe);
+            }
             if !self.scratch.run.is_fetched && self.access.fetch(index.id, table.id, &key.bytes) {
                 self.scratch.run.is_fetched = true;
                 // It has not happened yet and costs nothing yet.
@@ -96,7 +102,24 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Next)
     }
 
-    fn scan(&mut self, instr: Instr) -> Result<(), SqlError> {
+    /// A search for which a probe is under way.
+    fn search_ahead(
+        &mut self,
+        instr: Instr,
+        index: IndexId,
+        table: TableId,
+        probe: Probe,
+    ) -> Result<Flow, SqlError> {
+        let key = &self.scratch.keys[usize::from(instr.b) % KEY_BUFFERS].bytes;
+        let row = self.access.search_probed(index, table, key, &probe)?;
+        let collected = slot(self.scratch, instr.a);
+        collected.clear(instr.table() as u8);
+        collected.status = row.is_some();
+        collected.row = row;
+        Ok(Flow::Next)
+    }
+
+    fn scan(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let table = self.shape(instr.table())?;
         let index = table
             .indexes
@@ -130,8 +153,21 @@ impl<A: DataAccess> Machine<'_, A> {
         let collected = &mut scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS];
         collected.clear(instr.table() as u8);
         if nothing {
-            return Ok(());
+            return Ok(Flow::Next);
         }
+        if !scratch.run.is_fetched {
+            let lowest = if flags & SCAN_REVERSE == 0 {
+                &scratch.lo
+            } else {
+                &scratch.hi
+            };
+            if self.access.fetch_range(index.id, table.id, lowest) {
+                scratch.run.is_fetched = true;
+                self.left += 1;
+                return Ok(Flow::Wait);
+            }
+        }
+        scratch.run.is_fetched = false;
         // One row more than the budget allows tells that it does not suffice.
         let within_budget = self.left as usize + 1;
         self.access.range(
@@ -150,7 +186,9 @@ impl<A: DataAccess> Machine<'_, A> {
         collected.row = collected.rows.first().copied();
         collected.status = collected.row.is_some();
         collected.next = 1;
-        Ok(())
+        let run = (self.program, self.inputs);
+        scratch.ahead.begin(run, instr.a, collected, self.access);
+        Ok(Flow::Next)
     }
 
     fn scan_limit(&self, instr: Instr) -> Result<usize, SqlError> {
@@ -168,10 +206,12 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     fn next(&mut self, instr: Instr) {
-        let collected = slot(self.scratch, instr.b);
+        let Scratch { collect, ahead, .. } = &mut *self.scratch;
+        let collected = &mut collect[usize::from(instr.b) % COLLECT_REGISTERS];
         collected.row = collected.rows.get(collected.next).copied();
         collected.next = collected.next.saturating_add(1).min(collected.rows.len() + 1);
         let status = collected.row.is_some();
+        ahead.go_on((self.program, self.inputs), instr.b, collected, self.access);
         self.scratch.registers.set(instr.a, Some(i64::from(status)));
     }
 

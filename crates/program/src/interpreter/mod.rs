@@ -47,10 +47,10 @@ use crate::resolve::Fused;
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
 pub(crate) use row_image::misfit;
-pub(crate) use scratch::KeyImage;
 #[cfg(feature = "compiled")]
 pub(crate) use scratch::Registers;
 pub use scratch::Scratch;
+pub(crate) use scratch::{Collected, KeyImage};
 
 /// Bytes of result rows that one program may give back.
 pub const RESULT_BYTES_MAX: usize = 1 << 30;
@@ -83,7 +83,7 @@ pub enum Progress {
 }
 
 /// Prepares a run, which [`resume`] then executes: checks the inputs, encodes the keys of the declared
-/// accesses ([`Scratch::begin_probes`]). Errors: inputs that are no row of the program's input types.
+/// accesses ([`Scratch::plan_probes`]). Errors: inputs that are no row of the program's input types.
 pub fn begin(
     program: &Program,
     inputs: &[u8],

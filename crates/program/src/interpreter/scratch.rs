@@ -5,6 +5,7 @@ use weft_base::{IndexId, TableId};
 use weft_store::Probe;
 use weft_types::SqlError;
 
+use crate::ahead::Ahead;
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
@@ -131,9 +132,10 @@ pub struct Scratch {
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
     pub(crate) run: RunState,
-    /// By access: the probe for its key, if one was begun.
+    /// By access: the probe for its key, if one was planned; then those of ranges.
     pub(crate) probes: Vec<Option<Probe>>,
-    probes_live: usize,
+    /// Searches that will follow in a loop.
+    pub(crate) ahead: Ahead,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
     /// Machine code did a part of the present run.
@@ -153,39 +155,41 @@ impl Scratch {
         self.ran_compiled
     }
 
-    /// After [`crate::begin`]: begins to fetch the single rows and values whose keys the run has declared,
-    /// known before its first instruction.
+    /// After [`crate::begin`]: probes for the single rows and values whose keys the run has declared, and for
+    /// the beginnings of its ranges, as far as they are known before its first instruction.
     ///
-    /// Each gets a probe from `begin`, which [`Scratch::advance_probes`] goes on with; the run's searches
-    /// look first where they have led. Returns how many there are.
-    pub fn begin_probes(
+    /// Each comes from `plan`, a range's from `plan_range`; whoever runs the program advances them
+    /// ([`Scratch::probes_mut`]), and the run's searches look first where they have led. Returns how many
+    /// there are.
+    pub fn plan_probes(
         &mut self,
         program: &Program,
-        mut begin: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
+        inputs: &[u8],
+        mut plan: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
+        mut plan_range: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
     ) -> usize {
         let accesses = program.accesses.iter().zip(&program.layouts.resolved.accesses);
+        let mut count = 0;
         for (number, (access, recipe)) in accesses.enumerate() {
             let key = self.guard.key_of(number as u32);
-            let probe = key.zip(recipe.index).map(|(key, index)| {
-                self.probes_live += 1;
-                begin(access.table, index, key)
-            });
+            let probe = key
+                .zip(recipe.index)
+                .map(|(key, index)| plan(access.table, index, key));
+            count += usize::from(probe.is_some());
             self.probes.push(probe);
         }
-        self.probes_live
+        for range in &program.layouts.resolved.ranges {
+            range.key_into(&program.layouts.inputs, inputs, &mut self.lo);
+            self.probes
+                .push(Some(plan_range(range.table, range.index, &self.lo)));
+            count += 1;
+        }
+        count
     }
 
-    /// Advances each of the run's probes by a step; false when all are through.
-    pub fn advance_probes(&mut self, mut advance: impl FnMut(&mut Probe) -> bool) -> bool {
-        if self.probes_live == 0 {
-            return false;
-        }
-        let mut live = 0;
-        for probe in self.probes.iter_mut().flatten() {
-            live += usize::from(advance(probe));
-        }
-        self.probes_live = live;
-        live > 0
+    /// The probes that [`Scratch::plan_probes`] planned.
+    pub fn probes_mut(&mut self) -> impl Iterator<Item = &mut Probe> {
+        self.probes.iter_mut().flatten()
     }
 
     /// Forgets the run before. What a program does not name keeps what it has.
@@ -204,6 +208,6 @@ impl Scratch {
         }
         self.error = None;
         self.probes.clear();
-        self.probes_live = 0;
+        self.ahead.reset();
     }
 }

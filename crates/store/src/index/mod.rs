@@ -119,6 +119,7 @@ impl IndexData {
     }
 
     /// Adds the entry unless it is there.
+    #[cfg(test)]
     pub(crate) fn add(&self, key: &[u8], slot: SlotId) {
         if let Some(hash) = self.hash_for(key) {
             hash.add(hash64(key), slot);

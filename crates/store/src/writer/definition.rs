@@ -14,7 +14,7 @@ use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
 use crate::index::build::build;
 use crate::memory::Pin;
-use crate::table::{Schema, TableData, TableIndex, TableLoader};
+use crate::table::{Schema, TableData, TableIndex, TableLoader, not_null_bits};
 
 impl BatchWriter<'_> {
     /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On
@@ -113,6 +113,7 @@ impl BatchWriter<'_> {
         });
         Ok(TableData {
             indexes: indexes.collect(),
+            not_null: not_null_bits(&def),
             def,
             core: Arc::clone(&old.core),
             row_ids: old.row_ids.clone(),

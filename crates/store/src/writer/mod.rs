@@ -87,14 +87,14 @@ impl<'s> BatchWriter<'s> {
         &self.schema.catalog
     }
 
-    /// Begins to fetch what a member's lookup of `key` will touch; any thread. See [`Probe`].
-    pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-        Probe::begin(&self.schema, table, index, key)
+    /// For a member's lookup; any thread. See [`ReadView::plan_probe`](crate::ReadView::plan_probe).
+    pub fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        Probe::plan(&self.schema, table, index, key)
     }
 
-    /// See [`ReadView::begin_range_probe`](crate::ReadView::begin_range_probe).
-    pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
-        Probe::begin_range(&self.schema, table, index, lowest)
+    /// See [`ReadView::plan_range_probe`](crate::ReadView::plan_range_probe).
+    pub fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        Probe::plan_range(&self.schema, table, index, lowest)
     }
 
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
@@ -104,7 +104,7 @@ impl<'s> BatchWriter<'s> {
     }
 
     /// See [`ReadView::advance_probes`](crate::ReadView::advance_probes).
-    pub fn advance_probes(&self, probes: &mut [Probe]) -> bool {
+    pub fn advance_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
         Probe::advance_all(probes, &self.schema, self.pin(Pin::EVERYTHING))
     }
 

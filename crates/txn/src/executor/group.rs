@@ -46,10 +46,16 @@ pub(super) trait Ground: Sync {
 
     fn open(&self, member: usize) -> Self::Member<'_>;
 
-    fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe;
+    fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe;
+
+    /// For where a range begins.
+    fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe;
 
     /// False when the probe is through.
     fn advance_probe(&self, probe: &mut Probe) -> bool;
+
+    /// False when all are through.
+    fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool;
 
     /// Goes on with a program. Where it would wait for memory, its probe is put into the frame, unless the
     /// frame is not to wait.
@@ -145,12 +151,20 @@ impl Ground for BatchGround<'_, '_> {
         self.writer.member(member as u32)
     }
 
-    fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-        self.writer.begin_probe(table, index, key)
+    fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        self.writer.plan_probe(table, index, key)
+    }
+
+    fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        self.writer.plan_range_probe(table, index, lowest)
     }
 
     fn advance_probe(&self, probe: &mut Probe) -> bool {
         self.writer.advance_probe(probe)
+    }
+
+    fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
+        self.writer.advance_probes(probes)
     }
 
     fn resume(
@@ -199,12 +213,20 @@ impl Ground for SnapshotGround<'_> {
         BatchId(0)
     }
 
-    fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-        self.view.begin_probe(table, index, key)
+    fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+        self.view.plan_probe(table, index, key)
+    }
+
+    fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+        self.view.plan_range_probe(table, index, lowest)
     }
 
     fn advance_probe(&self, probe: &mut Probe) -> bool {
         self.view.advance_probe(probe)
+    }
+
+    fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
+        self.view.advance_probes(probes)
     }
 
     fn resume(
@@ -215,7 +237,7 @@ impl Ground for SnapshotGround<'_> {
         may_wait: bool,
     ) -> Result<Progress, SqlError> {
         if !may_wait {
-            let mut access = ReadAccess::over(self.view);
+            let mut access = ReadAccess::resumed(self.view, *observed);
             let progress = call.resume(&mut access, frame);
             *observed = access.observed();
             return progress;
@@ -281,8 +303,9 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
             let Some(frame) = memory.frames.get_mut(count) else {
                 return;
             };
-            if frame.begin(Call { program, inputs }).is_ok() {
-                begin_probes(ground, program, frame);
+            let call = Call { program, inputs };
+            if frame.begin(call).is_ok() {
+                plan_probes(ground, call, frame);
                 count += 1;
             }
             if count == GROUP_MEMBERS {
@@ -304,25 +327,20 @@ impl Frames {
     }
 }
 
-/// Begins the probes of a frame's declared keys; how many there are.
-fn begin_probes<G: Ground>(ground: &G, program: &Program, frame: &mut Frame) -> usize {
-    let fetch = program.row_fetch();
-    frame.scratch.begin_probes(program, |table, index, key| {
-        ground.begin_probe(table, index, key).with_fetch(fetch)
-    })
+/// Plans the probes of a call's declared keys and of its ranges; how many there are.
+fn plan_probes<G: Ground>(ground: &G, call: Call<'_>, frame: &mut Frame) -> usize {
+    let fetch = call.program.row_fetch();
+    frame.scratch.plan_probes(
+        call.program,
+        call.inputs,
+        |table, index, key| ground.plan_probe(table, index, key).with_fetch(fetch),
+        |table, index, lowest| ground.plan_range_probe(table, index, lowest).with_fetch(fetch),
+    )
 }
 
-/// Advances all probes in turn until the last is through.
+/// Advances all probes, a step of all at a time, until the last is through.
 fn advance_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
-    loop {
-        let mut any = false;
-        for frame in &mut *frames {
-            any |= frame.scratch.advance_probes(|probe| ground.advance_probe(probe));
-        }
-        if !any {
-            return;
-        }
-    }
+    while ground.advance_probes(frames.iter_mut().flat_map(|frame| frame.scratch.probes_mut())) {}
 }
 
 /// A member that waits for memory.
@@ -350,6 +368,11 @@ impl WaveEnds<'_> {
             (self.rest, is_passed) = (rest, true);
         }
         is_passed
+    }
+
+    /// True when this member is the last of its wave. Asked after [`WaveEnds::is_passed`].
+    fn is_last(&self, member: usize) -> bool {
+        self.rest.first() == Some(&(member + 1))
     }
 
     /// True when the member conflicts over the only row that its program touches with one before it in the
@@ -415,8 +438,9 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         if let Work::Program { program, inputs } = *work
             && !wave_ends.is_near(first + count, program)
         {
-            match frame.begin(Call { program, inputs }) {
-                Ok(()) => probes += begin_probes(ground, program, frame),
+            let call = Call { program, inputs };
+            match frame.begin(call) {
+                Ok(()) => probes += plan_probes(ground, call, frame),
                 Err(error) => *refused = Some(error),
             }
         }
@@ -436,13 +460,16 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         let Some(frame) = frames.get_mut(if is_near { NEAR_FRAME } else { place }) else {
             break;
         };
+        // Who has nobody to turn to meanwhile does not wait.
+        let is_alone = waiting.is_empty() && (place + 1 == count || wave_ends.is_last(first + place));
         let mut member = ground.open(first + place);
         let result = match (refused.take(), *work) {
             (Some(error), _) => Err(error),
             (None, Work::Program { program, inputs }) => {
                 let call = Call { program, inputs };
                 let began = if is_near { frame.begin(call) } else { Ok(()) };
-                match began.and_then(|()| ground.resume(&mut member, call, frame, !is_near)) {
+                let may_wait = !is_near && !is_alone;
+                match began.and_then(|()| ground.resume(&mut member, call, frame, may_wait)) {
                     Ok(Progress::Waiting) => {
                         waiting.push(Waiting { place, member });
                         continue;
@@ -486,6 +513,7 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
         if at >= waiting.len() {
             at = 0;
         }
+        let is_alone = waiting.len() == 1;
         let Some(Waiting { place, member }) = waiting.get_mut(at) else {
             return;
         };
@@ -505,7 +533,7 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             continue;
         }
         frame.is_fetched = false;
-        let progress = ground.resume(member, Call { program, inputs }, frame, true);
+        let progress = ground.resume(member, Call { program, inputs }, frame, !is_alone);
         let result = match progress {
             Ok(Progress::Waiting) => {
                 at += 1;

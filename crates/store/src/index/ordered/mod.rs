@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::hash::Candidates;
 use crate::memory::{RowMemory, SlotId};
-use node::{Changed, ENTRIES_MAX, ENTRIES_MIN, Meta, Node, Side, Version};
+use node::{Changed, ENTRIES_MAX, ENTRIES_MIN, Found, Meta, Node, Side, Version};
 use pool::Pool;
 pub(crate) use range::Batch;
 use target::Target;
@@ -207,22 +207,35 @@ impl OrderedIndex {
         }
     }
 
-    /// Adds the entry unless it is there.
-    pub(crate) fn add(&self, key: &[u8], slot: SlotId) {
+    /// Adds the entry unless it is there; returns whether it was added.
+    pub(crate) fn add(&self, key: &[u8], slot: SlotId) -> bool {
         let target = Target { key, slot: slot.0 };
-        Self::until_unchanged(|| self.try_add(target));
+        Self::until_unchanged(|| self.try_add(target, false))
     }
 
-    fn try_add(&self, target: Target<'_>) -> Result<(), Changed> {
+    /// Adds the entry unless the key has one, or might have: uniqueness and addition for one descent. False
+    /// says that nothing was added and that the caller has to look.
+    pub(crate) fn add_alone(&self, key: &[u8], slot: SlotId) -> bool {
+        let target = Target { key, slot: slot.0 };
+        Self::until_unchanged(|| self.try_add(target, true))
+    }
+
+    fn try_add(&self, target: Target<'_>, alone: bool) -> Result<bool, Changed> {
         let leaf = self.leaf_with_room_above(target)?;
         let found = leaf.node.search(target, false, leaf.version)?;
         let meta = leaf.node.meta();
-        if found.has_prefix
+        if alone && !self.is_alone(&leaf, found, meta, target.key)? {
+            leaf.node.check(leaf.version)?;
+            return Ok(false);
+        }
+        if !alone
+            && found.has_prefix
             && found.at < meta.count()
             && leaf.node.slot(found.at) == target.slot
             && leaf.node.has_key(found.at, target.key, leaf.version)?
         {
-            return leaf.node.check(leaf.version);
+            leaf.node.check(leaf.version)?;
+            return Ok(false);
         }
         if meta.count() < ENTRIES_MAX {
             let locked = leaf.node.lock(leaf.version)?;
@@ -232,7 +245,18 @@ impl OrderedIndex {
             self.split_leaf(parent, leaf.at, (leaf.node, leaf.version), found.at, target)?;
         }
         self.count(leaf.node, 1);
-        Ok(())
+        Ok(true)
+    }
+
+    /// True when no entry has the key whose place in the leaf was found. Those with one key stand together,
+    /// so the place's neighbours tell; where one of these may lie in another leaf the answer is no.
+    fn is_alone(&self, leaf: &Leaf<'_>, found: Found, meta: Meta, key: &[u8]) -> Result<bool, Changed> {
+        if found.at == 0 || found.at == meta.count() && meta.continues {
+            return Ok(false);
+        }
+        Ok(!found.has_prefix
+            || !leaf.node.has_key(found.at - 1, key, leaf.version)?
+                && !leaf.node.has_key(found.at, key, leaf.version)?)
     }
 
     /// As [`OrderedIndex::leaf_of`]; what is full above the leaf is split on the way.

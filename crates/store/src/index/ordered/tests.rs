@@ -140,6 +140,36 @@ fn make_key(random: &mut Prng, kind: u64) -> Vec<u8> {
     }
 }
 
+/// Adds a key that nobody has; where the index cannot tell nothing happens.
+fn add_alone(index: &OrderedIndex, model: &mut Model, entry: (Vec<u8>, u64)) {
+    let is_taken = model
+        .range((entry.0.clone(), 0)..=(entry.0.clone(), u64::MAX))
+        .next();
+    let is_taken = is_taken.is_some();
+    let is_added = index.add_alone(&entry.0, SlotId(entry.1));
+    assert!(!(is_taken && is_added), "{entry:?}");
+    if is_added {
+        model.insert(entry);
+    }
+}
+
+#[test]
+fn who_adds_alone_is_seldom_refused() {
+    let index = index();
+    let mut random = Prng::new(9);
+    let keys = 5_000;
+    let added = (0..keys).filter(|number| {
+        let key = random.next_u64().to_be_bytes();
+        let slot = SlotId(*number);
+        index.add_alone(&key, slot) || !index.add(&key, slot)
+    });
+    assert!(added.count() as u64 > keys * 9 / 10);
+    assert!(
+        !index.add_alone(&[0], SlotId(1)),
+        "the place is at a leaf's beginning"
+    );
+}
+
 #[test]
 fn behaves_as_a_sorted_set_over_many_operations() {
     let operations = if cfg!(miri) { 3_000 } else { 150_000 };
@@ -153,8 +183,12 @@ fn behaves_as_a_sorted_set_over_many_operations() {
             let kind = kinds.start + random.below(kinds.end - kinds.start);
             if random.below(100) < adds {
                 let entry = (make_key(&mut random, kind), random.below(40));
-                index.add(&entry.0, SlotId(entry.1));
-                model.insert(entry);
+                if step % 3 == 0 {
+                    add_alone(&index, &mut model, entry);
+                } else {
+                    let is_new = index.add(&entry.0, SlotId(entry.1));
+                    assert_eq!(model.insert(entry), is_new);
+                }
             } else {
                 let near = (make_key(&mut random, kind), random.below(40));
                 let entry = model.range(near.clone()..).next().cloned().unwrap_or(near);
@@ -312,9 +346,9 @@ fn readers_find_what_stays() {
             key
         };
         let mut stable: Vec<(Vec<u8>, u64)> = (0..stay).map(|number| (key_of(number), number)).collect();
-        stable
-            .iter()
-            .for_each(|(key, slot)| index.add(key, SlotId(*slot)));
+        for (key, slot) in &stable {
+            index.add(key, SlotId(*slot));
+        }
         stable.sort();
         std::thread::scope(|scope| {
             for reader in 0..2 {

@@ -1,0 +1,327 @@
+//! What a program will look for, known before it does: ranges that begin at inputs, and searches in a loop
+//! over a range.
+//!
+//! ```text
+//!   scan   cp1, t1.x0, k0, k1         a range that begins at inputs and constants is probed before the run,
+//!   L:                                as the keys of declared accesses are
+//!     key    k0
+//!     keyin  k0, i0                   a search for a key with columns of the range's present row is probed
+//!     keycol k0, cp1.4                for the rows that come next: a nested loop join whose inner side waits
+//!     search cp2, t2.x0, k0           for memory once, not once for each row
+//!     ...
+//!     next   r6, cp1
+//! ```
+//!
+//! All of it are hints: what is fetched in vain costs time, and nothing else depends on it. So nothing is
+//! proved about the way control takes; a loop that ends early has fetched some rows too many.
+//!
+//! Source: Kocberber et al., AMAC, VLDB 2015; Chen et al., "Improving hash join performance through
+//! prefetching" (2004), its software pipeline.
+
+use weft_base::{IndexId, TableId};
+use weft_store::Probe;
+use weft_types::{RowLayout, encode_key_from_row};
+
+use crate::access_keys::{KeyPart, to_prefix_successor};
+use crate::data_access::DataAccess;
+use crate::instr::{Instr, Op, SCAN_REVERSE};
+use crate::interpreter::{Collected, KeyImage};
+use crate::program::{Program, ProgramParts};
+use crate::resolve::KeyRecipe;
+
+/// How many rows ahead of the present one a probe is begun, and advanced for the first and the second time:
+/// to the index's line, to the row's slot, to what lies elsewhere.
+const BEGIN_ROWS: usize = 9;
+const FIRST_ROWS: usize = 6;
+const SECOND_ROWS: usize = 3;
+/// Probes kept; more than are under way.
+const RING: usize = 16;
+const _: () = assert!(BEGIN_ROWS < RING);
+
+/// A range that begins at inputs and constants.
+#[derive(Clone, Debug)]
+pub(crate) struct RangeAhead {
+    pub table: TableId,
+    pub index: IndexId,
+    is_reverse: bool,
+    parts: Vec<KeyPart>,
+    key: KeyRecipe,
+}
+
+impl RangeAhead {
+    /// Where the range begins, for these inputs.
+    pub fn key_into(&self, layout: &RowLayout, inputs: &[u8], key: &mut Vec<u8>) {
+        key.clear();
+        self.key.append(layout, inputs, key);
+        if self.is_reverse {
+            // Everything is the same to one that has none.
+            to_prefix_successor(key);
+        }
+    }
+}
+
+/// The ranges of a program, each once.
+pub(crate) fn ranges(parts: &ProgramParts, recipe: impl Fn(&[KeyPart]) -> KeyRecipe) -> Vec<RangeAhead> {
+    let mut found: Vec<RangeAhead> = Vec::new();
+    for (pc, instr) in parts.instrs.iter().enumerate().filter(|(_, i)| i.op == Op::Scan) {
+        let is_reverse = instr.scan_flags() & SCAN_REVERSE != 0;
+        let buffer = if is_reverse { instr.c } else { instr.b };
+        let place = parts.tables.get(instr.table()).and_then(|table| {
+            let index = table.indexes.get(instr.index())?;
+            Some((table.id, index.id))
+        });
+        let (Some((table, index)), Some(key)) = (place, known_key(&parts.instrs, pc, buffer)) else {
+            continue;
+        };
+        let same =
+            |range: &RangeAhead| (range.index, range.is_reverse) == (index, is_reverse) && range.parts == key;
+        if !found.iter().any(same) {
+            found.push(RangeAhead {
+                table,
+                index,
+                is_reverse,
+                key: recipe(&key),
+                parts: key,
+            });
+        }
+    }
+    found
+}
+
+/// What a key buffer holds at `pc`, if the instructions right before it make it of inputs and constants.
+fn known_key(instrs: &[Instr], pc: usize, buffer: u8) -> Option<Vec<KeyPart>> {
+    let mut parts = Vec::new();
+    for instr in instrs.get(..pc)?.iter().rev() {
+        let is_it = instr.a == buffer;
+        match instr.op {
+            Op::Key if is_it => {
+                parts.reverse();
+                return Some(parts);
+            }
+            Op::Keyin if is_it => parts.push(KeyPart::Input(u16::try_from(instr.imm).ok()?)),
+            Op::Keyk if is_it => parts.push(KeyPart::Const(u16::try_from(instr.imm).ok()?)),
+            Op::Key | Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull if !is_it => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// A search in a loop over a range.
+#[derive(Clone, Debug)]
+pub(crate) struct Join {
+    search: Instr,
+    /// The range's collect register.
+    outer: u8,
+    table: TableId,
+    index: IndexId,
+    key: Vec<JoinPart>,
+}
+
+#[derive(Clone, Debug)]
+enum JoinPart {
+    Known(KeyRecipe),
+    /// Of the range's row.
+    Column(usize),
+}
+
+/// The joins of a program: the first search for each range.
+pub(crate) fn joins(parts: &ProgramParts, recipe: impl Fn(&[KeyPart]) -> KeyRecipe) -> Vec<Join> {
+    let mut found: Vec<Join> = Vec::new();
+    for pc in 0..parts.instrs.len() {
+        if let Some(join) = join_at(parts, pc, &recipe)
+            && !found.iter().any(|other| other.outer == join.outer)
+        {
+            found.push(join);
+        }
+    }
+    found
+}
+
+/// KEY, parts of the key with columns of one range's row, SEARCH from `pc` on.
+fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRecipe) -> Option<Join> {
+    let (first, rest) = parts.instrs.get(pc..)?.split_first()?;
+    if first.op != Op::Key {
+        return None;
+    }
+    let (mut key, mut outer) = (Vec::new(), None);
+    for instr in rest {
+        match instr.op {
+            Op::Keyin if instr.a == first.a => {
+                let part = KeyPart::Input(u16::try_from(instr.imm).ok()?);
+                key.push(JoinPart::Known(recipe(&[part])));
+            }
+            Op::Keyk if instr.a == first.a => {
+                let part = KeyPart::Const(u16::try_from(instr.imm).ok()?);
+                key.push(JoinPart::Known(recipe(&[part])));
+            }
+            Op::Keycol if instr.a == first.a && outer.is_none_or(|outer| outer == instr.b) => {
+                outer = Some(instr.b);
+                key.push(JoinPart::Column(instr.imm as usize));
+            }
+            Op::Search if instr.b == first.a => {
+                let outer = outer?;
+                let is_next = |next: &Instr| next.op == Op::Next && next.b == outer;
+                let table = parts.tables.get(instr.table())?;
+                let index = table.indexes.get(instr.index())?;
+                let is_loop = instr.a != outer && parts.instrs.iter().any(is_next);
+                return is_loop.then_some(Join {
+                    search: *instr,
+                    outer,
+                    table: table.id,
+                    index: index.id,
+                    key,
+                });
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The join that a run is in, with the probes for the rows to come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ahead {
+    /// Its number among the program's, from 1; 0: none.
+    join: usize,
+    /// Rows for which probes were begun.
+    begun: usize,
+    /// By row number.
+    ring: [Option<Probe>; RING],
+    key: KeyImage,
+}
+
+impl Ahead {
+    /// Forgets the run before.
+    pub fn reset(&mut self) {
+        self.join = 0;
+    }
+
+    /// A range is at its first row.
+    pub fn begin<A: DataAccess>(&mut self, run: (&Program, &[u8]), outer: u8, rows: &Collected, access: &A) {
+        let joins = &run.0.layouts.resolved.joins;
+        let number = joins.iter().position(|join| join.outer == outer);
+        let Some(number) = number else {
+            return;
+        };
+        (self.join, self.begun) = (number + 1, 0);
+        for at in 0..BEGIN_ROWS {
+            self.begin_row(run, rows, access, at);
+        }
+        for ahead in [FIRST_ROWS, SECOND_ROWS] {
+            (0..ahead).for_each(|at| self.advance_row(access, at));
+        }
+    }
+
+    /// A range has gone on to its next row.
+    pub fn go_on<A: DataAccess>(&mut self, run: (&Program, &[u8]), outer: u8, rows: &Collected, access: &A) {
+        if self.present(run.0).is_none_or(|join| join.outer != outer) {
+            return;
+        }
+        let at = rows.next.saturating_sub(1);
+        self.begin_row(run, rows, access, at + BEGIN_ROWS - 1);
+        self.advance_row(access, at + FIRST_ROWS - 1);
+        self.advance_row(access, at + SECOND_ROWS - 1);
+    }
+
+    fn present<'p>(&self, program: &'p Program) -> Option<&'p Join> {
+        program.layouts.resolved.joins.get(self.join.checked_sub(1)?)
+    }
+
+    fn begin_row<A: DataAccess>(
+        &mut self,
+        (program, inputs): (&Program, &[u8]),
+        rows: &Collected,
+        access: &A,
+        at: usize,
+    ) {
+        let (Some(join), Some(handle)) = (self.present(program), rows.rows.get(at)) else {
+            return;
+        };
+        let layout = program.layouts.tables.get(usize::from(rows.table));
+        let (Some(layout), Some(row)) = (layout, access.row(handle)) else {
+            return;
+        };
+        self.key.bytes.clear();
+        for part in &join.key {
+            match part {
+                JoinPart::Known(recipe) => {
+                    recipe.append(&program.layouts.inputs, inputs, &mut self.key.bytes);
+                }
+                JoinPart::Column(column) => {
+                    encode_key_from_row(&mut self.key.bytes, layout, row, &[*column]);
+                }
+            }
+        }
+        let probe = access.begin_probe(join.index, join.table, &self.key.bytes);
+        let fetch = program.layouts.resolved.row_fetch;
+        if let Some(place) = self.ring.get_mut(at % RING) {
+            *place = probe.map(|probe| probe.with_fetch(fetch));
+        }
+        self.begun = at + 1;
+    }
+
+    fn advance_row<A: DataAccess>(&mut self, access: &A, at: usize) {
+        if at < self.begun
+            && let Some(Some(probe)) = self.ring.get_mut(at % RING)
+        {
+            access.advance_probe(probe);
+        }
+    }
+
+    /// The probe for a search, if it is the present join's. It may be another row's: whoever uses it checks
+    /// the key.
+    #[inline]
+    pub fn probe_of(&self, program: &Program, search: Instr, collect: &[Collected]) -> Option<&Probe> {
+        let join = self.present(program)?;
+        if join.search != search {
+            return None;
+        }
+        let at = collect.get(usize::from(join.outer))?.next.checked_sub(1)?;
+        self.ring.get(at % RING).filter(|_| at < self.begun)?.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::asm;
+
+    fn program(body: &str) -> crate::Program {
+        let text = format!(
+            ".program catalog 3\n.inputs\n  i0 int4\n.consts\n  c0 int4 '7'\n.tables\n  t0 16387 (int4, int4) x0 \
+             16388 unique ordered primary (0, 1)\n.outputs\n  s0 ()\n.access\n  read_table t0\n.logic\n{body}\n  \
+             end\n.commit\n  commit\n.abort\n  abort\n"
+        );
+        asm::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    const RANGE: &str =
+        "  key k0\n  keyin k0, i0\n  key k1\n  keyk k1, c0\n  scan cp0, t0.x0, k0, k1, forward, all\n";
+    const LOOP: &str = "  ret r0, cp0\nL1:\n  bnt r0, L2\n  key k0\n  keyk k0, c0\n  keycol k0, cp0.1\n  search cp1, \
+                        t0.x0, k0\n  ret r1, cp1\n  next r0, cp0\n  jmp L1\nL2:";
+
+    #[test]
+    fn ranges_that_begin_at_inputs_are_known_once() {
+        let twice = program(&format!("{RANGE}  ret r0, cp0\n{RANGE}  ret r0, cp0"));
+        let resolved = &twice.layouts.resolved;
+        assert_eq!(resolved.ranges.len(), 1);
+        let inputs = twice.encode_inputs(&[weft_types::Value::Int4(5)]).unwrap();
+        let (mut key, mut expected) = (Vec::new(), Vec::new());
+        resolved.ranges[0].key_into(&twice.layouts.inputs, &inputs, &mut key);
+        weft_types::encode_key_value(&mut expected, &weft_types::Value::Int4(5));
+        assert_eq!(key, expected);
+        let computed = RANGE.replace("keyin k0, i0", "keyr k0, r5, int4");
+        let computed = program(&format!("  ldi r5, 1\n{computed}  ret r0, cp0"));
+        assert!(computed.layouts.resolved.ranges.is_empty());
+    }
+
+    #[test]
+    fn a_search_by_a_ranges_row_is_a_join_within_a_loop_only() {
+        let resolved = &program(&format!("{RANGE}{LOOP}")).layouts.resolved;
+        assert_eq!(resolved.joins.len(), 1);
+        assert_eq!((resolved.joins[0].outer, resolved.joins[0].key.len()), (0, 2));
+        let once = LOOP.replace("  next r0, cp0\n  jmp L1\n", "");
+        let resolved = &program(&format!("{RANGE}{once}")).layouts.resolved;
+        assert!(resolved.joins.is_empty());
+    }
+}
