@@ -5,12 +5,15 @@
 //! A node is one allocation of words, never moved and never freed before the whole list is:
 //!
 //! ```text
-//! word 0      key length (32 bits) | value length (32 bits)
+//! words ..-1  links to the next node on each level: level 0 is word -1, level 1 word -2, ...
+//! word 0      key length (32 bits) | value length (32 bits)      <- where links lead to
 //! word 1      stamp
-//! word 2      height
-//! words 3..   height links to the next node on each level
 //! then        key bytes, value bytes
 //! ```
+//!
+//! So what a comparison needs lies together. A search waits for memory at each node; the node that comes
+//! next if the search goes down is fetched while it looks at the one to the right. Large lists lie in huge
+//! pages.
 //!
 //! # Invariants
 //!
@@ -28,13 +31,14 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering as Memory};
 
 use parking_lot::Mutex;
 use weft_base::Prng;
+use weft_base::memory::{HUGE_PAGE_BYTES, PageMemory, Pages, prefetch};
 use weft_ops::key::Stamp;
 
 const HEIGHT_MAX: usize = 14;
-const HEADER_WORDS: usize = 3;
+const HEADER_WORDS: usize = 2;
 /// Chunks grow from the one to the other, so that a small list takes little.
 const CHUNK_WORDS_MIN: usize = 512;
-const CHUNK_WORDS_MAX: usize = 128 << 10;
+const CHUNK_WORDS_MAX: usize = HUGE_PAGE_BYTES / size_of::<Word>();
 
 /// A node's first word. Nodes are reached through pointers that the list hands out.
 type Word = u64;
@@ -52,12 +56,18 @@ pub(crate) struct SkipList {
 
 struct Writer {
     /// Every chunk, as the allocator gave it: pointers into it stay good because nobody borrows it whole.
-    chunks: Vec<(*mut Word, usize)>,
+    chunks: Vec<Chunk>,
     /// The chunk that is being filled: its next free word, and how many are free.
     free: *mut Word,
     free_words: usize,
     chunk_words: usize,
     prng: Prng,
+}
+
+enum Chunk {
+    /// Start and length, as leaked by a box.
+    Boxed(*mut Word, usize),
+    Pages(#[allow(dead_code, reason = "held for its drop, which gives the pages back")] PageMemory),
 }
 
 /// An entry of a list, or none. Valid as long as the list; whoever keeps one must keep the list.
@@ -102,10 +112,18 @@ impl Writer {
     }
 
     fn chunk(&mut self, words: usize, allocated_bytes: &AtomicUsize) -> NonNull<Word> {
+        if words == CHUNK_WORDS_MAX
+            && let Ok(pages) = PageMemory::new(HUGE_PAGE_BYTES, Pages::Huge)
+        {
+            let start = pages.base().cast::<Word>();
+            allocated_bytes.fetch_add(pages.size_bytes(), Memory::Relaxed);
+            self.chunks.push(Chunk::Pages(pages));
+            return start;
+        }
         let chunk: &mut [Word] = Box::leak(vec![0; words].into_boxed_slice());
         allocated_bytes.fetch_add(size_of_val(chunk), Memory::Relaxed);
         let start = NonNull::from(chunk).cast::<Word>();
-        self.chunks.push((start.as_ptr(), words));
+        self.chunks.push(Chunk::Boxed(start.as_ptr(), words));
         start
     }
 
@@ -118,7 +136,10 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        for &(start, words) in &self.chunks {
+        for chunk in &self.chunks {
+            let &Chunk::Boxed(start, words) = chunk else {
+                continue;
+            };
             let chunk = std::ptr::slice_from_raw_parts_mut(start, words);
             // SAFETY: `chunk` leaked this box, and the list that pointed into it is being dropped.
             drop(unsafe { Box::from_raw(chunk) });
@@ -134,19 +155,30 @@ fn compare(key: &[u8], stamp: Stamp, other_key: &[u8], other_stamp: Stamp) -> Or
 /// Bytewise order, eight bytes at a time, without a call.
 #[inline(always)]
 fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
-    let (words_a, rest_a) = a.as_chunks::<8>();
-    let (words_b, rest_b) = b.as_chunks::<8>();
-    for (x, y) in words_a.iter().zip(words_b) {
-        let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));
+    let most = a.len().min(b.len());
+    let word = |bytes: &[u8], at: usize| {
+        let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
+        bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    };
+    let mut at = 0;
+    while at + 8 <= most {
+        let (x, y) = (word(a, at), word(b, at));
+        if x != y {
+            return x.cmp(&y);
+        }
+        at += 8;
+    }
+    if at < most {
+        if most < 8 {
+            return a.cmp(b);
+        }
+        // What is left, with bytes before it that are equal.
+        let (x, y) = (word(a, most - 8), word(b, most - 8));
         if x != y {
             return x.cmp(&y);
         }
     }
-    if words_a.len() == words_b.len() {
-        return rest_a.cmp(rest_b);
-    }
-    let at = 8 * words_a.len().min(words_b.len());
-    a.get(at..).cmp(&b.get(at..))
+    a.len().cmp(&b.len())
 }
 
 impl SkipList {
@@ -160,6 +192,8 @@ impl SkipList {
             prng: Prng::new(seed),
         };
         let head = writer.allocate(HEADER_WORDS + HEIGHT_MAX, &allocated_bytes);
+        // SAFETY: the words of the links lie before the node, within the same allocation.
+        let head = unsafe { head.add(HEIGHT_MAX) };
         Self {
             head,
             height: AtomicUsize::new(1),
@@ -185,7 +219,7 @@ impl SkipList {
         // levels below the height of a node that they reached on that level, and the head has all. Words
         // and pointers have the same size and alignment, a link is only ever accessed as an atomic pointer,
         // and the memory lives as long as the list (invariant 4).
-        unsafe { &*node.as_ptr().add(HEADER_WORDS + level).cast::<AtomicPtr<Word>>() }
+        unsafe { &*node.as_ptr().sub(1 + level).cast::<AtomicPtr<Word>>() }
     }
 
     #[inline(always)]
@@ -195,14 +229,13 @@ impl SkipList {
 
     #[inline(always)]
     fn entry(&self, node: NonNull<Word>) -> (&[u8], Stamp, &[u8]) {
-        // SAFETY: the node was complete before it was linked (invariant 1), it has three words of header,
-        // `height` links and then the bytes whose lengths are in its first word.
+        // SAFETY: the node was complete before it was linked (invariant 1); it has two words of header and
+        // then the bytes whose lengths are in its first word.
         unsafe {
             let word = node.as_ptr();
             let lengths = *word;
             let (key_bytes, value_bytes) = ((lengths >> 32) as usize, lengths as u32 as usize);
-            let height = *word.add(2) as usize;
-            let bytes = word.add(HEADER_WORDS + height).cast::<u8>();
+            let bytes = word.add(HEADER_WORDS).cast::<u8>();
             (
                 std::slice::from_raw_parts(bytes, key_bytes),
                 Stamp::from_u64(*word.add(1)).unwrap_or(Stamp::newest_at(weft_ops::key::SeqNo(0))),
@@ -217,20 +250,16 @@ impl SkipList {
         let height = writer.height();
         let mut before = [self.head; HEIGHT_MAX];
         let in_use = self.height.load(Memory::Relaxed);
-        let mut node = self.head;
-        for level in (0..in_use).rev() {
-            while let Some(next) = self.next(node, level) {
-                let (next_key, next_stamp, _) = self.entry(next);
-                if compare(next_key, next_stamp, key, stamp) != Ordering::Less {
-                    break;
-                }
-                node = next;
+        self.descend(key, stamp, in_use, |level, node| {
+            if let Some(place) = before.get_mut(level) {
+                *place = node;
             }
-            before[level] = node;
-        }
+        });
         let bytes = key.len() + value.len();
         let words = HEADER_WORDS + height + bytes.div_ceil(size_of::<Word>());
         let new = writer.allocate(words, &self.allocated_bytes);
+        // SAFETY: the words of the links lie before the node, within the same allocation.
+        let new = unsafe { new.add(height) };
         self.used_bytes
             .fetch_add(words * size_of::<Word>(), Memory::Relaxed);
         // SAFETY: `new` has `words` words of its own, which hold header, links and bytes; nobody else knows
@@ -239,8 +268,7 @@ impl SkipList {
             let word = new.as_ptr();
             *word = (key.len() as u64) << 32 | value.len() as u64;
             *word.add(1) = stamp.to_u64();
-            *word.add(2) = height as u64;
-            let target = word.add(HEADER_WORDS + height).cast::<u8>();
+            let target = word.add(HEADER_WORDS).cast::<u8>();
             std::ptr::copy_nonoverlapping(key.as_ptr(), target, key.len());
             std::ptr::copy_nonoverlapping(value.as_ptr(), target.add(key.len()), value.len());
         }
@@ -259,15 +287,38 @@ impl SkipList {
     /// The last node that stands before the target, the head if there is none.
     #[inline]
     fn before(&self, key: &[u8], stamp: Stamp) -> NonNull<Word> {
+        self.descend(key, stamp, self.height.load(Memory::Relaxed), |_, _| {})
+    }
+
+    /// Searches from level `height - 1` down; tells the last node before the target on each level, returns
+    /// that of level 0.
+    #[inline(always)]
+    fn descend(
+        &self,
+        key: &[u8],
+        stamp: Stamp,
+        height: usize,
+        mut tell: impl FnMut(usize, NonNull<Word>),
+    ) -> NonNull<Word> {
         let mut node = self.head;
-        for level in (0..self.height.load(Memory::Relaxed)).rev() {
+        // The node that was found not to stand before the target, one level up.
+        let mut behind = None;
+        for level in (0..height).rev() {
             while let Some(next) = self.next(node, level) {
+                if level > 0 {
+                    prefetch(self.link(node, level - 1).load(Memory::Relaxed));
+                }
+                if Some(next) == behind {
+                    break;
+                }
                 let (next_key, next_stamp, _) = self.entry(next);
                 if compare(next_key, next_stamp, key, stamp) != Ordering::Less {
+                    behind = Some(next);
                     break;
                 }
                 node = next;
             }
+            tell(level, node);
         }
         node
     }
