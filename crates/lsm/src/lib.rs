@@ -37,6 +37,7 @@ mod memtable;
 mod options;
 mod table;
 mod tombstones;
+mod verify;
 mod version;
 
 pub use batch::{BATCH_BYTES_MAX, FamilyId, USER_KEY_BYTES_MAX, WriteBatch};
@@ -45,6 +46,7 @@ pub use engine::{LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
 pub use error::{CorruptKind, LsmError};
 pub use iterator::LsmIterator;
 pub use options::{Background, LEVEL_COUNT, LevelOptions, LsmOptions};
+pub use verify::{VerifyReport, verify};
 
 use weft_base::SyncSite;
 

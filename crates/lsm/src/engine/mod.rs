@@ -6,6 +6,7 @@
 //! flush.rs       frozen memtable -> table of level 0
 //! background.rs  who flushes and compacts, and when
 //! pressure.rs    how much writers are slowed
+//! checkpoint.rs  a second engine with the state of a moment
 //! open.rs        manifest and logs -> engine
 //! stats.rs       what it is doing
 //! ```
@@ -21,6 +22,7 @@
 //! number, and a compaction that dropped something older was told of every registered snapshot.
 
 mod background;
+mod checkpoint;
 mod flush;
 mod open;
 mod pressure;
@@ -51,6 +53,7 @@ use pressure::Pressure;
 use stats::Counters;
 use write::{SyncState, Writer};
 
+pub(crate) use open::level_dirs;
 pub use stats::{LevelStats, LsmStats};
 pub use write::WriteOptions;
 
@@ -337,6 +340,16 @@ impl Lsm {
             while deeper(&self.engine.view()) && self.engine.compact_once(Some(level))? {}
         }
         Ok(())
+    }
+
+    /// Makes a copy of the present state in `target`, which must be empty, while everything goes on. The
+    /// copy is an engine of its own; it is opened with options that name no directories for levels. Returns
+    /// the last write that it has. An unfinished copy opens as an empty engine.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn checkpoint(&self, target: &Path) -> Result<SeqNo, LsmError> {
+        self.engine.checkpoint(target)
     }
 
     /// What the engine holds and did so far.

@@ -134,7 +134,7 @@ impl Engine {
 }
 
 /// Directory of each level.
-fn level_dirs(dir: &Path, options: &LsmOptions) -> Vec<PathBuf> {
+pub(crate) fn level_dirs(dir: &Path, options: &LsmOptions) -> Vec<PathBuf> {
     let levels = options.levels.iter();
     levels
         .map(|level| level.dir.clone().unwrap_or_else(|| dir.to_owned()))

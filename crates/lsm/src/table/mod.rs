@@ -27,5 +27,5 @@ mod write;
 
 pub(crate) use cursor::RunCursor;
 pub(crate) use format::{TableProperties, UpperBound, table_number};
-pub(crate) use read::{Table, TableFiles, TableMeta};
+pub(crate) use read::{Opened, Table, TableFiles, TableMeta};
 pub(crate) use write::{SYNC_TABLE, TableWriter};

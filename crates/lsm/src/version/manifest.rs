@@ -179,6 +179,11 @@ impl Manifest {
         Ok(())
     }
 
+    /// The state that all edits so far make.
+    pub(crate) const fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
     fn write(&mut self, edit: &Edit, site: SyncSite) -> Result<(), LsmError> {
         let edit = edit.encode();
         let mut bytes = Vec::with_capacity(HEADER_BYTES + edit.len());

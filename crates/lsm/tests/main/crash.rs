@@ -296,3 +296,59 @@ fn the_list_of_sync_sites_is_complete() {
     }
     assert_eq!(seen, SYNC_SITES.into_iter().collect());
 }
+
+/// Cuts the power at every single operation of one fixed run of writes, flushes, compactions and an opening.
+#[test]
+fn a_power_cut_at_every_operation() {
+    const WRITES: u64 = 160;
+    let value = |number: u64| format!("{number:>60}").into_bytes();
+    // Key `number % 40`, so that compactions drop versions. Returns how many writes were said to be durable.
+    let script = |disk: &SimDisk| -> u64 {
+        let (mut durable, mut number) = (0, 0);
+        for _ in 0..2 {
+            let Ok(lsm) = open_with(disk, tiny()) else {
+                return durable;
+            };
+            for _ in 0..WRITES / 2 {
+                let sync = number % 5 == 4;
+                let mut batch = WriteBatch::new();
+                batch.put(FAMILY, format!("{:02}", number % 40).as_bytes(), &value(number));
+                batch.put(FAMILY, b"last", &value(number));
+                if lsm.write(&batch, WriteOptions { sync, log: true }).is_err() {
+                    return durable;
+                }
+                number += 1;
+                if sync {
+                    durable = number;
+                }
+            }
+            if lsm.flush().and_then(|()| lsm.compact_all()).is_err() {
+                return durable;
+            }
+        }
+        durable
+    };
+    let whole = SimDisk::new(0);
+    assert_eq!(script(&whole), WRITES);
+    for op in 1..=whole.op_count() {
+        for seed in 0..4 {
+            let disk = SimDisk::new(seed);
+            disk.cut_power_at(op);
+            let durable = script(&disk);
+            disk.crash();
+            let lsm =
+                open_with(&disk, tiny()).unwrap_or_else(|error| panic!("op {op}, seed {seed}: {error}"));
+            let found = read_all(&lsm).unwrap();
+            let newest = found.get(&b"last"[..]).map_or(0, |newest| {
+                String::from_utf8_lossy(newest).trim().parse::<u64>().unwrap() + 1
+            });
+            assert!(newest >= durable, "op {op}, seed {seed}: {newest} of {durable}");
+            let mut expected = Map::new();
+            for number in 0..newest {
+                expected.insert(format!("{:02}", number % 40).into_bytes(), value(number));
+                expected.insert(b"last".to_vec(), value(number));
+            }
+            assert_eq!(found, expected, "op {op}, seed {seed}");
+        }
+    }
+}

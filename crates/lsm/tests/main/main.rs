@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod corruption;
 mod crash;
+mod limits;
 mod model;
 
 use std::path::Path;
