@@ -1,8 +1,12 @@
-//! How quickly one writer fills and overwrites an engine on a real disk, and reads from it: per second and in all.
+//! How quickly one writer fills and overwrites an engine on a real disk, and reads from it: per second and
+//! in all.
 //!
 //! Keys of 16 bytes; values half random, half zeros. Writes go into the log and are not synced.
 //!
-//! `cargo run --release -p weft-lsm --example lsm_rate -- DIR [fill|overwrite|read] [value_bytes [seconds [million_keys]]]`
+//! ```text
+//! cargo run --release -p weft-lsm --example lsm_rate --
+//!     DIR [fill|overwrite|read [value_bytes [seconds [million_keys]]]]
+//! ```
 
 use std::path::Path;
 use std::sync::Arc;
@@ -77,6 +81,10 @@ impl Bench {
         Ok(())
     }
 }
+
+/// As in the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<(), LsmError> {
     let arguments: Vec<String> = std::env::args().collect();

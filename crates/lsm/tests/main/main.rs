@@ -1,6 +1,6 @@
 //! The engine as a whole: against an ordered map, under crashes, against damage, under threads.
 
-#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
 mod corruption;
 mod crash;
