@@ -1,0 +1,173 @@
+//! What is asked for: a kind of pure operation, the encoded task, and how large its parts are.
+//!
+//! A job carries bytes, not structures: what is sent to a unit is what was checksummed. The shape stands
+//! beside them so that a scheduler can choose a unit without decoding the task; a unit whose limits are
+//! exceeded in spite of the stated shape answers so, and the CPU does the job.
+
+use bytes::Bytes;
+
+/// The pure operations that jobs can ask for. Each is one function of `weft_ops`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum JobKind {
+    /// Merge sorted runs of blocks into sorted blocks.
+    Merge,
+    /// Build a Bloom filter from hashes of keys.
+    BuildFilter,
+}
+
+impl JobKind {
+    /// All kinds, in the order of their codes.
+    pub const ALL: [JobKind; 2] = [JobKind::Merge, JobKind::BuildFilter];
+
+    /// The kind's number in checksums and descriptors; never given to another kind.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            JobKind::Merge => 1,
+            JobKind::BuildFilter => 2,
+        }
+    }
+
+    /// The kind's name in counters and timelines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            JobKind::Merge => "merge",
+            JobKind::BuildFilter => "build_filter",
+        }
+    }
+}
+
+/// How large a job's parts are: what a unit's limits are compared with. 0 where a kind has no such part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shape {
+    /// Longest key, in bytes.
+    pub key_bytes_max: u32,
+    /// Longest value, in bytes.
+    pub value_bytes_max: u32,
+    /// Sorted inputs that are read side by side.
+    pub ways: u32,
+    /// Memory for the result, in bytes, to be set aside before the job starts. A unit needs the task's own
+    /// bytes besides.
+    pub output_bytes_max: u64,
+}
+
+/// One operation to be done once.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Which operation.
+    pub kind: JobKind,
+    /// The encoded task, as the kind's codec in `weft_ops` writes it.
+    pub payload: Bytes,
+    /// How large its parts are.
+    pub shape: Shape,
+    /// Nanoseconds that a unit may take, instead of what the scheduler is configured for. The CPU has no
+    /// deadline: after it there is nobody to turn to.
+    pub deadline_ns: Option<u64>,
+}
+
+impl Job {
+    /// A job with the configured deadline.
+    #[must_use]
+    pub fn new(kind: JobKind, payload: impl Into<Bytes>, shape: Shape) -> Job {
+        Job {
+            kind,
+            payload: payload.into(),
+            shape,
+            deadline_ns: None,
+        }
+    }
+
+    /// Bytes that are sent.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.payload.len() as u64
+    }
+}
+
+/// What a unit accepts of one kind. A limit is the largest accepted number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Longest key, in bytes.
+    pub key_bytes_max: u32,
+    /// Longest value, in bytes.
+    pub value_bytes_max: u32,
+    /// Inputs side by side.
+    pub ways_max: u32,
+    /// Memory for task and result together, in bytes.
+    pub memory_bytes_max: u64,
+}
+
+impl Limits {
+    /// No limits: the CPU's.
+    pub const NONE: Limits = Limits {
+        key_bytes_max: u32::MAX,
+        value_bytes_max: u32::MAX,
+        ways_max: u32::MAX,
+        memory_bytes_max: u64::MAX,
+    };
+
+    /// The first limit that the job exceeds.
+    #[must_use]
+    pub fn exceeded(&self, job: &Job) -> Option<Excess> {
+        let memory = job.payload_bytes().saturating_add(job.shape.output_bytes_max);
+        if job.shape.key_bytes_max > self.key_bytes_max {
+            Some(Excess::Key)
+        } else if job.shape.value_bytes_max > self.value_bytes_max {
+            Some(Excess::Value)
+        } else if job.shape.ways > self.ways_max {
+            Some(Excess::Ways)
+        } else if memory > self.memory_bytes_max {
+            Some(Excess::Memory)
+        } else {
+            None
+        }
+    }
+}
+
+/// The limit that a job exceeds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Excess {
+    /// A key is too long.
+    Key,
+    /// A value is too long.
+    Value,
+    /// Too many inputs.
+    Ways,
+    /// Task and result do not fit the unit's memory.
+    Memory,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_include_their_own_number() {
+        let limits = Limits {
+            key_bytes_max: 10,
+            value_bytes_max: 20,
+            ways_max: 2,
+            memory_bytes_max: 100,
+        };
+        let shape = Shape {
+            key_bytes_max: 10,
+            value_bytes_max: 20,
+            ways: 2,
+            output_bytes_max: 40,
+        };
+        let job = |shape, payload: usize| Job::new(JobKind::Merge, vec![0; payload], shape);
+        assert_eq!(limits.exceeded(&job(shape, 60)), None);
+        assert_eq!(limits.exceeded(&job(shape, 61)), Some(Excess::Memory));
+        let longer = |change: fn(&mut Shape)| {
+            let mut other = shape;
+            change(&mut other);
+            limits.exceeded(&job(other, 60))
+        };
+        assert_eq!(longer(|s| s.key_bytes_max += 1), Some(Excess::Key));
+        assert_eq!(longer(|s| s.value_bytes_max += 1), Some(Excess::Value));
+        assert_eq!(longer(|s| s.ways += 1), Some(Excess::Ways));
+        assert_eq!(longer(|s| s.output_bytes_max = u64::MAX), Some(Excess::Memory));
+        assert_eq!(Limits::NONE.exceeded(&job(shape, 61)), None);
+    }
+}
