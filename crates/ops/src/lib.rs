@@ -1,4 +1,4 @@
-//! Pure operations, the golden model of every unit: hashes, checksums, digests.
+//! Pure operations, the golden model of every unit: hashes, checksums, digests; blocks, the merge, filters.
 //!
 //! One function per operation, no I/O, no thread, no clock. Results are the same on every machine and stay
 //! the same forever: they stand in files and are compared between executors, replicas and replays. Whatever
@@ -7,6 +7,13 @@
 //! - Hashes are XXH3 (Collet); good spread, not secret: who chooses keys can choose collisions.
 //! - Checksums are CRC-32C (Castagnoli), as in iSCSI and ext4: every burst up to 32 bits and every flip of up
 //!   to 3 bits within records of usual size is found.
+//! - [`key`]: how the LSM orders keys. [`block`]: sorted entries as stored. [`merge`]: k sorted runs into
+//!   one. [`filter`]: which keys are certainly not there.
+
+pub mod block;
+pub mod filter;
+pub mod key;
+pub mod merge;
 
 use xxhash_rust::xxh3;
 
