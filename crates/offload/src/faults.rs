@@ -193,6 +193,13 @@ impl<U: Unit> FaultyUnit<U> {
         })
     }
 
+    fn flip_output(&mut self, answer: &mut Answer) -> bool {
+        let mut bytes = answer.output.to_vec();
+        let happened = self.flip(&mut bytes);
+        answer.output = Bytes::from(bytes);
+        happened
+    }
+
     /// Does to an answer what was planned for it.
     fn spoil(&mut self, fault: Fault, mut answer: Answer, answers: &mut Vec<Answer>) {
         let later = self.clock.monotonic_nanos().saturating_add(self.times.late_ns);
@@ -208,7 +215,7 @@ impl<U: Unit> FaultyUnit<U> {
                 return;
             }
             Fault::Duplicate => self.held.push((later, answer.clone())),
-            Fault::OutputFlipped => happened = self.flip(&mut answer.output),
+            Fault::OutputFlipped => happened = self.flip_output(&mut answer),
             Fault::OutputTruncated => {
                 let keep = self.chance.below(answer.output.len() as u64);
                 happened = !answer.output.is_empty();
@@ -216,7 +223,7 @@ impl<U: Unit> FaultyUnit<U> {
             }
             Fault::HeaderFlipped => answer.attempt.0 ^= 1 << (40 + self.chance.below(20)),
             Fault::Upset => {
-                happened = self.flip(&mut answer.output);
+                happened = self.flip_output(&mut answer);
                 answer.crc = answer.computed_crc();
             }
             _ => happened = false,

@@ -5,6 +5,7 @@
 //! exceeded in spite of the stated shape answers so, and the CPU does the job.
 
 use bytes::Bytes;
+use weft_ops::block::Compression;
 
 /// The pure operations that jobs can ask for. Each is one function of `weft_ops`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -38,6 +39,33 @@ impl JobKind {
     }
 }
 
+/// A set of compressions. [`Compression::None`] is in every set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Codecs(u8);
+
+impl Codecs {
+    /// Every compression there is.
+    pub const ALL: Codecs = Codecs(0b110);
+
+    /// The set of these.
+    #[must_use]
+    pub fn of(codecs: &[Compression]) -> Codecs {
+        let all = codecs.iter().fold(0, |set, &codec| set | 1 << codec as u8);
+        Codecs(all & Self::ALL.0)
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, codec: Compression) {
+        self.0 |= Codecs::of(&[codec]).0;
+    }
+
+    /// Whether all of `other` are in this set.
+    #[must_use]
+    pub const fn contains(self, other: Codecs) -> bool {
+        other.0 & !self.0 == 0
+    }
+}
+
 /// How large a job's parts are: what a unit's limits are compared with. 0 where a kind has no such part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
@@ -47,6 +75,8 @@ pub struct Shape {
     pub value_bytes_max: u32,
     /// Sorted inputs that are read side by side.
     pub ways: u32,
+    /// Compressions of blocks, read or written.
+    pub codecs: Codecs,
     /// Memory for the result, in bytes, to be set aside before the job starts. A unit needs the task's own
     /// bytes besides.
     pub output_bytes_max: u64,
@@ -94,6 +124,8 @@ pub struct Limits {
     pub value_bytes_max: u32,
     /// Inputs side by side.
     pub ways_max: u32,
+    /// Compressions that it reads and writes.
+    pub codecs: Codecs,
     /// Memory for task and result together, in bytes.
     pub memory_bytes_max: u64,
 }
@@ -104,6 +136,7 @@ impl Limits {
         key_bytes_max: u32::MAX,
         value_bytes_max: u32::MAX,
         ways_max: u32::MAX,
+        codecs: Codecs::ALL,
         memory_bytes_max: u64::MAX,
     };
 
@@ -117,6 +150,8 @@ impl Limits {
             Some(Excess::Value)
         } else if job.shape.ways > self.ways_max {
             Some(Excess::Ways)
+        } else if !self.codecs.contains(job.shape.codecs) {
+            Some(Excess::Codec)
         } else if memory > self.memory_bytes_max {
             Some(Excess::Memory)
         } else {
@@ -134,6 +169,8 @@ pub enum Excess {
     Value,
     /// Too many inputs.
     Ways,
+    /// A compression that the unit does not know.
+    Codec,
     /// Task and result do not fit the unit's memory.
     Memory,
 }
@@ -148,12 +185,14 @@ mod tests {
             key_bytes_max: 10,
             value_bytes_max: 20,
             ways_max: 2,
+            codecs: Codecs::of(&[Compression::Lz4]),
             memory_bytes_max: 100,
         };
         let shape = Shape {
             key_bytes_max: 10,
             value_bytes_max: 20,
             ways: 2,
+            codecs: Codecs::of(&[Compression::Lz4, Compression::None]),
             output_bytes_max: 40,
         };
         let job = |shape, payload: usize| Job::new(JobKind::Merge, vec![0; payload], shape);
@@ -166,6 +205,7 @@ mod tests {
         };
         assert_eq!(longer(|s| s.key_bytes_max += 1), Some(Excess::Key));
         assert_eq!(longer(|s| s.value_bytes_max += 1), Some(Excess::Value));
+        assert_eq!(longer(|s| s.codecs = Codecs::ALL), Some(Excess::Codec));
         assert_eq!(longer(|s| s.ways += 1), Some(Excess::Ways));
         assert_eq!(longer(|s| s.output_bytes_max = u64::MAX), Some(Excess::Memory));
         assert_eq!(Limits::NONE.exceeded(&job(shape, 61)), None);

@@ -9,6 +9,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`job`] | kinds, tasks as bytes, shapes and limits |
+//! | [`operation`] | the kinds: how jobs are made, what the CPU computes, what is believed |
 //! | [`wire`] | requests and answers under checksums |
 //! | [`unit`] | what a unit is; units made of threads, or of simulated time |
 //! | [`scheduler`] | the queue, who gets what, checks, comparison, redoing |
@@ -25,6 +26,7 @@ pub mod counters;
 pub mod faults;
 pub mod health;
 pub mod job;
+pub mod operation;
 pub mod reason;
 pub mod report;
 pub mod scheduler;

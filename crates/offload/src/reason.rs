@@ -67,6 +67,8 @@ reasons! {
     ValueTooLong = "value_too_long", Nobody;
     /// More inputs side by side than any unit for this kind takes.
     TooManyWays = "too_many_ways", Nobody;
+    /// A compression that no unit for this kind knows.
+    CodecUnknown = "codec_unknown", Nobody;
     /// Task and result need more memory than any unit for this kind has.
     TooMuchMemory = "too_much_memory", Nobody;
     /// The stated shape was within the limits, the task itself was not.
@@ -83,6 +85,7 @@ impl From<Excess> for Reason {
             Excess::Key => Reason::KeyTooLong,
             Excess::Value => Reason::ValueTooLong,
             Excess::Ways => Reason::TooManyWays,
+            Excess::Codec => Reason::CodecUnknown,
             Excess::Memory => Reason::TooMuchMemory,
         }
     }
@@ -154,7 +157,7 @@ mod tests {
         }
         assert!(Reason::ALL.iter().all(|reason| counts.get(*reason) == 2));
         assert_eq!(counts.total(Blame::Unit), 18);
-        assert_eq!(counts.total(Blame::Nobody), 14);
+        assert_eq!(counts.total(Blame::Nobody), 16);
         assert!(counts.to_string().starts_with("refused 2, late 2, "));
         assert_eq!(Reason::from(Excess::Ways).name(), "too_many_ways");
     }

@@ -94,7 +94,7 @@ pub struct Answer {
     /// Bytes of output that were sent.
     pub output_bytes: u64,
     /// The encoded result.
-    pub output: Vec<u8>,
+    pub output: Bytes,
     /// Cycles that the unit took, for units that count (or simulate) them; otherwise 0.
     pub cycles: u64,
     /// Checksum over all of the above except the cycles, which decide nothing.
@@ -120,8 +120,9 @@ impl Answer {
         kind: JobKind,
         request_crc: u32,
         code: ReturnCode,
-        output: Vec<u8>,
+        output: impl Into<Bytes>,
     ) -> Answer {
+        let output = output.into();
         let mut answer = Answer {
             attempt,
             kind,
@@ -187,7 +188,9 @@ mod tests {
             match place {
                 0 => {
                     let at = bit as usize % (answer.output.len() * 8);
-                    answer.output[at / 8] ^= 1 << (at % 8);
+                    let mut bytes = answer.output.to_vec();
+                    bytes[at / 8] ^= 1 << (at % 8);
+                    answer.output = bytes.into();
                 }
                 1 => answer.attempt.0 ^= 1 << (bit % 64),
                 2 => answer.request_crc ^= 1 << (bit % 32),
@@ -215,7 +218,7 @@ mod tests {
         assert_ne!(crc, request_crc(JobKind::BuildFilter, b"task"));
         let answer = Answer::seal(AttemptId(7), JobKind::Merge, crc, ReturnCode::Done, vec![0; 8]);
         let mut shorter = answer.clone();
-        shorter.output.pop();
+        shorter.output.truncate(7);
         assert_eq!(shorter.check(JobKind::Merge, crc), Err(Damage::Length));
         shorter.output_bytes = 7;
         assert_eq!(shorter.check(JobKind::Merge, crc), Err(Damage::Answer));

@@ -20,6 +20,10 @@ pub struct SchedulerConfig {
     pub deadline_ns_per_kib: u64,
     /// When units are taken out, and how they come back.
     pub health: HealthPolicy,
+    /// Threads of the `cpu` unit; at least 1.
+    pub cpu_threads: usize,
+    /// The part of a processor that each of them may take, above 0 and at most 1.
+    pub cpu_share: f64,
     /// Whether the CPU takes a job when every unit for it is busy.
     pub cpu_helps: bool,
     /// Attempts and events that the timeline keeps; 0 keeps none.
@@ -29,8 +33,8 @@ pub struct SchedulerConfig {
 }
 
 impl Default for SchedulerConfig {
-    /// 256 jobs or 256 MiB in line; one job in 100 compared; half a second and 100 us for each KiB; the CPU
-    /// does not help; 4096 entries of timeline.
+    /// 256 jobs or 256 MiB in line; one job in 100 compared; half a second and 100 us for each KiB; one
+    /// whole CPU thread, which does not help; 4096 entries of timeline.
     fn default() -> Self {
         SchedulerConfig {
             queue_jobs_max: 256,
@@ -39,6 +43,8 @@ impl Default for SchedulerConfig {
             deadline_ns: 500_000_000,
             deadline_ns_per_kib: 100_000,
             health: HealthPolicy::default(),
+            cpu_threads: 1,
+            cpu_share: 1.0,
             cpu_helps: false,
             timeline_entries_max: 4096,
             seed: 0,

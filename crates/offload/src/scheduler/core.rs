@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 /// Looks whether output can be the result of such a job: `false` makes the answer malformed. It is called
 /// with the kind, the task and the output, and must be cheap beside the job.
-pub type Plausible = fn(JobKind, &[u8], &[u8]) -> bool;
+pub type Plausible = fn(JobKind, &Bytes, &Bytes) -> bool;
 
 /// Where a result goes.
 pub(crate) enum Sink {

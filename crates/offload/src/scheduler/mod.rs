@@ -31,8 +31,9 @@ use weft_base::{Clock, blocking};
 use self::core::{Arrival, Core, Done, Sink};
 use crate::counters::Counters;
 use crate::job::Job;
+use crate::operation::{Golden, plausible};
 use crate::ticket::{FinishedQueue, Ticket};
-use crate::unit::{Unit, Waker};
+use crate::unit::{Engine, PoolUnit, Unit, UnitSpec, Waker};
 use crate::wire::request_crc;
 
 pub use config::SchedulerConfig;
@@ -103,6 +104,24 @@ impl Signal {
 }
 
 impl Scheduler {
+    /// A scheduler over `units`, with a thread of its own and a `cpu` unit that computes what `weft_ops`
+    /// does. Without units the `cpu` unit does everything.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn new(
+        config: SchedulerConfig,
+        clock: Arc<dyn Clock>,
+        units: Vec<Box<dyn Unit>>,
+    ) -> io::Result<Scheduler> {
+        let threads = config.cpu_threads.max(1);
+        let engines = (0..threads).map(|_| Box::new(Golden) as Box<dyn Engine>);
+        // One more than there are threads, so that a finished job's thread has the next one at hand.
+        let spec = UnitSpec::unlimited("cpu", threads + 1);
+        let cpu = PoolUnit::new(spec, engines.collect(), config.cpu_share, &clock)?;
+        Scheduler::with_cpu(config, clock, plausible, Box::new(cpu), units)
+    }
+
     /// A scheduler with a thread of its own. `cpu` is the executor of last resort and ought to take every
     /// kind without limit; `plausible` looks at each result before it is believed.
     ///

@@ -40,7 +40,7 @@ impl Core {
                         state.reason = state.reason.or(verdict.err());
                         state.kept.push(Kept {
                             unit,
-                            output: verdict.is_ok().then(|| Bytes::from(answer.output)),
+                            output: verdict.is_ok().then_some(answer.output),
                             cycles: answer.cycles,
                         });
                     }
@@ -86,7 +86,7 @@ impl Core {
         state.at_cpu = false;
         state.cpu_cycles = answer.cycles;
         state.cpu_result = match verdict {
-            Ok(()) => Some(Ok(Bytes::from(answer.output))),
+            Ok(()) => Some(Ok(answer.output)),
             Err(Reason::CalledInvalid) => Some(Err(JobError::Invalid(text(&answer.output)))),
             Err(Reason::Broken) => Some(Err(JobError::Broken(text(&answer.output)))),
             Err(Reason::Malformed) => Some(Err(JobError::Broken("its result is implausible".to_owned()))),

@@ -6,12 +6,15 @@
 //! that runs on simulated time says when it wants to be polled next.
 //!
 //! - [`pool`]: threads of this process that compute: the `cpu` unit, and simulated devices.
+
 //! - [`inline`]: computes within the poll, at a simulated time: for runs that must be repeatable.
 
 pub mod inline;
 pub mod pool;
 
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::job::{Excess, Job, JobKind, Limits};
 use crate::wire::{Answer, AttemptId, Request, ReturnCode};
@@ -118,7 +121,7 @@ pub struct Outcome {
 /// What computes inside a unit: bytes in, bytes out. A [`PoolUnit`] has one for each thread.
 pub trait Engine: Send {
     /// Does one operation. The checksum of the payload has been checked.
-    fn run(&mut self, kind: JobKind, payload: &[u8]) -> Outcome;
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome;
 }
 
 /// Receives, computes, seals: what every unit made of an [`Engine`] does with a request. A panic of the

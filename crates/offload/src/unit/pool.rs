@@ -184,13 +184,14 @@ mod tests {
     use crate::job::{JobKind, Shape};
     use crate::unit::Outcome;
     use crate::wire::{ReturnCode, request_crc};
+    use bytes::Bytes;
     use weft_base::SystemClock;
 
     /// Answers with the payload reversed; panics for an empty one.
     struct Reverse;
 
     impl Engine for Reverse {
-        fn run(&mut self, _: JobKind, payload: &[u8]) -> Outcome {
+        fn run(&mut self, _: JobKind, payload: &Bytes) -> Outcome {
             assert!(!payload.is_empty(), "nothing to do");
             Outcome {
                 code: ReturnCode::Done,
@@ -247,11 +248,8 @@ mod tests {
             codes,
             [ReturnCode::Done, ReturnCode::InputDamaged, ReturnCode::Broken]
         );
-        assert_eq!(
-            (answers[0].output.as_slice(), answers[0].cycles),
-            (&b"cba"[..], 3)
-        );
-        assert_eq!(answers[2].output, b"nothing to do");
+        assert_eq!((answers[0].output.as_ref(), answers[0].cycles), (&b"cba"[..], 3));
+        assert_eq!(answers[2].output.as_ref(), b"nothing to do");
         for answer in &answers {
             let sent = request_crc(JobKind::Merge, if answer.attempt.0 == 3 { b"" } else { b"abc" });
             assert_eq!(answer.check(JobKind::Merge, sent), Ok(()));

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weft_base::{Clock, ManualClock};
 use weft_offload::counters::Counters;
 use weft_offload::faults::{Fault, FaultCounts, FaultPlan, FaultTimes, FaultyUnit};
@@ -22,7 +23,7 @@ pub fn golden(payload: &[u8]) -> Vec<u8> {
 pub struct Sound;
 
 impl Engine for Sound {
-    fn run(&mut self, _: JobKind, payload: &[u8]) -> Outcome {
+    fn run(&mut self, _: JobKind, payload: &Bytes) -> Outcome {
         let (code, output) = match payload.first() {
             Some(255) => (ReturnCode::Invalid, b"begins with 255".to_vec()),
             Some(254) => (ReturnCode::BeyondLimits, Vec::new()),
@@ -40,7 +41,7 @@ impl Engine for Sound {
 pub struct Cpu;
 
 impl Engine for Cpu {
-    fn run(&mut self, kind: JobKind, payload: &[u8]) -> Outcome {
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
         let mut outcome = Sound.run(kind, payload);
         if outcome.code == ReturnCode::BeyondLimits {
             outcome.code = ReturnCode::Done;
@@ -68,6 +69,7 @@ pub const LIMITS: Limits = Limits {
     key_bytes_max: 64,
     value_bytes_max: 1024,
     ways_max: 4,
+    codecs: weft_offload::job::Codecs::ALL,
     memory_bytes_max: 1 << 20,
 };
 
@@ -88,7 +90,7 @@ pub fn config() -> SchedulerConfig {
     }
 }
 
-pub fn accept_all(_: JobKind, _: &[u8], _: &[u8]) -> bool {
+pub fn accept_all(_: JobKind, _: &Bytes, _: &Bytes) -> bool {
     true
 }
 
