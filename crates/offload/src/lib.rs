@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`job`] | kinds, tasks as bytes, shapes and limits |
 //! | [`operation`] | the kinds: how jobs are made, what the CPU computes, what is believed |
+//! | [`model`] | X-DB's compaction unit, simulated cycle by cycle |
 //! | [`wire`] | requests and answers under checksums |
 //! | [`unit`] | what a unit is; units made of threads, or of simulated time |
 //! | [`scheduler`] | the queue, who gets what, checks, comparison, redoing |
@@ -26,6 +27,7 @@ pub mod counters;
 pub mod faults;
 pub mod health;
 pub mod job;
+pub mod model;
 pub mod operation;
 pub mod reason;
 pub mod report;
