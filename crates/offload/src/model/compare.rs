@@ -1,8 +1,8 @@
 //! Compaction PE: which of the keys in the key buffer comes first.
 //!
-//! Neighbours are compared in pairs, then the winners, as a tree: the pairs of one level at the same time, each
-//! a stated number of bytes a cycle up to the first that differs. The winner is then compared with the key
-//! that won before, so that the controller knows versions of one key.
+//! Neighbours are compared in pairs, then the winners, as a tree: the pairs of one level at the same time,
+//! each a stated number of bytes a cycle up to the first that differs. The winner is then compared with the
+//! key that won before, so that the controller knows versions of one key.
 //!
 //! Source: X-DB, "FPGA-based Compaction", Compaction PE.
 

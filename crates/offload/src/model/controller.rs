@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! collecting (a key of every live way) --> comparing (PE) --> judging --> issuing --> collecting
-//!       | no way is live                                                   waits while the pair channel is
-//!       v                                                                  busy or the encoding ring half full
-//!    draining --> ended
+//!       | no way is live                                  waits while the pair channel is busy
+//!       v                                                 or the encoding ring is half full
+//!    draining
 //! ```
 //!
 //! Each word to another module costs the stated handshake. Snapshots and range tombstones are held in

@@ -1,8 +1,8 @@
 //! The unit's memory port: one bandwidth for all readers and the writer, and a latency for each request.
 //!
-//! A request's first byte moves after the latency; then the streams that are ready take turns, one beat of the
-//! stated width a cycle. Requests of different streams overlap, so the latency is hidden as far as modules
-//! ask ahead.
+//! A request's first byte moves after the latency; then the streams that are ready take turns, one beat of
+//! the stated width a cycle. Requests of different streams overlap, so the latency is hidden as far as
+//! modules ask ahead.
 
 #[derive(Clone, Copy, Default)]
 struct Stream {

@@ -9,8 +9,8 @@
 //!                                      compaction PE <--> controller
 //! ```
 //!
-//! Every box is a state machine of its own, stepped by one clock; a module that is ahead waits on the flags of
-//! the ring behind it. The unit merges by what its modules do: it never calls `weft_ops::merge::merge`, nor
+//! Every box is a state machine of its own, stepped by one clock; a module that is ahead waits on the flags
+//! of the ring behind it. The unit merges by what its modules do: it never calls `weft_ops::merge::merge`, nor
 //! the golden readers and builders of entries, so that equal bytes mean something. From `weft_ops` it has
 //! the task's codec, the check of a block's header, checksum and hash.
 //!

@@ -178,6 +178,51 @@ proptest! {
     }
 }
 
+/// A block of two entries whose second key is written with so many bytes shared.
+fn two_entries(first: &[u8], second: &[u8], shared: usize) -> Bytes {
+    let mut body = Vec::new();
+    for (number, (key, shared)) in [(first, 0), (second, shared)].into_iter().enumerate() {
+        let stamp = Stamp::new(SeqNo(9 - number as u64), EntryKind::Value);
+        body.extend_from_slice(&[shared as u8, (key.len() - shared) as u8, 1]);
+        body.extend_from_slice(&stamp.to_u64().to_le_bytes());
+        body.extend_from_slice(&key[shared..]);
+        body.push(7);
+    }
+    body.extend_from_slice(&[0; 4]);
+    let mut stored = vec![0, 0, 0, 0, 0, 1, 16, 0];
+    stored.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    stored.extend_from_slice(&2_u32.to_le_bytes());
+    stored.extend_from_slice(&body);
+    let crc = weft_ops::crc32c(&stored[4..]);
+    stored[..4].copy_from_slice(&crc.to_le_bytes());
+    stored.into()
+}
+
+#[test]
+fn order_and_sharing_are_checked() {
+    let cases: [(&[u8], &[u8], usize, bool); 6] = [
+        (b"abc", b"abd", 2, true),
+        (b"abc", b"abd", 1, false),
+        (b"abc", b"abd", 0, false),
+        (b"abc", b"abc", 3, true),
+        (b"abd", b"abc", 2, false),
+        (b"abc", b"ab", 2, false),
+    ];
+    for (first, second, shared, good) in cases {
+        let run = Run {
+            blocks: vec![two_entries(first, second, shared)],
+        };
+        let task = MergeTask {
+            runs: vec![run],
+            output_bytes_max: u64::MAX,
+            ..MergeTask::default()
+        };
+        assert_eq!(merge(&task).is_ok(), good, "golden, {second:?} sharing {shared}");
+        let model = simulate(ModelParams::default(), &task);
+        assert_eq!(model.is_ok(), good, "model, {second:?} sharing {shared}");
+    }
+}
+
 fn plain(count: u64, run: u64, ways: u64, value_bytes: usize) -> Run {
     let options = BlockOptions {
         compression: Compression::None,

@@ -1,8 +1,8 @@
 //! KV transfer and key buffer: keys to where they are compared, chosen pairs to where they are encoded.
 //!
 //! Two channels. The *key channel* fills empty slots of the key buffer from the pairs at the rings' read
-//! indicators, one way after the other; values stay where they are. The *pair channel* moves the pair that the
-//! controller names into the encoding ring; a pair that is dropped only moves the read indicator.
+//! indicators, one way after the other; values stay where they are. The *pair channel* moves the pair that
+//! the controller names into the encoding ring; a pair that is dropped only moves the read indicator.
 //!
 //! Source: X-DB, "FPGA-based Compaction", KV Transfer and Key Buffer.
 
