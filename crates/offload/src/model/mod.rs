@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Every box is a state machine of its own, stepped by one clock; a module that is ahead waits on the flags
-//! of the ring behind it. The unit merges by what its modules do: it never calls `weft_ops::merge::merge`, nor
-//! the golden readers and builders of entries, so that equal bytes mean something. From `weft_ops` it has
-//! the task's codec, the check of a block's header, checksum and hash.
+//! of the ring behind it. The unit merges by what its modules do: it never calls
+//! `weft_ops::merge::merge`, nor the golden readers and builders of entries, so that equal bytes mean
+//! something. From `weft_ops` it has the task's codec, the check of a block's header, checksum and hash.
 //!
 //! Cycles follow from [`ModelParams`] alone. They are *simulated*: time on hardware is cycles over a clock
 //! rate that no place and route has confirmed, and the processor time that the simulation takes means

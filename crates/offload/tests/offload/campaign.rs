@@ -10,7 +10,7 @@ use weft_offload::reason::Blame;
 
 use crate::lab::{Lab, config, golden, job};
 
-fn faults_wanted() -> u64 {
+pub fn faults_wanted() -> u64 {
     let wanted = std::env::var("WEFT_FAULTS").ok();
     wanted.and_then(|text| text.parse().ok()).unwrap_or(2_000)
 }
