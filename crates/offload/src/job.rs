@@ -1,11 +1,18 @@
 //! What is asked for: a kind of pure operation, the encoded task, and how large its parts are.
 //!
-//! A job carries bytes, not structures: what is sent to a unit is what was checksummed. The shape stands
-//! beside them so that a scheduler can choose a unit without decoding the task; a unit whose limits are
-//! exceeded in spite of the stated shape answers so, and the CPU does the job.
+//! What is sent to a unit is bytes, the very ones that were checksummed; a task is encoded when the first
+//! unit is to get it. The `cpu` unit shares this process's memory and takes the task as it is, so a job that
+//! only ever meets the CPU is neither encoded nor copied. The shape stands beside the task so that a
+//! scheduler can choose a unit without decoding; a unit whose limits are exceeded in spite of the stated
+//! shape answers so, and the CPU does the job.
+
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use weft_ops::block::Compression;
+use weft_ops::merge::MergeTask;
+
+use crate::operation::encode_filter_task;
 
 /// The pure operations that jobs can ask for. Each is one function of `weft_ops`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -82,13 +89,26 @@ pub struct Shape {
     pub output_bytes_max: u64,
 }
 
+/// What an operation is applied to. Cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Encoded, as the kind's codec writes it.
+    Encoded(Bytes),
+    /// Runs to merge.
+    Merge(Arc<MergeTask>),
+    /// Hashes of keys, and bits for each.
+    BuildFilter(Arc<[u64]>, u32),
+}
+
 /// One operation to be done once.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Which operation.
     pub kind: JobKind,
-    /// The encoded task, as the kind's codec in `weft_ops` writes it.
-    pub payload: Bytes,
+    /// What it is applied to.
+    pub task: Task,
+    task_bytes: u64,
+    payload: OnceLock<Bytes>,
     /// How large its parts are.
     pub shape: Shape,
     /// Nanoseconds that a unit may take, instead of what the scheduler is configured for. The CPU has no
@@ -99,19 +119,37 @@ pub struct Job {
 impl Job {
     /// A job with the configured deadline.
     #[must_use]
-    pub fn new(kind: JobKind, payload: impl Into<Bytes>, shape: Shape) -> Job {
+    pub fn new(kind: JobKind, task: Task, shape: Shape) -> Job {
+        let task_bytes = match &task {
+            Task::Encoded(payload) => payload.len() as u64,
+            Task::Merge(task) => task.block_bytes(),
+            Task::BuildFilter(hashes, _) => 8 * hashes.len() as u64,
+        };
         Job {
             kind,
-            payload: payload.into(),
+            task,
+            task_bytes,
+            payload: OnceLock::new(),
             shape,
             deadline_ns: None,
         }
     }
 
-    /// Bytes that are sent.
+    /// Bytes of the task: blocks or hashes, without what the encoding puts around them. What bounds, limits
+    /// and counters count.
     #[must_use]
-    pub fn payload_bytes(&self) -> u64 {
-        self.payload.len() as u64
+    pub fn task_bytes(&self) -> u64 {
+        self.task_bytes
+    }
+
+    /// The task as it is sent, encoded on the first call.
+    #[must_use]
+    pub fn payload(&self) -> &Bytes {
+        self.payload.get_or_init(|| match &self.task {
+            Task::Encoded(payload) => payload.clone(),
+            Task::Merge(task) => Bytes::from(task.encode()),
+            Task::BuildFilter(hashes, bits_per_key) => Bytes::from(encode_filter_task(hashes, *bits_per_key)),
+        })
     }
 }
 
@@ -143,7 +181,7 @@ impl Limits {
     /// The first limit that the job exceeds.
     #[must_use]
     pub fn exceeded(&self, job: &Job) -> Option<Excess> {
-        let memory = job.payload_bytes().saturating_add(job.shape.output_bytes_max);
+        let memory = job.task_bytes.saturating_add(job.shape.output_bytes_max);
         if job.shape.key_bytes_max > self.key_bytes_max {
             Some(Excess::Key)
         } else if job.shape.value_bytes_max > self.value_bytes_max {
@@ -195,7 +233,8 @@ mod tests {
             codecs: Codecs::of(&[Compression::Lz4, Compression::None]),
             output_bytes_max: 40,
         };
-        let job = |shape, payload: usize| Job::new(JobKind::Merge, vec![0; payload], shape);
+        let job =
+            |shape, payload: usize| Job::new(JobKind::Merge, Task::Encoded(vec![0; payload].into()), shape);
         assert_eq!(limits.exceeded(&job(shape, 60)), None);
         assert_eq!(limits.exceeded(&job(shape, 61)), Some(Excess::Memory));
         let longer = |change: fn(&mut Shape)| {

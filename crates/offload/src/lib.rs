@@ -38,9 +38,9 @@ pub mod unit;
 pub mod wire;
 
 pub use counters::Counters;
-pub use job::{Job, JobKind, Limits, Shape};
+pub use job::{Job, JobKind, Limits, Shape, Task};
 pub use reason::Reason;
-pub use report::{Finished, JobError, JobReport};
+pub use report::{Finished, JobError, JobReport, Output};
 pub use scheduler::{Plausible, Scheduler, SchedulerConfig};
 pub use ticket::{FinishedQueue, Ticket};
 pub use unit::{Engine, Outcome, Unit, UnitSpec};

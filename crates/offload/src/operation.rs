@@ -10,17 +10,22 @@
 //! Numbers are little endian. The frame of a filter's task has no checksum of its own: [`crate::wire`] puts
 //! one around it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_ops::block::Compression;
 use weft_ops::filter::{Filter, build_filter};
 use weft_ops::merge::{MergeOutput, MergeTask, merge};
 
-use crate::job::{Codecs, Job, JobKind, Shape};
+use crate::job::{Codecs, Job, JobKind, Shape, Task};
+use crate::report::Output;
 use crate::unit::{Engine, Outcome};
 use crate::wire::ReturnCode;
 
 const FILTER_MAGIC: [u8; 4] = *b"WFT1";
+
+const TOO_MANY_BITS: &str = "too many bits per key";
 
 /// The most bits per key that a filter's task may ask for.
 pub const BITS_PER_KEY_MAX: u32 = 64;
@@ -30,7 +35,8 @@ impl Job {
     /// leaves it to the unit to find out. The memory for the result is the task's `output_bytes_max`, so
     /// that ought to be what was set aside.
     #[must_use]
-    pub fn merge(task: &MergeTask, key_bytes_max: u32, value_bytes_max: u32) -> Job {
+    pub fn merge(task: impl Into<Arc<MergeTask>>, key_bytes_max: u32, value_bytes_max: u32) -> Job {
+        let task = task.into();
         let mut codecs = Codecs::of(&[task.output.compression]);
         for block in task.runs.iter().flat_map(|run| &run.blocks) {
             // The byte behind the checksum; what it is if the block is damaged is found out later.
@@ -45,12 +51,13 @@ impl Job {
             codecs,
             output_bytes_max: task.output_bytes_max,
         };
-        Job::new(JobKind::Merge, task.encode(), shape)
+        Job::new(JobKind::Merge, Task::Merge(task), shape)
     }
 
     /// A filter over the hashes of keys, with at most [`BITS_PER_KEY_MAX`] bits for each.
     #[must_use]
-    pub fn build_filter(hashes: &[u64], bits_per_key: u32) -> Job {
+    pub fn build_filter(hashes: impl Into<Arc<[u64]>>, bits_per_key: u32) -> Job {
+        let hashes = hashes.into();
         let shape = Shape {
             // Lines are whole: at least one, and at most one more than the bits need.
             output_bytes_max: hashes.len() as u64 * u64::from(bits_per_key) / 8 + 128,
@@ -58,13 +65,13 @@ impl Job {
         };
         Job::new(
             JobKind::BuildFilter,
-            encode_filter_task(hashes, bits_per_key),
+            Task::BuildFilter(hashes, bits_per_key),
             shape,
         )
     }
 }
 
-fn encode_filter_task(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
+pub(crate) fn encode_filter_task(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + 8 * hashes.len());
     out.put_bytes(&FILTER_MAGIC);
     out.put_u32(bits_per_key);
@@ -85,7 +92,7 @@ pub fn decode_filter_task(payload: &[u8]) -> Result<(Vec<u64>, u32), CodecError>
     }
     let bits_per_key = reader.u32()?;
     if bits_per_key > BITS_PER_KEY_MAX {
-        return Err(CodecError::new(4, "too many bits per key"));
+        return Err(CodecError::new(4, TOO_MANY_BITS));
     }
     let mut hashes = Vec::with_capacity(reader.remaining() / 8);
     while reader.remaining() > 0 {
@@ -100,31 +107,37 @@ pub struct Golden;
 
 impl Engine for Golden {
     fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
-        let result = match kind {
-            JobKind::Merge => run_merge(payload),
-            JobKind::BuildFilter => run_filter(payload),
-        };
-        let (code, output) = match result {
-            Ok(output) => (ReturnCode::Done, output),
-            Err(why) => (ReturnCode::Invalid, why.into_bytes()),
-        };
-        Outcome {
-            code,
-            output,
-            cycles: 0,
-        }
+        outcome(match kind {
+            JobKind::Merge => MergeTask::decode(payload)
+                .map_err(|error| error.to_string())
+                .and_then(|task| merge(&task).map_err(|error| error.to_string()))
+                .map(|output| Output::Bytes(output.encode().into())),
+            JobKind::BuildFilter => decode_filter_task(payload)
+                .map_err(|error| error.to_string())
+                .map(|(hashes, bits_per_key)| Output::Bytes(build_filter(&hashes, bits_per_key).into())),
+        })
+    }
+
+    fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
+        outcome(match task {
+            Task::Encoded(payload) => return self.run(kind, payload),
+            Task::Merge(task) => merge(task).map(Output::Merge).map_err(|error| error.to_string()),
+            Task::BuildFilter(_, bits) if *bits > BITS_PER_KEY_MAX => Err(TOO_MANY_BITS.to_owned()),
+            Task::BuildFilter(hashes, bits) => Ok(Output::Bytes(build_filter(hashes, *bits).into())),
+        })
     }
 }
 
-fn run_merge(payload: &Bytes) -> Result<Vec<u8>, String> {
-    let task = MergeTask::decode(payload).map_err(|error| error.to_string())?;
-    let output = merge(&task).map_err(|error| error.to_string())?;
-    Ok(output.encode())
-}
-
-fn run_filter(payload: &[u8]) -> Result<Vec<u8>, String> {
-    let (hashes, bits_per_key) = decode_filter_task(payload).map_err(|error| error.to_string())?;
-    Ok(build_filter(&hashes, bits_per_key))
+fn outcome(result: Result<Output, String>) -> Outcome {
+    let (code, output) = match result {
+        Ok(output) => (ReturnCode::Done, output),
+        Err(why) => (ReturnCode::Invalid, Output::from(why.into_bytes())),
+    };
+    Outcome {
+        code,
+        output,
+        cycles: 0,
+    }
 }
 
 /// Whether the output can be the result of such a task, as far as that shows without doing it again: a
@@ -177,12 +190,14 @@ mod tests {
 
         #[test]
         fn the_filter_of_a_job_is_that_of_the_golden_model(hashes: Vec<u64>, bits_per_key in 1_u32..20) {
-            let job = Job::build_filter(&hashes, bits_per_key);
-            let outcome = Golden.run(job.kind, &job.payload);
+            let job = Job::build_filter(hashes.clone(), bits_per_key);
+            let outcome = Golden.run(job.kind, job.payload());
             prop_assert_eq!(outcome.code, ReturnCode::Done);
-            prop_assert!(outcome.output.len() as u64 <= job.shape.output_bytes_max);
-            prop_assert!(plausible(job.kind, &job.payload, &outcome.output.clone().into()));
-            prop_assert_eq!(outcome.output, build_filter(&hashes, bits_per_key));
+            let output = outcome.output.to_bytes();
+            prop_assert!(output.len() as u64 <= job.shape.output_bytes_max);
+            prop_assert!(plausible(job.kind, job.payload(), &output));
+            prop_assert_eq!(output, build_filter(&hashes, bits_per_key));
+            prop_assert_eq!(Golden.run_task(job.kind, &job.task), Golden.run(job.kind, job.payload()));
         }
     }
 
@@ -190,5 +205,7 @@ mod tests {
     fn too_many_bits_are_refused() {
         let frame = encode_filter_task(&[1], BITS_PER_KEY_MAX + 1);
         assert_eq!(decode_filter_task(&frame).unwrap_err().position, 4);
+        let job = Job::build_filter([1], BITS_PER_KEY_MAX + 1);
+        assert_eq!(Golden.run_task(job.kind, &job.task).code, ReturnCode::Invalid);
     }
 }

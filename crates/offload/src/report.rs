@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 use bytes::Bytes;
+use weft_base::CodecError;
+use weft_ops::merge::MergeOutput;
 
 use crate::job::JobKind;
 use crate::reason::Reason;
@@ -58,11 +60,57 @@ pub struct JobReport {
     pub cycles: u64,
 }
 
+/// What an operation yields.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Encoded, as the kind's codec writes it: a stored filter, or what a unit made of a merge.
+    Bytes(Bytes),
+    /// A merge's output, from the CPU.
+    Merge(MergeOutput),
+}
+
+impl From<Vec<u8>> for Output {
+    fn from(bytes: Vec<u8>) -> Output {
+        Output::Bytes(bytes.into())
+    }
+}
+
+impl Output {
+    /// The output encoded, as units compare it. A merge's output is copied.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Output::Bytes(bytes) => bytes.clone(),
+            Output::Merge(output) => output.encode().into(),
+        }
+    }
+
+    /// The output of a merge.
+    ///
+    /// # Errors
+    /// When the bytes are not one; a scheduler's results were looked at before.
+    pub fn into_merge(self) -> Result<MergeOutput, CodecError> {
+        match self {
+            Output::Bytes(bytes) => MergeOutput::decode(&bytes),
+            Output::Merge(output) => Ok(output),
+        }
+    }
+
+    /// Bytes of the result: of a merge not encoded, those of its blocks.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Output::Bytes(bytes) => bytes.len() as u64,
+            Output::Merge(output) => output.block_bytes(),
+        }
+    }
+}
+
 /// A finished job.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The encoded result.
-    pub result: Result<Bytes, JobError>,
+    /// What it yields.
+    pub result: Result<Output, JobError>,
     /// How it went.
     pub report: JobReport,
 }

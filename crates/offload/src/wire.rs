@@ -21,7 +21,8 @@
 use bytes::Bytes;
 use weft_ops::{crc32c, crc32c_append};
 
-use crate::job::{JobKind, Shape};
+use crate::job::{JobKind, Shape, Task};
+use crate::report::Output;
 
 /// The number of one try of one job on one unit. Counts up and is never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,6 +41,8 @@ pub struct Request {
     pub payload: Bytes,
     /// [`request_crc`] as computed by who sent it.
     pub crc: u32,
+    /// For a unit that works in this process's memory, the task itself instead of payload and checksum.
+    pub task: Option<Task>,
 }
 
 /// CRC-32C over kind, length and bytes of a task.
@@ -99,6 +102,8 @@ pub struct Answer {
     pub cycles: u64,
     /// Checksum over all of the above except the cycles, which decide nothing.
     pub crc: u32,
+    /// From a unit that works in this process's memory, the result itself instead of output and checksum.
+    pub direct: Option<Output>,
 }
 
 /// Why an answer is not taken.
@@ -132,9 +137,39 @@ impl Answer {
             output,
             cycles: 0,
             crc: 0,
+            direct: None,
         };
         answer.crc = answer.computed_crc();
         answer
+    }
+
+    /// The answer of a unit that works in this process's memory.
+    #[must_use]
+    pub fn direct(request: &Request, code: ReturnCode, output: Output, cycles: u64) -> Answer {
+        Answer {
+            attempt: request.attempt,
+            kind: request.kind,
+            request_crc: request.crc,
+            code,
+            output_bytes: 0,
+            output: Bytes::new(),
+            cycles,
+            crc: 0,
+            direct: Some(output),
+        }
+    }
+
+    /// The result, however it came.
+    #[must_use]
+    pub fn into_output(self) -> Output {
+        self.direct.unwrap_or(Output::Bytes(self.output))
+    }
+
+    /// Bytes of the result.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        let direct = self.direct.as_ref().map(Output::size_bytes);
+        direct.unwrap_or(self.output.len() as u64)
     }
 
     /// The checksum that the answer ought to have.

@@ -4,11 +4,13 @@
 //! idle --> encoding a pair --> idle
 //!              | block has its length       last pair of the task
 //!              v                                  v
-//!          closing: restart array, LZ4, checksum --> waits for the write before --> writes; idle
+//!          closing: restart array, checksum --> waits while the packer is busy --> idle
+//!
+//! packer:  free --> packing (LZ4) --> waits for the write before --> writes; free
 //! ```
 //!
-//! One block is written while the next is being built; a second write waits for the first. The layout is that
-//! of `docs/formats/block.md`, built here from the page and not by the golden model's builder.
+//! So one block is packed and written while the next is being built. The layout is that of
+//! `docs/formats/block.md`, built here from the page and not by the golden model's builder.
 //!
 //! Source: X-DB, "FPGA-based Compaction", Encoder ("if the data block reaches its maximum size, then the
 //! current data block gets flushed to DDR").
@@ -29,12 +31,19 @@ enum State {
     Closing { left: u64 },
 }
 
+/// A block in the packer: cycles it still takes, and its length when stored.
+struct Packing {
+    left: u64,
+    bytes: usize,
+}
+
 pub(super) struct Encoder {
     params: ModelParams,
     options: BlockOptions,
     /// Which stream of the memory.
     stream: usize,
     state: State,
+    packing: Option<Packing>,
     /// Nothing more will come into the ring.
     pub(super) last: bool,
     entries: Vec<u8>,
@@ -58,6 +67,7 @@ impl Encoder {
             options: task.output,
             stream,
             state: State::Idle,
+            packing: None,
             last: false,
             entries: Vec::new(),
             restarts: Vec::new(),
@@ -75,12 +85,20 @@ impl Encoder {
 
     /// All is encoded and has moved to memory.
     pub(super) fn has_ended(&self, ring: &Ring, memory: &Memory) -> bool {
-        let idle = matches!(self.state, State::Idle) && self.entry_count == 0;
+        let idle = matches!(self.state, State::Idle) && self.entry_count == 0 && self.packing.is_none();
         self.last && idle && ring.flags().empty && memory.is_done(self.stream)
     }
 
     pub(super) fn step(&mut self, ring: &mut Ring, memory: &mut Memory, now: u64) -> Result<(), Stop> {
         self.busy_cycles += u64::from(!matches!(self.state, State::Idle));
+        match &mut self.packing {
+            Some(packing) if packing.left > 0 => packing.left -= 1,
+            Some(packing) if memory.is_done(self.stream) => {
+                memory.request(self.stream, packing.bytes, now);
+                self.packing = None;
+            }
+            _ => {}
+        }
         self.state = match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => match ring.pop() {
                 Some(pair) => self.begin(pair),
@@ -94,10 +112,9 @@ impl Encoder {
             },
             State::Encoding { pair, shared, .. } => self.append(pair, shared),
             State::Closing { left } if left > 1 => State::Closing { left: left - 1 },
-            State::Closing { left } if !memory.is_done(self.stream) => State::Closing { left },
+            State::Closing { left } if self.packing.is_some() => State::Closing { left },
             State::Closing { .. } => {
-                let bytes = self.write()?;
-                memory.request(self.stream, bytes, now);
+                self.packing = Some(self.finish_block()?);
                 State::Idle
             }
         };
@@ -153,24 +170,18 @@ impl Encoder {
 
     fn close(&self) -> State {
         let array = cycles_for(4 * self.restarts.len(), self.params.encode_bytes);
-        let packing = match self.options.compression {
-            Compression::None => 0,
-            _ => cycles_for(self.body_bytes(), self.params.pack_bytes),
-        };
-        State::Closing {
-            left: array + packing + 1,
-        }
+        State::Closing { left: array + 1 }
     }
 
-    /// Puts the block together; returns its length.
-    fn write(&mut self) -> Result<usize, Stop> {
+    /// Puts the block together, for the packer to take its time over.
+    fn finish_block(&mut self) -> Result<Packing, Stop> {
         let mut body = std::mem::take(&mut self.entries);
         for offset in self.restarts.drain(..) {
             body.extend_from_slice(&offset.to_le_bytes());
         }
-        let packed = match self.options.compression {
-            Compression::None => None,
-            Compression::Lz4 => pack(&body),
+        let (packed, left) = match self.options.compression {
+            Compression::None => (None, 0),
+            Compression::Lz4 => (pack(&body), cycles_for(body.len(), self.params.pack_bytes)),
             Compression::Zstd => return Err(Stop::BeyondLimits),
         };
         let codec = packed.as_ref().map_or(Compression::None, |_| Compression::Lz4);
@@ -200,7 +211,7 @@ impl Encoder {
         if self.wants_hashes {
             self.output.key_hashes.push(std::mem::take(&mut self.hashes));
         }
-        Ok(bytes)
+        Ok(Packing { left, bytes })
     }
 }
 

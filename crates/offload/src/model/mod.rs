@@ -84,20 +84,28 @@ pub struct ModelParams {
 }
 
 impl Default for ModelParams {
-    /// Four decoders of 8 bytes a cycle, comparator and encoder of 16 and 8, a 64-byte memory port with 60
-    /// cycles of latency, 200 MHz. The document states none of these.
+    /// Four decoders, [`ModelParams::of_width`] 8.
     fn default() -> Self {
+        ModelParams::of_width(8)
+    }
+}
+
+impl ModelParams {
+    /// Four decoders; decoders, encoder and LZ4 cores of this width, transfer and comparators of twice the
+    /// width; a 64-byte memory port with 60 cycles of latency; 200 MHz. The document states none of these.
+    #[must_use]
+    pub const fn of_width(bytes_per_cycle: u32) -> ModelParams {
         ModelParams {
             decoders: 4,
             key_bytes_max: 512,
             value_bytes_max: 4096,
             ring_bytes: 16 << 10,
-            decode_bytes: 8,
-            transfer_bytes: 16,
-            compare_bytes: 16,
-            encode_bytes: 8,
-            unpack_bytes: 8,
-            pack_bytes: 8,
+            decode_bytes: bytes_per_cycle,
+            transfer_bytes: 2 * bytes_per_cycle,
+            compare_bytes: 2 * bytes_per_cycle,
+            encode_bytes: bytes_per_cycle,
+            unpack_bytes: bytes_per_cycle,
+            pack_bytes: bytes_per_cycle,
             handshake_cycles: 2,
             memory_latency_cycles: 60,
             memory_bytes: 64,
@@ -105,9 +113,7 @@ impl Default for ModelParams {
             clock_mhz: 200,
         }
     }
-}
 
-impl ModelParams {
     /// Whether such a unit can work.
     ///
     /// # Errors
@@ -149,6 +155,7 @@ impl ModelParams {
             name: name.into(),
             accepts: vec![(JobKind::Merge, limits)],
             depth,
+            in_process: false,
         }
     }
 }
@@ -323,6 +330,10 @@ impl Engine for ModelEngine {
             Err(Stop::BeyondLimits) => (ReturnCode::BeyondLimits, Vec::new(), 0),
             Err(Stop::Broken(why)) => (ReturnCode::Broken, why.as_bytes().to_vec(), 0),
         };
-        Outcome { code, output, cycles }
+        Outcome {
+            code,
+            output: output.into(),
+            cycles,
+        }
     }
 }

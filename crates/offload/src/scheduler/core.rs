@@ -29,7 +29,7 @@ use crate::counters::{Counters, UnitCounters};
 use crate::health::Health;
 use crate::job::{Job, JobKind};
 use crate::reason::{Reason, ReasonCounts};
-use crate::report::{Finished, JobError, JobReport};
+use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::SchedulerConfig;
 use crate::ticket::{Cell, FinishedQueue};
 use crate::timeline::Timeline;
@@ -59,7 +59,7 @@ impl Done {
         Done {
             sink: Some(sink),
             kind: job.kind,
-            bytes_in: job.payload_bytes(),
+            bytes_in: job.task_bytes(),
         }
     }
 
@@ -97,7 +97,8 @@ impl Drop for Done {
 /// A job as it comes out of the queue.
 pub(crate) struct Arrival {
     pub(crate) job: Job,
-    pub(crate) crc: u32,
+    /// Its checksum, if the job was sealed for units.
+    pub(crate) crc: Option<u32>,
     pub(crate) submitted_ns: u64,
     pub(crate) done: Done,
 }
@@ -112,7 +113,7 @@ pub(super) struct Kept {
 
 pub(super) struct JobState {
     pub(super) job: Job,
-    pub(super) crc: u32,
+    pub(super) crc: Option<u32>,
     pub(super) submitted_ns: u64,
     pub(super) started_ns: Option<u64>,
     pub(super) done: Done,
@@ -127,7 +128,7 @@ pub(super) struct JobState {
     pub(super) cpu_tries: u32,
     pub(super) cpu_cycles: u64,
     pub(super) kept: Vec<Kept>,
-    pub(super) cpu_result: Option<Result<Bytes, JobError>>,
+    pub(super) cpu_result: Option<Result<Output, JobError>>,
 }
 
 pub(super) struct Attempt {

@@ -3,10 +3,12 @@
 //! The line is served in order, but a job whose units are busy does not hold up one behind it whose units
 //! are free. Among free units the one with the smallest part of its depth in use gets the job.
 
+use bytes::Bytes;
+
 use crate::reason::Reason;
 use crate::scheduler::core::{Attempt, Core, Ended};
 use crate::unit::Fit;
-use crate::wire::{AttemptId, Request};
+use crate::wire::{AttemptId, Request, request_crc};
 use crate::{health::Standing, job::Excess};
 
 /// What is to become of a job in line.
@@ -114,7 +116,7 @@ impl Core {
         };
         state.started_ns = Some(now_ns);
         self.left_line.0 += 1;
-        self.left_line.1 += state.job.payload_bytes();
+        self.left_line.1 += state.job.task_bytes();
         let cpu = self.cpu();
         match choice {
             Choice::Wait => {}
@@ -189,19 +191,32 @@ impl Core {
     /// Hands a request to a unit. True when it took it.
     fn submit(&mut self, id: u64, unit: usize, now_ns: u64) -> bool {
         let is_cpu = unit == self.cpu();
-        let (Some(state), Some(slot)) = (self.jobs.get(&id), self.units.get_mut(unit)) else {
+        let (Some(state), Some(slot)) = (self.jobs.get_mut(&id), self.units.get_mut(unit)) else {
             return false;
         };
         let attempt = AttemptId(self.next_attempt);
         self.next_attempt += 1;
-        let request = Request {
-            attempt,
-            kind: state.job.kind,
-            shape: state.job.shape,
-            payload: state.job.payload.clone(),
-            crc: state.crc,
+        let (job, kind) = (&state.job, state.job.kind);
+        let request = if slot.unit.spec().in_process {
+            Request {
+                attempt,
+                kind,
+                shape: job.shape,
+                payload: Bytes::new(),
+                crc: 0,
+                task: Some(job.task.clone()),
+            }
+        } else {
+            Request {
+                attempt,
+                kind,
+                shape: job.shape,
+                payload: job.payload().clone(),
+                crc: *state.crc.get_or_insert_with(|| request_crc(kind, job.payload())),
+                task: None,
+            }
         };
-        let bytes_in = state.job.payload_bytes();
+        let bytes_in = state.job.task_bytes();
         let kib = bytes_in.saturating_add(state.job.shape.output_bytes_max) / 1024;
         let configured = kib
             .saturating_mul(self.config.deadline_ns_per_kib)
@@ -218,7 +233,7 @@ impl Core {
             job: id,
             unit,
             kind: state.job.kind,
-            crc: state.crc,
+            crc: request.crc,
             bytes_in,
             started_ns: now_ns,
             deadline_ns: now_ns.saturating_add(allowed),

@@ -33,7 +33,7 @@ use crate::counters::Counters;
 use crate::job::Job;
 use crate::operation::{Golden, plausible};
 use crate::ticket::{FinishedQueue, Ticket};
-use crate::unit::{Engine, PoolUnit, Unit, UnitSpec, Waker};
+use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
 use crate::wire::request_crc;
 
 pub use config::SchedulerConfig;
@@ -50,6 +50,8 @@ pub struct Scheduler {
 struct Shared {
     config: SchedulerConfig,
     clock: Arc<dyn Clock>,
+    /// What the units are, the CPU not among them.
+    specs: Vec<UnitSpec>,
     line: Mutex<Line>,
     /// There is room in the line again.
     room: Condvar,
@@ -103,6 +105,10 @@ impl Signal {
     }
 }
 
+#[expect(
+    clippy::result_large_err,
+    reason = "a job that finds no room is given back whole"
+)]
 impl Scheduler {
     /// A scheduler over `units`, with a thread of its own and a `cpu` unit that computes what `weft_ops`
     /// does. Without units the `cpu` unit does everything.
@@ -117,7 +123,7 @@ impl Scheduler {
         let threads = config.cpu_threads.max(1);
         let engines = (0..threads).map(|_| Box::new(Golden) as Box<dyn Engine>);
         // One more than there are threads, so that a finished job's thread has the next one at hand.
-        let spec = UnitSpec::unlimited("cpu", threads + 1);
+        let spec = UnitSpec::cpu(threads + 1);
         let cpu = PoolUnit::new(spec, engines.collect(), config.cpu_share, &clock)?;
         Scheduler::with_cpu(config, clock, plausible, Box::new(cpu), units)
     }
@@ -160,10 +166,12 @@ impl Scheduler {
         let signal = Arc::new(Signal::default());
         let woken = signal.clone();
         let waker: Waker = Arc::new(move || woken.wake());
+        let specs = units.iter().map(|unit| unit.spec().clone()).collect();
         let core = Core::new(config, plausible, cpu, units, &waker);
         let shared = Arc::new(Shared {
             config,
             clock,
+            specs,
             line: Mutex::new(Line::default()),
             room: Condvar::new(),
             signal,
@@ -252,12 +260,12 @@ impl Scheduler {
         }
         // The place is kept while the checksum is computed, outside of the latch.
         line.jobs += 1;
-        line.bytes += job.payload_bytes();
+        line.bytes += job.task_bytes();
         drop(line);
         let arrival = self.shared.seal(job, sink);
         let mut line = self.shared.line.lock();
         line.jobs -= 1;
-        line.bytes -= arrival.job.payload_bytes();
+        line.bytes -= arrival.job.task_bytes();
         line.add(arrival);
         drop(line);
         self.shared.signal.wake();
@@ -271,7 +279,7 @@ impl Line {
             return;
         }
         self.jobs += 1;
-        self.bytes += arrival.job.payload_bytes();
+        self.bytes += arrival.job.task_bytes();
         self.taken += 1;
         self.arrived.push_back(arrival);
     }
@@ -279,8 +287,10 @@ impl Line {
 
 impl Shared {
     fn seal(&self, job: Job, sink: Sink) -> Arrival {
+        // On the requester's thread, and not for jobs that only the CPU will see.
+        let for_units = self.specs.iter().any(|spec| spec.fit(&job) == Fit::Accepted);
         Arrival {
-            crc: request_crc(job.kind, &job.payload),
+            crc: for_units.then(|| request_crc(job.kind, job.payload())),
             submitted_ns: self.clock.monotonic_nanos(),
             done: Done::new(sink, &job),
             job,
@@ -288,7 +298,7 @@ impl Shared {
     }
 
     fn has_room(&self, line: &Line, job: &Job) -> bool {
-        let bytes = line.bytes.saturating_add(job.payload_bytes());
+        let bytes = line.bytes.saturating_add(job.task_bytes());
         line.jobs == 0 || (line.jobs < self.config.queue_jobs_max && bytes <= self.config.queue_bytes_max)
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::health::{Change, Standing};
 use crate::reason::Reason;
-use crate::report::{Finished, JobError, JobReport};
+use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept};
 use crate::timeline::{Entry, Mark, Span};
 use crate::wire::{Answer, AttemptId, Damage, ReturnCode};
@@ -20,7 +20,7 @@ impl Core {
         let job = attempt.job;
         let verdict = self.judge(attempt, &answer);
         let outcome = verdict.err().map_or("done", Reason::name);
-        let sizes = (answer.output.len() as u64, answer.cycles);
+        let sizes = (answer.size_bytes(), answer.cycles);
         self.end_span(answer.attempt, Ended::Answered, outcome, sizes, now_ns);
         if let Some(slot) = self.units.get_mut(unit)
             && verdict.is_ok()
@@ -57,13 +57,21 @@ impl Core {
 
     /// Whether an answer is whole, is for this request, and can be a result.
     fn judge(&self, attempt: &Attempt, answer: &Answer) -> Result<(), Reason> {
-        answer
-            .check(attempt.kind, attempt.crc)
-            .map_err(|damage| match damage {
-                Damage::Answer => Reason::OutputDamaged,
-                Damage::Length => Reason::Truncated,
-                Damage::Request => Reason::InputDamaged,
-            })?;
+        let in_process = self
+            .units
+            .get(attempt.unit)
+            .is_some_and(|slot| slot.unit.spec().in_process);
+        let checked = match (&answer.direct, in_process) {
+            // Nothing was sent: there is no way on which it could have been damaged.
+            (Some(_), true) => Ok(()),
+            (Some(_), false) => return Err(Reason::Malformed),
+            (None, _) => answer.check(attempt.kind, attempt.crc),
+        };
+        checked.map_err(|damage| match damage {
+            Damage::Answer => Reason::OutputDamaged,
+            Damage::Length => Reason::Truncated,
+            Damage::Request => Reason::InputDamaged,
+        })?;
         match answer.code {
             ReturnCode::Done => {}
             ReturnCode::InputDamaged => return Err(Reason::InputDamaged),
@@ -71,10 +79,9 @@ impl Core {
             ReturnCode::BeyondLimits => return Err(Reason::LimitsFoundExceeded),
             ReturnCode::Broken => return Err(Reason::Broken),
         }
-        let plausible = self
-            .jobs
-            .get(&attempt.job)
-            .is_none_or(|state| (self.plausible)(attempt.kind, &state.job.payload, &answer.output));
+        let state = self.jobs.get(&attempt.job).filter(|_| !in_process);
+        let plausible =
+            state.is_none_or(|state| (self.plausible)(attempt.kind, state.job.payload(), &answer.output));
         if plausible { Ok(()) } else { Err(Reason::Malformed) }
     }
 
@@ -82,13 +89,14 @@ impl Core {
         let Some(state) = self.jobs.get_mut(&job) else {
             return;
         };
-        let text = |output: &[u8]| String::from_utf8_lossy(output).into_owned();
         state.at_cpu = false;
         state.cpu_cycles = answer.cycles;
+        let output = answer.into_output();
+        let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
         state.cpu_result = match verdict {
-            Ok(()) => Some(Ok(answer.output)),
-            Err(Reason::CalledInvalid) => Some(Err(JobError::Invalid(text(&answer.output)))),
-            Err(Reason::Broken) => Some(Err(JobError::Broken(text(&answer.output)))),
+            Ok(()) => Some(Ok(output)),
+            Err(Reason::CalledInvalid) => Some(Err(JobError::Invalid(text(&output)))),
+            Err(Reason::Broken) => Some(Err(JobError::Broken(text(&output)))),
             Err(Reason::Malformed) => Some(Err(JobError::Broken("its result is implausible".to_owned()))),
             Err(_) if state.cpu_tries + 1 < CPU_TRIES_MAX => {
                 state.cpu_tries += 1;
@@ -175,7 +183,7 @@ impl Core {
         else {
             return;
         };
-        self.tell(state, Ok(output), (unit, cycles), compared, now_ns);
+        self.tell(state, Ok(Output::Bytes(output)), (unit, cycles), compared, now_ns);
     }
 
     /// The CPU's result stands; units that gave another one are to blame.
@@ -188,9 +196,13 @@ impl Core {
         };
         let mut by = (self.cpu(), state.cpu_cycles);
         let compared = !state.kept.is_empty();
+        let bytes = match &result {
+            Ok(output) if compared => output.to_bytes(),
+            _ => Bytes::new(),
+        };
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
-                (Some(output), Ok(result)) => output == result,
+                (Some(output), Ok(_)) => *output == bytes,
                 (None, Err(JobError::Invalid(_))) => true,
                 _ => false,
             };
@@ -220,7 +232,7 @@ impl Core {
     fn tell(
         &mut self,
         state: JobState,
-        result: Result<Bytes, JobError>,
+        result: Result<Output, JobError>,
         (unit, cycles): (usize, u64),
         compared: bool,
         now_ns: u64,
@@ -238,8 +250,8 @@ impl Core {
             unit: name.unwrap_or_default(),
             redone_on_cpu: state.reason,
             compared,
-            bytes_in: state.job.payload_bytes(),
-            bytes_out: result.as_ref().map_or(0, |output| output.len() as u64),
+            bytes_in: state.job.task_bytes(),
+            bytes_out: result.as_ref().map_or(0, Output::size_bytes),
             queued_ns: started_ns.saturating_sub(state.submitted_ns),
             run_ns: now_ns.saturating_sub(started_ns),
             cycles,

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::job::{Excess, Job, JobKind, Limits};
+use crate::job::{Excess, Job, JobKind, Limits, Shape, Task};
+use crate::report::Output;
 use crate::wire::{Answer, AttemptId, Request, ReturnCode};
 
 pub use inline::InlineUnit;
@@ -35,6 +36,9 @@ pub struct UnitSpec {
     /// Requests that it may hold at a time, running ones included: two or more keep it busy between polls.
     /// A unit with depth 0 takes nothing.
     pub depth: usize,
+    /// It works in this process's memory: it takes tasks as they are and gives results as they are. Nothing
+    /// is sent, so there is nothing to encode and to checksum on the way.
+    pub in_process: bool,
 }
 
 /// What a unit thinks of a job.
@@ -56,6 +60,16 @@ impl UnitSpec {
             name: name.into(),
             accepts: JobKind::ALL.iter().map(|kind| (*kind, Limits::NONE)).collect(),
             depth,
+            in_process: false,
+        }
+    }
+
+    /// The same, working in this process's memory: the `cpu` unit.
+    #[must_use]
+    pub fn cpu(depth: usize) -> UnitSpec {
+        UnitSpec {
+            in_process: true,
+            ..UnitSpec::unlimited("cpu", depth)
         }
     }
 
@@ -112,8 +126,8 @@ pub trait Unit: Send {
 pub struct Outcome {
     /// How it went.
     pub code: ReturnCode,
-    /// The encoded result, or a message.
-    pub output: Vec<u8>,
+    /// The result, or a message.
+    pub output: Output,
     /// Cycles, real or simulated, that a unit took; 0 where nobody counts.
     pub cycles: u64,
 }
@@ -122,29 +136,43 @@ pub struct Outcome {
 pub trait Engine: Send {
     /// Does one operation. The checksum of the payload has been checked.
     fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome;
+
+    /// The same for a unit that works in this process's memory.
+    fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
+        let job = Job::new(kind, task.clone(), Shape::default());
+        self.run(kind, job.payload())
+    }
 }
 
 /// Receives, computes, seals: what every unit made of an [`Engine`] does with a request. A panic of the
 /// engine becomes [`ReturnCode::Broken`].
 pub(crate) fn answer(engine: &mut dyn Engine, request: &Request) -> Answer {
+    if let Some(task) = &request.task {
+        let outcome = guarded(|| engine.run_task(request.kind, task));
+        return Answer::direct(request, outcome.code, outcome.output, outcome.cycles);
+    }
     let seen = crate::wire::request_crc(request.kind, &request.payload);
     let outcome = if seen == request.crc {
-        let run = std::panic::AssertUnwindSafe(|| engine.run(request.kind, &request.payload));
-        std::panic::catch_unwind(run).unwrap_or_else(|panic| Outcome {
-            code: ReturnCode::Broken,
-            output: panic_text(panic.as_ref()).into_bytes(),
-            cycles: 0,
-        })
+        guarded(|| engine.run(request.kind, &request.payload))
     } else {
         Outcome {
             code: ReturnCode::InputDamaged,
-            output: Vec::new(),
+            output: Output::Bytes(Bytes::new()),
             cycles: 0,
         }
     };
-    let mut sealed = Answer::seal(request.attempt, request.kind, seen, outcome.code, outcome.output);
+    let output = outcome.output.to_bytes();
+    let mut sealed = Answer::seal(request.attempt, request.kind, seen, outcome.code, output);
     sealed.cycles = outcome.cycles;
     sealed
+}
+
+fn guarded(run: impl FnOnce() -> Outcome) -> Outcome {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| Outcome {
+        code: ReturnCode::Broken,
+        output: panic_text(panic.as_ref()).into_bytes().into(),
+        cycles: 0,
+    })
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

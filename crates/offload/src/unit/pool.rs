@@ -195,7 +195,7 @@ mod tests {
             assert!(!payload.is_empty(), "nothing to do");
             Outcome {
                 code: ReturnCode::Done,
-                output: payload.iter().rev().copied().collect(),
+                output: payload.iter().rev().copied().collect::<Vec<u8>>().into(),
                 cycles: 3,
             }
         }
@@ -208,6 +208,7 @@ mod tests {
             shape: Shape::default(),
             payload: payload.into(),
             crc: request_crc(JobKind::Merge, payload),
+            task: None,
         }
     }
 

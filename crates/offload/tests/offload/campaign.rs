@@ -8,7 +8,7 @@ use weft_offload::SchedulerConfig;
 use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::reason::Blame;
 
-use crate::lab::{Lab, config, golden, job};
+use crate::lab::{Lab, bytes, config, golden, job};
 
 pub fn faults_wanted() -> u64 {
     let wanted = std::env::var("WEFT_FAULTS").ok();
@@ -60,11 +60,7 @@ fn check(lab: &Lab, expected: &[Vec<u8>], told: &mut [bool]) -> u64 {
             !std::mem::replace(&mut told[tag], true),
             "job {tag} was told twice"
         );
-        assert_eq!(
-            finished.result.as_deref(),
-            Ok(expected[tag].as_slice()),
-            "job {tag}"
-        );
+        assert_eq!(bytes(&finished), expected[tag], "job {tag}");
         count += 1;
     }
     count

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_base::{Clock, ManualClock};
 use weft_offload::counters::Counters;
 use weft_offload::faults::{Fault, FaultCounts, FaultPlan, FaultTimes, FaultyUnit};
-use weft_offload::job::{Job, JobKind, Limits, Shape};
+use weft_offload::job::{Job, JobKind, Limits, Shape, Task};
 use weft_offload::unit::inline::{InlineUnit, Pace};
 use weft_offload::wire::ReturnCode;
 use weft_offload::{Engine, Finished, FinishedQueue, Outcome, Scheduler, SchedulerConfig, Unit, UnitSpec};
@@ -31,7 +31,7 @@ impl Engine for Sound {
         };
         Outcome {
             code,
-            output,
+            output: output.into(),
             cycles: payload.len() as u64,
         }
     }
@@ -45,7 +45,7 @@ impl Engine for Cpu {
         let mut outcome = Sound.run(kind, payload);
         if outcome.code == ReturnCode::BeyondLimits {
             outcome.code = ReturnCode::Done;
-            outcome.output = golden(payload);
+            outcome.output = golden(payload).into();
         }
         outcome
     }
@@ -78,6 +78,7 @@ pub fn unit_spec(name: &str) -> UnitSpec {
         name: name.to_owned(),
         accepts: vec![(JobKind::Merge, LIMITS)],
         depth: 2,
+        in_process: false,
     }
 }
 
@@ -165,7 +166,7 @@ impl Lab {
         self.submit(0, job(payload));
         self.run();
         let (_, finished) = self.pop().unwrap();
-        assert_eq!(finished.result.as_deref(), Ok(golden(payload).as_slice()));
+        assert_eq!(bytes(&finished), golden(payload));
         finished
     }
 
@@ -174,10 +175,19 @@ impl Lab {
     }
 }
 
+/// The result's bytes.
+pub fn bytes(finished: &Finished) -> Bytes {
+    finished.result.as_ref().unwrap().to_bytes()
+}
+
 pub fn script_of(script: &[Option<Fault>]) -> FaultPlan {
     FaultPlan::Script(script.iter().copied().collect::<VecDeque<_>>())
 }
 
 pub fn job(payload: &[u8]) -> Job {
-    Job::new(JobKind::Merge, payload.to_vec(), Shape::default())
+    Job::new(
+        JobKind::Merge,
+        Task::Encoded(payload.to_vec().into()),
+        Shape::default(),
+    )
 }

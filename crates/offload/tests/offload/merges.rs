@@ -18,10 +18,10 @@ use weft_offload::{Engine, FinishedQueue, Job, JobKind, Reason, Scheduler, Sched
 use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
 use weft_ops::filter::build_filter;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
-use weft_ops::merge::{MergeOutput, MergeTask, RangeTombstone, Run, merge};
+use weft_ops::merge::{MergeTask, RangeTombstone, Run, merge};
 
 use crate::campaign::faults_wanted;
-use crate::lab::{TIMES, config};
+use crate::lab::{TIMES, bytes, config};
 
 fn params(decoders: usize) -> ModelParams {
     ModelParams {
@@ -99,7 +99,7 @@ fn random_run(prng: &mut Prng, options: BlockOptions, value_bytes_max: u64) -> R
 }
 
 fn cpu_spec() -> UnitSpec {
-    UnitSpec::unlimited("cpu", 2)
+    UnitSpec::cpu(2)
 }
 
 /// Every unit there is, on real threads or within the poll.
@@ -139,16 +139,17 @@ proptest! {
         let mut prng = Prng::new(seed);
         let task = random_task(&mut prng);
         let golden = merge(&task).unwrap().encode();
-        let job = Job::merge(&task, 0, 0);
-        let crc = request_crc(job.kind, &job.payload);
+        let job = Job::merge(task.clone(), 0, 0);
+        let crc = request_crc(job.kind, job.payload());
         let mut merged = 0;
         for (number, unit) in all_units().iter_mut().enumerate() {
             let request = Request {
                 attempt: AttemptId(number as u64),
                 kind: job.kind,
                 shape: job.shape,
-                payload: job.payload.clone(),
+                payload: job.payload().clone(),
                 crc,
+                task: None,
             };
             unit.submit(request).unwrap();
             let mut answers = Vec::new();
@@ -161,7 +162,7 @@ proptest! {
                 ReturnCode::Done => {
                     merged += 1;
                     prop_assert_eq!(&answers[0].output, &golden);
-                    prop_assert!(plausible(job.kind, &job.payload, &answers[0].output));
+                    prop_assert!(plausible(job.kind, job.payload(), &answers[0].output));
                 }
                 ReturnCode::BeyondLimits => prop_assert!(number > 1),
                 other => prop_assert!(false, "unit {} says {:?}", number, other),
@@ -258,7 +259,7 @@ fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
         let next = scheduler.step();
         while let Some((tag, finished)) = queue.pop() {
             let golden = expected[tag as usize].take().expect("told once");
-            assert_eq!(finished.result.unwrap(), golden, "job {tag}");
+            assert_eq!(bytes(&finished), golden, "job {tag}");
             told += 1;
         }
         let Some(next) = next else { break };
@@ -277,11 +278,11 @@ fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
 fn random_job(prng: &mut Prng) -> (Job, Vec<u8>) {
     if prng.chance(1, 4) {
         let hashes: Vec<u64> = (0..prng.below(100)).map(|_| prng.next_u64()).collect();
-        return (Job::build_filter(&hashes, 10), build_filter(&hashes, 10));
+        return (Job::build_filter(hashes.clone(), 10), build_filter(&hashes, 10));
     }
     let task = random_task(prng);
     let golden = merge(&task).unwrap().encode();
-    (Job::merge(&task, 0, 0), golden)
+    (Job::merge(task.clone(), 0, 0), golden)
 }
 
 /// The whole as a user of the runtime has it: threads, model units, filters from the merge's hashes.
@@ -305,14 +306,14 @@ fn merges_on_model_units_and_filters_on_the_cpu() {
         let mut task = random_task(&mut prng);
         task.key_hashes = true;
         let golden = merge(&task).unwrap();
-        let finished = scheduler.submit(Job::merge(&task, 4, 100)).wait();
-        let output = MergeOutput::decode(&finished.result.unwrap()).unwrap();
+        let finished = scheduler.submit(Job::merge(task.clone(), 4, 100)).wait();
+        let output = finished.result.unwrap().into_merge().unwrap();
         assert_eq!(output, golden);
         assert!(finished.report.unit.starts_with("model") || finished.report.redone_on_cpu.is_some());
         let hashes = output.key_hashes.concat();
-        let filter = scheduler.submit(Job::build_filter(&hashes, 10)).wait();
+        let filter = scheduler.submit(Job::build_filter(hashes.clone(), 10)).wait();
         assert_eq!(filter.report.redone_on_cpu, Some(Reason::NoUnit));
-        assert_eq!(filter.result.unwrap(), build_filter(&hashes, 10));
+        assert_eq!(bytes(&filter), build_filter(&hashes, 10));
     }
     let counters = scheduler.counters();
     assert_eq!((counters.finished, counters.errors), (40, 0));

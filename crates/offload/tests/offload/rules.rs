@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::health::{HealthPolicy, Standing};
-use weft_offload::job::{Job, JobKind, Shape};
+use weft_offload::job::{Job, JobKind, Shape, Task};
 use weft_offload::{JobError, Reason, SchedulerConfig};
 
-use crate::lab::{Lab, config, golden, job, script_of};
+use crate::lab::{Lab, bytes, config, golden, job, script_of};
 
 fn fine() -> FaultPlan {
     script_of(&[])
@@ -107,7 +107,7 @@ fn an_upset_is_found_by_comparison_and_only_so() {
     lab.submit(0, job(b"task"));
     lab.run();
     let (_, finished) = lab.pop().unwrap();
-    assert_ne!(finished.result.unwrap(), golden(b"task"));
+    assert_ne!(bytes(&finished), golden(b"task"));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn jobs_beyond_the_limits_go_to_the_cpu_and_say_why() {
     let sized = |change: fn(&mut Shape)| {
         let mut shape = Shape::default();
         change(&mut shape);
-        Job::new(JobKind::Merge, vec![1], shape)
+        Job::new(JobKind::Merge, Task::Encoded(vec![1].into()), shape)
     };
     let cases = [
         (sized(|shape| shape.key_bytes_max = 65), Reason::KeyTooLong),
@@ -145,7 +145,11 @@ fn jobs_beyond_the_limits_go_to_the_cpu_and_say_why() {
             Reason::TooMuchMemory,
         ),
         (
-            Job::new(JobKind::BuildFilter, vec![1], Shape::default()),
+            Job::new(
+                JobKind::BuildFilter,
+                Task::Encoded(vec![1].into()),
+                Shape::default(),
+            ),
             Reason::NoUnit,
         ),
         // The shape was within the limits; the unit found out.
@@ -153,11 +157,11 @@ fn jobs_beyond_the_limits_go_to_the_cpu_and_say_why() {
     ];
     let lab = Lab::new(config(), vec![fine()]);
     for (job, reason) in cases {
-        let expected = golden(&job.payload);
+        let expected = golden(job.payload());
         lab.submit(0, job);
         lab.run();
         let (_, finished) = lab.pop().unwrap();
-        assert_eq!(finished.result.unwrap(), expected);
+        assert_eq!(bytes(&finished), expected);
         assert_eq!(finished.report.redone_on_cpu, Some(reason));
         assert_eq!(lab.counters().redone_on_cpu.get(reason), 1);
     }
@@ -197,7 +201,7 @@ fn the_line_has_a_bound_in_jobs_and_in_bytes() {
         lab.submit(tag, job(b"x"));
     }
     let refused = lab.scheduler.try_submit(job(b"fourth")).map(|_| ()).unwrap_err();
-    assert_eq!(refused.payload.as_ref(), b"fourth");
+    assert_eq!(refused.payload().as_ref(), b"fourth");
     assert_eq!((lab.counters().queue_full, lab.counters().waiting), (1, 3));
     lab.run();
     assert_eq!(lab.counters().finished, 3);
@@ -362,8 +366,7 @@ proptest! {
         prop_assert_eq!(told.len(), payloads.len());
         for ((tag, finished), (number, payload)) in told.iter().zip(payloads.iter().enumerate()) {
             prop_assert_eq!(*tag, number as u64);
-            let expected = golden(payload);
-            prop_assert_eq!(finished.result.as_deref(), Ok(expected.as_slice()));
+            prop_assert_eq!(bytes(finished), golden(payload));
         }
         prop_assert_eq!(counters.finished, payloads.len() as u64);
         prop_assert!(counters.units.iter().all(|unit| unit.in_flight == 0));

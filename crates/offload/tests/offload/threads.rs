@@ -12,7 +12,7 @@ use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
 use weft_offload::unit::PoolUnit;
 use weft_offload::{Engine, FinishedQueue, JobError, Scheduler, SchedulerConfig, Unit, UnitSpec};
 
-use crate::lab::{Cpu, Sound, accept_all, golden, job, unit_spec};
+use crate::lab::{Cpu, Sound, accept_all, bytes, golden, job, unit_spec};
 
 fn pool(spec: UnitSpec, engines: Vec<Box<dyn Engine>>, clock: &Arc<dyn Clock>) -> PoolUnit {
     PoolUnit::new(spec, engines, 1.0, clock).unwrap()
@@ -77,7 +77,7 @@ fn many_requesters_with_faults_on_real_threads() {
                 for round in 0..100_u8 {
                     let payload = vec![thread; usize::from(round) * 7 + 1];
                     let finished = scheduler.submit(job(&payload)).wait();
-                    assert_eq!(finished.result.unwrap(), golden(&payload));
+                    assert_eq!(bytes(&finished), golden(&payload));
                 }
             });
         }
@@ -107,7 +107,7 @@ fn a_ticket_is_a_future_whose_waker_is_called() {
             }
         }
     };
-    assert_eq!(finished.result.unwrap(), golden(b"task"));
+    assert_eq!(bytes(&finished), golden(b"task"));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn the_finished_queue_wakes_once_for_each_registration() {
     let mut tags = Vec::new();
     while tags.len() < 20 {
         let (tag, finished) = queue.wait_for(Duration::from_secs(20)).unwrap();
-        assert_eq!(finished.result.unwrap(), golden(&[tag as u8]));
+        assert_eq!(bytes(&finished), golden(&[tag as u8]));
         tags.push(tag);
     }
     tags.sort_unstable();
@@ -183,6 +183,6 @@ fn submit_blocks_until_there_is_room() {
         .map(|number| scheduler.submit(job(&[number; 2000])))
         .collect();
     for (number, ticket) in tickets.into_iter().enumerate() {
-        assert_eq!(ticket.wait().result.unwrap(), golden(&[number as u8; 2000]));
+        assert_eq!(bytes(&ticket.wait()), golden(&[number as u8; 2000]));
     }
 }
