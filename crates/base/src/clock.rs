@@ -56,12 +56,22 @@ impl Clock for SystemClock {
 /// counts on a machine that others use too. 0 where the system does not say.
 #[must_use]
 pub fn thread_cpu_nanos() -> u64 {
+    cpu_nanos(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The same for all threads of this process together.
+#[must_use]
+pub fn process_cpu_nanos() -> u64 {
+    cpu_nanos(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn cpu_nanos(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the system writes into our own variable.
-    let known = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } == 0;
+    let known = unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
     if known {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     } else {
@@ -124,6 +134,14 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(sum > 0);
+        let other = std::thread::spawn(|| {
+            let start = thread_cpu_nanos();
+            while thread_cpu_nanos() - start < 2_000_000 {}
+        });
+        let start = process_cpu_nanos();
+        other.join().unwrap();
+        assert!(process_cpu_nanos() >= start);
+        assert!(process_cpu_nanos() >= thread_cpu_nanos());
     }
 
     #[test]

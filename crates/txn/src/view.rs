@@ -317,7 +317,7 @@ impl<'a> Layers<'a> {
     ) -> Result<Vec<ViewRow<'a>>, SqlError> {
         let mut rows = if self.is_unbuilt(index) {
             let mut rows = self.scan_keys(index);
-            rows.retain(|(key, _)| (lo, hi).contains(key.as_slice()));
+            rows.retain(|(key, _)| RangeBounds::<[u8]>::contains(&(lo, hi), key.as_slice()));
             rows
         } else if self.table_overlay(index.table).is_some() {
             self.merged_range(index, lo, hi)?

@@ -4,6 +4,7 @@
 //! choose.rs    what to compact: a function of the version          (nothing is read or written)
 //! tasks.rs     cutting it into block-range tasks, reading their blocks
 //! executor.rs  who merges: any implementation of CompactionExecutor
+//! offload.rs   units that may fail, through the offload runtime
 //! output.rs    results, in order, into tables
 //! run.rs       all of it together; installed in one edit
 //! ```
@@ -13,12 +14,14 @@
 
 mod choose;
 mod executor;
+mod offload;
 mod output;
 mod run;
 mod tasks;
 
 pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
 pub use executor::{CompactionExecutor, ExecutorError, InlineExecutor, TaskDone};
+pub use offload::OffloadExecutor;
 pub(crate) use output::{TableMaker, TableSpec};
 pub(crate) use run::{Compacted, CompactionContext, compact};
 

@@ -6,6 +6,7 @@ mod corruption;
 mod crash;
 mod limits;
 mod model;
+mod offload;
 
 use std::path::Path;
 use std::sync::Arc;

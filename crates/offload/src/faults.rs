@@ -1,0 +1,314 @@
+//! Faults at every edge of a unit: [`FaultyUnit`] stands between the scheduler and a sound one.
+//!
+//! | fault | where | how it is found |
+//! |---|---|---|
+//! | `InputFlipped` | a bit of the task changes on the way in | the unit's checksum, or the echo |
+//! | `InputTruncated` | the end of the task does not arrive | the same |
+//! | `RequestLost` | the unit never hears of it | deadline |
+//! | `Refused` | the unit says no | at once |
+//! | `Upset` | a bit of the result changes inside the unit, before it is sealed | comparison only |
+//! | `OutputFlipped` | a bit of the result changes on the way out | the answer's checksum |
+//! | `OutputTruncated` | the end of the result does not arrive | length |
+//! | `HeaderFlipped` | a bit of the attempt's number changes | no such attempt, then deadline |
+//! | `AnswerLost` | the answer does not arrive | deadline |
+//! | `Late` | the answer comes after the deadline | deadline; ignored when it comes |
+//! | `Duplicate` | the answer comes twice | the second is ignored |
+//! | `DiesSilent` | the unit takes requests and answers nothing, for a while | deadlines |
+//! | `DiesRefusing` | the unit refuses everything, for a while | at once |
+//!
+//! Which attempt gets which fault is drawn from a seed, or written down in a script. What was injected is
+//! counted, so that a test can say that all of it was found.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_base::{Clock, Prng};
+
+use crate::unit::{Refusal, Unit, UnitSpec, Waker};
+use crate::wire::{Answer, AttemptId, Request};
+
+/// What can go wrong with one attempt. See the module's head.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[expect(missing_docs, reason = "the table in the module's head says what each is")]
+pub enum Fault {
+    InputFlipped,
+    InputTruncated,
+    RequestLost,
+    Refused,
+    Upset,
+    OutputFlipped,
+    OutputTruncated,
+    HeaderFlipped,
+    AnswerLost,
+    Late,
+    Duplicate,
+    DiesSilent,
+    DiesRefusing,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: [Fault; 13] = [
+        Fault::InputFlipped,
+        Fault::InputTruncated,
+        Fault::RequestLost,
+        Fault::Refused,
+        Fault::Upset,
+        Fault::OutputFlipped,
+        Fault::OutputTruncated,
+        Fault::HeaderFlipped,
+        Fault::AnswerLost,
+        Fault::Late,
+        Fault::Duplicate,
+        Fault::DiesSilent,
+        Fault::DiesRefusing,
+    ];
+}
+
+/// Which attempts get which faults.
+#[derive(Clone, Debug)]
+pub enum FaultPlan {
+    /// Each attempt gets one of `faults` with this chance in a million.
+    Random {
+        /// Chance in a million.
+        per_million: u32,
+        /// What to draw from.
+        faults: Vec<Fault>,
+        /// For what is drawn.
+        seed: u64,
+    },
+    /// The attempts in order; after the last entry all goes well.
+    Script(VecDeque<Option<Fault>>),
+}
+
+/// Times of faults, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultTimes {
+    /// How much later a late answer comes, and the second of two.
+    pub late_ns: u64,
+    /// How long a dead unit is dead.
+    pub dead_ns: u64,
+}
+
+/// How often each fault was injected; shared with who reads it.
+#[derive(Clone, Debug, Default)]
+pub struct FaultCounts(Arc<Mutex<BTreeMap<Fault, u64>>>);
+
+impl FaultCounts {
+    /// How often `fault` was injected.
+    #[must_use]
+    pub fn get(&self, fault: Fault) -> u64 {
+        self.0.lock().get(&fault).copied().unwrap_or(0)
+    }
+
+    /// All that were injected.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.lock().values().sum()
+    }
+
+    fn add(&self, fault: Fault) {
+        *self.0.lock().entry(fault).or_default() += 1;
+    }
+}
+
+/// A unit with faults at its edges.
+pub struct FaultyUnit<U> {
+    unit: U,
+    clock: Arc<dyn Clock>,
+    plan: FaultPlan,
+    times: FaultTimes,
+    chance: Prng,
+    counts: FaultCounts,
+    /// What will happen to answers on their way out.
+    planned: BTreeMap<AttemptId, Fault>,
+    /// Answers that are kept back, with when they come.
+    held: Vec<(u64, Answer)>,
+    dead_until_ns: u64,
+    refuses: bool,
+    swap: Vec<Answer>,
+}
+
+impl<U: Unit> FaultyUnit<U> {
+    /// Wraps a unit.
+    #[must_use]
+    pub fn new(unit: U, clock: Arc<dyn Clock>, plan: FaultPlan, times: FaultTimes) -> FaultyUnit<U> {
+        let seed = match &plan {
+            FaultPlan::Random { seed, .. } => *seed,
+            FaultPlan::Script(_) => 0,
+        };
+        FaultyUnit {
+            unit,
+            clock,
+            plan,
+            times,
+            chance: Prng::new(seed),
+            counts: FaultCounts::default(),
+            planned: BTreeMap::new(),
+            held: Vec::new(),
+            dead_until_ns: 0,
+            refuses: false,
+            swap: Vec::new(),
+        }
+    }
+
+    /// What was injected so far; goes on counting.
+    #[must_use]
+    pub fn counts(&self) -> FaultCounts {
+        self.counts.clone()
+    }
+
+    fn draw(&mut self) -> Option<Fault> {
+        match &mut self.plan {
+            FaultPlan::Script(script) => script.pop_front().flatten(),
+            FaultPlan::Random {
+                per_million, faults, ..
+            } => {
+                let hit = self.chance.chance(u64::from(*per_million), 1_000_000);
+                let which = self.chance.below(faults.len() as u64);
+                let which = usize::try_from(which).unwrap_or(0);
+                hit.then(|| faults.get(which).copied()).flatten()
+            }
+        }
+    }
+
+    fn dead(&self) -> bool {
+        self.clock.monotonic_nanos() < self.dead_until_ns
+    }
+
+    fn die(&mut self, refuses: bool) {
+        self.dead_until_ns = self.clock.monotonic_nanos().saturating_add(self.times.dead_ns);
+        self.refuses = refuses;
+        self.held.clear();
+    }
+
+    fn flip(&mut self, bytes: &mut [u8]) -> bool {
+        let at = self.chance.below(bytes.len() as u64 * 8);
+        let byte = usize::try_from(at / 8).ok().and_then(|byte| bytes.get_mut(byte));
+        byte.is_some_and(|byte| {
+            *byte ^= 1 << (at % 8);
+            true
+        })
+    }
+
+    fn flip_output(&mut self, answer: &mut Answer) -> bool {
+        let mut bytes = answer.output.to_vec();
+        let happened = self.flip(&mut bytes);
+        answer.output = Bytes::from(bytes);
+        happened
+    }
+
+    /// Does to an answer what was planned for it.
+    fn spoil(&mut self, fault: Fault, mut answer: Answer, answers: &mut Vec<Answer>) {
+        let later = self.clock.monotonic_nanos().saturating_add(self.times.late_ns);
+        let mut happened = true;
+        match fault {
+            Fault::AnswerLost => {
+                self.counts.add(fault);
+                return;
+            }
+            Fault::Late => {
+                self.counts.add(fault);
+                self.held.push((later, answer));
+                return;
+            }
+            Fault::Duplicate => self.held.push((later, answer.clone())),
+            Fault::OutputFlipped => happened = self.flip_output(&mut answer),
+            Fault::OutputTruncated => {
+                let keep = self.chance.below(answer.output.len() as u64);
+                happened = !answer.output.is_empty();
+                answer.output.truncate(usize::try_from(keep).unwrap_or(0));
+            }
+            Fault::HeaderFlipped => answer.attempt.0 ^= 1 << (40 + self.chance.below(20)),
+            Fault::Upset => {
+                happened = self.flip_output(&mut answer);
+                answer.crc = answer.computed_crc();
+            }
+            _ => happened = false,
+        }
+        if happened {
+            self.counts.add(fault);
+        }
+        answers.push(answer);
+    }
+}
+
+impl<U: Unit> Unit for FaultyUnit<U> {
+    fn spec(&self) -> &UnitSpec {
+        self.unit.spec()
+    }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.unit.set_waker(waker);
+    }
+
+    fn submit(&mut self, mut request: Request) -> Result<(), Refusal> {
+        let fault = self.draw();
+        if let Some(Fault::DiesSilent | Fault::DiesRefusing) = fault {
+            self.die(fault == Some(Fault::DiesRefusing));
+        }
+        if self.dead() {
+            if let Some(dying @ (Fault::DiesSilent | Fault::DiesRefusing)) = fault {
+                self.counts.add(dying);
+            }
+            return if self.refuses { Err(Refusal::Dead) } else { Ok(()) };
+        }
+        match fault {
+            Some(Fault::RequestLost) => {
+                self.counts.add(Fault::RequestLost);
+                return Ok(());
+            }
+            Some(Fault::Refused) => {
+                self.counts.add(Fault::Refused);
+                return Err(Refusal::Busy);
+            }
+            Some(fault @ (Fault::InputFlipped | Fault::InputTruncated)) if !request.payload.is_empty() => {
+                let mut bytes = request.payload.to_vec();
+                if fault == Fault::InputFlipped {
+                    self.flip(&mut bytes);
+                } else {
+                    let keep = self.chance.below(bytes.len() as u64);
+                    bytes.truncate(usize::try_from(keep).unwrap_or(0));
+                }
+                request.payload = Bytes::from(bytes);
+                self.counts.add(fault);
+            }
+            Some(fault) => {
+                self.planned.insert(request.attempt, fault);
+            }
+            None => {}
+        }
+        self.unit.submit(request)
+    }
+
+    fn poll(&mut self, answers: &mut Vec<Answer>) {
+        let mut polled = std::mem::take(&mut self.swap);
+        self.unit.poll(&mut polled);
+        let dead = self.dead();
+        for answer in polled.drain(..).filter(|_| !dead) {
+            match self.planned.remove(&answer.attempt) {
+                None => answers.push(answer),
+                Some(fault) => self.spoil(fault, answer, answers),
+            }
+        }
+        self.swap = polled;
+        let now = self.clock.monotonic_nanos();
+        let (due, held): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|(due, _)| *due <= now);
+        self.held = held;
+        answers.extend(due.into_iter().map(|(_, answer)| answer));
+    }
+
+    fn forget(&mut self, attempt: AttemptId) {
+        self.planned.remove(&attempt);
+        self.unit.forget(attempt);
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        let held = self.held.iter().map(|(due, _)| *due).min();
+        self.unit.next_event_ns().into_iter().chain(held).min()
+    }
+}

@@ -1,0 +1,221 @@
+//! Whether a unit is trusted with jobs: a circuit breaker over its last outcomes.
+//!
+//! ```text
+//!            too many failures among the last ones
+//!   in  ------------------------------------------------>  out (for a while, doubled each time)
+//!    ^                                                      |  the while is over
+//!    |  enough probes in a row were right                   v
+//!    +--------------------------------------------------  on probation: one job at a time,
+//!                              a failure: out again  <---   each compared with the CPU
+//! ```
+//!
+//! A job on probation costs the CPU a second run, so that no answer of a unit that has just failed is
+//! believed on its checksum alone. The while is drawn from the upper half of its range, so that units which
+//! failed together do not come back together.
+
+use weft_base::Prng;
+
+/// When a unit is taken out and how it comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HealthPolicy {
+    /// How many outcomes back failures are counted; at most 64.
+    pub window: u32,
+    /// With so many failures among them the unit is taken out; at least 1.
+    pub failures_max: u32,
+    /// How long a unit stays out, in nanoseconds, the first time.
+    pub out_ns: u64,
+    /// How long at most, after doubling.
+    pub out_ns_max: u64,
+    /// So many probes in a row must be right before the unit is back in.
+    pub probes: u32,
+}
+
+impl Default for HealthPolicy {
+    /// 4 failures among 16 outcomes; out for 100 ms, at most a minute; 3 probes.
+    fn default() -> Self {
+        HealthPolicy {
+            window: 16,
+            failures_max: 4,
+            out_ns: 100_000_000,
+            out_ns_max: 60_000_000_000,
+            probes: 3,
+        }
+    }
+}
+
+/// Where a unit stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Trusted with jobs.
+    In,
+    /// Gets no jobs until then.
+    Out {
+        /// On the scheduler's clock.
+        until_ns: u64,
+    },
+    /// Gets one job at a time, which is compared with the CPU's result.
+    Probation {
+        /// Probes that were right, in a row.
+        right: u32,
+    },
+}
+
+/// What an outcome changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The unit was taken out.
+    TakenOut,
+    /// The unit is back in.
+    BroughtBack,
+}
+
+/// The breaker of one unit.
+#[derive(Clone, Debug)]
+pub struct Health {
+    policy: HealthPolicy,
+    standing: Standing,
+    /// The last outcomes, newest in bit 0; 1 is a failure.
+    history: u64,
+    /// How long it stays out next time.
+    next_out_ns: u64,
+}
+
+impl Health {
+    /// A unit that has done nothing yet is trusted.
+    #[must_use]
+    pub fn new(policy: HealthPolicy) -> Health {
+        Health {
+            policy,
+            standing: Standing::In,
+            history: 0,
+            next_out_ns: policy.out_ns,
+        }
+    }
+
+    /// Where the unit stands at `now_ns`; the end of its time out begins its probation.
+    pub fn standing(&mut self, now_ns: u64) -> Standing {
+        if let Standing::Out { until_ns } = self.standing
+            && now_ns >= until_ns
+        {
+            self.standing = Standing::Probation { right: 0 };
+        }
+        self.standing
+    }
+
+    /// Where it stood when last asked.
+    #[must_use]
+    pub const fn last_standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// A job was done right.
+    pub fn right(&mut self) -> Option<Change> {
+        self.history <<= 1;
+        if let Standing::Probation { right } = &mut self.standing {
+            *right += 1;
+            if *right >= self.policy.probes {
+                self.standing = Standing::In;
+                self.history = 0;
+                self.next_out_ns = self.policy.out_ns;
+                return Some(Change::BroughtBack);
+            }
+        }
+        None
+    }
+
+    /// A job failed at `now_ns`. Failures of jobs that were under way when the unit was taken out change
+    /// nothing more.
+    pub fn failed(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
+        self.history = self.history << 1 | 1;
+        let window = self.policy.window.clamp(1, 64);
+        let failures = (self.history & (u64::MAX >> (64 - window))).count_ones();
+        let out = match self.standing {
+            Standing::Out { .. } => false,
+            Standing::Probation { .. } => true,
+            Standing::In => failures >= self.policy.failures_max.max(1),
+        };
+        if !out {
+            return None;
+        }
+        let half = self.next_out_ns / 2;
+        let until_ns = now_ns
+            .saturating_add(half)
+            .saturating_add(chance.below(half.saturating_add(1)));
+        self.standing = Standing::Out { until_ns };
+        self.next_out_ns = self
+            .next_out_ns
+            .saturating_mul(2)
+            .min(self.policy.out_ns_max.max(self.policy.out_ns));
+        Some(Change::TakenOut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> HealthPolicy {
+        HealthPolicy {
+            window: 8,
+            failures_max: 3,
+            out_ns: 1000,
+            out_ns_max: 3000,
+            probes: 2,
+        }
+    }
+
+    fn until(health: &Health) -> u64 {
+        match health.last_standing() {
+            Standing::Out { until_ns } => until_ns,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn scattered_failures_are_borne_and_frequent_ones_not() {
+        let (mut health, mut chance) = (Health::new(policy()), Prng::new(1));
+        for round in 0..100 {
+            assert_eq!(health.failed(round, &mut chance), None);
+            for _ in 0..3 {
+                assert_eq!(health.right(), None);
+            }
+        }
+        assert_eq!(health.failed(0, &mut chance), None);
+        assert_eq!(health.failed(0, &mut chance), Some(Change::TakenOut));
+        assert!((500..=1000).contains(&until(&health)));
+        // Jobs that were under way.
+        let before = until(&health);
+        assert_eq!(health.failed(7, &mut chance), None);
+        assert_eq!(until(&health), before);
+    }
+
+    #[test]
+    fn probation_ends_with_enough_right_probes_or_one_wrong() {
+        let (mut health, mut chance) = (Health::new(policy()), Prng::new(2));
+        let mut now = 0;
+        let mut longest = 0;
+        for _ in 0..3 {
+            health.failed(now, &mut chance);
+        }
+        for _ in 0..6 {
+            let end = until(&health);
+            longest = longest.max(end - now);
+            assert_eq!(health.standing(end - 1), Standing::Out { until_ns: end });
+            assert_eq!(health.standing(end), Standing::Probation { right: 0 });
+            assert_eq!(health.right(), None);
+            now = end;
+            assert_eq!(health.failed(now, &mut chance), Some(Change::TakenOut));
+        }
+        assert!((1500..=3000).contains(&longest), "{longest}");
+        now = until(&health);
+        health.standing(now);
+        assert_eq!(health.right(), None);
+        assert_eq!(health.right(), Some(Change::BroughtBack));
+        assert_eq!(health.standing(now), Standing::In);
+        // Its past is forgotten, and so is the doubling.
+        assert_eq!(health.failed(now, &mut chance), None);
+        health.failed(now, &mut chance);
+        health.failed(now, &mut chance);
+        assert!(until(&health) - now <= 1000);
+    }
+}

@@ -1,0 +1,46 @@
+//! Typed jobs on units that may fail.
+//!
+//! Heavy pure operations (merging blocks, building filters) are done by *units*: accelerators, models of
+//! accelerators, threads. No unit is trusted. What is sent and what returns is checksummed, every attempt
+//! has a deadline, a share of jobs runs on two units and is compared, and whatever fails is done by the CPU;
+//! each failure is counted by its reason. With every unit gone the work goes on, slower, and the counters
+//! say so.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`job`] | kinds, tasks as bytes, shapes and limits |
+//! | [`operation`] | the kinds: how jobs are made, what the CPU computes, what is believed |
+//! | [`model`] | X-DB's compaction unit, simulated cycle by cycle |
+//! | [`wire`] | requests and answers under checksums |
+//! | [`unit`] | what a unit is; units made of threads, or of simulated time |
+//! | [`scheduler`] | the queue, who gets what, checks, comparison, redoing |
+//! | [`health`] | taking units out and trying them again |
+//! | [`faults`] | lost, late, damaged, duplicate, refused: injected at every edge |
+//! | [`ticket`], [`report`] | where a requester meets its result |
+//! | [`counters`], [`reason`], [`timeline`] | what happened, in numbers and as a Chrome trace |
+//!
+//! Source: X-DB, "When Databases Meet FPGA" (Alibaba, 2018): task queue, finished queue, compaction units,
+//! fault tolerance. Beyond it: half-open probing, comparison by share, injected faults, answers bound to
+//! their attempt.
+
+pub mod counters;
+pub mod faults;
+pub mod health;
+pub mod job;
+pub mod model;
+pub mod operation;
+pub mod reason;
+pub mod report;
+pub mod scheduler;
+pub mod ticket;
+pub mod timeline;
+pub mod unit;
+pub mod wire;
+
+pub use counters::Counters;
+pub use job::{Job, JobKind, Limits, Shape, Task};
+pub use reason::Reason;
+pub use report::{Finished, JobError, JobReport, Output};
+pub use scheduler::{Plausible, Scheduler, SchedulerConfig};
+pub use ticket::{FinishedQueue, Ticket};
+pub use unit::{Engine, Outcome, Unit, UnitSpec};

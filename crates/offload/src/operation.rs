@@ -1,0 +1,211 @@
+//! The kinds as operations of `weft_ops`: how tasks are made into jobs, what the CPU computes, and what a
+//! result must look like to be believed.
+//!
+//! ```text
+//! kind           task                                          result
+//! Merge          MergeTask as its codec writes it              MergeOutput, likewise
+//! BuildFilter    "WFT1", bits per key u32, hashes u64 each     the stored filter
+//! ```
+//!
+//! Numbers are little endian. The frame of a filter's task has no checksum of its own: [`crate::wire`] puts
+//! one around it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_base::codec::{ByteReader, ByteWriter, CodecError};
+use weft_ops::block::Compression;
+use weft_ops::filter::{Filter, build_filter};
+use weft_ops::merge::{MergeOutput, MergeTask, merge};
+
+use crate::job::{Codecs, Job, JobKind, Shape, Task};
+use crate::report::Output;
+use crate::unit::{Engine, Outcome};
+use crate::wire::ReturnCode;
+
+const FILTER_MAGIC: [u8; 4] = *b"WFT1";
+
+const TOO_MANY_BITS: &str = "too many bits per key";
+
+/// The most bits per key that a filter's task may ask for.
+pub const BITS_PER_KEY_MAX: u32 = 64;
+
+impl Job {
+    /// A merge. `key_bytes_max` and `value_bytes_max` are those of the inputs as far as they are known; 0
+    /// leaves it to the unit to find out. The memory for the result is the task's `output_bytes_max`, so
+    /// that ought to be what was set aside.
+    #[must_use]
+    pub fn merge(task: impl Into<Arc<MergeTask>>, key_bytes_max: u32, value_bytes_max: u32) -> Job {
+        let task = task.into();
+        let mut codecs = Codecs::of(&[task.output.compression]);
+        for block in task.runs.iter().flat_map(|run| &run.blocks) {
+            // The byte behind the checksum; what it is if the block is damaged is found out later.
+            if let Some(codec) = block.get(4).copied().and_then(Compression::from_u8) {
+                codecs.insert(codec);
+            }
+        }
+        let shape = Shape {
+            key_bytes_max,
+            value_bytes_max,
+            ways: u32::try_from(task.runs.len()).unwrap_or(u32::MAX),
+            codecs,
+            output_bytes_max: task.output_bytes_max,
+        };
+        Job::new(JobKind::Merge, Task::Merge(task), shape)
+    }
+
+    /// A filter over the hashes of keys, with at most [`BITS_PER_KEY_MAX`] bits for each.
+    #[must_use]
+    pub fn build_filter(hashes: impl Into<Arc<[u64]>>, bits_per_key: u32) -> Job {
+        let hashes = hashes.into();
+        let shape = Shape {
+            // Lines are whole: at least one, and at most one more than the bits need.
+            output_bytes_max: hashes.len() as u64 * u64::from(bits_per_key) / 8 + 128,
+            ..Shape::default()
+        };
+        Job::new(
+            JobKind::BuildFilter,
+            Task::BuildFilter(hashes, bits_per_key),
+            shape,
+        )
+    }
+}
+
+pub(crate) fn encode_filter_task(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + 8 * hashes.len());
+    out.put_bytes(&FILTER_MAGIC);
+    out.put_u32(bits_per_key);
+    for hash in hashes {
+        out.put_u64(*hash);
+    }
+    out
+}
+
+/// Hashes and bits per key of a filter's task.
+///
+/// # Errors
+/// A frame of another kind, a number of bits that is not allowed, half a hash; and where.
+pub fn decode_filter_task(payload: &[u8]) -> Result<(Vec<u64>, u32), CodecError> {
+    let mut reader = ByteReader::new(payload);
+    if reader.array::<4>()? != FILTER_MAGIC {
+        return Err(CodecError::new(0, "not a frame of this kind"));
+    }
+    let bits_per_key = reader.u32()?;
+    if bits_per_key > BITS_PER_KEY_MAX {
+        return Err(CodecError::new(4, TOO_MANY_BITS));
+    }
+    let mut hashes = Vec::with_capacity(reader.remaining() / 8);
+    while reader.remaining() > 0 {
+        hashes.push(reader.u64()?);
+    }
+    Ok((hashes, bits_per_key))
+}
+
+/// The CPU's implementation of every kind: the golden model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Golden;
+
+impl Engine for Golden {
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
+        outcome(match kind {
+            JobKind::Merge => MergeTask::decode(payload)
+                .map_err(|error| error.to_string())
+                .and_then(|task| merge(&task).map_err(|error| error.to_string()))
+                .map(|output| Output::Bytes(output.encode().into())),
+            JobKind::BuildFilter => decode_filter_task(payload)
+                .map_err(|error| error.to_string())
+                .map(|(hashes, bits_per_key)| Output::Bytes(build_filter(&hashes, bits_per_key).into())),
+        })
+    }
+
+    fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
+        outcome(match task {
+            Task::Encoded(payload) => return self.run(kind, payload),
+            Task::Merge(task) => merge(task).map(Output::Merge).map_err(|error| error.to_string()),
+            Task::BuildFilter(_, bits) if *bits > BITS_PER_KEY_MAX => Err(TOO_MANY_BITS.to_owned()),
+            Task::BuildFilter(hashes, bits) => Ok(Output::Bytes(build_filter(hashes, *bits).into())),
+        })
+    }
+}
+
+fn outcome(result: Result<Output, String>) -> Outcome {
+    let (code, output) = match result {
+        Ok(output) => (ReturnCode::Done, output),
+        Err(why) => (ReturnCode::Invalid, Output::from(why.into_bytes())),
+    };
+    Outcome {
+        code,
+        output,
+        cycles: 0,
+    }
+}
+
+/// Whether the output can be the result of such a task, as far as that shows without doing it again: a
+/// merge's counts add up, its blocks have entries and stand in the order of their keys; a filter opens.
+#[must_use]
+pub fn plausible(kind: JobKind, _: &Bytes, output: &Bytes) -> bool {
+    match kind {
+        JobKind::Merge => MergeOutput::decode(output).is_ok_and(|output| in_order(&output)),
+        JobKind::BuildFilter => Filter::open(output).is_ok(),
+    }
+}
+
+fn in_order(output: &MergeOutput) -> bool {
+    let sound = |block: &weft_ops::block::FinishedBlock| {
+        block.entry_count > 0 && block.first_key <= block.last_key && !block.bytes.is_empty()
+    };
+    let ascending = |pair: &[weft_ops::block::FinishedBlock]| match pair {
+        // Versions of one key may stand on both sides.
+        [before, after] => before.last_key <= after.first_key,
+        _ => true,
+    };
+    output.blocks.iter().all(sound) && output.blocks.windows(2).all(ascending)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_filter_task_reads_back_and_any_bytes_are_read_or_refused(
+            hashes: Vec<u64>,
+            bits_per_key in 0..=BITS_PER_KEY_MAX,
+            cut: prop::sample::Index,
+            noise: Vec<u8>,
+        ) {
+            let frame = encode_filter_task(&hashes, bits_per_key);
+            prop_assert_eq!(decode_filter_task(&frame), Ok((hashes.clone(), bits_per_key)));
+            let cut = cut.index(frame.len());
+            let whole = cut >= 8 && cut % 8 == 0;
+            prop_assert_eq!(decode_filter_task(&frame[..cut]).is_ok(), whole);
+            let _ = decode_filter_task(&noise);
+            for kind in JobKind::ALL {
+                let outcome = Golden.run(kind, &noise.clone().into());
+                prop_assert_eq!(outcome.code, ReturnCode::Invalid);
+                prop_assert!(!plausible(kind, &Bytes::new(), &noise.clone().into()));
+            }
+        }
+
+        #[test]
+        fn the_filter_of_a_job_is_that_of_the_golden_model(hashes: Vec<u64>, bits_per_key in 1_u32..20) {
+            let job = Job::build_filter(hashes.clone(), bits_per_key);
+            let outcome = Golden.run(job.kind, job.payload());
+            prop_assert_eq!(outcome.code, ReturnCode::Done);
+            let output = outcome.output.to_bytes();
+            prop_assert!(output.len() as u64 <= job.shape.output_bytes_max);
+            prop_assert!(plausible(job.kind, job.payload(), &output));
+            prop_assert_eq!(output, build_filter(&hashes, bits_per_key));
+            prop_assert_eq!(Golden.run_task(job.kind, &job.task), Golden.run(job.kind, job.payload()));
+        }
+    }
+
+    #[test]
+    fn too_many_bits_are_refused() {
+        let frame = encode_filter_task(&[1], BITS_PER_KEY_MAX + 1);
+        assert_eq!(decode_filter_task(&frame).unwrap_err().position, 4);
+        let job = Job::build_filter([1], BITS_PER_KEY_MAX + 1);
+        assert_eq!(Golden.run_task(job.kind, &job.task).code, ReturnCode::Invalid);
+    }
+}

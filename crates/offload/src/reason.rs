@@ -1,0 +1,164 @@
+//! Why a job was not done by a unit alone: failures, and direct ways to the CPU. Each is counted by its
+//! name; none is silent.
+
+use std::fmt;
+
+use crate::job::Excess;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $kind:ident;)*) => {
+        /// Why the CPU did a job, or did it again.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Reason {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Reason {
+            /// All reasons, in the order of their declaration.
+            pub const ALL: [Reason; reasons!(@count $($variant)*)] = [$(Reason::$variant,)*];
+
+            /// The name in counters and reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Reason::$variant => $name,)* }
+            }
+
+            /// What it says about the unit.
+            #[must_use]
+            pub const fn blame(self) -> Blame {
+                match self { $(Reason::$variant => Blame::$kind,)* }
+            }
+        }
+    };
+    (@count $($variant:ident)*) => { [$(stringify!($variant)),*].len() };
+}
+
+/// Whom a reason speaks against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blame {
+    /// The unit or the way to it: counts toward taking it out.
+    Unit,
+    /// Nobody: the job is not for units, or there is none for it.
+    Nobody,
+}
+
+reasons! {
+    /// The unit did not take the request, although it ought to have had room.
+    Refused = "refused", Unit;
+    /// No answer came within the deadline: lost on the way in, inside, or on the way out, or late.
+    Late = "late", Unit;
+    /// The unit did not get the bytes that were sent.
+    InputDamaged = "input_damaged", Unit;
+    /// The answer's checksum does not match its bytes.
+    OutputDamaged = "output_damaged", Unit;
+    /// The answer is not as long as it says.
+    Truncated = "truncated", Unit;
+    /// The answer is whole, but is no result of such a job.
+    Malformed = "malformed", Unit;
+    /// The unit says that the task makes no sense.
+    CalledInvalid = "called_invalid", Unit;
+    /// The unit says that it broke down.
+    Broken = "broken", Unit;
+    /// Two executors gave different results.
+    Mismatch = "mismatch", Unit;
+    /// A key is longer than any unit for this kind takes.
+    KeyTooLong = "key_too_long", Nobody;
+    /// A value is longer than any unit for this kind takes.
+    ValueTooLong = "value_too_long", Nobody;
+    /// More inputs side by side than any unit for this kind takes.
+    TooManyWays = "too_many_ways", Nobody;
+    /// A compression that no unit for this kind knows.
+    CodecUnknown = "codec_unknown", Nobody;
+    /// Task and result need more memory than any unit for this kind has.
+    TooMuchMemory = "too_much_memory", Nobody;
+    /// The stated shape was within the limits, the task itself was not.
+    LimitsFoundExceeded = "limits_found_exceeded", Nobody;
+    /// No unit does this kind.
+    NoUnit = "no_unit", Nobody;
+    /// Every unit that would take it is taken out at present.
+    UnitsOut = "units_out", Nobody;
+}
+
+impl From<Excess> for Reason {
+    fn from(excess: Excess) -> Reason {
+        match excess {
+            Excess::Key => Reason::KeyTooLong,
+            Excess::Value => Reason::ValueTooLong,
+            Excess::Ways => Reason::TooManyWays,
+            Excess::Codec => Reason::CodecUnknown,
+            Excess::Memory => Reason::TooMuchMemory,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How often each reason occurred.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReasonCounts([u64; Reason::ALL.len()]);
+
+impl ReasonCounts {
+    /// Counts one.
+    pub fn add(&mut self, reason: Reason) {
+        if let Some(count) = self.0.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// How often `reason` occurred.
+    #[must_use]
+    pub fn get(&self, reason: Reason) -> u64 {
+        self.0.get(reason as usize).copied().unwrap_or(0)
+    }
+
+    /// All that occurred, with how often.
+    pub fn nonzero(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL
+            .into_iter()
+            .map(|reason| (reason, self.get(reason)))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// The sum over the reasons with this blame.
+    #[must_use]
+    pub fn total(&self, blame: Blame) -> u64 {
+        self.nonzero()
+            .filter(|(reason, _)| reason.blame() == blame)
+            .map(|(_, count)| count)
+            .sum()
+    }
+}
+
+impl fmt::Display for ReasonCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (reason, count)) in self.nonzero().enumerate() {
+            let comma = if number == 0 { "" } else { ", " };
+            write!(f, "{comma}{reason} {count}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_know_their_reasons() {
+        let mut counts = ReasonCounts::default();
+        assert_eq!(counts.to_string(), "");
+        for reason in Reason::ALL {
+            counts.add(reason);
+            counts.add(reason);
+        }
+        assert!(Reason::ALL.iter().all(|reason| counts.get(*reason) == 2));
+        assert_eq!(counts.total(Blame::Unit), 18);
+        assert_eq!(counts.total(Blame::Nobody), 16);
+        assert!(counts.to_string().starts_with("refused 2, late 2, "));
+        assert_eq!(Reason::from(Excess::Ways).name(), "too_many_ways");
+    }
+}

@@ -1,0 +1,53 @@
+//! What can be set about a scheduler.
+
+use crate::health::HealthPolicy;
+
+/// Settings of a scheduler. Every bound says what happens at it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SchedulerConfig {
+    /// Jobs that may wait for an executor. Beyond it `try_submit` gives the job back and `submit` waits:
+    /// whoever makes work feels it.
+    pub queue_jobs_max: usize,
+    /// Bytes of tasks that may wait. A job larger than this is taken when nothing else waits.
+    pub queue_bytes_max: u64,
+    /// The share of jobs that run on two executors whose results are compared byte for byte, in millionths.
+    /// The second is another unit that takes the job, or else the CPU.
+    pub compare_per_million: u32,
+    /// Nanoseconds from the moment a unit gets an attempt until it is given up. What the unit has in line
+    /// before it counts too.
+    pub deadline_ns: u64,
+    /// Nanoseconds added for each KiB of task and stated result.
+    pub deadline_ns_per_kib: u64,
+    /// When units are taken out, and how they come back.
+    pub health: HealthPolicy,
+    /// Threads of the `cpu` unit; at least 1.
+    pub cpu_threads: usize,
+    /// The part of a processor that each of them may take, above 0 and at most 1.
+    pub cpu_share: f64,
+    /// Whether the CPU takes a job when every unit for it is busy.
+    pub cpu_helps: bool,
+    /// Attempts and events that the timeline keeps; 0 keeps none.
+    pub timeline_entries_max: usize,
+    /// The seed for which jobs are compared and how long units stay out.
+    pub seed: u64,
+}
+
+impl Default for SchedulerConfig {
+    /// 256 jobs or 256 MiB in line; one job in 100 compared; half a second and 100 us for each KiB; one
+    /// whole CPU thread, which does not help; 4096 entries of timeline.
+    fn default() -> Self {
+        SchedulerConfig {
+            queue_jobs_max: 256,
+            queue_bytes_max: 256 << 20,
+            compare_per_million: 10_000,
+            deadline_ns: 500_000_000,
+            deadline_ns_per_kib: 100_000,
+            health: HealthPolicy::default(),
+            cpu_threads: 1,
+            cpu_share: 1.0,
+            cpu_helps: false,
+            timeline_entries_max: 4096,
+            seed: 0,
+        }
+    }
+}

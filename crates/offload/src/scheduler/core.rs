@@ -1,0 +1,379 @@
+//! The scheduler as a state machine: no thread, no waiting; time comes as an argument.
+//!
+//! A job's way:
+//!
+//! ```text
+//!   waiting --> attempt on a unit (two, when it is compared) --> result taken --> requester is told
+//!      |            | refused, late, damaged, malformed, broken, different
+//!      |            v
+//!      +-------> CPU: attempt on the CPU, whose result stands
+//!   (beyond every unit's limits, no unit in)
+//! ```
+//!
+//! Invariants:
+//! 1. A job that was taken is told to its requester exactly once, whatever units answer: the result lives in
+//!    [`Done`], which tells on being dropped, too.
+//! 2. A result is taken from one unit only if it passed every check of [`crate::wire`] and, for a compared
+//!    job or a probe, equals another executor's; otherwise the CPU's result stands.
+//! 3. What is under way is bounded by the sum of the units' depths and the CPU's; every job in line for the
+//!    CPU after a failure is one of those.
+//!
+//! Who gives jobs to units is in `dispatch.rs`, what is made of their answers in `settle.rs`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use weft_base::Prng;
+
+use crate::counters::{Counters, UnitCounters};
+use crate::health::Health;
+use crate::job::{Job, JobKind};
+use crate::reason::{Reason, ReasonCounts};
+use crate::report::{Finished, JobError, JobReport, Output};
+use crate::scheduler::SchedulerConfig;
+use crate::ticket::{Cell, FinishedQueue};
+use crate::timeline::Timeline;
+use crate::unit::{Unit, Waker};
+use crate::wire::{Answer, AttemptId};
+use std::sync::Arc;
+
+/// Looks whether output can be the result of such a job: `false` makes the answer malformed. It is called
+/// with the kind, the task and the output, and must be cheap beside the job.
+pub type Plausible = fn(JobKind, &Bytes, &Bytes) -> bool;
+
+/// Where a result goes.
+pub(crate) enum Sink {
+    Ticket(Arc<Cell>),
+    Queue(FinishedQueue, u64),
+}
+
+/// The obligation to tell a requester. Dropped without a result, it tells that the scheduler was stopped.
+pub(crate) struct Done {
+    sink: Option<Sink>,
+    kind: JobKind,
+    bytes_in: u64,
+}
+
+impl Done {
+    pub(crate) fn new(sink: Sink, job: &Job) -> Done {
+        Done {
+            sink: Some(sink),
+            kind: job.kind,
+            bytes_in: job.task_bytes(),
+        }
+    }
+
+    pub(crate) fn tell(mut self, finished: Finished) {
+        Self::send(self.sink.take(), finished);
+    }
+
+    fn send(sink: Option<Sink>, finished: Finished) {
+        match sink {
+            Some(Sink::Ticket(cell)) => cell.fill(finished),
+            Some(Sink::Queue(queue, tag)) => queue.push(tag, finished),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        let report = JobReport {
+            kind: self.kind,
+            unit: String::new(),
+            redone_on_cpu: None,
+            compared: false,
+            bytes_in: self.bytes_in,
+            bytes_out: 0,
+            queued_ns: 0,
+            run_ns: 0,
+            cycles: 0,
+        };
+        let result = Err(JobError::Stopped);
+        Self::send(self.sink.take(), Finished { result, report });
+    }
+}
+
+/// A job as it comes out of the queue.
+pub(crate) struct Arrival {
+    pub(crate) job: Job,
+    /// Its checksum, if the job was sealed for units.
+    pub(crate) crc: Option<u32>,
+    pub(crate) submitted_ns: u64,
+    pub(crate) done: Done,
+}
+
+/// A unit's result that has passed the checks.
+pub(super) struct Kept {
+    pub(super) unit: usize,
+    /// `None`: the unit says that the task makes no sense.
+    pub(super) output: Option<Bytes>,
+    pub(super) cycles: u64,
+}
+
+pub(super) struct JobState {
+    pub(super) job: Job,
+    pub(super) crc: Option<u32>,
+    pub(super) submitted_ns: u64,
+    pub(super) started_ns: Option<u64>,
+    pub(super) done: Done,
+    /// Two executors are to give the same bytes. Drawn when the job is first looked at.
+    pub(super) compare: bool,
+    /// The first reason why the CPU's result is to stand.
+    pub(super) reason: Option<Reason>,
+    /// Attempts on units that are under way.
+    pub(super) outstanding: u32,
+    /// It is in line for the CPU, or there.
+    pub(super) at_cpu: bool,
+    pub(super) cpu_tries: u32,
+    pub(super) cpu_cycles: u64,
+    pub(super) kept: Vec<Kept>,
+    pub(super) cpu_result: Option<Result<Output, JobError>>,
+}
+
+pub(super) struct Attempt {
+    pub(super) job: u64,
+    pub(super) unit: usize,
+    pub(super) kind: JobKind,
+    pub(super) crc: u32,
+    pub(super) bytes_in: u64,
+    pub(super) started_ns: u64,
+    pub(super) deadline_ns: u64,
+}
+
+/// How an attempt ended that nobody waits for any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Answered,
+    GivenUp,
+}
+
+pub(super) struct UnitSlot {
+    pub(super) unit: Box<dyn Unit>,
+    pub(super) health: Health,
+    /// The job with which it is being probed.
+    pub(super) probe: Option<u64>,
+    pub(super) counters: UnitCounters,
+}
+
+impl UnitSlot {
+    pub(super) fn free(&self) -> usize {
+        let depth = self.unit.spec().depth;
+        depth.saturating_sub(self.counters.in_flight)
+    }
+}
+
+/// Attempts whose end is remembered, to tell late answers from duplicates and from nonsense.
+const ENDED_KEPT: usize = 4096;
+/// Attempts on the CPU whose answers came back damaged, before the job is given up.
+pub(super) const CPU_TRIES_MAX: u32 = 3;
+
+pub(crate) struct Core {
+    pub(super) config: SchedulerConfig,
+    pub(super) plausible: Plausible,
+    pub(super) chance: Prng,
+    /// The CPU is the last one.
+    pub(super) units: Vec<UnitSlot>,
+    pub(super) waiting: VecDeque<u64>,
+    pub(super) for_cpu: VecDeque<u64>,
+    pub(super) jobs: BTreeMap<u64, JobState>,
+    pub(super) attempts: BTreeMap<AttemptId, Attempt>,
+    ended: BTreeMap<AttemptId, (usize, Ended)>,
+    next_job: u64,
+    pub(super) next_attempt: u64,
+    pub(super) redone: ReasonCounts,
+    pub(super) helped: u64,
+    pub(super) compared: u64,
+    pub(super) errors: u64,
+    pub(super) told: u64,
+    /// Jobs, and bytes of theirs, that left the line since the last step.
+    pub(super) left_line: (usize, u64),
+    pub(super) timeline: Timeline,
+    pub(super) finished: Vec<(Done, Finished)>,
+    polled: Vec<Answer>,
+}
+
+/// What a step brought.
+pub(crate) struct Step {
+    /// To be told, outside of any lock.
+    pub(crate) finished: Vec<(Done, Finished)>,
+    /// Jobs and bytes that left the line.
+    pub(crate) left_line: (usize, u64),
+    /// When the next step is due even if nobody wakes the scheduler.
+    pub(crate) next_ns: Option<u64>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        config: SchedulerConfig,
+        plausible: Plausible,
+        cpu: Box<dyn Unit>,
+        units: Vec<Box<dyn Unit>>,
+        waker: &Waker,
+    ) -> Core {
+        let slots = units.into_iter().chain([cpu]).map(|mut unit| {
+            unit.set_waker(waker.clone());
+            let counters = UnitCounters::new(unit.spec().name.clone());
+            UnitSlot {
+                unit,
+                health: Health::new(config.health),
+                probe: None,
+                counters,
+            }
+        });
+        Core {
+            config,
+            plausible,
+            chance: Prng::new(config.seed),
+            units: slots.collect(),
+            waiting: VecDeque::new(),
+            for_cpu: VecDeque::new(),
+            jobs: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            next_job: 0,
+            next_attempt: 0,
+            redone: ReasonCounts::default(),
+            helped: 0,
+            compared: 0,
+            errors: 0,
+            told: 0,
+            left_line: (0, 0),
+            timeline: Timeline::new(config.timeline_entries_max),
+            finished: Vec::new(),
+            polled: Vec::new(),
+        }
+    }
+
+    /// The CPU's index.
+    pub(super) fn cpu(&self) -> usize {
+        self.units.len().saturating_sub(1)
+    }
+
+    /// Takes new jobs and answers, gives up what is late, gives units work. Never waits.
+    pub(crate) fn step(&mut self, now_ns: u64, arrivals: impl IntoIterator<Item = Arrival>) -> Step {
+        for arrival in arrivals {
+            self.arrive(arrival);
+        }
+        self.poll_units(now_ns);
+        self.give_up_late(now_ns);
+        self.dispatch(now_ns);
+        Step {
+            finished: std::mem::take(&mut self.finished),
+            left_line: std::mem::take(&mut self.left_line),
+            next_ns: self.next_ns(now_ns),
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        let id = self.next_job;
+        self.next_job += 1;
+        let compare = self
+            .chance
+            .chance(u64::from(self.config.compare_per_million), 1_000_000);
+        let state = JobState {
+            job: arrival.job,
+            crc: arrival.crc,
+            submitted_ns: arrival.submitted_ns,
+            started_ns: None,
+            done: arrival.done,
+            compare,
+            reason: None,
+            outstanding: 0,
+            at_cpu: false,
+            cpu_tries: 0,
+            cpu_cycles: 0,
+            kept: Vec::new(),
+            cpu_result: None,
+        };
+        self.jobs.insert(id, state);
+        self.waiting.push_back(id);
+    }
+
+    fn poll_units(&mut self, now_ns: u64) {
+        for index in 0..self.units.len() {
+            let mut answers = std::mem::take(&mut self.polled);
+            if let Some(slot) = self.units.get_mut(index) {
+                slot.unit.poll(&mut answers);
+            }
+            for answer in answers.drain(..) {
+                self.take_answer(index, answer, now_ns);
+            }
+            self.polled = answers;
+        }
+    }
+
+    /// Ends an attempt: its unit has room again, and its number is remembered for a while.
+    pub(super) fn end_attempt(&mut self, id: AttemptId, how: Ended, now_ns: u64) -> Option<Attempt> {
+        let attempt = self.attempts.remove(&id)?;
+        if let Some(slot) = self.units.get_mut(attempt.unit) {
+            slot.counters.in_flight = slot.counters.in_flight.saturating_sub(1);
+            slot.counters.busy_ns += now_ns.saturating_sub(attempt.started_ns);
+        }
+        self.ended.insert(id, (attempt.unit, how));
+        if self.ended.len() > ENDED_KEPT {
+            self.ended.pop_first();
+        }
+        Some(attempt)
+    }
+
+    /// An answer of `unit` for an attempt that it does not hold.
+    pub(super) fn count_stray(&mut self, unit: usize, id: AttemptId) {
+        let how = self.ended.get(&id).filter(|(owner, _)| *owner == unit);
+        let how = how.map(|(_, how)| *how);
+        if let Some(slot) = self.units.get_mut(unit) {
+            let strays = &mut slot.counters.strays;
+            match how {
+                Some(Ended::GivenUp) => strays.late += 1,
+                Some(Ended::Answered) => strays.duplicate += 1,
+                None => strays.unknown += 1,
+            }
+        }
+    }
+
+    /// The next deadline, or the next time at which a unit on simulated time is to be polled. A unit that
+    /// answers a stray does not make the scheduler run hot: the time is in the future.
+    fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let deadlines = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        let events = self.units.iter().filter_map(|slot| slot.unit.next_event_ns());
+        let refused = (!self.for_cpu.is_empty()
+            && self.units.last().is_some_and(|cpu| cpu.counters.in_flight == 0))
+        .then_some(now_ns + 1_000_000);
+        deadlines
+            .chain(events)
+            .chain(refused)
+            .min()
+            .filter(|next| *next < u64::MAX)
+            .map(|next| next.max(now_ns + 1))
+    }
+
+    /// The numbers; the queue's own are filled in by its owner.
+    pub(crate) fn counters(&self) -> Counters {
+        let units = self.units.iter().map(|slot| {
+            let mut counters = slot.counters.clone();
+            counters.standing = slot.health.last_standing();
+            counters
+        });
+        Counters {
+            submitted: self.next_job,
+            finished: self.told,
+            errors: self.errors,
+            queue_full: 0,
+            waiting: self.waiting.len() as u64,
+            redone_on_cpu: self.redone,
+            helped_by_cpu: self.helped,
+            compared: self.compared,
+            units: units.collect(),
+        }
+    }
+
+    /// The timeline as a Chrome trace.
+    pub(crate) fn chrome_trace(&self) -> String {
+        let names: Vec<&str> = self
+            .units
+            .iter()
+            .map(|slot| slot.counters.name.as_str())
+            .collect();
+        self.timeline.to_chrome_trace(&names)
+    }
+}

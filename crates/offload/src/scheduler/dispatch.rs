@@ -1,0 +1,248 @@
+//! Giving jobs to units: who takes what, who is busy, who is on probation, what goes to the CPU at once.
+//!
+//! The line is served in order, but a job whose units are busy does not hold up one behind it whose units
+//! are free. Among free units the one with the smallest part of its depth in use gets the job.
+
+use bytes::Bytes;
+
+use crate::reason::Reason;
+use crate::scheduler::core::{Attempt, Core, Ended};
+use crate::unit::Fit;
+use crate::wire::{AttemptId, Request, request_crc};
+use crate::{health::Standing, job::Excess};
+
+/// What is to become of a job in line.
+enum Choice {
+    /// Its units are busy.
+    Wait,
+    /// These units get it: one, or two that are compared.
+    Units(usize, Option<usize>),
+    /// A unit on probation gets it, and the CPU too.
+    Probe(usize),
+    /// The CPU gets it; with a reason if units were to have it.
+    Cpu(Option<Reason>),
+}
+
+impl Core {
+    pub(super) fn dispatch(&mut self, now_ns: u64) {
+        self.feed_cpu(now_ns);
+        let mut at = 0;
+        while at < self.waiting.len() && self.anybody_free() {
+            let Some(id) = self.waiting.get(at).copied() else {
+                return;
+            };
+            let choice = self.choose(id, now_ns);
+            if matches!(choice, Choice::Wait) {
+                at += 1;
+                continue;
+            }
+            self.waiting.remove(at);
+            self.start(id, &choice, now_ns);
+            self.feed_cpu(now_ns);
+        }
+    }
+
+    fn anybody_free(&self) -> bool {
+        self.units.iter().any(|slot| slot.free() > 0)
+    }
+
+    /// The CPU has room beyond what is in line for it.
+    fn cpu_free(&self) -> bool {
+        let free = self.units.last().map_or(0, |cpu| cpu.free());
+        free > self.for_cpu.len()
+    }
+
+    fn choose(&mut self, id: u64, now_ns: u64) -> Choice {
+        let cpu = self.cpu();
+        let Some(state) = self.jobs.get(&id) else {
+            return Choice::Cpu(None);
+        };
+        let (mut excess, mut taken, mut usable): (Option<Excess>, bool, bool) = (None, false, false);
+        let mut free: Vec<(usize, usize)> = Vec::new();
+        for (index, slot) in self.units.iter_mut().enumerate().take(cpu) {
+            match slot.unit.spec().fit(&state.job) {
+                Fit::OtherKind => continue,
+                Fit::Beyond(limit) => {
+                    excess.get_or_insert(limit);
+                    continue;
+                }
+                Fit::Accepted => taken = true,
+            }
+            match slot.health.standing(now_ns) {
+                Standing::Out { .. } => {}
+                Standing::Probation { .. } => {
+                    if slot.probe.is_none() && slot.counters.in_flight == 0 {
+                        return Choice::Probe(index);
+                    }
+                }
+                Standing::In => {
+                    usable = true;
+                    if slot.free() > 0 {
+                        let used = slot.counters.in_flight * 1024 / slot.unit.spec().depth.max(1);
+                        free.push((used, index));
+                    }
+                }
+            }
+        }
+        let compare = state.compare;
+        if !taken {
+            let reason = excess.map_or(Reason::NoUnit, Reason::from);
+            return self.directly((cpu > 0).then_some(reason));
+        }
+        if !usable {
+            return self.directly(Some(Reason::UnitsOut));
+        }
+        free.sort_unstable();
+        let mut free = free.into_iter().map(|(_, index)| index);
+        match free.next() {
+            None if self.config.cpu_helps && self.cpu_free() => Choice::Cpu(None),
+            None => Choice::Wait,
+            Some(first) if compare => Choice::Units(first, Some(free.next().unwrap_or(cpu))),
+            Some(first) => Choice::Units(first, None),
+        }
+    }
+
+    fn directly(&self, reason: Option<Reason>) -> Choice {
+        if self.cpu_free() {
+            Choice::Cpu(reason)
+        } else {
+            Choice::Wait
+        }
+    }
+
+    fn start(&mut self, id: u64, choice: &Choice, now_ns: u64) {
+        let Some(state) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        state.started_ns = Some(now_ns);
+        self.left_line.0 += 1;
+        self.left_line.1 += state.job.task_bytes();
+        let cpu = self.cpu();
+        match choice {
+            Choice::Wait => {}
+            Choice::Cpu(reason) => {
+                if let Some(state) = self.jobs.get_mut(&id) {
+                    state.reason = *reason;
+                }
+                self.helped += u64::from(reason.is_none());
+                self.send_to_cpu(id);
+            }
+            Choice::Units(first, None) => self.attempt(id, *first, now_ns),
+            Choice::Units(first, Some(second)) => {
+                // Counted before either is tried: a refusal of the first must not end the job.
+                if *second == cpu {
+                    self.send_to_cpu(id);
+                    self.attempt(id, *first, now_ns);
+                } else {
+                    self.attempt(id, *first, now_ns);
+                    self.attempt(id, *second, now_ns);
+                }
+            }
+            Choice::Probe(index) => {
+                if let Some(slot) = self.units.get_mut(*index) {
+                    slot.probe = Some(id);
+                    slot.counters.probes += 1;
+                }
+                if let Some(state) = self.jobs.get_mut(&id) {
+                    state.compare = true;
+                }
+                self.send_to_cpu(id);
+                self.attempt(id, *index, now_ns);
+            }
+        }
+    }
+
+    /// Puts a job in line for the CPU, unless it is there.
+    pub(super) fn send_to_cpu(&mut self, id: u64) {
+        if let Some(state) = self.jobs.get_mut(&id)
+            && !state.at_cpu
+            && state.cpu_result.is_none()
+        {
+            state.at_cpu = true;
+            self.for_cpu.push_back(id);
+        }
+    }
+
+    /// Gives the CPU what is in line for it, as far as it has room.
+    pub(super) fn feed_cpu(&mut self, now_ns: u64) {
+        let cpu = self.cpu();
+        while self.units.get(cpu).is_some_and(|slot| slot.free() > 0) {
+            let Some(id) = self.for_cpu.pop_front() else {
+                return;
+            };
+            if self.jobs.contains_key(&id) && !self.submit(id, cpu, now_ns) {
+                self.for_cpu.push_front(id);
+                return;
+            }
+        }
+    }
+
+    /// One attempt on a unit; a refusal is a failure like any other.
+    fn attempt(&mut self, id: u64, unit: usize, now_ns: u64) {
+        if let Some(state) = self.jobs.get_mut(&id) {
+            state.outstanding += 1;
+        }
+        if !self.submit(id, unit, now_ns) {
+            self.unit_failed(unit, Reason::Refused, now_ns);
+            self.attempt_failed(id, unit, Reason::Refused, now_ns);
+        }
+    }
+
+    /// Hands a request to a unit. True when it took it.
+    fn submit(&mut self, id: u64, unit: usize, now_ns: u64) -> bool {
+        let is_cpu = unit == self.cpu();
+        let (Some(state), Some(slot)) = (self.jobs.get_mut(&id), self.units.get_mut(unit)) else {
+            return false;
+        };
+        let attempt = AttemptId(self.next_attempt);
+        self.next_attempt += 1;
+        let (job, kind) = (&state.job, state.job.kind);
+        let request = if slot.unit.spec().in_process {
+            Request {
+                attempt,
+                kind,
+                shape: job.shape,
+                payload: Bytes::new(),
+                crc: 0,
+                task: Some(job.task.clone()),
+            }
+        } else {
+            Request {
+                attempt,
+                kind,
+                shape: job.shape,
+                payload: job.payload().clone(),
+                crc: *state.crc.get_or_insert_with(|| request_crc(kind, job.payload())),
+                task: None,
+            }
+        };
+        let bytes_in = state.job.task_bytes();
+        let kib = bytes_in.saturating_add(state.job.shape.output_bytes_max) / 1024;
+        let configured = kib
+            .saturating_mul(self.config.deadline_ns_per_kib)
+            .saturating_add(self.config.deadline_ns);
+        let allowed = if is_cpu {
+            u64::MAX
+        } else {
+            state.job.deadline_ns.unwrap_or(configured)
+        };
+        slot.counters.started += 1;
+        slot.counters.in_flight += 1;
+        slot.counters.bytes_in += bytes_in;
+        let record = Attempt {
+            job: id,
+            unit,
+            kind: state.job.kind,
+            crc: request.crc,
+            bytes_in,
+            started_ns: now_ns,
+            deadline_ns: now_ns.saturating_add(allowed),
+        };
+        let taken = slot.unit.submit(request).is_ok();
+        self.attempts.insert(attempt, record);
+        if !taken {
+            self.end_span(attempt, Ended::Answered, Reason::Refused.name(), (0, 0), now_ns);
+        }
+        taken
+    }
+}

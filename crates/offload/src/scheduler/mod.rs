@@ -1,0 +1,341 @@
+//! The scheduler: a bounded queue in front of units, and a finished queue behind them.
+//!
+//! ```text
+//!   submit --> line (bounded) --> core: chooses, checks, compares, redoes --> ticket or finished queue
+//!                                  ^ submit/poll        | waker
+//!                                  v                    v
+//!                               units, the CPU as the last one
+//! ```
+//!
+//! One thread drives all units; it sleeps until a job comes, a unit calls its waker, or a deadline passes.
+//! No thread waits for a job. [`Scheduler::manual`] has no thread: whoever calls [`Scheduler::step`] drives
+//! it, and under a manual clock a run is a function of its inputs.
+//!
+//! Source: X-DB, "Asynchronous Scheduling Logic Design" (Task Queue, Finished Queue, a thread pool that
+//! distributes, the CPU re-executing what failed) and "Fault Tolerance Mechanism Design".
+
+pub(crate) mod config;
+pub(crate) mod core;
+mod dispatch;
+mod settle;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use weft_base::{Clock, blocking};
+
+use self::core::{Arrival, Core, Done, Sink};
+use crate::counters::Counters;
+use crate::job::Job;
+use crate::operation::{Golden, plausible};
+use crate::ticket::{FinishedQueue, Ticket};
+use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
+use crate::wire::request_crc;
+
+pub use config::SchedulerConfig;
+pub use core::Plausible;
+
+/// Gives jobs to units, checks what they answer, and redoes on the CPU what fails. Shared by reference.
+///
+/// Dropping it ends its thread; jobs that are not finished are told [`crate::JobError::Stopped`].
+pub struct Scheduler {
+    shared: Arc<Shared>,
+    driver: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    config: SchedulerConfig,
+    clock: Arc<dyn Clock>,
+    /// What the units are, the CPU not among them.
+    specs: Vec<UnitSpec>,
+    line: Mutex<Line>,
+    /// There is room in the line again.
+    room: Condvar,
+    signal: Arc<Signal>,
+    /// Locked by who drives, and for a moment by who reads counters.
+    core: Mutex<Core>,
+}
+
+/// Jobs between submission and their first executor: those that the core has not seen, and the number of
+/// those that it has.
+#[derive(Default)]
+struct Line {
+    arrived: VecDeque<Arrival>,
+    jobs: usize,
+    bytes: u64,
+    full: u64,
+    taken: u64,
+    stopped: bool,
+}
+
+/// Wakes the driver.
+#[derive(Default)]
+struct Signal {
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Signal {
+    fn wake(&self) {
+        self.state.lock().0 = true;
+        self.changed.notify_one();
+    }
+
+    fn end(&self) {
+        self.state.lock().1 = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until woken, for at most `limit`. False when it is all over.
+    fn sleep(&self, limit: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        let idle = |state: &mut (bool, bool)| !state.0 && !state.1;
+        match limit {
+            Some(limit) => {
+                self.changed.wait_while_for(&mut state, idle, limit);
+            }
+            None => self.changed.wait_while(&mut state, idle),
+        }
+        state.0 = false;
+        !state.1
+    }
+}
+
+#[expect(
+    clippy::result_large_err,
+    reason = "a job that finds no room is given back whole"
+)]
+impl Scheduler {
+    /// A scheduler over `units`, with a thread of its own and a `cpu` unit that computes what `weft_ops`
+    /// does. Without units the `cpu` unit does everything.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn new(
+        config: SchedulerConfig,
+        clock: Arc<dyn Clock>,
+        units: Vec<Box<dyn Unit>>,
+    ) -> io::Result<Scheduler> {
+        let threads = config.cpu_threads.max(1);
+        let engines = (0..threads).map(|_| Box::new(Golden) as Box<dyn Engine>);
+        // One more than there are threads, so that a finished job's thread has the next one at hand.
+        let spec = UnitSpec::cpu(threads + 1);
+        let cpu = PoolUnit::new(spec, engines.collect(), config.cpu_share, &clock)?;
+        Scheduler::with_cpu(config, clock, plausible, Box::new(cpu), units)
+    }
+
+    /// A scheduler with a thread of its own. `cpu` is the executor of last resort and ought to take every
+    /// kind without limit; `plausible` looks at each result before it is believed.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or `cpu` takes nothing.
+    pub fn with_cpu(
+        config: SchedulerConfig,
+        clock: Arc<dyn Clock>,
+        plausible: Plausible,
+        cpu: Box<dyn Unit>,
+        units: Vec<Box<dyn Unit>>,
+    ) -> io::Result<Scheduler> {
+        let mut scheduler = Scheduler::manual(config, clock, plausible, cpu, units)?;
+        let shared = scheduler.shared.clone();
+        let drive = move || while shared.signal.sleep(shared.step()) {};
+        let thread = std::thread::Builder::new().name("offload".to_owned());
+        scheduler.driver = Some(thread.spawn(drive)?);
+        Ok(scheduler)
+    }
+
+    /// A scheduler that moves when [`Scheduler::step`] is called.
+    ///
+    /// # Errors
+    /// When `cpu` takes nothing.
+    pub fn manual(
+        config: SchedulerConfig,
+        clock: Arc<dyn Clock>,
+        plausible: Plausible,
+        cpu: Box<dyn Unit>,
+        units: Vec<Box<dyn Unit>>,
+    ) -> io::Result<Scheduler> {
+        if cpu.spec().depth == 0 || cpu.spec().accepts.is_empty() {
+            let why = "the CPU unit of a scheduler must take jobs";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let signal = Arc::new(Signal::default());
+        let woken = signal.clone();
+        let waker: Waker = Arc::new(move || woken.wake());
+        let specs = units.iter().map(|unit| unit.spec().clone()).collect();
+        let core = Core::new(config, plausible, cpu, units, &waker);
+        let shared = Arc::new(Shared {
+            config,
+            clock,
+            specs,
+            line: Mutex::new(Line::default()),
+            room: Condvar::new(),
+            signal,
+            core: Mutex::new(core),
+        });
+        Ok(Scheduler { shared, driver: None })
+    }
+
+    /// Takes new jobs and answers, gives up what is late, gives units work; tells requesters. Returns how
+    /// long nothing will happen unless somebody wakes it. Never waits for a unit.
+    pub fn step(&self) -> Option<Duration> {
+        self.shared.step()
+    }
+
+    /// Puts a job in line, waiting while the line is full. With [`Scheduler::manual`] and a full line that
+    /// is forever, unless another thread drives.
+    pub fn submit(&self, job: Job) -> Ticket {
+        let (ticket, cell) = Ticket::new();
+        self.put(job, Sink::Ticket(cell));
+        ticket
+    }
+
+    /// As [`Scheduler::submit`]; the result goes to `queue` with `tag`.
+    pub fn submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) {
+        self.put(job, Sink::Queue(queue.clone(), tag));
+    }
+
+    /// Puts a job in line if there is room.
+    ///
+    /// # Errors
+    /// The job, when the line is full.
+    pub fn try_submit(&self, job: Job) -> Result<Ticket, Job> {
+        let (ticket, cell) = Ticket::new();
+        self.try_put(job, Sink::Ticket(cell)).map(|()| ticket)
+    }
+
+    /// As [`Scheduler::try_submit`]; the result goes to `queue` with `tag`.
+    ///
+    /// # Errors
+    /// The job, when the line is full.
+    pub fn try_submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) -> Result<(), Job> {
+        self.try_put(job, Sink::Queue(queue.clone(), tag))
+    }
+
+    /// All numbers at this moment.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let (full, taken, waiting) = {
+            let line = self.shared.line.lock();
+            (line.full, line.taken, line.jobs as u64)
+        };
+        let mut counters = self.shared.core.lock().counters();
+        counters.queue_full = full;
+        counters.submitted = taken;
+        counters.waiting = waiting;
+        counters
+    }
+
+    /// What each unit did when, as a Chrome trace (JSON), as far back as the timeline goes.
+    #[must_use]
+    pub fn chrome_trace(&self) -> String {
+        self.shared.core.lock().chrome_trace()
+    }
+
+    fn put(&self, job: Job, sink: Sink) {
+        let arrival = self.shared.seal(job, sink);
+        let mut line = self.shared.line.lock();
+        if !self.shared.has_room(&line, &arrival.job) {
+            line.full += 1;
+            blocking::section(|| {
+                while !self.shared.has_room(&line, &arrival.job) && !line.stopped {
+                    self.shared.room.wait(&mut line);
+                }
+            });
+        }
+        line.add(arrival);
+        drop(line);
+        self.shared.signal.wake();
+    }
+
+    fn try_put(&self, job: Job, sink: Sink) -> Result<(), Job> {
+        let mut line = self.shared.line.lock();
+        if !self.shared.has_room(&line, &job) {
+            line.full += 1;
+            return Err(job);
+        }
+        // The place is kept while the checksum is computed, outside of the latch.
+        line.jobs += 1;
+        line.bytes += job.task_bytes();
+        drop(line);
+        let arrival = self.shared.seal(job, sink);
+        let mut line = self.shared.line.lock();
+        line.jobs -= 1;
+        line.bytes -= arrival.job.task_bytes();
+        line.add(arrival);
+        drop(line);
+        self.shared.signal.wake();
+        Ok(())
+    }
+}
+
+impl Line {
+    fn add(&mut self, arrival: Arrival) {
+        if self.stopped {
+            return;
+        }
+        self.jobs += 1;
+        self.bytes += arrival.job.task_bytes();
+        self.taken += 1;
+        self.arrived.push_back(arrival);
+    }
+}
+
+impl Shared {
+    fn seal(&self, job: Job, sink: Sink) -> Arrival {
+        // On the requester's thread, and not for jobs that only the CPU will see.
+        let for_units = self.specs.iter().any(|spec| spec.fit(&job) == Fit::Accepted);
+        Arrival {
+            crc: for_units.then(|| request_crc(job.kind, job.payload())),
+            submitted_ns: self.clock.monotonic_nanos(),
+            done: Done::new(sink, &job),
+            job,
+        }
+    }
+
+    fn has_room(&self, line: &Line, job: &Job) -> bool {
+        let bytes = line.bytes.saturating_add(job.task_bytes());
+        line.jobs == 0 || (line.jobs < self.config.queue_jobs_max && bytes <= self.config.queue_bytes_max)
+    }
+
+    fn step(&self) -> Option<Duration> {
+        let mut core = self.core.lock();
+        let arrived = std::mem::take(&mut self.line.lock().arrived);
+        let now_ns = self.clock.monotonic_nanos();
+        let step = core.step(now_ns, arrived);
+        drop(core);
+        if step.left_line.0 > 0 {
+            let mut line = self.line.lock();
+            line.jobs = line.jobs.saturating_sub(step.left_line.0);
+            line.bytes = line.bytes.saturating_sub(step.left_line.1);
+            drop(line);
+            self.room.notify_all();
+        }
+        for (done, finished) in step.finished {
+            done.tell(finished);
+        }
+        let now_ns = self.clock.monotonic_nanos();
+        step.next_ns
+            .map(|next| Duration::from_nanos(next.saturating_sub(now_ns)))
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.shared.signal.end();
+        if let Some(driver) = self.driver.take() {
+            // A panic of the driver has told all requesters on its way out.
+            let _ = driver.join();
+        }
+        let mut line = self.shared.line.lock();
+        line.stopped = true;
+        let arrived = std::mem::take(&mut line.arrived);
+        drop(line);
+        self.shared.room.notify_all();
+        drop(arrived);
+    }
+}

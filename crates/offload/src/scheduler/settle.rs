@@ -1,0 +1,330 @@
+//! What is made of answers: checks, comparison, blame, redoing, telling the requester.
+
+use bytes::Bytes;
+
+use crate::health::{Change, Standing};
+use crate::reason::Reason;
+use crate::report::{Finished, JobError, JobReport, Output};
+use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept};
+use crate::timeline::{Entry, Mark, Span};
+use crate::wire::{Answer, AttemptId, Damage, ReturnCode};
+
+impl Core {
+    /// Takes what a unit answered; ignores and counts what nobody waits for.
+    pub(super) fn take_answer(&mut self, unit: usize, answer: Answer, now_ns: u64) {
+        let held = self.attempts.get(&answer.attempt);
+        let Some(attempt) = held.filter(|attempt| attempt.unit == unit) else {
+            self.count_stray(unit, answer.attempt);
+            return;
+        };
+        let job = attempt.job;
+        let verdict = self.judge(attempt, &answer);
+        let outcome = verdict.err().map_or("done", Reason::name);
+        let sizes = (answer.size_bytes(), answer.cycles);
+        self.end_span(answer.attempt, Ended::Answered, outcome, sizes, now_ns);
+        if let Some(slot) = self.units.get_mut(unit)
+            && verdict.is_ok()
+        {
+            slot.counters.answered += 1;
+            slot.counters.bytes_out += sizes.0;
+            slot.counters.cycles += sizes.1;
+        }
+        if unit == self.cpu() {
+            self.take_cpu_answer(job, verdict, answer);
+        } else {
+            match verdict {
+                // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
+                Ok(()) | Err(Reason::CalledInvalid) => {
+                    if let Some(state) = self.jobs.get_mut(&job) {
+                        state.outstanding -= 1;
+                        state.reason = state.reason.or(verdict.err());
+                        state.kept.push(Kept {
+                            unit,
+                            output: verdict.is_ok().then_some(answer.output),
+                            cycles: answer.cycles,
+                        });
+                    }
+                }
+                Err(reason) => {
+                    self.unit_failed(unit, reason, now_ns);
+                    self.attempt_failed(job, unit, reason, now_ns);
+                    return;
+                }
+            }
+        }
+        self.conclude(job, now_ns);
+    }
+
+    /// Whether an answer is whole, is for this request, and can be a result.
+    fn judge(&self, attempt: &Attempt, answer: &Answer) -> Result<(), Reason> {
+        let in_process = self
+            .units
+            .get(attempt.unit)
+            .is_some_and(|slot| slot.unit.spec().in_process);
+        let checked = match (&answer.direct, in_process) {
+            // Nothing was sent: there is no way on which it could have been damaged.
+            (Some(_), true) => Ok(()),
+            (Some(_), false) => return Err(Reason::Malformed),
+            (None, _) => answer.check(attempt.kind, attempt.crc),
+        };
+        checked.map_err(|damage| match damage {
+            Damage::Answer => Reason::OutputDamaged,
+            Damage::Length => Reason::Truncated,
+            Damage::Request => Reason::InputDamaged,
+        })?;
+        match answer.code {
+            ReturnCode::Done => {}
+            ReturnCode::InputDamaged => return Err(Reason::InputDamaged),
+            ReturnCode::Invalid => return Err(Reason::CalledInvalid),
+            ReturnCode::BeyondLimits => return Err(Reason::LimitsFoundExceeded),
+            ReturnCode::Broken => return Err(Reason::Broken),
+        }
+        let state = self.jobs.get(&attempt.job).filter(|_| !in_process);
+        let plausible =
+            state.is_none_or(|state| (self.plausible)(attempt.kind, state.job.payload(), &answer.output));
+        if plausible { Ok(()) } else { Err(Reason::Malformed) }
+    }
+
+    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, answer: Answer) {
+        let Some(state) = self.jobs.get_mut(&job) else {
+            return;
+        };
+        state.at_cpu = false;
+        state.cpu_cycles = answer.cycles;
+        let output = answer.into_output();
+        let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
+        state.cpu_result = match verdict {
+            Ok(()) => Some(Ok(output)),
+            Err(Reason::CalledInvalid) => Some(Err(JobError::Invalid(text(&output)))),
+            Err(Reason::Broken) => Some(Err(JobError::Broken(text(&output)))),
+            Err(Reason::Malformed) => Some(Err(JobError::Broken("its result is implausible".to_owned()))),
+            Err(_) if state.cpu_tries + 1 < CPU_TRIES_MAX => {
+                state.cpu_tries += 1;
+                self.send_to_cpu(job);
+                return;
+            }
+            Err(_) => Some(Err(JobError::CpuDamaged)),
+        };
+    }
+
+    /// An attempt on a unit came to nothing: the CPU's result is to stand.
+    pub(super) fn attempt_failed(&mut self, job: u64, unit: usize, reason: Reason, now_ns: u64) {
+        if let Some(slot) = self.units.get_mut(unit)
+            && slot.probe == Some(job)
+        {
+            slot.probe = None;
+        }
+        if let Some(state) = self.jobs.get_mut(&job) {
+            state.outstanding -= 1;
+            state.reason.get_or_insert(reason);
+        }
+        self.conclude(job, now_ns);
+    }
+
+    /// Gives up attempts whose deadline has passed.
+    pub(super) fn give_up_late(&mut self, now_ns: u64) {
+        let late: Vec<AttemptId> = self
+            .attempts
+            .iter()
+            .filter(|(_, attempt)| attempt.deadline_ns <= now_ns)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            let Some(attempt) = self.end_span(id, Ended::GivenUp, Reason::Late.name(), (0, 0), now_ns) else {
+                continue;
+            };
+            if let Some(slot) = self.units.get_mut(attempt.unit) {
+                slot.unit.forget(id);
+            }
+            self.unit_failed(attempt.unit, Reason::Late, now_ns);
+            self.attempt_failed(attempt.job, attempt.unit, Reason::Late, now_ns);
+        }
+    }
+
+    /// Goes on with a job as far as what is known allows.
+    fn conclude(&mut self, job: u64, now_ns: u64) {
+        let Some(state) = self.jobs.get(&job) else {
+            return;
+        };
+        if state.cpu_result.is_some() {
+            if state.reason.is_some() || state.outstanding == 0 {
+                self.conclude_by_cpu(job, now_ns);
+            }
+        } else if state.reason.is_some() {
+            self.send_to_cpu(job);
+        } else if state.outstanding == 0 && !state.at_cpu {
+            let equal = state
+                .kept
+                .windows(2)
+                .all(|pair| matches!(pair, [a, b] if a.output == b.output));
+            if equal {
+                self.conclude_by_units(job, now_ns);
+            } else {
+                if let Some(state) = self.jobs.get_mut(&job) {
+                    state.reason = Some(Reason::Mismatch);
+                }
+                self.send_to_cpu(job);
+            }
+        }
+    }
+
+    /// One unit's result, or two equal ones.
+    fn conclude_by_units(&mut self, job: u64, now_ns: u64) {
+        let Some(state) = self.jobs.remove(&job) else {
+            return;
+        };
+        let compared = state.kept.len() > 1;
+        for kept in &state.kept {
+            self.unit_right(kept.unit, job, compared, now_ns);
+        }
+        let first = state.kept.first();
+        let Some((unit, cycles, Some(output))) =
+            first.map(|kept| (kept.unit, kept.cycles, kept.output.clone()))
+        else {
+            return;
+        };
+        self.tell(state, Ok(Output::Bytes(output)), (unit, cycles), compared, now_ns);
+    }
+
+    /// The CPU's result stands; units that gave another one are to blame.
+    fn conclude_by_cpu(&mut self, job: u64, now_ns: u64) {
+        let Some(mut state) = self.jobs.remove(&job) else {
+            return;
+        };
+        let Some(result) = state.cpu_result.take() else {
+            return;
+        };
+        let mut by = (self.cpu(), state.cpu_cycles);
+        let compared = !state.kept.is_empty();
+        let bytes = match &result {
+            Ok(output) if compared => output.to_bytes(),
+            _ => Bytes::new(),
+        };
+        for kept in &state.kept {
+            let same = match (&kept.output, &result) {
+                (Some(output), Ok(_)) => *output == bytes,
+                (None, Err(JobError::Invalid(_))) => true,
+                _ => false,
+            };
+            if same {
+                self.unit_right(kept.unit, job, true, now_ns);
+                if state.reason.is_none() {
+                    by = (kept.unit, kept.cycles);
+                }
+            } else {
+                let called_invalid = kept.output.is_none();
+                let reason = if called_invalid {
+                    Reason::CalledInvalid
+                } else {
+                    Reason::Mismatch
+                };
+                self.unit_failed(kept.unit, reason, now_ns);
+                state.reason.get_or_insert(reason);
+                by = (self.cpu(), state.cpu_cycles);
+            }
+            if let Some(slot) = self.units.get_mut(kept.unit) {
+                slot.probe = slot.probe.filter(|probe| *probe != job);
+            }
+        }
+        self.tell(state, result, by, compared, now_ns);
+    }
+
+    fn tell(
+        &mut self,
+        state: JobState,
+        result: Result<Output, JobError>,
+        (unit, cycles): (usize, u64),
+        compared: bool,
+        now_ns: u64,
+    ) {
+        if let Some(reason) = state.reason {
+            self.redone.add(reason);
+        }
+        self.compared += u64::from(compared);
+        self.errors += u64::from(result.is_err());
+        self.told += 1;
+        let started_ns = state.started_ns.unwrap_or(now_ns);
+        let name = self.units.get(unit).map(|slot| slot.counters.name.clone());
+        let report = JobReport {
+            kind: state.job.kind,
+            unit: name.unwrap_or_default(),
+            redone_on_cpu: state.reason,
+            compared,
+            bytes_in: state.job.task_bytes(),
+            bytes_out: result.as_ref().map_or(0, Output::size_bytes),
+            queued_ns: started_ns.saturating_sub(state.submitted_ns),
+            run_ns: now_ns.saturating_sub(started_ns),
+            cycles,
+        };
+        self.finished.push((state.done, Finished { result, report }));
+    }
+
+    /// A unit's result was taken. On probation only the probe counts for it.
+    fn unit_right(&mut self, unit: usize, job: u64, compared: bool, now_ns: u64) {
+        let Some(slot) = self.units.get_mut(unit) else {
+            return;
+        };
+        slot.counters.compared += u64::from(compared);
+        let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
+        if on_probation && slot.probe != Some(job) {
+            return;
+        }
+        let change = slot.health.right();
+        self.note_change(unit, change, now_ns);
+    }
+
+    /// Something speaks against a unit, or shows that a job was not for it.
+    pub(super) fn unit_failed(&mut self, unit: usize, reason: Reason, now_ns: u64) {
+        let Some(slot) = self.units.get_mut(unit) else {
+            return;
+        };
+        slot.counters.failures.add(reason);
+        if reason.blame() == crate::reason::Blame::Unit {
+            let change = slot.health.failed(now_ns, &mut self.chance);
+            self.note_change(unit, change, now_ns);
+        }
+    }
+
+    fn note_change(&mut self, unit: usize, change: Option<Change>, now_ns: u64) {
+        let (Some(change), Some(slot)) = (change, self.units.get_mut(unit)) else {
+            return;
+        };
+        let what = match change {
+            Change::TakenOut => {
+                slot.counters.taken_out += 1;
+                "taken out"
+            }
+            Change::BroughtBack => {
+                slot.counters.brought_back += 1;
+                "brought back"
+            }
+        };
+        let at_ns = now_ns;
+        self.timeline.push(Entry::Mark(Mark { unit, at_ns, what }));
+    }
+
+    /// Ends an attempt and records it in the timeline. `sizes` are bytes and cycles of its answer.
+    pub(super) fn end_span(
+        &mut self,
+        id: AttemptId,
+        how: Ended,
+        outcome: &'static str,
+        sizes: (u64, u64),
+        now_ns: u64,
+    ) -> Option<Attempt> {
+        let attempt = self.end_attempt(id, how, now_ns)?;
+        self.timeline.push(Entry::Span(Span {
+            unit: attempt.unit,
+            job: attempt.job,
+            attempt: id,
+            kind: attempt.kind,
+            start_ns: attempt.started_ns,
+            end_ns: now_ns,
+            outcome,
+            bytes_in: attempt.bytes_in,
+            bytes_out: sizes.0,
+            cycles: sizes.1,
+        }));
+        Some(attempt)
+    }
+}

@@ -1,0 +1,230 @@
+//! What each unit did when: a bounded record, exportable as a Chrome trace.
+//!
+//! `chrome://tracing` and Perfetto read the export: a row for each unit, a box for each attempt with how it
+//! ended, a mark where a unit was taken out or brought back. Format: "Trace Event Format" (Google, 2016),
+//! JSON object form, phases `X`, `i` and `M`. When the record is full the oldest entries go; how many went
+//! stands in the export.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+
+use crate::job::JobKind;
+use crate::wire::AttemptId;
+
+/// One attempt on one unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Index of the unit; the CPU is the last one.
+    pub unit: usize,
+    /// The job's number.
+    pub job: u64,
+    /// The attempt's number.
+    pub attempt: AttemptId,
+    /// Which operation.
+    pub kind: JobKind,
+    /// When the unit got it, on the scheduler's clock.
+    pub start_ns: u64,
+    /// When its answer was taken or given up.
+    pub end_ns: u64,
+    /// `done`, or the name of the reason why not.
+    pub outcome: &'static str,
+    /// Bytes sent.
+    pub bytes_in: u64,
+    /// Bytes that came back.
+    pub bytes_out: u64,
+    /// Cycles that the unit reported.
+    pub cycles: u64,
+}
+
+/// Something that happened to a unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// Index of the unit.
+    pub unit: usize,
+    /// When.
+    pub at_ns: u64,
+    /// What, as a phrase.
+    pub what: &'static str,
+}
+
+/// An entry of the timeline.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// Work.
+    Span(Span),
+    /// An event.
+    Mark(Mark),
+}
+
+/// The record. Entries are in the order in which they ended.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    entries: VecDeque<Entry>,
+    entries_max: usize,
+    /// Entries that went because the record was full.
+    pub gone: u64,
+}
+
+impl Timeline {
+    /// A record of at most `entries_max` entries; 0 records nothing and counts nothing as gone.
+    #[must_use]
+    pub fn new(entries_max: usize) -> Timeline {
+        Timeline {
+            entries: VecDeque::new(),
+            entries_max,
+            gone: 0,
+        }
+    }
+
+    /// Adds an entry; the oldest goes when there is no room.
+    pub fn push(&mut self, entry: Entry) {
+        if self.entries_max == 0 {
+            return;
+        }
+        if self.entries.len() >= self.entries_max {
+            self.entries.pop_front();
+            self.gone += 1;
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The entries, oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// The record as a Chrome trace; `units` are the units' names by index.
+    #[must_use]
+    pub fn to_chrome_trace(&self, units: &[&str]) -> String {
+        let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"entries_gone\":");
+        let _ = write!(out, "{}}},\"traceEvents\":[", self.gone);
+        let mut comma = "";
+        for (index, name) in units.iter().enumerate() {
+            let _ = write!(
+                out,
+                "{comma}\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":{index},\"args\":{{\"name\":{}}}}}",
+                json_text(name)
+            );
+            comma = ",";
+        }
+        for entry in &self.entries {
+            let _ = writeln!(out, "{comma}");
+            comma = ",";
+            match entry {
+                Entry::Span(span) => write_span(&mut out, span),
+                Entry::Mark(mark) => {
+                    let _ = write!(
+                        out,
+                        "{{\"ph\":\"i\",\"s\":\"t\",\"name\":\"{}\",\"pid\":1,\"tid\":{},\"ts\":{}}}",
+                        mark.what,
+                        mark.unit,
+                        micros(mark.at_ns)
+                    );
+                }
+            }
+        }
+        out.push_str("\n]}\n");
+        out
+    }
+}
+
+fn write_span(out: &mut String, span: &Span) {
+    let _ = write!(
+        out,
+        "{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":1,\"tid\":{},\"ts\":{},\"dur\":{},\"args\":{{\
+         \"job\":{},\"attempt\":{},\"outcome\":\"{}\",\"bytes_in\":{},\"bytes_out\":{},\"cycles\":{}}}}}",
+        span.kind.name(),
+        span.outcome,
+        span.unit,
+        micros(span.start_ns),
+        micros(span.end_ns.saturating_sub(span.start_ns)),
+        span.job,
+        span.attempt.0,
+        span.outcome,
+        span.bytes_in,
+        span.bytes_out,
+        span.cycles
+    );
+}
+
+/// Microseconds with three decimals: what the format counts in.
+fn micros(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1000, ns % 1000)
+}
+
+fn json_text(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if (c as u32) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(attempt: u64) -> Entry {
+        Entry::Span(Span {
+            unit: 0,
+            job: attempt,
+            attempt: AttemptId(attempt),
+            kind: JobKind::Merge,
+            start_ns: 1_500,
+            end_ns: 4_000,
+            outcome: "done",
+            bytes_in: 10,
+            bytes_out: 8,
+            cycles: 99,
+        })
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_are_counted() {
+        let mut timeline = Timeline::new(2);
+        for attempt in 0..5 {
+            timeline.push(span(attempt));
+        }
+        assert_eq!(timeline.gone, 3);
+        assert_eq!(
+            timeline.entries().cloned().collect::<Vec<_>>(),
+            [span(3), span(4)]
+        );
+        let mut none = Timeline::new(0);
+        none.push(span(0));
+        assert_eq!((none.entries().count(), none.gone), (0, 0));
+    }
+
+    #[test]
+    fn the_export_is_a_chrome_trace() {
+        let mut timeline = Timeline::new(8);
+        timeline.push(span(1));
+        timeline.push(Entry::Mark(Mark {
+            unit: 1,
+            at_ns: 2_000_000,
+            what: "taken out",
+        }));
+        let expected = r#"{"displayTimeUnit":"ns","otherData":{"entries_gone":0},"traceEvents":[
+{"ph":"M","name":"thread_name","pid":1,"tid":0,"args":{"name":"fpga \"0\""}},
+{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"cpu"}},
+{"ph":"X","name":"merge","cat":"done","pid":1,"tid":0,"ts":1.500,"dur":2.500,"args":{"job":1,"attempt":1,"outcome":"done","bytes_in":10,"bytes_out":8,"cycles":99}},
+{"ph":"i","s":"t","name":"taken out","pid":1,"tid":1,"ts":2000.000}
+]}
+"#;
+        assert_eq!(timeline.to_chrome_trace(&["fpga \"0\"", "cpu"]), expected);
+        assert_eq!(
+            Timeline::new(1)
+                .to_chrome_trace(&[])
+                .matches("traceEvents\":[\n]")
+                .count(),
+            1
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! A unit that computes within the poll, at a time of the injected clock.
+//!
+//! Under a manual clock a run is a function of its inputs alone: which job is answered when, which deadline
+//! passes. The answer is due a fixed time, plus a time for each byte, after the submission; requests are
+//! done one after the other, as by a unit with one pipeline.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weft_base::Clock;
+
+use super::{Engine, Refusal, Unit, UnitSpec, Waker, answer};
+use crate::wire::{Answer, AttemptId, Request};
+
+/// How long a job takes on simulated time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Nanoseconds for each job.
+    pub job_ns: u64,
+    /// Nanoseconds for each KiB of payload.
+    pub kib_ns: u64,
+}
+
+/// See the module's head.
+pub struct InlineUnit {
+    spec: UnitSpec,
+    engine: Box<dyn Engine>,
+    clock: Arc<dyn Clock>,
+    pace: Pace,
+    /// With the time at which each is done, ascending.
+    line: VecDeque<(u64, Request)>,
+}
+
+impl InlineUnit {
+    /// A unit that is idle.
+    #[must_use]
+    pub fn new(spec: UnitSpec, engine: Box<dyn Engine>, clock: Arc<dyn Clock>, pace: Pace) -> InlineUnit {
+        InlineUnit {
+            spec,
+            engine,
+            clock,
+            pace,
+            line: VecDeque::new(),
+        }
+    }
+}
+
+impl Unit for InlineUnit {
+    fn spec(&self) -> &UnitSpec {
+        &self.spec
+    }
+
+    fn set_waker(&mut self, _: Waker) {}
+
+    fn submit(&mut self, request: Request) -> Result<(), Refusal> {
+        if self.line.len() >= self.spec.depth {
+            return Err(Refusal::Busy);
+        }
+        let starts = self.line.back().map_or(0, |(due, _)| *due);
+        let takes = self.pace.job_ns + self.pace.kib_ns * (request.payload.len() as u64).div_ceil(1024);
+        let due = starts.max(self.clock.monotonic_nanos()) + takes;
+        self.line.push_back((due, request));
+        Ok(())
+    }
+
+    fn poll(&mut self, answers: &mut Vec<Answer>) {
+        let now = self.clock.monotonic_nanos();
+        while self.line.front().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, request)) = self.line.pop_front() else {
+                return;
+            };
+            answers.push(answer(self.engine.as_mut(), &request));
+        }
+    }
+
+    fn forget(&mut self, attempt: AttemptId) {
+        self.line.retain(|(_, request)| request.attempt != attempt);
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        self.line.front().map(|(due, _)| *due)
+    }
+}

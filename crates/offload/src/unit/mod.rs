@@ -1,0 +1,182 @@
+//! What a unit is: it says what it accepts, takes requests without waiting, and is asked for answers.
+//!
+//! The interface is that of a queue pair on a device: [`Unit::submit`] puts a descriptor in, [`Unit::poll`]
+//! takes finished ones out, and the [`Waker`] is the interrupt that says when a poll is worth it. Nobody
+//! waits for one job. A unit that has a thread of its own, or a device behind it, calls the waker; a unit
+//! that runs on simulated time says when it wants to be polled next.
+//!
+//! - [`pool`]: threads of this process that compute: the `cpu` unit, and simulated devices.
+
+//! - [`inline`]: computes within the poll, at a simulated time: for runs that must be repeatable.
+
+pub mod inline;
+pub mod pool;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::job::{Excess, Job, JobKind, Limits, Shape, Task};
+use crate::report::Output;
+use crate::wire::{Answer, AttemptId, Request, ReturnCode};
+
+pub use inline::InlineUnit;
+pub use pool::PoolUnit;
+
+/// Is called when a unit has an answer. Cheap, callable from any thread, never waits.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// What a unit is and takes.
+#[derive(Clone, Debug)]
+pub struct UnitSpec {
+    /// Its name in reports, counters and the timeline; unique within a scheduler.
+    pub name: String,
+    /// The kinds that it accepts, each with its limits.
+    pub accepts: Vec<(JobKind, Limits)>,
+    /// Requests that it may hold at a time, running ones included: two or more keep it busy between polls.
+    /// A unit with depth 0 takes nothing.
+    pub depth: usize,
+    /// It works in this process's memory: it takes tasks as they are and gives results as they are. Nothing
+    /// is sent, so there is nothing to encode and to checksum on the way.
+    pub in_process: bool,
+}
+
+/// What a unit thinks of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// It takes it.
+    Accepted,
+    /// It does not do this kind.
+    OtherKind,
+    /// The job is too large.
+    Beyond(Excess),
+}
+
+impl UnitSpec {
+    /// A unit that accepts every kind without limit.
+    #[must_use]
+    pub fn unlimited(name: impl Into<String>, depth: usize) -> UnitSpec {
+        UnitSpec {
+            name: name.into(),
+            accepts: JobKind::ALL.iter().map(|kind| (*kind, Limits::NONE)).collect(),
+            depth,
+            in_process: false,
+        }
+    }
+
+    /// The same, working in this process's memory: the `cpu` unit.
+    #[must_use]
+    pub fn cpu(depth: usize) -> UnitSpec {
+        UnitSpec {
+            in_process: true,
+            ..UnitSpec::unlimited("cpu", depth)
+        }
+    }
+
+    /// Whether the unit would take the job.
+    #[must_use]
+    pub fn fit(&self, job: &Job) -> Fit {
+        match self.accepts.iter().find(|(kind, _)| *kind == job.kind) {
+            _ if self.depth == 0 => Fit::OtherKind,
+            None => Fit::OtherKind,
+            Some((_, limits)) => limits.exceeded(job).map_or(Fit::Accepted, Fit::Beyond),
+        }
+    }
+}
+
+/// Why a unit did not take a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It has no room, although fewer than its depth are known to be there.
+    Busy,
+    /// It does not work at present.
+    Dead,
+}
+
+/// Something that does jobs. Calls never wait; they come from one thread at a time.
+pub trait Unit: Send {
+    /// What it is and takes; does not change.
+    fn spec(&self) -> &UnitSpec;
+
+    /// From now on, `waker` is to be called when a poll would find an answer.
+    fn set_waker(&mut self, waker: Waker);
+
+    /// Starts a request, or puts it in line.
+    ///
+    /// # Errors
+    /// When it does not take it; there will be no answer then.
+    fn submit(&mut self, request: Request) -> Result<(), Refusal>;
+
+    /// Appends the answers that have come since the last poll. They are not checked yet: a unit may answer
+    /// anything, in any order, also what nobody asked.
+    fn poll(&mut self, answers: &mut Vec<Answer>);
+
+    /// Nobody waits for this attempt any more. The unit may drop it or go on; an answer is ignored.
+    fn forget(&mut self, attempt: AttemptId);
+
+    /// When, on the scheduler's clock, a poll is worth it although no waker will be called; for units on
+    /// simulated time.
+    fn next_event_ns(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What a computation yields.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// How it went.
+    pub code: ReturnCode,
+    /// The result, or a message.
+    pub output: Output,
+    /// Cycles, real or simulated, that a unit took; 0 where nobody counts.
+    pub cycles: u64,
+}
+
+/// What computes inside a unit: bytes in, bytes out. A [`PoolUnit`] has one for each thread.
+pub trait Engine: Send {
+    /// Does one operation. The checksum of the payload has been checked.
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome;
+
+    /// The same for a unit that works in this process's memory.
+    fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
+        let job = Job::new(kind, task.clone(), Shape::default());
+        self.run(kind, job.payload())
+    }
+}
+
+/// Receives, computes, seals: what every unit made of an [`Engine`] does with a request. A panic of the
+/// engine becomes [`ReturnCode::Broken`].
+pub(crate) fn answer(engine: &mut dyn Engine, request: &Request) -> Answer {
+    if let Some(task) = &request.task {
+        let outcome = guarded(|| engine.run_task(request.kind, task));
+        return Answer::direct(request, outcome.code, outcome.output, outcome.cycles);
+    }
+    let seen = crate::wire::request_crc(request.kind, &request.payload);
+    let outcome = if seen == request.crc {
+        guarded(|| engine.run(request.kind, &request.payload))
+    } else {
+        Outcome {
+            code: ReturnCode::InputDamaged,
+            output: Output::Bytes(Bytes::new()),
+            cycles: 0,
+        }
+    };
+    let output = outcome.output.to_bytes();
+    let mut sealed = Answer::seal(request.attempt, request.kind, seen, outcome.code, output);
+    sealed.cycles = outcome.cycles;
+    sealed
+}
+
+fn guarded(run: impl FnOnce() -> Outcome) -> Outcome {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| Outcome {
+        code: ReturnCode::Broken,
+        output: panic_text(panic.as_ref()).into_bytes().into(),
+        cycles: 0,
+    })
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panicked".to_owned())
+}

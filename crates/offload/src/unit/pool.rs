@@ -1,0 +1,289 @@
+//! A unit whose jobs are computed by threads of this process: the `cpu` unit, and simulated devices.
+//!
+//! The number of threads and their share of the processor are stated and kept: after a job of `t` the thread
+//! rests `t * (1/share - 1)`, so that a pool with share 0.25 takes at most a quarter of each of its threads'
+//! processors, averaged over its jobs. Threads sleep when there is nothing to do. Requests beyond the depth
+//! are refused. Dropping the unit ends the threads after the jobs that they are in; what waits is
+//! dropped.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use weft_base::Clock;
+
+use super::{Engine, Refusal, Unit, UnitSpec, Waker, answer};
+use crate::wire::{Answer, AttemptId, Request};
+
+/// See the module's head.
+pub struct PoolUnit {
+    spec: UnitSpec,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Something was put in line, or the pool ends.
+    more: Condvar,
+    /// The pool ends: what threads at rest listen to.
+    ended: Condvar,
+}
+
+struct State {
+    line: VecDeque<Request>,
+    done: Vec<Answer>,
+    /// In line, running, or done and not polled.
+    held: usize,
+    waker: Option<Waker>,
+    ends: bool,
+}
+
+/// The largest rest after one job: a job that took long must not make its thread deaf.
+const REST_NS_MAX: u64 = 1_000_000_000;
+
+impl PoolUnit {
+    /// Starts a thread for each engine. `share` is the part of a processor that each may take, above 0 and
+    /// at most 1; other numbers are taken as the nearest of these (at least 0.01).
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn new(
+        spec: UnitSpec,
+        engines: Vec<Box<dyn Engine>>,
+        share: f64,
+        clock: &Arc<dyn Clock>,
+    ) -> io::Result<PoolUnit> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                line: VecDeque::new(),
+                done: Vec::new(),
+                held: 0,
+                waker: None,
+                ends: false,
+            }),
+            more: Condvar::new(),
+            ended: Condvar::new(),
+        });
+        let mut pool = PoolUnit {
+            spec,
+            shared,
+            threads: Vec::new(),
+        };
+        let share = if share.is_nan() {
+            1.0
+        } else {
+            share.clamp(0.01, 1.0)
+        };
+        for (number, engine) in engines.into_iter().enumerate() {
+            let (shared, clock) = (pool.shared.clone(), clock.clone());
+            let name = format!("{} {number}", pool.spec.name);
+            let work = move || work(&shared, engine, share, clock.as_ref());
+            pool.threads
+                .push(std::thread::Builder::new().name(name).spawn(work)?);
+        }
+        Ok(pool)
+    }
+}
+
+fn work(shared: &Shared, mut engine: Box<dyn Engine>, share: f64, clock: &dyn Clock) {
+    loop {
+        let mut state = shared.state.lock();
+        let request = loop {
+            if state.ends {
+                return;
+            }
+            if let Some(request) = state.line.pop_front() {
+                break request;
+            }
+            shared.more.wait(&mut state);
+        };
+        drop(state);
+        let start = clock.monotonic_nanos();
+        let sealed = answer(engine.as_mut(), &request);
+        let took = clock.monotonic_nanos().saturating_sub(start);
+        let mut state = shared.state.lock();
+        state.done.push(sealed);
+        let waker = state.waker.clone();
+        drop(state);
+        if let Some(waker) = waker {
+            waker();
+        }
+        rest(shared, took, share);
+    }
+}
+
+/// Rests for the share's sake; the end of the pool ends the rest.
+fn rest(shared: &Shared, took_ns: u64, share: f64) {
+    let rest = Duration::from_nanos(rest_ns(took_ns, share));
+    if !rest.is_zero() {
+        let mut state = shared.state.lock();
+        shared.ended.wait_while_for(&mut state, |state| !state.ends, rest);
+    }
+}
+
+fn rest_ns(took_ns: u64, share: f64) -> u64 {
+    ((took_ns as f64 * (1.0 / share - 1.0)) as u64).min(REST_NS_MAX)
+}
+
+impl Unit for PoolUnit {
+    fn spec(&self) -> &UnitSpec {
+        &self.spec
+    }
+
+    fn set_waker(&mut self, waker: Waker) {
+        self.shared.state.lock().waker = Some(waker);
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), Refusal> {
+        let mut state = self.shared.state.lock();
+        if state.held >= self.spec.depth {
+            return Err(Refusal::Busy);
+        }
+        state.held += 1;
+        state.line.push_back(request);
+        drop(state);
+        self.shared.more.notify_one();
+        Ok(())
+    }
+
+    fn poll(&mut self, answers: &mut Vec<Answer>) {
+        let mut state = self.shared.state.lock();
+        state.held -= state.done.len();
+        answers.append(&mut state.done);
+    }
+
+    fn forget(&mut self, attempt: AttemptId) {
+        let mut state = self.shared.state.lock();
+        let before = state.line.len();
+        state.line.retain(|request| request.attempt != attempt);
+        state.held -= before - state.line.len();
+    }
+}
+
+impl Drop for PoolUnit {
+    fn drop(&mut self) {
+        self.shared.state.lock().ends = true;
+        self.shared.more.notify_all();
+        self.shared.ended.notify_all();
+        for thread in self.threads.drain(..) {
+            // An engine's panic was caught where it happened; there is nothing to learn from the join.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+    use crate::job::{JobKind, Shape};
+    use crate::unit::Outcome;
+    use crate::wire::{ReturnCode, request_crc};
+    use bytes::Bytes;
+    use weft_base::SystemClock;
+
+    /// Answers with the payload reversed; panics for an empty one.
+    struct Reverse;
+
+    impl Engine for Reverse {
+        fn run(&mut self, _: JobKind, payload: &Bytes) -> Outcome {
+            assert!(!payload.is_empty(), "nothing to do");
+            Outcome {
+                code: ReturnCode::Done,
+                output: payload.iter().rev().copied().collect::<Vec<u8>>().into(),
+                cycles: 3,
+            }
+        }
+    }
+
+    fn request(attempt: u64, payload: &'static [u8]) -> Request {
+        Request {
+            attempt: AttemptId(attempt),
+            kind: JobKind::Merge,
+            shape: Shape::default(),
+            payload: payload.into(),
+            crc: request_crc(JobKind::Merge, payload),
+            task: None,
+        }
+    }
+
+    fn pool(threads: usize, depth: usize) -> PoolUnit {
+        let engines = (0..threads)
+            .map(|_| Box::new(Reverse) as Box<dyn Engine>)
+            .collect();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        PoolUnit::new(UnitSpec::unlimited("pool", depth), engines, 1.0, &clock).unwrap()
+    }
+
+    fn all(pool: &mut PoolUnit, count: usize) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        while answers.len() < count {
+            pool.poll(&mut answers);
+            std::thread::yield_now();
+        }
+        answers.sort_by_key(|answer| answer.attempt);
+        answers
+    }
+
+    #[test]
+    fn answers_come_sealed_and_call_the_waker() {
+        let mut pool = pool(2, 8);
+        let woken = Arc::new(AtomicUsize::new(0));
+        let count = woken.clone();
+        pool.set_waker(Arc::new(move || {
+            count.fetch_add(1, SeqCst);
+        }));
+        pool.submit(request(1, b"abc")).unwrap();
+        let mut damaged = request(2, b"abc");
+        damaged.crc ^= 4;
+        pool.submit(damaged).unwrap();
+        pool.submit(request(3, b"")).unwrap();
+        let answers = all(&mut pool, 3);
+        let codes: Vec<_> = answers.iter().map(|answer| answer.code).collect();
+        assert_eq!(
+            codes,
+            [ReturnCode::Done, ReturnCode::InputDamaged, ReturnCode::Broken]
+        );
+        assert_eq!((answers[0].output.as_ref(), answers[0].cycles), (&b"cba"[..], 3));
+        assert_eq!(answers[2].output.as_ref(), b"nothing to do");
+        for answer in &answers {
+            let sent = request_crc(JobKind::Merge, if answer.attempt.0 == 3 { b"" } else { b"abc" });
+            assert_eq!(answer.check(JobKind::Merge, sent), Ok(()));
+        }
+        while woken.load(SeqCst) < 3 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_exceeds_the_depth_is_refused_until_answers_are_taken() {
+        let mut pool = pool(1, 2);
+        pool.submit(request(1, b"a")).unwrap();
+        pool.submit(request(2, b"b")).unwrap();
+        assert_eq!(pool.submit(request(3, b"c")), Err(Refusal::Busy));
+        all(&mut pool, 2);
+        pool.submit(request(4, b"d")).unwrap();
+        all(&mut pool, 1);
+    }
+
+    #[test]
+    fn a_pool_without_threads_holds_and_forgets() {
+        let mut pool = pool(0, 1);
+        pool.submit(request(1, b"a")).unwrap();
+        assert_eq!(pool.submit(request(2, b"a")), Err(Refusal::Busy));
+        pool.forget(AttemptId(1));
+        pool.submit(request(2, b"a")).unwrap();
+    }
+
+    #[test]
+    fn a_share_of_a_quarter_rests_three_times_as_long_as_it_worked() {
+        assert_eq!(rest_ns(1000, 0.25), 3000);
+        assert_eq!(rest_ns(1000, 1.0), 0);
+        assert_eq!(rest_ns(u64::MAX, 0.01), REST_NS_MAX);
+    }
+}

@@ -1,0 +1,265 @@
+//! What goes to a unit and what comes back, sealed: [`Request`] and [`Answer`].
+//!
+//! X-DB compares CRCs of data before and after transmission ("Fault Tolerance Mechanism Design"). Here each
+//! direction is covered from end to end:
+//!
+//! ```text
+//!   host                                         unit
+//!   request_crc over kind, length, payload  -->  computes it again over what arrived
+//!                                           <--  answers with *its* request_crc inside the answer;
+//!   compares it with its own                     answer_crc over attempt, kind, request_crc, code,
+//!   computes answer_crc again                    length, output
+//! ```
+//!
+//! Invariants:
+//! 1. Damage on the way in is found even if the unit looks at nothing: its echo differs.
+//! 2. An answer speaks for one attempt only. Its number is under the checksum and is never used again, so an
+//!    answer that comes twice, late, or to the wrong requester is not taken for another one.
+//! 3. What a checksum cannot find is a wrong result that was sealed afterwards (an upset inside the unit).
+//!    That is what running a job on two units is for.
+
+use bytes::Bytes;
+use weft_ops::{crc32c, crc32c_append};
+
+use crate::job::{JobKind, Shape, Task};
+use crate::report::Output;
+
+/// The number of one try of one job on one unit. Counts up and is never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AttemptId(pub u64);
+
+/// A task on its way to a unit.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which try this is.
+    pub attempt: AttemptId,
+    /// Which operation.
+    pub kind: JobKind,
+    /// How large its parts are, for setting memory aside.
+    pub shape: Shape,
+    /// The encoded task.
+    pub payload: Bytes,
+    /// [`request_crc`] as computed by who sent it.
+    pub crc: u32,
+    /// For a unit that works in this process's memory, the task itself instead of payload and checksum.
+    pub task: Option<Task>,
+}
+
+/// CRC-32C over kind, length and bytes of a task.
+#[must_use]
+pub fn request_crc(kind: JobKind, payload: &[u8]) -> u32 {
+    let mut head = [0; 9];
+    head[0] = kind.code();
+    head[1..].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    crc32c_append(crc32c(&head), payload)
+}
+
+/// How a unit says that it went.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ReturnCode {
+    /// The output is the result.
+    Done,
+    /// The task's checksum did not match what arrived.
+    InputDamaged,
+    /// The task makes no sense: the output says why, as UTF-8. The CPU decides whether that is so.
+    Invalid,
+    /// A part of the task is larger than the unit takes, whatever the stated shape says.
+    BeyondLimits,
+    /// The unit broke down while it computed.
+    Broken,
+}
+
+impl ReturnCode {
+    /// The code as it stands under the checksum.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            ReturnCode::Done => 0,
+            ReturnCode::InputDamaged => 1,
+            ReturnCode::Invalid => 2,
+            ReturnCode::BeyondLimits => 3,
+            ReturnCode::Broken => 4,
+        }
+    }
+}
+
+/// A result on its way back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The try that it answers.
+    pub attempt: AttemptId,
+    /// The operation that was done.
+    pub kind: JobKind,
+    /// [`request_crc`] as computed by the unit over what reached it.
+    pub request_crc: u32,
+    /// How it went.
+    pub code: ReturnCode,
+    /// Bytes of output that were sent.
+    pub output_bytes: u64,
+    /// The encoded result.
+    pub output: Bytes,
+    /// Cycles that the unit took, for units that count (or simulate) them; otherwise 0.
+    pub cycles: u64,
+    /// Checksum over all of the above except the cycles, which decide nothing.
+    pub crc: u32,
+    /// From a unit that works in this process's memory, the result itself instead of output and checksum.
+    pub direct: Option<Output>,
+}
+
+/// Why an answer is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Damage {
+    /// The answer's own checksum does not match.
+    Answer,
+    /// The answer is not as long as it says.
+    Length,
+    /// The unit worked on other bytes than were sent.
+    Request,
+}
+
+impl Answer {
+    /// Seals a result, as a unit does when it has computed it.
+    #[must_use]
+    pub fn seal(
+        attempt: AttemptId,
+        kind: JobKind,
+        request_crc: u32,
+        code: ReturnCode,
+        output: impl Into<Bytes>,
+    ) -> Answer {
+        let output = output.into();
+        let mut answer = Answer {
+            attempt,
+            kind,
+            request_crc,
+            code,
+            output_bytes: output.len() as u64,
+            output,
+            cycles: 0,
+            crc: 0,
+            direct: None,
+        };
+        answer.crc = answer.computed_crc();
+        answer
+    }
+
+    /// The answer of a unit that works in this process's memory.
+    #[must_use]
+    pub fn direct(request: &Request, code: ReturnCode, output: Output, cycles: u64) -> Answer {
+        Answer {
+            attempt: request.attempt,
+            kind: request.kind,
+            request_crc: request.crc,
+            code,
+            output_bytes: 0,
+            output: Bytes::new(),
+            cycles,
+            crc: 0,
+            direct: Some(output),
+        }
+    }
+
+    /// The result, however it came.
+    #[must_use]
+    pub fn into_output(self) -> Output {
+        self.direct.unwrap_or(Output::Bytes(self.output))
+    }
+
+    /// Bytes of the result.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        let direct = self.direct.as_ref().map(Output::size_bytes);
+        direct.unwrap_or(self.output.len() as u64)
+    }
+
+    /// The checksum that the answer ought to have.
+    #[must_use]
+    pub fn computed_crc(&self) -> u32 {
+        let mut head = [0; 22];
+        head[..8].copy_from_slice(&self.attempt.0.to_le_bytes());
+        head[8] = self.kind.code();
+        head[9..13].copy_from_slice(&self.request_crc.to_le_bytes());
+        head[13] = self.code.code();
+        head[14..].copy_from_slice(&self.output_bytes.to_le_bytes());
+        crc32c_append(crc32c(&head), &self.output)
+    }
+
+    /// Checks the answer against the request that it should belong to.
+    ///
+    /// # Errors
+    /// The first damage that is found: length, then the answer's checksum, then the request's.
+    pub fn check(&self, kind: JobKind, sent_crc: u32) -> Result<(), Damage> {
+        if self.output_bytes != self.output.len() as u64 {
+            return Err(Damage::Length);
+        }
+        if self.crc != self.computed_crc() {
+            return Err(Damage::Answer);
+        }
+        if self.kind != kind || self.request_crc != sent_crc {
+            return Err(Damage::Request);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_flipped_bit_of_an_answer_is_found(
+            output in proptest::collection::vec(any::<u8>(), 1..400),
+            sent: Vec<u8>,
+            attempt: u64,
+            bit: u32,
+            place in 0..4,
+        ) {
+            let sent_crc = request_crc(JobKind::Merge, &sent);
+            let mut answer =
+                Answer::seal(AttemptId(attempt), JobKind::Merge, sent_crc, ReturnCode::Done, output);
+            prop_assert_eq!(answer.check(JobKind::Merge, sent_crc), Ok(()));
+            match place {
+                0 => {
+                    let at = bit as usize % (answer.output.len() * 8);
+                    let mut bytes = answer.output.to_vec();
+                    bytes[at / 8] ^= 1 << (at % 8);
+                    answer.output = bytes.into();
+                }
+                1 => answer.attempt.0 ^= 1 << (bit % 64),
+                2 => answer.request_crc ^= 1 << (bit % 32),
+                _ => answer.crc ^= 1 << (bit % 32),
+            }
+            prop_assert_eq!(answer.check(JobKind::Merge, sent_crc), Err(Damage::Answer));
+        }
+
+        #[test]
+        fn a_unit_that_worked_on_other_bytes_is_found(sent in proptest::collection::vec(any::<u8>(), 1..400),
+            bit: u32) {
+            let sent_crc = request_crc(JobKind::Merge, &sent);
+            let mut arrived = sent;
+            let at = bit as usize % (arrived.len() * 8);
+            arrived[at / 8] ^= 1 << (at % 8);
+            let echo = request_crc(JobKind::Merge, &arrived);
+            let answer = Answer::seal(AttemptId(1), JobKind::Merge, echo, ReturnCode::Done, vec![1, 2]);
+            prop_assert_eq!(answer.check(JobKind::Merge, sent_crc), Err(Damage::Request));
+        }
+    }
+
+    #[test]
+    fn length_and_kind_are_under_the_seal() {
+        let crc = request_crc(JobKind::Merge, b"task");
+        assert_ne!(crc, request_crc(JobKind::BuildFilter, b"task"));
+        let answer = Answer::seal(AttemptId(7), JobKind::Merge, crc, ReturnCode::Done, vec![0; 8]);
+        let mut shorter = answer.clone();
+        shorter.output.truncate(7);
+        assert_eq!(shorter.check(JobKind::Merge, crc), Err(Damage::Length));
+        shorter.output_bytes = 7;
+        assert_eq!(shorter.check(JobKind::Merge, crc), Err(Damage::Answer));
+        let mut other = answer.clone();
+        other.code = ReturnCode::Invalid;
+        assert_eq!(other.check(JobKind::Merge, crc), Err(Damage::Answer));
+        assert_eq!(answer.check(JobKind::BuildFilter, crc), Err(Damage::Request));
+    }
+}

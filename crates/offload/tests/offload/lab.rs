@@ -1,0 +1,193 @@
+//! A scheduler on simulated time, with units that compute a known function and fail as planned.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_base::{Clock, ManualClock};
+use weft_offload::counters::Counters;
+use weft_offload::faults::{Fault, FaultCounts, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::job::{Job, JobKind, Limits, Shape, Task};
+use weft_offload::unit::inline::{InlineUnit, Pace};
+use weft_offload::wire::ReturnCode;
+use weft_offload::{Engine, Finished, FinishedQueue, Outcome, Scheduler, SchedulerConfig, Unit, UnitSpec};
+
+/// The function that every sound unit of these tests computes.
+pub fn golden(payload: &[u8]) -> Vec<u8> {
+    let mut out: Vec<u8> = payload.iter().rev().map(|byte| byte.wrapping_mul(3)).collect();
+    out.extend_from_slice(&weft_ops::hash64(payload).to_le_bytes());
+    out
+}
+
+/// Computes [`golden`]; calls tasks that begin with 255 invalid.
+pub struct Sound;
+
+impl Engine for Sound {
+    fn run(&mut self, _: JobKind, payload: &Bytes) -> Outcome {
+        let (code, output) = match payload.first() {
+            Some(255) => (ReturnCode::Invalid, b"begins with 255".to_vec()),
+            Some(254) => (ReturnCode::BeyondLimits, Vec::new()),
+            _ => (ReturnCode::Done, golden(payload)),
+        };
+        Outcome {
+            code,
+            output: output.into(),
+            cycles: payload.len() as u64,
+        }
+    }
+}
+
+/// As [`Sound`], but no task is too large: the CPU.
+pub struct Cpu;
+
+impl Engine for Cpu {
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
+        let mut outcome = Sound.run(kind, payload);
+        if outcome.code == ReturnCode::BeyondLimits {
+            outcome.code = ReturnCode::Done;
+            outcome.output = golden(payload).into();
+        }
+        outcome
+    }
+}
+
+pub const UNIT_PACE: Pace = Pace {
+    job_ns: 10_000,
+    kib_ns: 1_000,
+};
+pub const CPU_PACE: Pace = Pace {
+    job_ns: 100_000,
+    kib_ns: 10_000,
+};
+pub const TIMES: FaultTimes = FaultTimes {
+    late_ns: 5_000_000,
+    dead_ns: 3_000_000,
+};
+
+/// A unit's limits in these tests.
+pub const LIMITS: Limits = Limits {
+    key_bytes_max: 64,
+    value_bytes_max: 1024,
+    ways_max: 4,
+    codecs: weft_offload::job::Codecs::ALL,
+    memory_bytes_max: 1 << 20,
+};
+
+pub fn unit_spec(name: &str) -> UnitSpec {
+    UnitSpec {
+        name: name.to_owned(),
+        accepts: vec![(JobKind::Merge, LIMITS)],
+        depth: 2,
+        in_process: false,
+    }
+}
+
+pub fn config() -> SchedulerConfig {
+    SchedulerConfig {
+        deadline_ns: 1_000_000,
+        deadline_ns_per_kib: 10_000,
+        compare_per_million: 0,
+        ..SchedulerConfig::default()
+    }
+}
+
+pub fn accept_all(_: JobKind, _: &Bytes, _: &Bytes) -> bool {
+    true
+}
+
+pub struct Lab {
+    pub clock: Arc<ManualClock>,
+    pub scheduler: Scheduler,
+    pub faults: Vec<FaultCounts>,
+    pub finished: FinishedQueue,
+}
+
+impl Lab {
+    /// One unit for each plan, named `unit 0` and so on.
+    pub fn new(config: SchedulerConfig, plans: Vec<FaultPlan>) -> Lab {
+        let clock = Arc::new(ManualClock::new(0));
+        let shared: Arc<dyn Clock> = clock.clone();
+        let mut faults = Vec::new();
+        let mut units: Vec<Box<dyn Unit>> = Vec::new();
+        for (number, plan) in plans.into_iter().enumerate() {
+            let spec = unit_spec(&format!("unit {number}"));
+            let inner = InlineUnit::new(spec, Box::new(Sound), shared.clone(), UNIT_PACE);
+            let unit = FaultyUnit::new(inner, shared.clone(), plan, TIMES);
+            faults.push(unit.counts());
+            units.push(Box::new(unit));
+        }
+        let spec = UnitSpec::unlimited("cpu", 2);
+        let cpu = Box::new(InlineUnit::new(spec, Box::new(Cpu), shared.clone(), CPU_PACE));
+        Lab {
+            clock,
+            scheduler: Scheduler::manual(config, shared, accept_all, cpu, units).unwrap(),
+            faults,
+            finished: FinishedQueue::new(),
+        }
+    }
+
+    /// A lab whose only unit meets these faults, one for each attempt.
+    pub fn scripted(config: SchedulerConfig, script: &[Option<Fault>]) -> Lab {
+        Lab::new(config, vec![script_of(script)])
+    }
+
+    pub fn submit(&self, tag: u64, job: Job) {
+        self.scheduler.try_submit_to(job, &self.finished, tag).unwrap();
+    }
+
+    /// Goes on until nothing is due.
+    pub fn run(&self) {
+        while self.advance() {}
+    }
+
+    /// One step, then time moves to the next event. False when there is none.
+    pub fn advance(&self) -> bool {
+        let Some(next) = self.scheduler.step() else {
+            return false;
+        };
+        let micros = u32::try_from(next.as_nanos().div_ceil(1000)).unwrap();
+        self.clock.advance_micros(micros);
+        true
+    }
+
+    /// Goes on for at least so long, whether something is due or not.
+    pub fn pass(&self, micros: u32) {
+        self.run();
+        self.clock.advance_micros(micros);
+        self.run();
+    }
+
+    pub fn pop(&self) -> Option<(u64, Finished)> {
+        self.finished.pop()
+    }
+
+    /// Runs one job to its end; its result must be right.
+    pub fn one(&self, payload: &[u8]) -> Finished {
+        self.submit(0, job(payload));
+        self.run();
+        let (_, finished) = self.pop().unwrap();
+        assert_eq!(bytes(&finished), golden(payload));
+        finished
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.scheduler.counters()
+    }
+}
+
+/// The result's bytes.
+pub fn bytes(finished: &Finished) -> Bytes {
+    finished.result.as_ref().unwrap().to_bytes()
+}
+
+pub fn script_of(script: &[Option<Fault>]) -> FaultPlan {
+    FaultPlan::Script(script.iter().copied().collect::<VecDeque<_>>())
+}
+
+pub fn job(payload: &[u8]) -> Job {
+    Job::new(
+        JobKind::Merge,
+        Task::Encoded(payload.to_vec().into()),
+        Shape::default(),
+    )
+}

@@ -1,0 +1,9 @@
+//! The runtime from outside: simulated runs under a manual clock, campaigns of injected faults, threads.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod campaign;
+mod lab;
+mod merges;
+mod rules;
+mod threads;

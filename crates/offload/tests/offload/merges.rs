@@ -1,0 +1,321 @@
+//! Merges and filters through the runtime: every unit that merges gives the golden model's bytes, and a
+//! campaign of faults on compaction units loses nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use weft_base::{Clock, ManualClock, Prng, SystemClock};
+use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::model::{ModelEngine, ModelParams};
+use weft_offload::operation::{Golden, plausible};
+use weft_offload::reason::Blame;
+use weft_offload::unit::PoolUnit;
+use weft_offload::unit::inline::{InlineUnit, Pace};
+use weft_offload::wire::AttemptId;
+use weft_offload::wire::{Request, ReturnCode, request_crc};
+use weft_offload::{Engine, FinishedQueue, Job, JobKind, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
+use weft_ops::filter::build_filter;
+use weft_ops::key::{EntryKind, SeqNo, Stamp};
+use weft_ops::merge::{MergeTask, RangeTombstone, Run, merge};
+
+use crate::campaign::faults_wanted;
+use crate::lab::{TIMES, bytes, config};
+
+fn params(decoders: usize) -> ModelParams {
+    ModelParams {
+        decoders,
+        key_bytes_max: 64,
+        value_bytes_max: 512,
+        ring_bytes: 2048,
+        ..ModelParams::default()
+    }
+}
+
+/// A small task drawn from a seed; one in sixteen has something that no unit takes.
+fn random_task(prng: &mut Prng) -> MergeTask {
+    let compression = if prng.chance(1, 2) {
+        Compression::Lz4
+    } else {
+        Compression::None
+    };
+    let output = BlockOptions {
+        block_bytes: 100 + prng.below(400) as u32,
+        restart_interval: 1 + prng.below(6) as u16,
+        compression,
+    };
+    let ways = 1 + prng.below(4);
+    let longest = if prng.chance(1, 16) { 1000 } else { 100 };
+    let runs = (0..ways).map(|_| random_run(prng, output, longest));
+    let mut task = MergeTask {
+        runs: runs.collect(),
+        bottom: prng.chance(1, 2),
+        output,
+        output_bytes_max: 1 << 20,
+        key_hashes: prng.chance(1, 2),
+        ..MergeTask::default()
+    };
+    if prng.chance(1, 2) {
+        task.snapshots = vec![SeqNo(prng.below(50)), SeqNo(50 + prng.below(50))];
+    }
+    if prng.chance(1, 4) {
+        task.range_tombstones.push(RangeTombstone {
+            start: format!("{:04}", prng.below(60)).into(),
+            end: format!("{:04}", prng.below(60)).into(),
+            seqno: SeqNo(prng.below(100)),
+        });
+    }
+    task
+}
+
+fn random_run(prng: &mut Prng, options: BlockOptions, value_bytes_max: u64) -> Run {
+    let mut entries: Vec<(Vec<u8>, Stamp, Vec<u8>)> = (0..prng.below(30))
+        .map(|_| {
+            let kind = EntryKind::from_u8(prng.below(3) as u8).unwrap();
+            let stamp = Stamp::new(SeqNo(1 + prng.below(100)), kind);
+            let key = format!("{:04}", prng.below(60)).into_bytes();
+            (
+                key,
+                stamp,
+                vec![prng.next_u64() as u8; prng.below(value_bytes_max) as usize],
+            )
+        })
+        .collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    entries.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
+    let mut builder = BlockBuilder::new(options);
+    let mut blocks: Vec<Bytes> = Vec::new();
+    let mut last: &[u8] = &[];
+    for (key, stamp, value) in &entries {
+        builder.add(last, key, *stamp, value);
+        last = key;
+        if builder.is_full() {
+            blocks.extend(builder.finish().map(|block| block.bytes));
+        }
+    }
+    blocks.extend(builder.finish().map(|block| block.bytes));
+    Run { blocks }
+}
+
+fn cpu_spec() -> UnitSpec {
+    UnitSpec::cpu(2)
+}
+
+/// Every unit there is, on real threads or within the poll.
+fn all_units() -> Vec<Box<dyn Unit>> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let pace = Pace { job_ns: 0, kib_ns: 0 };
+    let model = |decoders| {
+        Box::new(ModelEngine {
+            params: params(decoders),
+        }) as Box<dyn Engine>
+    };
+    let pool = |spec, engine| PoolUnit::new(spec, vec![engine], 1.0, &clock).unwrap();
+    let mut units: Vec<Box<dyn Unit>> = vec![
+        Box::new(pool(cpu_spec(), Box::new(Golden))),
+        Box::new(InlineUnit::new(cpu_spec(), Box::new(Golden), clock.clone(), pace)),
+    ];
+    for decoders in [2, 4] {
+        let spec = params(decoders).spec("model", 2);
+        units.push(Box::new(pool(spec.clone(), model(decoders))));
+        units.push(Box::new(InlineUnit::new(
+            spec,
+            model(decoders),
+            clock.clone(),
+            pace,
+        )));
+    }
+    units
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 48 } else { 512 }))]
+
+    /// The answer of each unit that takes a merge is the golden model's, byte for byte; the model may say
+    /// that a task is beyond its limits, and nothing else.
+    #[test]
+    fn every_unit_gives_the_golden_models_bytes(seed: u64) {
+        let mut prng = Prng::new(seed);
+        let task = random_task(&mut prng);
+        let golden = merge(&task).unwrap().encode();
+        let job = Job::merge(task.clone(), 0, 0);
+        let crc = request_crc(job.kind, job.payload());
+        let mut merged = 0;
+        for (number, unit) in all_units().iter_mut().enumerate() {
+            let request = Request {
+                attempt: AttemptId(number as u64),
+                kind: job.kind,
+                shape: job.shape,
+                payload: job.payload().clone(),
+                crc,
+                task: None,
+            };
+            unit.submit(request).unwrap();
+            let mut answers = Vec::new();
+            while answers.is_empty() {
+                unit.poll(&mut answers);
+                std::thread::yield_now();
+            }
+            prop_assert_eq!(answers[0].check(job.kind, crc), Ok(()));
+            match answers[0].code {
+                ReturnCode::Done => {
+                    merged += 1;
+                    prop_assert_eq!(&answers[0].output, &golden);
+                    prop_assert!(plausible(job.kind, job.payload(), &answers[0].output));
+                }
+                ReturnCode::BeyondLimits => prop_assert!(number > 1),
+                other => prop_assert!(false, "unit {} says {:?}", number, other),
+            }
+        }
+        prop_assert!(merged >= 2);
+    }
+
+    /// Any changed bit of an output's frame is found; sealed again, it is read or refused, without a panic.
+    #[test]
+    fn implausible_outputs_are_refused(seed: u64, at: prop::sample::Index, bit in 0_u8..8) {
+        let output = merge(&random_task(&mut Prng::new(seed))).unwrap();
+        let mut frame = output.encode();
+        let place = at.index(frame.len());
+        frame[place] ^= 1 << bit;
+        prop_assert!(!plausible(JobKind::Merge, &Bytes::new(), &frame.clone().into()), "the frame's checksum");
+        let end = frame.len() - 4;
+        let crc = weft_ops::crc32c(&frame[..end]);
+        frame[end..].copy_from_slice(&crc.to_le_bytes());
+        let _ = plausible(JobKind::Merge, &Bytes::new(), &frame.into());
+    }
+}
+
+/// Merges and filters on two compaction units and two filter builders with faults, on simulated time.
+#[test]
+fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
+    let clock = Arc::new(ManualClock::new(0));
+    let shared: Arc<dyn Clock> = clock.clone();
+    let pace = Pace {
+        job_ns: 20_000,
+        kib_ns: 1_000,
+    };
+    let mut faults = Vec::new();
+    let mut units: Vec<Box<dyn Unit>> = Vec::new();
+    let mut add = |name: &str, spec: UnitSpec, engine: Box<dyn Engine>, seed| {
+        let spec = UnitSpec {
+            name: name.to_owned(),
+            ..spec
+        };
+        let plan = FaultPlan::Random {
+            per_million: 300_000,
+            faults: Fault::ALL.to_vec(),
+            seed,
+        };
+        let inner = InlineUnit::new(spec, engine, shared.clone(), pace);
+        let times = FaultTimes {
+            dead_ns: 1_000_000,
+            ..TIMES
+        };
+        let unit = FaultyUnit::new(inner, shared.clone(), plan, times);
+        faults.push(unit.counts());
+        units.push(Box::new(unit));
+    };
+    for (seed, decoders) in [(1, 2), (2, 4), (3, 4)] {
+        let engine = ModelEngine {
+            params: params(decoders),
+        };
+        add(
+            &format!("model {seed}"),
+            params(decoders).spec("model", 2),
+            Box::new(engine),
+            seed,
+        );
+    }
+    let mut filters = UnitSpec::unlimited("filters", 2);
+    filters.accepts.retain(|(kind, _)| *kind == JobKind::BuildFilter);
+    add("filters 1", filters.clone(), Box::new(Golden), 4);
+    add("filters 2", filters, Box::new(Golden), 5);
+
+    let cpu = InlineUnit::new(cpu_spec(), Box::new(Golden), shared.clone(), pace);
+    let mut settings = SchedulerConfig {
+        compare_per_million: 1_000_000,
+        timeline_entries_max: 64,
+        ..config()
+    };
+    settings.health.failures_max = 64;
+    settings.health.window = 64;
+    settings.health.out_ns_max = settings.health.out_ns;
+    let scheduler = Scheduler::manual(settings, shared, plausible, Box::new(cpu), units).unwrap();
+
+    let wanted = faults_wanted() / 4;
+    let queue = FinishedQueue::new();
+    let mut prng = Prng::new(11);
+    let (mut expected, mut told) = (Vec::new(), 0);
+    let injected = || faults.iter().map(|counts| counts.total()).sum::<u64>();
+    loop {
+        while injected() < wanted && expected.len() - told < 16 {
+            let (job, golden) = random_job(&mut prng);
+            scheduler
+                .try_submit_to(job, &queue, expected.len() as u64)
+                .unwrap();
+            expected.push(Some(golden));
+        }
+        let next = scheduler.step();
+        while let Some((tag, finished)) = queue.pop() {
+            let golden = expected[tag as usize].take().expect("told once");
+            assert_eq!(bytes(&finished), golden, "job {tag}");
+            told += 1;
+        }
+        let Some(next) = next else { break };
+        clock.advance_micros(u32::try_from(next.as_nanos().div_ceil(1000)).unwrap());
+    }
+    assert_eq!(told, expected.len());
+    let counters = scheduler.counters();
+    println!("{} faults injected\n{counters}", injected());
+    assert!(injected() >= wanted);
+    assert!(counters.redone_on_cpu.total(Blame::Unit) > 0);
+    assert!(counters.redone_on_cpu.get(Reason::LimitsFoundExceeded) > 0);
+    assert!(counters.units.iter().all(|unit| unit.in_flight == 0));
+    assert!(counters.units[0].cycles > 0, "the model reports its cycles");
+}
+
+fn random_job(prng: &mut Prng) -> (Job, Vec<u8>) {
+    if prng.chance(1, 4) {
+        let hashes: Vec<u64> = (0..prng.below(100)).map(|_| prng.next_u64()).collect();
+        return (Job::build_filter(hashes.clone(), 10), build_filter(&hashes, 10));
+    }
+    let task = random_task(prng);
+    let golden = merge(&task).unwrap().encode();
+    (Job::merge(task.clone(), 0, 0), golden)
+}
+
+/// The whole as a user of the runtime has it: threads, model units, filters from the merge's hashes.
+#[test]
+fn merges_on_model_units_and_filters_on_the_cpu() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let units = (0..2).map(|number| {
+        let engine: Box<dyn Engine> = Box::new(ModelEngine { params: params(4) });
+        let spec = params(4).spec(format!("model {number}"), 2);
+        Box::new(PoolUnit::new(spec, vec![engine], 1.0, &clock).unwrap()) as Box<dyn Unit>
+    });
+    let settings = SchedulerConfig {
+        compare_per_million: 500_000,
+        // The model computes at the pace of a simulation.
+        deadline_ns: 60_000_000_000,
+        ..SchedulerConfig::default()
+    };
+    let scheduler = Scheduler::new(settings, clock.clone(), units.collect()).unwrap();
+    let mut prng = Prng::new(3);
+    for _ in 0..20 {
+        let mut task = random_task(&mut prng);
+        task.key_hashes = true;
+        let golden = merge(&task).unwrap();
+        let finished = scheduler.submit(Job::merge(task.clone(), 4, 100)).wait();
+        let output = finished.result.unwrap().into_merge().unwrap();
+        assert_eq!(output, golden);
+        assert!(finished.report.unit.starts_with("model") || finished.report.redone_on_cpu.is_some());
+        let hashes = output.key_hashes.concat();
+        let filter = scheduler.submit(Job::build_filter(hashes.clone(), 10)).wait();
+        assert_eq!(filter.report.redone_on_cpu, Some(Reason::NoUnit));
+        assert_eq!(bytes(&filter), build_filter(&hashes, 10));
+    }
+    let counters = scheduler.counters();
+    assert_eq!((counters.finished, counters.errors), (40, 0));
+    assert!(counters.compared > 0);
+}

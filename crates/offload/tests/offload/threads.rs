@@ -1,0 +1,188 @@
+//! Real threads: wakers, waiting at the bound, many requesters, a pool as the CPU, drops in mid-flight.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use weft_base::{Clock, SystemClock};
+use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::unit::PoolUnit;
+use weft_offload::{Engine, FinishedQueue, JobError, Scheduler, SchedulerConfig, Unit, UnitSpec};
+
+use crate::lab::{Cpu, Sound, accept_all, bytes, golden, job, unit_spec};
+
+fn pool(spec: UnitSpec, engines: Vec<Box<dyn Engine>>, clock: &Arc<dyn Clock>) -> PoolUnit {
+    PoolUnit::new(spec, engines, 1.0, clock).unwrap()
+}
+
+fn scheduler(config: SchedulerConfig, plans: Vec<FaultPlan>) -> Scheduler {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let times = FaultTimes {
+        late_ns: 30_000_000,
+        dead_ns: 20_000_000,
+    };
+    let mut units: Vec<Box<dyn Unit>> = Vec::new();
+    for (number, plan) in plans.into_iter().enumerate() {
+        let unit = pool(
+            unit_spec(&format!("unit {number}")),
+            vec![Box::new(Sound)],
+            &clock,
+        );
+        units.push(Box::new(FaultyUnit::new(unit, clock.clone(), plan, times)));
+    }
+    let cpu = Box::new(pool(
+        UnitSpec::unlimited("cpu", 4),
+        vec![Box::new(Cpu), Box::new(Cpu)],
+        &clock,
+    ));
+    Scheduler::with_cpu(config, clock, accept_all, cpu, units).unwrap()
+}
+
+fn config() -> SchedulerConfig {
+    SchedulerConfig {
+        deadline_ns: 20_000_000,
+        queue_jobs_max: 8,
+        ..SchedulerConfig::default()
+    }
+}
+
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn many_requesters_with_faults_on_real_threads() {
+    let faults: Vec<Fault> = Fault::ALL
+        .into_iter()
+        .filter(|fault| *fault != Fault::Upset)
+        .collect();
+    let plans = (0..2).map(|seed| FaultPlan::Random {
+        per_million: 30_000,
+        faults: faults.clone(),
+        seed,
+    });
+    let scheduler = scheduler(config(), plans.collect());
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let scheduler = &scheduler;
+            scope.spawn(move || {
+                for round in 0..100_u8 {
+                    let payload = vec![thread; usize::from(round) * 7 + 1];
+                    let finished = scheduler.submit(job(&payload)).wait();
+                    assert_eq!(bytes(&finished), golden(&payload));
+                }
+            });
+        }
+    });
+    let counters = scheduler.counters();
+    assert_eq!(
+        (counters.submitted, counters.finished, counters.waiting),
+        (400, 400, 0)
+    );
+}
+
+#[test]
+fn a_ticket_is_a_future_whose_waker_is_called() {
+    let scheduler = scheduler(config(), vec![FaultPlan::Script([None].into())]);
+    let counted = Arc::new(Counted::default());
+    let waker = Waker::from(counted.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut ticket = scheduler.submit(job(b"task"));
+    let finished = loop {
+        let before = counted.0.load(SeqCst);
+        match Pin::new(&mut ticket).poll(&mut context) {
+            Poll::Ready(finished) => break finished,
+            Poll::Pending => {
+                while counted.0.load(SeqCst) == before {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    };
+    assert_eq!(bytes(&finished), golden(b"task"));
+}
+
+#[test]
+fn the_finished_queue_wakes_once_for_each_registration() {
+    let scheduler = scheduler(config(), vec![FaultPlan::Script([None].into())]);
+    let queue = FinishedQueue::new();
+    let counted = Arc::new(Counted::default());
+    let waker = Waker::from(counted.clone());
+    assert!(queue.poll(&waker).is_pending());
+    for tag in 0..20 {
+        scheduler.submit_to(job(&[tag as u8]), &queue, tag);
+    }
+    let mut tags = Vec::new();
+    while tags.len() < 20 {
+        let (tag, finished) = queue.wait_for(Duration::from_secs(20)).unwrap();
+        assert_eq!(bytes(&finished), golden(&[tag as u8]));
+        tags.push(tag);
+    }
+    tags.sort_unstable();
+    assert_eq!(tags, (0..20).collect::<Vec<_>>());
+    assert_eq!(counted.0.load(SeqCst), 1);
+    assert!(queue.pop().is_none());
+}
+
+#[test]
+fn submit_waits_at_the_bound_and_a_stopped_scheduler_tells_all() {
+    // A unit that takes everything and never answers, and a CPU without threads.
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let unit = pool(unit_spec("deaf"), Vec::new(), &clock);
+    let cpu = Box::new(pool(UnitSpec::unlimited("cpu", 2), Vec::new(), &clock));
+    let scheduler = Scheduler::with_cpu(config(), clock, accept_all, cpu, vec![Box::new(unit)]).unwrap();
+    let scheduler = Arc::new(scheduler);
+    let queue = FinishedQueue::new();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let submitter = {
+        let (scheduler, queue, taken) = (scheduler.clone(), queue.clone(), taken.clone());
+        std::thread::spawn(move || {
+            for tag in 0..12 {
+                scheduler.submit_to(job(b"task"), &queue, tag);
+                taken.fetch_add(1, SeqCst);
+            }
+        })
+    };
+    // Two at the unit, later two at the CPU; the others wait in a line of eight.
+    submitter.join().unwrap();
+    while scheduler.counters().units[0]
+        .failures
+        .get(weft_offload::Reason::Late)
+        < 4
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(scheduler.counters().waiting <= 8);
+    drop(scheduler);
+    let told: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+    assert_eq!(told.len(), taken.load(SeqCst));
+    assert!(
+        told.iter()
+            .all(|(_, finished)| finished.result == Err(JobError::Stopped))
+    );
+}
+
+#[test]
+fn submit_blocks_until_there_is_room() {
+    let scheduler = scheduler(
+        SchedulerConfig {
+            queue_jobs_max: 1,
+            ..config()
+        },
+        vec![FaultPlan::Script([None].into())],
+    );
+    let tickets: Vec<_> = (0..50_u8)
+        .map(|number| scheduler.submit(job(&[number; 2000])))
+        .collect();
+    for (number, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(bytes(&ticket.wait()), golden(&[number as u8; 2000]));
+    }
+}
