@@ -88,8 +88,8 @@ pub struct ServeArguments {
     /// takes a free one.
     #[arg(long, default_value = "127.0.0.1:5433")]
     pub listen: SocketAddr,
-    /// Directory of a socket file for local clients (`psql -h DIR`), beside the address. It lets in the user who
-    /// runs the server, nobody else.
+    /// Directory of a socket file for local clients (`psql -h DIR`), beside the address. It lets in the user
+    /// who runs the server, nobody else.
     #[arg(long)]
     pub socket_dir: Option<PathBuf>,
     /// The database directory; made if it is absent.
