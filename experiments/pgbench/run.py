@@ -160,7 +160,8 @@ def main():
     options = parser.parse_args()
     revision = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(revision, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    about = f"scale {options.scale}, {options.seconds} s x {options.rounds}, {options.transport}, commit {commit}"
+    about = f"scale {options.scale}, {options.seconds} s x {options.rounds}, {options.transport}"
+    about = f"{about}, commit {commit}"
     directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-pgbench-"))
     os.chmod(directory, 0o755)
     host = {"tcp": "127.0.0.1", "local": directory}[options.transport]

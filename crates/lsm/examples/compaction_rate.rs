@@ -1,6 +1,7 @@
-//! How quickly one thread compacts three tables of level 0, and how much of that is the merge itself: MB of input
-//! (key and value) per second of its processor time. Files lie in the page cache; checksums, filters, index and
-//! the writing of tables are included.
+//! How quickly one thread compacts three tables of level 0, and how much of that is the merge itself.
+//!
+//! MB of input (key and value) per second of its processor time. Files lie in the page cache; checksums,
+//! filters, index and the writing of tables are included.
 //!
 //! `cargo run --release -p weft-lsm --example compaction_rate -- DIR [rounds]`
 

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! does through its row buffer what can be done on the way from the stored row to the result: columns that
-//! lie side by side are copied together, and where all columns are asked for the stored row is the result row.
-//! Such a run of instructions is found once, when a program is put together, and then runs as one; it costs
-//! the budget what its instructions cost, and gives byte for byte what they give.
+//! lie side by side are copied together, and where all columns are asked for, the stored row is the result
+//! row. Such a run of instructions is found once, when a program is put together, and then runs as one; it
+//! costs the budget what its instructions cost, and gives byte for byte what they give.
 //!
 //! Nothing is assumed that the verifier checks. A run that control may enter in its midst, or whose buffer
 //! anything else reads, runs instruction by instruction.
