@@ -5,12 +5,13 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::ScalarValue;
 use weft_base::IndexId;
+use weft_store::ProcedureDef;
 use weft_types::{SqlError, SqlState};
 
 use super::look_up::{
     constraint_definition, constraint_index, index_definition, quote_ident, relation_name, relation_oid,
 };
-use super::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, flag, int4, int8, oid, text, types};
+use super::{PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, flag, int4, int8, oid, procedures, text, types};
 use crate::query::{SessionContext, SessionFunction, canceled_by_user, timed_out, timestamptz_type};
 
 type Answer = Result<ScalarValue, SqlError>;
@@ -79,6 +80,18 @@ fn text_list() -> DataType {
 }
 
 const NULL: ScalarValue = ScalarValue::Null;
+
+/// A text about the procedure whose id is the first argument; NULL if there is none.
+fn of_procedure(
+    session: &SessionContext,
+    args: &[ScalarValue],
+    shown: fn(&ProcedureDef) -> String,
+) -> ScalarValue {
+    if args.first().is_none_or(ScalarValue::is_null) {
+        return NULL;
+    }
+    procedures::by_oid(&session.catalog, oid_arg(args, 0)).map_or(NULL, |procedure| text(shown(procedure)))
+}
 
 static FUNCTIONS: &[SessionFunction] = &[
     function("__regclass_in", oid_type, |session, args| {
@@ -227,10 +240,17 @@ static FUNCTIONS: &[SessionFunction] = &[
     lenient("pg_get_viewdef", utf8, |_, _| Ok(NULL)),
     lenient("pg_get_ruledef", utf8, |_, _| Ok(NULL)),
     lenient("pg_get_triggerdef", utf8, |_, _| Ok(NULL)),
-    lenient("pg_get_functiondef", utf8, |_, _| Ok(NULL)),
+    lenient("pg_get_functiondef", utf8, |session, args| {
+        Ok(of_procedure(session, args, procedures::definition))
+    }),
+    // Procedures have none.
     lenient("pg_get_function_result", utf8, |_, _| Ok(NULL)),
-    lenient("pg_get_function_arguments", utf8, |_, _| Ok(NULL)),
-    lenient("pg_get_function_identity_arguments", utf8, |_, _| Ok(NULL)),
+    lenient("pg_get_function_arguments", utf8, |session, args| {
+        Ok(of_procedure(session, args, procedures::arguments))
+    }),
+    lenient("pg_get_function_identity_arguments", utf8, |session, args| {
+        Ok(of_procedure(session, args, procedures::arguments))
+    }),
     lenient("pg_get_partkeydef", utf8, |_, _| Ok(NULL)),
     lenient("pg_get_statisticsobjdef_columns", utf8, |_, _| Ok(NULL)),
     lenient("pg_tablespace_location", utf8, |_, _| Ok(text(""))),

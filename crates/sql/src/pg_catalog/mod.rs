@@ -12,6 +12,7 @@ pub mod functions;
 mod information_schema;
 mod layout;
 mod look_up;
+mod procedures;
 mod rows;
 mod types;
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
-use weft_store::{Catalog, IndexDef, ProcedureDef, ProcedureLanguage, SequenceDef, TableDef};
+use weft_store::{Catalog, IndexDef, SequenceDef, TableDef};
 use weft_types::SqlType;
 
 use super::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
 use super::{
     DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, flag, int2, int2_list,
-    int4, int8, oid, oid_list, text, types,
+    int4, int8, oid, oid_list, procedures, text, types,
 };
 use crate::query::SessionContext;
 
@@ -42,39 +42,12 @@ pub fn rows(name: &str, catalog: &Catalog, session: &SessionContext) -> Vec<Row>
                 ]
             })
             .collect(),
-        "pg_proc" => procedures(catalog),
+        "pg_proc" => procedures::rows(catalog),
         "pg_tables" => table_view(catalog, session),
         "pg_indexes" => index_view(catalog),
         "pg_stat_user_tables" => table_statistics(catalog),
         _ => Vec::new(),
     }
-}
-
-const SQL_LANGUAGE_OID: u32 = 14;
-const PLPGSQL_LANGUAGE_OID: u32 = 13_500;
-
-/// Users' procedures; built-in functions are not listed.
-fn procedures(catalog: &Catalog) -> Vec<Row> {
-    let row = |procedure: &Arc<ProcedureDef>| {
-        let inputs = procedure.params.iter().filter(|param| param.mode.is_input());
-        let types: Vec<u32> = inputs.map(|param| param.ty.oid()).collect();
-        let language = match procedure.language {
-            ProcedureLanguage::Sql => SQL_LANGUAGE_OID,
-            ProcedureLanguage::PlPgSql => PLPGSQL_LANGUAGE_OID,
-        };
-        vec![
-            ("oid", oid(procedure.id.0)),
-            ("proname", text(&procedure.name)),
-            ("pronamespace", oid(PUBLIC_OID)),
-            ("proowner", oid(ROLE_OID)),
-            ("prolang", oid(language)),
-            ("prokind", text("p")),
-            ("pronargs", int2(types.len())),
-            ("proargtypes", oid_list(types.into_iter())),
-            ("prosrc", text(&procedure.body)),
-        ]
-    };
-    catalog.procedures().map(row).collect()
 }
 
 fn namespaces() -> Vec<Row> {

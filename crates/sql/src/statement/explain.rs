@@ -8,6 +8,7 @@ use weft_store::Catalog;
 
 use super::compile::block::{Block, Place};
 use super::plan::{CallPlan, ConstantPlan, HiddenInput, ProgramPlan};
+use super::show::show;
 
 /// What a listing says beside the instructions of a procedure.
 #[derive(Clone, Debug, Default)]
@@ -79,9 +80,18 @@ pub fn explain_program(plan: &ProgramPlan, catalog: &Catalog) -> Vec<String> {
         .procedure
         .as_ref()
         .map_or(plan.params.len(), |call| call.inputs.len());
-    for (number, input) in plan.hidden_inputs.iter().enumerate() {
-        let HiddenInput { ty, value } = input;
-        lines.push(format!("  Input {}: {} = {value:?}", given + number, ty.name()));
+    let name = |number: u16| {
+        let call = plan.procedure.as_ref();
+        let named = call.and_then(|call| call.input_names.get(usize::from(number)));
+        match named {
+            Some(name) if !name.is_empty() => name.clone(),
+            _ if usize::from(number) < given => format!("${}", number + 1),
+            _ => format!("i{number}"),
+        }
+    };
+    for (number, HiddenInput { ty, value }) in plan.hidden_inputs.iter().enumerate() {
+        let value = show(value, &name);
+        lines.push(format!("  Input i{}: {} = {value}", given + number, ty.name()));
     }
     let Some(call) = &plan.procedure else {
         lines.extend(

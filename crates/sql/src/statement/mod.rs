@@ -33,6 +33,7 @@ pub mod plan;
 pub(crate) mod procedure;
 pub mod scalar;
 mod scanner;
+mod show;
 mod token_reader;
 mod type_rules;
 

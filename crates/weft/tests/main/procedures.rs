@@ -521,6 +521,21 @@ fn procedures_are_listed() {
         client.rows("SELECT proname, pronargs FROM pg_proc WHERE prokind = 'p' AND pronargs > 2 ORDER BY 1"),
         "open_account,4;send_payment,3"
     );
+    assert_eq!(
+        client.rows("SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname = 'send_payment'"),
+        client.rows(
+            "SELECT pg_get_function_identity_arguments(oid) FROM pg_proc WHERE proname = 'send_payment'"
+        ),
+    );
+    // What is shown makes the same procedure again.
+    let shown = client.rows("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'send_payment'");
+    assert!(
+        shown.starts_with("CREATE OR REPLACE PROCEDURE public.send_payment(IN "),
+        "{shown}"
+    );
+    client.ok(&shown);
+    let again = client.rows("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'send_payment'");
+    assert_eq!(shown, again);
 }
 
 /// Transactions of several clients on one warehouse, then TPC-C's consistency conditions (3.3.2) and a

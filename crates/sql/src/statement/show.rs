@@ -1,0 +1,279 @@
+//! Bound expressions as SQL text, for EXPLAIN.
+//!
+//! Parentheses stand only where PostgreSQL's precedence asks for them. What the binder put in and nobody
+//! wrote (the way into a column, an exact key) is shown as what it is made of.
+
+use std::fmt::Write;
+
+use weft_types::{SqlType, Value, format_text};
+
+use super::scalar::{ArithmeticOp, Scalar, SessionValue};
+
+/// How tightly an operator binds its sides; the tightest last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Binds {
+    Or,
+    And,
+    Not,
+    Is,
+    Compare,
+    Other,
+    Sum,
+    Product,
+    Sign,
+    Cast,
+    Atom,
+}
+
+/// The expression; inputs are shown by `input`.
+pub(super) fn show(scalar: &Scalar, input: &dyn Fn(u16) -> String) -> String {
+    let mut shown = Shown {
+        out: String::new(),
+        input,
+    };
+    shown.put(scalar, Binds::Or);
+    shown.out
+}
+
+struct Shown<'a> {
+    out: String,
+    input: &'a dyn Fn(u16) -> String,
+}
+
+impl Shown<'_> {
+    /// Appends an expression that stands where only what binds at least as tightly as `around` may stand bare.
+    fn put(&mut self, scalar: &Scalar, around: Binds) {
+        let binds = binds(scalar);
+        if binds < around {
+            self.out.push('(');
+        }
+        self.put_bare(scalar, binds);
+        if binds < around {
+            self.out.push(')');
+        }
+    }
+
+    fn put_bare(&mut self, scalar: &Scalar, binds: Binds) {
+        match scalar {
+            Scalar::Constant(value) => self.put_constant(value),
+            Scalar::Input(number) => self.out.push_str(&(self.input)(*number)),
+            Scalar::Column(number) => self.put_text(format_args!("column {number}")),
+            Scalar::Variable(number) => self.put_text(format_args!("variable {number}")),
+            Scalar::Session(value) => self.out.push_str(session_value(*value)),
+            Scalar::Setting(name) => self.put_call("current_setting", &[name]),
+            Scalar::NextValue(sequence) => self.put_text(format_args!("nextval({})", sequence.0)),
+            Scalar::CurrentValue(sequence) => self.put_text(format_args!("currval({})", sequence.0)),
+            Scalar::RandomUuid => self.out.push_str("gen_random_uuid()"),
+            Scalar::Random => self.out.push_str("random()"),
+            Scalar::Cast(inner, _, to) => {
+                self.put(inner, Binds::Cast);
+                self.put_text(format_args!("::{}", to.name()));
+            }
+            Scalar::Assign(inner, ..)
+            | Scalar::ExactKey(inner, _)
+            | Scalar::ClampKey(inner, _)
+            | Scalar::OrNull(inner) => self.put_bare(inner, binds),
+            Scalar::Negate(inner) => {
+                self.out.push('-');
+                self.put(inner, Binds::Cast);
+            }
+            Scalar::Arithmetic(op, left, right) => self.put_pair(left, arithmetic(*op), right, binds),
+            Scalar::Compare(op, left, right) => self.put_pair(left, op.symbol(), right, binds),
+            Scalar::Concat(left, right) => self.put_pair(left, "||", right, binds),
+            Scalar::And(left, right) => self.put_pair(left, "AND", right, binds),
+            Scalar::Or(left, right) => self.put_pair(left, "OR", right, binds),
+            Scalar::Not(inner) => {
+                self.out.push_str("NOT ");
+                self.put(inner, Binds::Not);
+            }
+            Scalar::IsNull(inner) => {
+                self.put(inner, Binds::Compare);
+                self.out.push_str(" IS NULL");
+            }
+            Scalar::Coalesce(items) => self.put_call("coalesce", &items.iter().collect::<Vec<_>>()),
+            Scalar::Left(text, count) => self.put_call("left", &[text, count]),
+            Scalar::ChangeCase { upper, of } => self.put_call(if *upper { "upper" } else { "lower" }, &[of]),
+        }
+    }
+
+    /// Operators of one level group to the left.
+    fn put_pair(&mut self, left: &Scalar, operator: &str, right: &Scalar, binds: Binds) {
+        let tighter = match binds {
+            Binds::Or => Binds::And,
+            Binds::And => Binds::Not,
+            Binds::Compare => Binds::Other,
+            Binds::Other => Binds::Sum,
+            Binds::Sum => Binds::Product,
+            _ => Binds::Sign,
+        };
+        // Comparisons do not group at all.
+        self.put(left, if binds == Binds::Compare { tighter } else { binds });
+        self.put_text(format_args!(" {operator} "));
+        self.put(right, tighter);
+    }
+
+    fn put_call(&mut self, name: &str, arguments: &[&Scalar]) {
+        self.out.push_str(name);
+        self.out.push('(');
+        for (number, argument) in arguments.iter().enumerate() {
+            if number > 0 {
+                self.out.push_str(", ");
+            }
+            self.put(argument, Binds::Or);
+        }
+        self.out.push(')');
+    }
+
+    fn put_constant(&mut self, value: &Value) {
+        let Some(ty) = value.sql_type() else {
+            return self.out.push_str("NULL");
+        };
+        let mut text = String::new();
+        format_text(value, &ty, &mut text);
+        match value {
+            Value::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
+            Value::Int2(_) | Value::Int4(_) | Value::Int8(_) | Value::Numeric(_) => self.out.push_str(&text),
+            Value::Float4(value) if value.is_finite() => self.out.push_str(&text),
+            Value::Float8(value) if value.is_finite() => self.out.push_str(&text),
+            Value::Text(_) => self.put_quoted(&text, None),
+            _ => self.put_quoted(&text, Some(&ty)),
+        }
+    }
+
+    fn put_quoted(&mut self, text: &str, ty: Option<&SqlType>) {
+        self.put_text(format_args!("'{}'", text.replace('\'', "''")));
+        if let Some(ty) = ty {
+            self.put_text(format_args!("::{}", ty.name()));
+        }
+    }
+
+    fn put_text(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to a String does not fail.
+        let _ = self.out.write_fmt(text);
+    }
+}
+
+fn binds(scalar: &Scalar) -> Binds {
+    match scalar {
+        Scalar::Or(..) => Binds::Or,
+        Scalar::And(..) => Binds::And,
+        Scalar::Not(_) => Binds::Not,
+        Scalar::IsNull(_) => Binds::Is,
+        Scalar::Compare(..) => Binds::Compare,
+        Scalar::Concat(..) => Binds::Other,
+        Scalar::Arithmetic(ArithmeticOp::Add | ArithmeticOp::Subtract, ..) => Binds::Sum,
+        Scalar::Arithmetic(..) => Binds::Product,
+        Scalar::Negate(_) => Binds::Sign,
+        Scalar::Cast(..) => Binds::Cast,
+        Scalar::Assign(inner, ..)
+        | Scalar::ExactKey(inner, _)
+        | Scalar::ClampKey(inner, _)
+        | Scalar::OrNull(inner) => binds(inner),
+        // A sign binds less tightly than a cast.
+        Scalar::Constant(Value::Int2(..0) | Value::Int4(..0) | Value::Int8(..0)) => Binds::Sign,
+        Scalar::Constant(Value::Float4(value)) if value.is_sign_negative() => Binds::Sign,
+        Scalar::Constant(Value::Float8(value)) if value.is_sign_negative() => Binds::Sign,
+        _ => Binds::Atom,
+    }
+}
+
+fn arithmetic(op: ArithmeticOp) -> &'static str {
+    match op {
+        ArithmeticOp::Add => "+",
+        ArithmeticOp::Subtract => "-",
+        ArithmeticOp::Multiply => "*",
+        ArithmeticOp::Divide => "/",
+        ArithmeticOp::Modulo => "%",
+    }
+}
+
+fn session_value(value: SessionValue) -> &'static str {
+    match value {
+        SessionValue::TransactionTimestamp => "now()",
+        SessionValue::StatementTimestamp => "statement_timestamp()",
+        SessionValue::ClockTimestamp => "clock_timestamp()",
+        SessionValue::LocalTimestamp => "localtimestamp",
+        SessionValue::CurrentDate => "current_date",
+        SessionValue::CurrentUser => "current_user",
+        SessionValue::SessionUser => "session_user",
+        SessionValue::CurrentDatabase => "current_database()",
+        SessionValue::CurrentSchema => "current_schema()",
+        SessionValue::Version => "version()",
+        SessionValue::BackendPid => "pg_backend_pid()",
+        SessionValue::LastValue => "lastval()",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::scalar::CompareOp;
+
+    fn int(n: i32) -> Box<Scalar> {
+        Box::new(Scalar::Constant(Value::Int4(n)))
+    }
+
+    fn input(n: u16) -> Box<Scalar> {
+        Box::new(Scalar::Input(n))
+    }
+
+    fn shown(scalar: &Scalar) -> String {
+        show(scalar, &|n| format!("${}", n + 1))
+    }
+
+    #[test]
+    fn parentheses_stand_where_they_must() {
+        let sum = |left, right| Scalar::Arithmetic(ArithmeticOp::Add, left, right);
+        let less = |left, right| Scalar::Arithmetic(ArithmeticOp::Subtract, left, right);
+        let times = |left, right| Scalar::Arithmetic(ArithmeticOp::Multiply, left, right);
+        let text = |of| Box::new(Scalar::Cast(of, SqlType::Int4, SqlType::Text));
+        for (scalar, expected) in [
+            (times(Box::new(sum(input(0), int(1))), input(1)), "($1 + 1) * $2"),
+            (sum(Box::new(times(input(0), int(2))), input(1)), "$1 * 2 + $2"),
+            (
+                less(input(0), Box::new(less(input(1), input(2)))),
+                "$1 - ($2 - $3)",
+            ),
+            (less(Box::new(less(input(0), input(1))), input(2)), "$1 - $2 - $3"),
+            (*text(Box::new(sum(input(0), int(1)))), "($1 + 1)::text"),
+            (*text(int(-3)), "(-3)::text"),
+            (Scalar::Negate(int(-3)), "-(-3)"),
+            (
+                Scalar::Concat(
+                    Box::new(Scalar::Concat(
+                        text(input(0)),
+                        Box::new(Scalar::Constant(Value::Text("it's".into()))),
+                    )),
+                    text(input(1)),
+                ),
+                "$1::text || 'it''s' || $2::text",
+            ),
+            (
+                Scalar::And(
+                    Box::new(Scalar::Or(
+                        Box::new(Scalar::IsNull(input(0))),
+                        Box::new(Scalar::Compare(CompareOp::Le, input(0), int(5))),
+                    )),
+                    Box::new(Scalar::Not(Box::new(Scalar::Compare(
+                        CompareOp::Eq,
+                        input(1),
+                        int(0),
+                    )))),
+                ),
+                "($1 IS NULL OR $1 <= 5) AND NOT $2 = 0",
+            ),
+            (
+                Scalar::Assign(Box::new(sum(input(0), int(1))), SqlType::Int4, SqlType::Int2),
+                "$1 + 1",
+            ),
+            (
+                Scalar::Coalesce(vec![*input(0), Scalar::Constant(Value::Null)]),
+                "coalesce($1, NULL)",
+            ),
+            (Scalar::Constant(Value::Date(0)), "'2000-01-01'::date"),
+            (Scalar::Session(SessionValue::TransactionTimestamp), "now()"),
+        ] {
+            assert_eq!(shown(&scalar), expected);
+        }
+    }
+}
