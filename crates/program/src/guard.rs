@@ -247,11 +247,11 @@ impl GuardKeys {
     ) -> bool {
         let same_cells = |index: &IndexShape| {
             let mut columns = index.columns.iter();
-            columns.all(|column| layout.raw(old, *column) == layout.raw(new, *column))
+            columns.all(|column| layout.same_raw(old, new, *column))
         };
-        source.is_some_and(|access| self.is_written(access))
-            && table.primary_index().is_none_or(same_cells)
-            && table.indexes.iter().filter(|index| index.unique).all(same_cells)
+        let indexes = table.indexes.iter().enumerate();
+        let mut keys = indexes.filter(|(at, index)| index.unique || table.primary == Some(*at));
+        source.is_some_and(|access| self.is_written(access)) && keys.all(|(_, index)| same_cells(index))
     }
 
     /// INSERT (`old` is `None`), UPDATE (both), REMOVE (`new` is `None`).

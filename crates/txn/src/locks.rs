@@ -21,6 +21,9 @@ use weft_types::{ColumnKind, SqlError, SqlState, SqlType, range_prefix_len};
 /// The requests of one statement or program; most have three.
 pub type LockRequests = SmallVec<[LockRequest; 8]>;
 
+/// How many requests an access has, more or less.
+const REQUESTS_PER_ACCESS: usize = 3;
+
 /// Partitions a range may span before the whole table is locked instead.
 const RANGE_PARTITIONS_MAX: u128 = 16;
 
@@ -180,6 +183,9 @@ pub fn program_locks(
     scratch: &mut AccessScratch,
 ) -> Result<LockRequests, SqlError> {
     let mut out = LockRequests::new();
+    if program.accesses.len() > out.inline_size() / REQUESTS_PER_ACCESS {
+        out.reserve(REQUESTS_PER_ACCESS * program.accesses.len());
+    }
     let mut missing: Option<TableId> = None;
     program.for_each_access(inputs, scratch, |access, key, hi| {
         match catalog.table_by_id(access.table) {

@@ -288,6 +288,16 @@ impl RowLayout {
         }
     }
 
+    /// Whether a column has the same bytes, or NULL, in both rows; what [`RowLayout::raw`] gives compared.
+    #[must_use]
+    #[inline]
+    pub fn same_raw(&self, one: &[u8], other: &[u8], col: usize) -> bool {
+        match self.column_kind(col) {
+            ColumnKind::Fixed(1 | 2 | 4 | 8) => self.fixed_u64(one, col) == self.fixed_u64(other, col),
+            _ => self.raw(one, col) == self.raw(other, col),
+        }
+    }
+
     #[inline]
     fn cell_bytes<'r>(&self, row: &'r [u8], col: usize) -> Option<&'r [u8]> {
         let cell = self.cells.get(col)?;

@@ -123,6 +123,16 @@ pub trait DiskFile: Send + Sync {
     /// Whatever the system says; the bytes' fate is then unknown and the file must not be trusted again.
     fn sync(&self, site: SyncSite) -> io::Result<()>;
 
+    /// Asks the system to begin to write these bytes out and does not wait for it, so that a long file's sync
+    /// finds little left and others' syncs do not stand behind all of it. A hint: nothing is durable by it.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn begin_writing_out(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let _ = (offset, bytes);
+        Ok(())
+    }
+
     /// Length in bytes.
     ///
     /// # Errors

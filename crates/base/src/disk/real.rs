@@ -150,6 +150,10 @@ impl DiskFile for RealFile {
         self.0.sync_data()
     }
 
+    fn begin_writing_out(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        write_out(&self.0, offset, bytes)
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
@@ -184,6 +188,25 @@ fn reserve(file: &File, len: libc::off_t) -> io::Result<()> {
 fn forget_clean_pages(file: &File) -> io::Result<()> {
     // SAFETY: as in `reserve`. Length 0 means up to the end of the file.
     errno_result(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) })
+}
+
+#[cfg(target_os = "linux")]
+fn write_out(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let (Ok(offset), Ok(bytes)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(bytes)) else {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    };
+    // SAFETY: as in `reserve`.
+    let done = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Elsewhere the sync does it all.
+#[cfg(not(target_os = "linux"))]
+fn write_out(_file: &File, _offset: u64, _bytes: u64) -> io::Result<()> {
+    Ok(())
 }
 
 /// For calls that return the error number instead of setting it.

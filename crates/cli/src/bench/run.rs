@@ -125,6 +125,8 @@ pub(crate) fn run_cases_through(
         let message = "--rate is for the product: the other protocols take a whole stream at once";
         return Err(Failure::Usage(message.to_owned()));
     }
+    // What loading left to do is done before the clock starts.
+    bench.database.checkpoint()?;
     let mut committed = 0;
     let mut baselines: Vec<Baseline> = vec![None; cases.len()];
     if product {

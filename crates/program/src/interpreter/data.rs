@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use weft_types::{
-    RowLayout, SqlError, SqlState, ValueRef, compare_ref, encode_key_from_row, encode_key_null,
+    RowLayout, SqlError, SqlState, SqlType, ValueRef, compare_ref, encode_key_from_row, encode_key_null,
     encode_key_value_ref,
 };
 
@@ -15,19 +15,6 @@ use crate::class::Class;
 use crate::data_access::DataAccess;
 use crate::instr::{COLLECT_REGISTERS, Cond, Datum, Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
 use crate::program::Program;
-
-/// A stored fixed value as register bits: integers sign-extended, booleans 0 or 1, floats as they are.
-#[inline]
-fn widen(class: Class, bits: u64) -> Option<u64> {
-    Some(match class {
-        Class::Bool => u64::from(bits != 0),
-        Class::Int2 => i64::from(bits as i16) as u64,
-        Class::Int4 | Class::Date => i64::from(bits as i32) as u64,
-        Class::Int8 | Class::Timestamp | Class::TimestampTz | Class::Float8 => bits,
-        Class::Float4 => u64::from(bits as u32),
-        _ => return None,
-    })
-}
 
 /// Register bits as a stored fixed value; 22003 if an integer does not fit.
 #[inline]
@@ -48,12 +35,18 @@ fn store_bits(class: Class, bits: u64) -> Result<u64, SqlError> {
     }
 }
 
+/// A stored fixed value as register bits: integers sign-extended, booleans 0 or 1, floats as they are.
 #[inline]
 pub(crate) fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64> {
-    widen(
-        Class::of(layout.types().get(column)?),
-        layout.fixed_u64(row, column)?,
-    )
+    let bits = layout.fixed_u64(row, column)?;
+    Some(match layout.types().get(column)? {
+        SqlType::Int4 | SqlType::Date => i64::from(bits as i32) as u64,
+        SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Float8 => bits,
+        SqlType::Int2 => i64::from(bits as i16) as u64,
+        SqlType::Bool => u64::from(bits != 0),
+        SqlType::Float4 => u64::from(bits as u32),
+        _ => return None,
+    })
 }
 
 /// The layout that a row buffer's content has.

@@ -55,6 +55,7 @@ fn write_partial(
         path,
         batch: snapshot.batch(),
         offset: 0,
+        written_out: 0,
         number: 0,
     };
     let mut payload = Vec::new();
@@ -108,11 +109,17 @@ fn write_partial(
     blocks.file.sync(SYNC_FILE).map_err(io_error(path))
 }
 
+/// Bytes after which what was written is sent on to the device. Left to itself the system collects many times
+/// as much, and the sync of the log has to wait for it.
+const WRITE_OUT_BYTES: u64 = 8 << 20;
+
 struct BlockWriter<'a> {
     file: Box<dyn DiskFile>,
     path: &'a Path,
     batch: BatchId,
     offset: u64,
+    /// Up to here the system has been asked to write.
+    written_out: u64,
     number: u64,
 }
 
@@ -137,6 +144,13 @@ impl BlockWriter<'_> {
         self.put(&head)?;
         self.put(payload)?;
         self.number += 1;
+        let waiting = self.offset - self.written_out;
+        if waiting >= WRITE_OUT_BYTES {
+            self.file
+                .begin_writing_out(self.written_out, waiting)
+                .map_err(io_error(self.path))?;
+            self.written_out = self.offset;
+        }
         Ok(())
     }
 }

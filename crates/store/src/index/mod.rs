@@ -115,7 +115,7 @@ impl IndexData {
     pub(crate) fn same_cells(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
         self.columns
             .iter()
-            .all(|column| layout.raw(one, *column) == layout.raw(other, *column))
+            .all(|column| layout.same_raw(one, other, *column))
     }
 
     /// Adds the entry unless it is there.

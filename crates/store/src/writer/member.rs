@@ -39,11 +39,11 @@ pub struct MemberWriter<'b> {
     view: ReadView<'b>,
     member: u32,
     next_ordinal: u32,
-    tables: SmallVec<[Opened<'b>; 1]>,
+    tables: SmallVec<[Opened<'b>; 4]>,
     writes: Writes,
     observed: Cell<u64>,
     /// Encoded keys of the row being written, one per index of its table.
-    keys: SmallVec<[KeyBuffer; 2]>,
+    keys: Vec<KeyBuffer>,
 }
 
 /// A key to be added to an index.
@@ -56,6 +56,14 @@ struct KeyBuffer {
     is_touched: bool,
 }
 
+thread_local! {
+    /// Key buffers of a member that has ended, for the next one.
+    static KEYS: Cell<Vec<KeyBuffer>> = const { Cell::new(Vec::new()) };
+}
+
+/// Writes that a member has room for once it has more than a few.
+const MANY_WRITES: usize = 32;
+
 impl<'b> MemberWriter<'b> {
     pub(super) fn new(batch: &'b BatchWriter<'b>, member: u32) -> Self {
         MemberWriter {
@@ -66,7 +74,7 @@ impl<'b> MemberWriter<'b> {
             tables: SmallVec::new(),
             writes: SmallVec::new(),
             observed: Cell::new(0),
-            keys: SmallVec::new(),
+            keys: Vec::new(),
         }
     }
 
@@ -312,6 +320,9 @@ impl<'b> MemberWriter<'b> {
     /// there are none. `old` is the row that is replaced.
     fn prepare_keys(&mut self, data: &'b TableData, row: &[u8], old: Option<&[u8]>) -> bool {
         let layout = data.layout();
+        if self.keys.is_empty() {
+            self.keys = KEYS.take();
+        }
         if self.keys.len() < data.indexes.len() {
             self.keys.resize_with(data.indexes.len(), KeyBuffer::default);
         }
@@ -393,6 +404,9 @@ impl<'b> MemberWriter<'b> {
         let before = term(head);
         let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
         let digest_change = term(place.at(newest)).wrapping_sub(before);
+        if self.writes.len() == self.writes.inline_size() {
+            self.writes.reserve(MANY_WRITES);
+        }
         self.writes.push(Write {
             slot,
             table: position as u32,
@@ -413,6 +427,9 @@ impl<'b> MemberWriter<'b> {
 impl Drop for MemberWriter<'_> {
     fn drop(&mut self) {
         self.undo();
+        if !self.keys.is_empty() {
+            KEYS.set(std::mem::take(&mut self.keys));
+        }
     }
 }
 

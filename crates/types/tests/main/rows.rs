@@ -31,6 +31,10 @@ proptest! {
                 prop_assert_eq!(&layout.value(&row, col), value);
                 prop_assert_eq!(layout.is_null(&row, col), value.is_null());
                 prop_assert_eq!(layout.raw(&row, col).is_none(), value.is_null());
+                let first = layout.encode(&rows[0]).unwrap();
+                let is_same = layout.raw(&first, col) == layout.raw(&row, col);
+                prop_assert_eq!(layout.same_raw(&first, &row, col), is_same);
+                prop_assert!(layout.same_raw(&row, &row, col));
                 let (mut owned, mut borrowed) = (String::new(), String::new());
                 format_text(value, &types[col], &mut owned);
                 format_text_ref(&layout.value_ref(&row, col), &types[col], &mut borrowed);
