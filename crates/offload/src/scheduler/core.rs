@@ -107,7 +107,7 @@ pub(crate) struct Arrival {
 pub(super) struct Kept {
     pub(super) unit: usize,
     /// `None`: the unit says that the task makes no sense.
-    pub(super) output: Option<Bytes>,
+    pub(super) output: Option<Output>,
     pub(super) cycles: u64,
 }
 
@@ -345,6 +345,13 @@ impl Core {
             .min()
             .filter(|next| *next < u64::MAX)
             .map(|next| next.max(now_ns + 1))
+    }
+
+    /// Gives up every job; dropping them tells their requesters.
+    pub(crate) fn abandon(&mut self) -> impl Sized + use<> {
+        self.waiting.clear();
+        self.for_cpu.clear();
+        (std::mem::take(&mut self.jobs), std::mem::take(&mut self.finished))
     }
 
     /// The numbers; the queue's own are filled in by its owner.

@@ -40,8 +40,8 @@ impl Core {
                         state.reason = state.reason.or(verdict.err());
                         state.kept.push(Kept {
                             unit,
-                            output: verdict.is_ok().then_some(answer.output),
                             cycles: answer.cycles,
+                            output: verdict.is_ok().then(|| answer.into_output()),
                         });
                     }
                 }
@@ -156,7 +156,7 @@ impl Core {
             let equal = state
                 .kept
                 .windows(2)
-                .all(|pair| matches!(pair, [a, b] if a.output == b.output));
+                .all(|pair| matches!(pair, [a, b] if same_bytes(a, b)));
             if equal {
                 self.conclude_by_units(job, now_ns);
             } else {
@@ -183,7 +183,7 @@ impl Core {
         else {
             return;
         };
-        self.tell(state, Ok(Output::Bytes(output)), (unit, cycles), compared, now_ns);
+        self.tell(state, Ok(output), (unit, cycles), compared, now_ns);
     }
 
     /// The CPU's result stands; units that gave another one are to blame.
@@ -202,7 +202,7 @@ impl Core {
         };
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
-                (Some(output), Ok(_)) => *output == bytes,
+                (Some(output), Ok(_)) => output.to_bytes() == bytes,
                 (None, Err(JobError::Invalid(_))) => true,
                 _ => false,
             };
@@ -326,5 +326,13 @@ impl Core {
             cycles: sizes.1,
         }));
         Some(attempt)
+    }
+}
+
+/// Whether two units gave the same result.
+fn same_bytes(a: &Kept, b: &Kept) -> bool {
+    match (&a.output, &b.output) {
+        (Some(a), Some(b)) => a.to_bytes() == b.to_bytes(),
+        _ => false,
     }
 }

@@ -285,6 +285,40 @@ fn random_job(prng: &mut Prng) -> (Job, Vec<u8>) {
     (Job::merge(task.clone(), 0, 0), golden)
 }
 
+/// A unit that shares this process's memory hands over its result as it is, alone or compared.
+#[test]
+fn a_unit_in_this_process_is_a_unit_like_others() {
+    for (units, compare_per_million) in [(1, 0), (1, 1_000_000), (2, 1_000_000)] {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
+        let pace = Pace { job_ns: 0, kib_ns: 0 };
+        let inline = |name: &str| {
+            let spec = UnitSpec {
+                name: name.to_owned(),
+                ..cpu_spec()
+            };
+            Box::new(InlineUnit::new(spec, Box::new(Golden), clock.clone(), pace)) as Box<dyn Unit>
+        };
+        let settings = SchedulerConfig {
+            compare_per_million,
+            ..config()
+        };
+        let units = (0..units)
+            .map(|number| inline(&format!("threads {number}")))
+            .collect();
+        let scheduler = Scheduler::manual(settings, clock.clone(), plausible, inline("cpu"), units).unwrap();
+        let task = random_task(&mut Prng::new(5));
+        let golden = merge(&task).unwrap();
+        let ticket = scheduler.submit(Job::merge(task, 0, 0));
+        while scheduler.step().is_some() {}
+        let Ok(finished) = ticket.try_take() else {
+            panic!("not finished");
+        };
+        assert_eq!(finished.report.unit, "threads 0");
+        assert_eq!(finished.report.compared, compare_per_million > 0);
+        assert_eq!(finished.result.unwrap().into_merge().unwrap(), golden);
+    }
+}
+
 /// The whole as a user of the runtime has it: threads, model units, filters from the merge's hashes.
 #[test]
 fn merges_on_model_units_and_filters_on_the_cpu() {
