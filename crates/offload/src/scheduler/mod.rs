@@ -41,8 +41,8 @@ pub use core::Plausible;
 
 /// Gives jobs to units, checks what they answer, and redoes on the CPU what fails. Shared by reference.
 ///
-/// Dropping it ends its thread, after what the CPU's threads have in hand; jobs that are not finished are told
-/// [`crate::JobError::Stopped`].
+/// Dropping it ends its thread, after what the CPU's threads have in hand; jobs that are not finished are
+/// told [`crate::JobError::Stopped`].
 pub struct Scheduler {
     shared: Arc<Shared>,
     driver: Option<JoinHandle<()>>,
