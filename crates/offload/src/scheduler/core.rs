@@ -45,6 +45,7 @@ pub type Plausible = fn(JobKind, &Bytes, &Bytes) -> bool;
 pub(crate) enum Sink {
     Ticket(Arc<Cell>),
     Queue(FinishedQueue, u64),
+    Call(Box<dyn FnOnce(Finished) + Send>),
 }
 
 /// The obligation to tell a requester. Dropped without a result, it tells that the scheduler was stopped.
@@ -71,6 +72,7 @@ impl Done {
         match sink {
             Some(Sink::Ticket(cell)) => cell.fill(finished),
             Some(Sink::Queue(queue, tag)) => queue.push(tag, finished),
+            Some(Sink::Call(done)) => done(finished),
             None => {}
         }
     }

@@ -32,6 +32,7 @@ use self::core::{Arrival, Core, Done, Sink};
 use crate::counters::Counters;
 use crate::job::Job;
 use crate::operation::{Golden, plausible};
+use crate::report::Finished;
 use crate::ticket::{FinishedQueue, Ticket};
 use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
 use crate::wire::request_crc;
@@ -201,6 +202,12 @@ impl Scheduler {
     /// As [`Scheduler::submit`]; the result goes to `queue` with `tag`.
     pub fn submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) {
         self.put(job, Sink::Queue(queue.clone(), tag));
+    }
+
+    /// As [`Scheduler::submit`]; `done` gets the result, on the thread that drives the units. It must be
+    /// short and must not submit; a panic of it stops the scheduler.
+    pub fn submit_with(&self, job: Job, done: impl FnOnce(Finished) + Send + 'static) {
+        self.put(job, Sink::Call(Box::new(done)));
     }
 
     /// Puts a job in line if there is room.

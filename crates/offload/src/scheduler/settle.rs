@@ -95,7 +95,10 @@ impl Core {
         let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
         state.cpu_result = match verdict {
             Ok(()) => Some(Ok(output)),
-            Err(Reason::CalledInvalid) => Some(Err(JobError::Invalid(text(&output)))),
+            Err(Reason::CalledInvalid) => Some(Err(match output {
+                Output::NoMerge(error) => JobError::Merge(error),
+                other => JobError::Invalid(text(&other)),
+            })),
             Err(Reason::Broken) => Some(Err(JobError::Broken(text(&output)))),
             Err(Reason::Malformed) => Some(Err(JobError::Broken("its result is implausible".to_owned()))),
             Err(_) if state.cpu_tries + 1 < CPU_TRIES_MAX => {
@@ -203,7 +206,7 @@ impl Core {
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
                 (Some(output), Ok(_)) => output.to_bytes() == bytes,
-                (None, Err(JobError::Invalid(_))) => true,
+                (None, Err(JobError::Invalid(_) | JobError::Merge(_))) => true,
                 _ => false,
             };
             if same {

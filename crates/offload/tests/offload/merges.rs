@@ -14,7 +14,9 @@ use weft_offload::unit::PoolUnit;
 use weft_offload::unit::inline::{InlineUnit, Pace};
 use weft_offload::wire::AttemptId;
 use weft_offload::wire::{Request, ReturnCode, request_crc};
-use weft_offload::{Engine, FinishedQueue, Job, JobKind, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_offload::{
+    Engine, FinishedQueue, Job, JobError, JobKind, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+};
 use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
 use weft_ops::filter::build_filter;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
@@ -316,6 +318,33 @@ fn a_unit_in_this_process_is_a_unit_like_others() {
         assert_eq!(finished.report.unit, "threads 0");
         assert_eq!(finished.report.compared, compare_per_million > 0);
         assert_eq!(finished.result.unwrap().into_merge().unwrap(), golden);
+    }
+}
+
+/// A block that is damaged in storage is the requester's error, with its place; no unit is to blame.
+#[test]
+fn a_damaged_block_is_named_with_its_place() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    for units in 0..2 {
+        let unit = |_| {
+            let engine: Box<dyn Engine> = Box::new(ModelEngine { params: params(4) });
+            let unit = PoolUnit::new(params(4).spec("model", 2), vec![engine], 1.0, &clock).unwrap();
+            Box::new(unit) as Box<dyn Unit>
+        };
+        let units = (0..units).map(unit).collect();
+        let scheduler = Scheduler::new(SchedulerConfig::default(), clock.clone(), units).unwrap();
+        let mut task = (0..).map(|seed| random_task(&mut Prng::new(seed)));
+        let mut task = task.find(|task| !task.runs[0].blocks.is_empty()).unwrap();
+        let mut block = task.runs[0].blocks[0].to_vec();
+        block[20] ^= 1;
+        task.runs[0].blocks[0] = block.into();
+        let error = merge(&task).unwrap_err();
+        let (told, heard) = std::sync::mpsc::channel();
+        scheduler.submit_with(Job::merge(task, 0, 0), move |finished| {
+            told.send(finished).unwrap()
+        });
+        assert_eq!(heard.recv().unwrap().result, Err(JobError::Merge(error)));
+        assert_eq!(scheduler.counters().units[0].failures.total(Blame::Unit), 0);
     }
 }
 
