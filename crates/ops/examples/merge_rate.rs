@@ -5,10 +5,9 @@
 //!
 //! `cargo run --release -p weft-ops --example merge_rate -- [rounds [value_bytes [none|lz4|zstd]]]`
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use weft_base::Prng;
+use weft_base::clock::thread_cpu_nanos;
 use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
 use weft_ops::merge::{MergeTask, Run, merge};
@@ -55,13 +54,6 @@ fn task(value_bytes: usize, compression: Compression) -> MergeTask {
     }
 }
 
-/// Processor time of this process so far, to a hundredth of a second.
-fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanoseconds = stat.split_whitespace().next().and_then(|word| word.parse().ok());
-    Duration::from_nanos(nanoseconds.unwrap_or(0))
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let rounds: usize = arguments.get(1).and_then(|arg| arg.parse().ok()).unwrap_or(9);
@@ -88,9 +80,9 @@ fn main() {
             let mut seconds = Vec::new();
             let mut entries = 0;
             for _ in 0..rounds {
-                let before = processor_time();
+                let before = thread_cpu_nanos();
                 let output = merge(&task);
-                seconds.push((processor_time() - before).as_secs_f64());
+                seconds.push((thread_cpu_nanos() - before) as f64 / 1e9);
                 match output {
                     Ok(output) => entries = output.entries_in,
                     Err(error) => println!("{error}"),

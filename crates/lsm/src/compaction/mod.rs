@@ -1,0 +1,26 @@
+//! Compaction: rewriting tables of one level into the next.
+//!
+//! ```text
+//! choose.rs    what to compact: a function of the version          (nothing is read or written)
+//! tasks.rs     cutting it into block-range tasks, reading their blocks
+//! executor.rs  who merges: any implementation of CompactionExecutor
+//! output.rs    results, in order, into tables
+//! run.rs       all of it together; installed in one edit
+//! ```
+//!
+//! A task has at most four runs ([`TASK_RUNS_MAX`]), as X-DB's units have four decoders: three tables of
+//! level 0 at most, and the next level as one run.
+
+mod choose;
+mod executor;
+mod output;
+mod run;
+mod tasks;
+
+pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
+pub use executor::{CompactionExecutor, ExecutorError, InlineExecutor, TaskDone};
+pub(crate) use output::{TableMaker, TableSpec};
+pub(crate) use run::{Compacted, CompactionContext, compact};
+
+/// The most runs that a task may have.
+pub const TASK_RUNS_MAX: usize = 4;

@@ -1,0 +1,119 @@
+//! Finished blocks into tables: as many as the length of a table asks for, with range tombstones cut to fit.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use weft_base::Disk;
+use weft_ops::block::FinishedBlock;
+use weft_ops::key::SeqNo;
+use weft_ops::merge::RangeTombstone;
+
+use crate::error::LsmError;
+use crate::table::{TableMeta, TableWriter};
+
+/// What the tables are to be like.
+pub(crate) struct TableSpec {
+    pub dir: PathBuf,
+    pub level: usize,
+    pub table_bytes: u64,
+    pub filter_bits_per_key: u32,
+    /// No entry is newer than this.
+    pub last_seqno: SeqNo,
+}
+
+/// Makes tables out of blocks that come in order.
+pub(crate) struct TableMaker<'a> {
+    disk: &'a dyn Disk,
+    spec: TableSpec,
+    next_number: &'a dyn Fn() -> u64,
+    /// Range tombstones that stay, by start.
+    tombstones: Vec<RangeTombstone>,
+    writer: Option<TableWriter>,
+    /// Tables begin here and end at the next cut; none for the first.
+    cut: Option<Bytes>,
+    made: Vec<TableMeta>,
+}
+
+impl<'a> TableMaker<'a> {
+    pub(crate) fn new(
+        disk: &'a dyn Disk,
+        spec: TableSpec,
+        tombstones: Vec<RangeTombstone>,
+        next_number: &'a dyn Fn() -> u64,
+    ) -> Self {
+        Self {
+            disk,
+            spec,
+            next_number,
+            tombstones,
+            writer: None,
+            cut: None,
+            made: Vec::new(),
+        }
+    }
+
+    fn writer(&mut self) -> Result<&mut TableWriter, LsmError> {
+        if self.writer.is_none() {
+            let TableSpec {
+                dir,
+                level,
+                filter_bits_per_key,
+                ..
+            } = &self.spec;
+            let number = (self.next_number)();
+            let writer = TableWriter::create(self.disk, dir, number, *level, *filter_bits_per_key)?;
+            self.writer = Some(writer);
+        }
+        self.writer.as_mut().ok_or(LsmError::Closed)
+    }
+
+    pub(crate) fn add(&mut self, block: &FinishedBlock, hashes: &[u64]) -> Result<(), LsmError> {
+        // All versions of a key stay in one table.
+        let full = self.writer.as_ref().is_some_and(|writer| {
+            writer.bytes() >= self.spec.table_bytes && *writer.last_key() != block.first_key
+        });
+        if full {
+            self.finish_table(Some(block.first_key.clone()))?;
+        }
+        self.writer()?.add_block(block, hashes)
+    }
+
+    /// Finishes the present table, which ends before `cut`.
+    fn finish_table(&mut self, cut: Option<Bytes>) -> Result<(), LsmError> {
+        let from = self.cut.clone();
+        let inside: Vec<RangeTombstone> = self
+            .tombstones
+            .iter()
+            .map(|tombstone| RangeTombstone {
+                start: from
+                    .iter()
+                    .fold(tombstone.start.clone(), |start, cut| start.max(cut.clone())),
+                end: cut
+                    .iter()
+                    .fold(tombstone.end.clone(), |end, cut| end.min(cut.clone())),
+                seqno: tombstone.seqno,
+            })
+            .filter(|tombstone| tombstone.start < tombstone.end)
+            .collect();
+        if self.writer.is_none() && inside.is_empty() {
+            return Ok(());
+        }
+        let last_seqno = self.spec.last_seqno;
+        self.writer()?;
+        if let Some(mut writer) = self.writer.take() {
+            for tombstone in inside {
+                writer.add_tombstone(tombstone);
+            }
+            writer.raise_last_seqno(last_seqno);
+            self.made.push(writer.finish()?);
+        }
+        self.cut = cut;
+        Ok(())
+    }
+
+    /// Finishes the last table. The tables' names are not durable yet.
+    pub(crate) fn finish(mut self) -> Result<Vec<TableMeta>, LsmError> {
+        self.finish_table(None)?;
+        Ok(self.made)
+    }
+}

@@ -1,0 +1,162 @@
+//! Doing a compaction: tasks out to the executor, results in order into tables.
+//!
+//! One thread drives a compaction, however many tasks it has in flight: it reads the blocks of the next
+//! task, submits it, and takes whatever results have come, in any order. At most [`TASKS_IN_FLIGHT`] tasks
+//! and their results are in memory.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use weft_base::Disk;
+use weft_ops::block::BlockOptions;
+use weft_ops::key::SeqNo;
+use weft_ops::merge::{MergeOutput, RangeTombstone};
+
+use super::Choice;
+use super::executor::{CompactionExecutor, ExecutorError};
+use super::output::{TableMaker, TableSpec};
+use super::tasks::{Common, Origins, cut, locate, read_task, runs};
+use crate::error::LsmError;
+use crate::table::TableMeta;
+
+const TASKS_IN_FLIGHT: usize = 8;
+
+/// What a compaction needs of the engine.
+pub(crate) struct CompactionContext<'a> {
+    pub disk: &'a dyn Disk,
+    pub executor: &'a Arc<dyn CompactionExecutor>,
+    pub output_dir: PathBuf,
+    pub blocks: BlockOptions,
+    pub filter_bits_per_key: u32,
+    pub table_bytes: u64,
+    pub task_bytes: u64,
+    /// What readers hold, ascending.
+    pub snapshots: Vec<SeqNo>,
+    pub next_number: &'a dyn Fn() -> u64,
+}
+
+/// What came of a compaction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Compacted {
+    /// Synced; their names are not durable yet.
+    pub tables: Vec<TableMeta>,
+    pub task_count: u64,
+    pub entries_in: u64,
+    pub entries_out: u64,
+}
+
+type Done = (usize, Result<MergeOutput, ExecutorError>);
+
+/// Merges what was chosen into new tables. Nothing is installed.
+///
+/// # Errors
+/// A bad input block, by file and offset; the disk's; an executor's. Files may be left, which nobody knows
+/// of.
+pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Result<Compacted, LsmError> {
+    let runs = runs(choice);
+    let mut tombstones: Vec<RangeTombstone> = Vec::new();
+    let mut last_seqno = SeqNo(0);
+    for table in runs.iter().flatten() {
+        tombstones.extend(table.opened()?.tombstones().iter().cloned());
+        last_seqno = last_seqno.max(table.properties().last_seqno);
+    }
+    tombstones.sort();
+    let oldest = context.snapshots.first().copied().unwrap_or(SeqNo::MAX);
+    let kept = |tombstone: &&RangeTombstone| !choice.bottom || tombstone.seqno > oldest;
+    let spec = TableSpec {
+        dir: context.output_dir.clone(),
+        level: choice.output_level(),
+        table_bytes: context.table_bytes,
+        filter_bits_per_key: context.filter_bits_per_key,
+        last_seqno,
+    };
+    let kept_tombstones = tombstones.iter().filter(kept).cloned().collect();
+    let mut maker = TableMaker::new(context.disk, spec, kept_tombstones, context.next_number);
+    let common = Common {
+        snapshots: context.snapshots.clone(),
+        bottom: choice.bottom,
+        tombstones,
+        output: context.blocks,
+        key_hashes: context.filter_bits_per_key > 0,
+    };
+    let ranges = cut(&runs, context.task_bytes)?;
+    let (done, results) = channel::<Done>();
+    let mut flight = Flight {
+        results,
+        origins: BTreeMap::new(),
+        waiting: BTreeMap::new(),
+        next: 0,
+        compacted: Compacted::default(),
+    };
+    for (number, range) in ranges.iter().enumerate() {
+        while flight.origins.len() >= TASKS_IN_FLIGHT {
+            flight.receive(&mut maker)?;
+        }
+        let (task, origins) = read_task(&runs, range, &common)?;
+        flight.origins.insert(number, origins);
+        let done = done.clone();
+        // Nobody hears of the results of a compaction that has failed.
+        let tell = move |result| drop(done.send((number, result)));
+        context.executor.submit(task, Box::new(tell));
+    }
+    drop(done);
+    while !flight.origins.is_empty() {
+        flight.receive(&mut maker)?;
+    }
+    let mut compacted = flight.compacted;
+    compacted.tables = maker.finish()?;
+    Ok(compacted)
+}
+
+/// Tasks that are under way, and results that came early.
+struct Flight {
+    results: Receiver<Done>,
+    origins: BTreeMap<usize, Origins>,
+    waiting: BTreeMap<usize, MergeOutput>,
+    /// The task whose result is written next.
+    next: usize,
+    compacted: Compacted,
+}
+
+impl Flight {
+    fn receive(&mut self, maker: &mut TableMaker<'_>) -> Result<(), LsmError> {
+        let Ok((number, result)) = self.results.recv() else {
+            return Err(failed("the executor forgot a task"));
+        };
+        let output = match result {
+            Ok(output) => output,
+            Err(ExecutorError::Merge(error)) => {
+                let located = self
+                    .origins
+                    .get(&number)
+                    .and_then(|origins| locate(&error, origins));
+                return Err(located.unwrap_or_else(|| failed(&error.to_string())));
+            }
+            Err(error) => return Err(failed(&error.to_string())),
+        };
+        if !output.adds_up() {
+            return Err(failed("a result's counts do not add up"));
+        }
+        self.waiting.insert(number, output);
+        while let Some(output) = self.waiting.remove(&self.next) {
+            for (at, block) in output.blocks.iter().enumerate() {
+                let hashes = output.key_hashes.get(at).map_or(&[][..], Vec::as_slice);
+                maker.add(block, hashes)?;
+            }
+            self.compacted.task_count += 1;
+            self.compacted.entries_in += output.entries_in;
+            self.compacted.entries_out += output.entries_out;
+            self.origins.remove(&self.next);
+            self.next += 1;
+        }
+        Ok(())
+    }
+}
+
+fn failed(reason: &str) -> LsmError {
+    LsmError::Executor {
+        reason: reason.into(),
+    }
+}

@@ -1,0 +1,164 @@
+//! Cutting a compaction into block-range tasks.
+//!
+//! The cuts are last keys of input blocks, chosen so that between two cuts lie about as many bytes as a
+//! task is to have. A block that a cut goes through is read for the tasks on both sides; each takes the
+//! entries on its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_ops::block::BlockOptions;
+use weft_ops::key::SeqNo;
+use weft_ops::merge::{MergeError, MergeTask, RangeTombstone, Run};
+
+use super::Choice;
+use crate::error::{CorruptKind, LsmError, corrupt};
+use crate::table::Table;
+
+/// From one cut (inclusive) to the next (exclusive).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct TaskRange {
+    pub lower: Option<Bytes>,
+    pub upper: Option<Bytes>,
+}
+
+/// The inputs as sorted runs, newest first: each table of level 0 by itself, a deeper level as one.
+pub(super) fn runs(choice: &Choice) -> Vec<Vec<Arc<Table>>> {
+    let mut runs: Vec<Vec<Arc<Table>>> = if choice.level == 0 {
+        choice
+            .inputs
+            .iter()
+            .map(|table| vec![Arc::clone(table)])
+            .collect()
+    } else {
+        vec![choice.inputs.clone()]
+    };
+    if !choice.below.is_empty() {
+        runs.push(choice.below.clone());
+    }
+    runs
+}
+
+/// The ranges of the tasks, in order; they cover all keys.
+pub(super) fn cut(runs: &[Vec<Arc<Table>>], task_bytes: u64) -> Result<Vec<TaskRange>, LsmError> {
+    let mut blocks: Vec<(Bytes, u32)> = Vec::new();
+    for table in runs.iter().flatten() {
+        let index = table.opened()?.index();
+        blocks.extend(index.iter().map(|entry| (entry.last_key.clone(), entry.bytes)));
+    }
+    blocks.sort();
+    let mut ranges = Vec::new();
+    let mut lower: Option<Bytes> = None;
+    let mut bytes = 0;
+    for (last_key, block_bytes) in blocks {
+        bytes += u64::from(block_bytes);
+        if bytes >= task_bytes && lower.as_ref() != Some(&last_key) {
+            ranges.push(TaskRange {
+                lower: lower.replace(last_key.clone()),
+                upper: Some(last_key),
+            });
+            bytes = 0;
+        }
+    }
+    ranges.push(TaskRange { lower, upper: None });
+    Ok(ranges)
+}
+
+/// What all tasks of a compaction have in common.
+pub(super) struct Common {
+    pub snapshots: Vec<SeqNo>,
+    pub bottom: bool,
+    pub tombstones: Vec<RangeTombstone>,
+    pub output: BlockOptions,
+    pub key_hashes: bool,
+}
+
+/// Where the blocks of a task came from: for each run, table and offset of each block.
+pub(super) type Origins = Vec<Vec<(Arc<Table>, u64)>>;
+
+/// Reads the blocks of a range: one task.
+pub(super) fn read_task(
+    runs: &[Vec<Arc<Table>>],
+    range: &TaskRange,
+    common: &Common,
+) -> Result<(MergeTask, Origins), LsmError> {
+    let mut task_runs = Vec::with_capacity(runs.len());
+    let mut origins = Vec::with_capacity(runs.len());
+    for tables in runs {
+        let (mut blocks, mut places) = (Vec::new(), Vec::new());
+        for table in tables {
+            read_blocks(table, range, &mut blocks, &mut places)?;
+        }
+        task_runs.push(Run { blocks });
+        origins.push(places);
+    }
+    let inside = |tombstone: &&RangeTombstone| {
+        range.upper.as_ref().is_none_or(|upper| tombstone.start < *upper)
+            && range.lower.as_ref().is_none_or(|lower| tombstone.end > *lower)
+    };
+    let mut task = MergeTask {
+        runs: task_runs,
+        snapshots: common.snapshots.clone(),
+        bottom: common.bottom,
+        range_tombstones: common.tombstones.iter().filter(inside).cloned().collect(),
+        lower: range.lower.clone(),
+        upper: range.upper.clone(),
+        output: common.output,
+        output_bytes_max: 0,
+        key_hashes: common.key_hashes,
+    };
+    // Decompressed input and its headers; a merge only drops, but prefixes and blocks may fall differently.
+    let body_bytes: u64 = task.runs.iter().flat_map(|run| &run.blocks).map(body_bytes).sum();
+    task.output_bytes_max = 2 * body_bytes + (64 << 10);
+    Ok((task, origins))
+}
+
+/// What the header says, unchecked: the merge checks.
+fn body_bytes(stored: &Bytes) -> u64 {
+    let stated = stored.get(8..12).and_then(|bytes| bytes.first_chunk::<4>());
+    stated.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
+}
+
+/// Appends the blocks of a table that may have keys in the range; they lie in one piece.
+fn read_blocks(
+    table: &Arc<Table>,
+    range: &TaskRange,
+    blocks: &mut Vec<Bytes>,
+    places: &mut Vec<(Arc<Table>, u64)>,
+) -> Result<(), LsmError> {
+    let opened = table.opened()?;
+    let index = opened.index();
+    let from = range.lower.as_ref().map_or(0, |lower| opened.block_for(lower));
+    // The first block whose last key reaches the bound may begin before it.
+    let to = match &range.upper {
+        Some(upper) => (opened.block_for(upper) + 1).min(index.len()),
+        None => index.len(),
+    };
+    let Some(entries @ [first, .., last] | entries @ [first @ last]) = index.get(from..to) else {
+        return Ok(());
+    };
+    let bytes = last.offset + u64::from(last.bytes) - first.offset;
+    let stored = opened.read_stored(first.offset, bytes as usize)?;
+    for entry in entries {
+        let start = (entry.offset - first.offset) as usize;
+        let block = stored.slice(start..start + entry.bytes as usize);
+        let crc = block.first_chunk::<4>().copied().unwrap_or_default();
+        if u32::from_le_bytes(crc) != entry.crc {
+            let reason = "not the block that the index names";
+            return Err(corrupt(opened.name(), entry.offset, CorruptKind::Block, reason));
+        }
+        blocks.push(block);
+        places.push((Arc::clone(table), entry.offset));
+    }
+    Ok(())
+}
+
+/// Says which file a merge's complaint is about.
+pub(super) fn locate(error: &MergeError, origins: &Origins) -> Option<LsmError> {
+    let MergeError::Block { run, block, error } = error else {
+        return None;
+    };
+    let (table, offset) = origins.get(*run)?.get(*block)?;
+    let opened = table.opened().ok()?;
+    Some(opened.bad_block(*offset, *error))
+}

@@ -1,0 +1,191 @@
+//! Who flushes and compacts: two threads, or whoever wrote.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Engine;
+use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
+use crate::error::LsmError;
+use crate::options::{Background, LEVEL_COUNT};
+use crate::version::{Edit, KeyRange};
+
+/// What the threads and those who wait for them tell each other.
+#[derive(Default)]
+pub(super) struct Work {
+    pub stop: bool,
+    /// Raised with every change that may make work.
+    pub changes: u64,
+    /// Why the last flush failed.
+    pub flush_error: Option<LsmError>,
+    /// Why the last compaction failed.
+    pub compaction_error: Option<LsmError>,
+}
+
+/// After an error, or when nothing was said, threads look again after this time.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+pub(super) fn start(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {
+    if engine.options.background == Background::Inline {
+        return Vec::new();
+    }
+    let steps: [(&str, Step); 2] = [("lsm-flush", flush_step), ("lsm-compact", compact_step)];
+    let mut threads = Vec::new();
+    for (name, step) in steps {
+        let engine = Arc::clone(engine);
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        threads.extend(thread.spawn(move || engine.serve(step)));
+    }
+    threads
+}
+
+/// One piece of work; whether there was any.
+type Step = fn(&Engine) -> Result<bool, LsmError>;
+
+fn flush_step(engine: &Engine) -> Result<bool, LsmError> {
+    let done = engine.flush_oldest();
+    engine.work.lock().flush_error = done.as_ref().err().cloned();
+    done
+}
+
+fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
+    if !engine.options.compact {
+        return Ok(false);
+    }
+    let done = engine.compact_once(None);
+    engine.work.lock().compaction_error = done.as_ref().err().cloned();
+    done
+}
+
+impl Engine {
+    fn serve(&self, step: Step) {
+        let mut seen = 0;
+        loop {
+            let mut work = self.work.lock();
+            while !work.stop && work.changes == seen {
+                if self.work_changed.wait_for(&mut work, LOOK_AGAIN).timed_out() {
+                    break;
+                }
+            }
+            if work.stop {
+                return;
+            }
+            seen = work.changes;
+            drop(work);
+            // An error is kept for those who wait, and tried again after a while.
+            while matches!(step(self), Ok(true)) {
+                if self.work.lock().stop {
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.work.lock().changes += 1;
+        self.work_changed.notify_all();
+    }
+
+    pub(super) fn stop(&self) {
+        self.work.lock().stop = true;
+        self.work_changed.notify_all();
+    }
+
+    /// A memtable was frozen: somebody has to flush it.
+    pub(super) fn froze(&self) -> Result<(), LsmError> {
+        self.measure_pressure();
+        match self.options.background {
+            Background::Threads => self.wake(),
+            Background::Inline => {
+                // As many wait as may, so that simulations see such states too.
+                while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
+                    self.flush_oldest()?;
+                }
+                while self.options.compact && self.compact_once(None)? {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the most urgent compaction, or one of `level`; `false` if there is nothing to do.
+    pub(super) fn compact_once(&self, level: Option<usize>) -> Result<bool, LsmError> {
+        let mut last_keys = self.compaction_turn.lock();
+        last_keys.resize(LEVEL_COUNT, Bytes::new());
+        let version = Arc::clone(&self.view().version);
+        let choice = match level {
+            Some(level) => choose_from(&version, level, &last_keys),
+            None => choose(&version, &self.options, &last_keys),
+        };
+        let Some(choice) = choice else {
+            return Ok(false);
+        };
+        drop(version);
+        let begun = self.clock.monotonic_nanos();
+        let output_level = choice.output_level();
+        let inputs = choice.inputs.iter().chain(&choice.below);
+        let mut edit = Edit {
+            removed: inputs.map(|table| table.number()).collect(),
+            ..Edit::default()
+        };
+        let (mut bytes_in, mut entries) = (0, (0, 0));
+        if choice.moves() {
+            edit.added = choice
+                .inputs
+                .iter()
+                .map(|table| (output_level, table.meta().clone()))
+                .collect();
+        } else {
+            let compacted = self.run_compaction(&choice)?;
+            bytes_in = choice.input_bytes();
+            entries = (compacted.entries_in, compacted.entries_out);
+            self.counters
+                .tasks
+                .fetch_add(compacted.task_count, Ordering::Relaxed);
+            let tables = compacted.tables.into_iter();
+            edit.added = tables.map(|table| (output_level, table)).collect();
+        }
+        let bytes_out: u64 = if bytes_in == 0 {
+            0
+        } else {
+            edit.added.iter().map(|(_, table)| table.file_bytes).sum()
+        };
+        self.install(&edit, None)?;
+        if let (Some(place), Some(range)) = (last_keys.get_mut(choice.level), KeyRange::of(&choice.inputs)) {
+            *place = range.lower().clone();
+        }
+        let level = choice.level;
+        let moved: u64 = choice.inputs.iter().map(|table| table.meta().file_bytes).sum();
+        drop(choice);
+        drop(last_keys);
+        self.remove_obsolete();
+        let nanos = self.clock.monotonic_nanos() - begun;
+        self.counters
+            .compacted(level, bytes_in, bytes_out, entries, nanos);
+        if level == 0 {
+            self.pressure.drained(moved, nanos);
+        }
+        self.measure_pressure();
+        self.wake();
+        Ok(true)
+    }
+
+    fn run_compaction(&self, choice: &Choice) -> Result<crate::compaction::Compacted, LsmError> {
+        let next_number = || self.next_number();
+        let output_level = choice.output_level();
+        let context = CompactionContext {
+            disk: &*self.disk,
+            executor: &self.options.executor,
+            output_dir: self.files.dir(output_level).to_owned(),
+            blocks: self.options.block_options(output_level, choice.base),
+            filter_bits_per_key: self.options.filter_bits_per_key,
+            table_bytes: self.options.table_bytes,
+            task_bytes: self.options.task_bytes,
+            snapshots: self.snapshot_list(),
+            next_number: &next_number,
+        };
+        compact(choice, &context)
+    }
+}

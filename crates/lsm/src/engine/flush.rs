@@ -1,0 +1,142 @@
+//! Flushing: a frozen memtable becomes a table of level 0, and its log is not needed any more.
+//!
+//! Versions of a key that no reader can see are left out here already. Memtables are flushed in the order
+//! in which they were frozen, so what is in tables is always a prefix of what was written.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_base::Disk;
+use weft_ops::block::BlockBuilder;
+use weft_ops::hash64;
+use weft_ops::key::SeqNo;
+
+use super::Engine;
+use crate::compaction::{TableMaker, TableSpec};
+use crate::error::LsmError;
+use crate::log::log_name;
+use crate::memtable::{Memtable, MemtableCursor};
+use crate::options::LsmOptions;
+use crate::table::{TableFiles, TableMeta};
+use crate::version::Edit;
+
+impl Engine {
+    /// Freezes what is active and flushes all that is frozen.
+    pub(super) fn flush_all(&self) -> Result<(), LsmError> {
+        let mut writer = self.writer.lock();
+        if writer.refused.is_none() {
+            self.freeze(&mut writer)?;
+        }
+        drop(writer);
+        while self.flush_oldest()? {}
+        Ok(())
+    }
+
+    /// Flushes the oldest frozen memtable; `false` if there is none.
+    pub(super) fn flush_oldest(&self) -> Result<bool, LsmError> {
+        let turn = self.flush_turn.lock();
+        let view = self.view();
+        let Some(memtable) = view.frozen.last() else {
+            return Ok(false);
+        };
+        let begun = self.clock.monotonic_nanos();
+        let next_number = || self.next_number();
+        let context = FlushContext {
+            disk: &*self.disk,
+            files: &self.files,
+            options: &self.options,
+            snapshots: self.snapshot_list(),
+            next_number: &next_number,
+        };
+        let table = write_memtable(&context, memtable)?;
+        let newer = view
+            .frozen
+            .len()
+            .checked_sub(2)
+            .and_then(|at| view.frozen.get(at));
+        let first_log = newer.unwrap_or(&view.active).log_number();
+        let bytes = table.as_ref().map_or(0, |table| table.file_bytes);
+        let edit = Edit {
+            added: table.into_iter().map(|table| (0, table)).collect(),
+            removed: Vec::new(),
+            flushed: Some(memtable.last_seqno()),
+            first_log: Some(first_log),
+        };
+        self.install(&edit, Some(memtable))?;
+        // Readers may keep the memtable; its log is of no use to anybody.
+        let log = self.dir.join(log_name(memtable.log_number()));
+        if self.disk.remove(&log).is_err() {
+            self.counters.files_left.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(turn);
+        let nanos = self.clock.monotonic_nanos() - begun;
+        self.counters.flushed(bytes, nanos);
+        self.pressure.drained(memtable.data_bytes() as u64, nanos);
+        self.measure_pressure();
+        self.wake();
+        Ok(true)
+    }
+}
+
+/// What a flush needs of the engine, or of one that is being opened.
+pub(super) struct FlushContext<'a> {
+    pub disk: &'a dyn Disk,
+    pub files: &'a TableFiles,
+    pub options: &'a LsmOptions,
+    /// What readers hold, ascending.
+    pub snapshots: Vec<SeqNo>,
+    pub next_number: &'a dyn Fn() -> u64,
+}
+
+/// Writes a memtable into a table of level 0, if there is anything in it. The table's name is not durable
+/// yet.
+pub(super) fn write_memtable(
+    context: &FlushContext<'_>,
+    memtable: &Arc<Memtable>,
+) -> Result<Option<TableMeta>, LsmError> {
+    let options = context.options;
+    let stripe = |seqno: SeqNo| context.snapshots.partition_point(|&snapshot| snapshot < seqno);
+    let spec = TableSpec {
+        dir: context.files.dir(0).to_owned(),
+        level: 0,
+        // One table per memtable: tables of level 0 are ordered by age.
+        table_bytes: u64::MAX,
+        filter_bits_per_key: options.filter_bits_per_key,
+        last_seqno: memtable.last_seqno(),
+    };
+    let tombstones = memtable.tombstones().map_or(Vec::new(), |list| list.to_vec());
+    let mut maker = TableMaker::new(context.disk, spec, tombstones, context.next_number);
+    let mut builder = BlockBuilder::new(options.block_options(0, false));
+    let mut hashes = Vec::new();
+    let mut last_key = Vec::new();
+    let mut last_stripe = None;
+    let mut cursor = MemtableCursor::new(Arc::clone(memtable));
+    cursor.first();
+    while cursor.valid() {
+        let (key, stamp) = (cursor.key(), cursor.stamp());
+        let stripe = stripe(stamp.seqno());
+        let same_key = last_stripe.is_some() && last_key == key;
+        if same_key && last_stripe == Some(stripe) {
+            cursor.forward();
+            continue;
+        }
+        if !same_key && options.filter_bits_per_key > 0 {
+            hashes.push(hash64(key));
+        }
+        builder.add(&last_key, key, stamp, cursor.value());
+        last_key.clear();
+        last_key.extend_from_slice(key);
+        last_stripe = Some(stripe);
+        if builder.is_full()
+            && let Some(block) = builder.finish()
+        {
+            maker.add(&block, &hashes)?;
+            hashes.clear();
+        }
+        cursor.forward();
+    }
+    if let Some(block) = builder.finish() {
+        maker.add(&block, &hashes)?;
+    }
+    Ok(maker.finish()?.pop())
+}

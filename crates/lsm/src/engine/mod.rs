@@ -1,0 +1,392 @@
+//! The engine: what ties log, memtables, tables and compaction together.
+//!
+//! ```text
+//! write.rs       batch -> log -> memtable; group sync; freezing; putting things right after an error
+//! read.rs        get, multi-get, iterators over a view and a sequence number
+//! flush.rs       frozen memtable -> table of level 0
+//! background.rs  who flushes and compacts, and when
+//! pressure.rs    how much writers are slowed
+//! checkpoint.rs  a second engine with the state of a moment
+//! open.rs        manifest and logs -> engine
+//! stats.rs       what it is doing
+//! ```
+//!
+//! # Latches, in the order in which they may be taken
+//!
+//! `writer` (log and active memtable), `flush_turn` or `compaction_turn`, `manifest`, `view`. None is held
+//! while a reader reads; `view` is held only to copy or to replace a pointer.
+//!
+//! # What a reader sees
+//!
+//! A reader takes the view first and the sequence number second: the view then has everything up to that
+//! number, and a compaction that dropped something older was told of every registered snapshot.
+
+mod background;
+mod checkpoint;
+mod flush;
+mod open;
+mod pressure;
+mod read;
+mod stats;
+mod write;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, RwLock};
+use weft_base::{Clock, DirLock, Disk, SyncSite};
+use weft_ops::key::SeqNo;
+
+use crate::batch::{FamilyId, WriteBatch};
+use crate::error::{LsmError, io_error};
+use crate::iterator::LsmIterator;
+use crate::memtable::Memtable;
+use crate::options::LsmOptions;
+use crate::table::TableFiles;
+use crate::version::{Edit, Manifest, Version};
+use background::Work;
+use pressure::Pressure;
+use stats::Counters;
+use write::{SyncState, Writer};
+
+pub(crate) use open::level_dirs;
+pub use stats::{LevelStats, LsmStats};
+pub use write::WriteOptions;
+
+/// Sync of new tables' names, before the manifest speaks of them.
+pub(crate) const SYNC_TABLE_DIR: SyncSite = SyncSite("lsm.table.dir");
+
+/// What readers look into: replaced as a whole.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub active: Arc<Memtable>,
+    /// Frozen memtables, newest first.
+    pub frozen: Vec<Arc<Memtable>>,
+    pub version: Arc<Version>,
+}
+
+/// The engine behind its handle.
+pub(crate) struct Engine {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    options: LsmOptions,
+    clock: Arc<dyn Clock>,
+    files: Arc<TableFiles>,
+    writer: Mutex<Writer>,
+    sync: Mutex<SyncState>,
+    sync_done: Condvar,
+    /// The last write that readers see.
+    visible: AtomicU64,
+    view: RwLock<Arc<View>>,
+    manifest: Mutex<Manifest>,
+    snapshots: Mutex<BTreeMap<SeqNo, usize>>,
+    flush_turn: Mutex<()>,
+    /// Held by who compacts; where each level was compacted last.
+    compaction_turn: Mutex<Vec<Bytes>>,
+    next_number: AtomicU64,
+    work: Mutex<Work>,
+    work_changed: Condvar,
+    pressure: Pressure,
+    counters: Counters,
+    _lock: Box<dyn DirLock>,
+}
+
+impl Engine {
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read())
+    }
+
+    fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sequence numbers that readers hold, ascending.
+    fn snapshot_list(&self) -> Vec<SeqNo> {
+        self.snapshots.lock().keys().copied().collect()
+    }
+
+    /// Makes an edit durable, then lets readers see it. `frozen_gone` is the memtable that it put into a
+    /// table.
+    fn install(&self, edit: &Edit, frozen_gone: Option<&Arc<Memtable>>) -> Result<(), LsmError> {
+        for dir in &self.files.dirs {
+            if edit
+                .added
+                .iter()
+                .any(|(_, meta)| self.files.dir(meta.level) == dir)
+            {
+                self.disk
+                    .sync_dir(dir, SYNC_TABLE_DIR)
+                    .map_err(io_error("syncing", dir))?;
+            }
+        }
+        let mut manifest = self.manifest.lock();
+        manifest.append(&*self.disk, edit, || self.next_number())?;
+        let mut view = self.view.write();
+        let mut next = View::clone(&view);
+        next.version = Arc::new(view.version.apply(edit, &self.files));
+        if let Some(gone) = frozen_gone {
+            next.frozen.retain(|memtable| !Arc::ptr_eq(memtable, gone));
+        }
+        *view = Arc::new(next);
+        drop(view);
+        drop(manifest);
+        self.remove_obsolete();
+        Ok(())
+    }
+
+    /// Removes files of tables that nobody reads any more. A file that cannot be removed is left for the
+    /// next opening.
+    fn remove_obsolete(&self) {
+        let paths = std::mem::take(&mut *self.files.obsolete.lock());
+        for path in paths {
+            if self.disk.remove(&path).is_err() {
+                self.counters.files_left.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A moment of the engine: what was written later is not seen through it, what it sees is kept for it.
+pub struct Snapshot {
+    engine: Arc<Engine>,
+    seqno: SeqNo,
+}
+
+impl Snapshot {
+    fn take(engine: &Arc<Engine>) -> Self {
+        let mut snapshots = engine.snapshots.lock();
+        let seqno = SeqNo(engine.visible.load(Ordering::Acquire));
+        *snapshots.entry(seqno).or_insert(0) += 1;
+        drop(snapshots);
+        Self {
+            engine: Arc::clone(engine),
+            seqno,
+        }
+    }
+
+    /// The last write that it sees.
+    #[must_use]
+    pub const fn seqno(&self) -> SeqNo {
+        self.seqno
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut snapshots = self.engine.snapshots.lock();
+        if let Some(count) = snapshots.get_mut(&self.seqno) {
+            *count -= 1;
+            if *count == 0 {
+                snapshots.remove(&self.seqno);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({})", self.seqno)
+    }
+}
+
+/// An open engine. Dropping it stops its threads; what was written without sync is then with the operating
+/// system.
+pub struct Lsm {
+    engine: Arc<Engine>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Lsm {
+    /// Opens the engine in `dir`, or makes one there. Takes the directory for itself, replays the logs and
+    /// flushes what they held.
+    ///
+    /// # Errors
+    /// The disk's, `WouldBlock` among them when someone else has the directory; a corrupt manifest or log.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LsmOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LsmError> {
+        let engine = Arc::new(Engine::open(disk, dir, options, clock)?);
+        let threads = background::start(&engine);
+        Ok(Self { engine, threads })
+    }
+
+    /// Writes a batch: all of it or nothing, seen by all readers at once.
+    ///
+    /// # Errors
+    /// [`LsmError::TooLarge`]; [`LsmError::Io`] when the log refused, [`LsmError::Refused`] as long as what
+    /// refused then has not been put right. Whether a batch whose write failed comes back after a crash is
+    /// not known.
+    pub fn write(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo, LsmError> {
+        self.engine.write(batch, options)
+    }
+
+    /// Writes one key.
+    ///
+    /// # Errors
+    /// As [`Lsm::write`].
+    pub fn put(
+        &self,
+        family: FamilyId,
+        key: &[u8],
+        value: &[u8],
+        options: WriteOptions,
+    ) -> Result<SeqNo, LsmError> {
+        let mut batch = WriteBatch::new();
+        batch.put(family, key, value);
+        self.write(&batch, options)
+    }
+
+    /// Removes one key.
+    ///
+    /// # Errors
+    /// As [`Lsm::write`].
+    pub fn delete(&self, family: FamilyId, key: &[u8], options: WriteOptions) -> Result<SeqNo, LsmError> {
+        let mut batch = WriteBatch::new();
+        batch.delete(family, key);
+        self.write(&batch, options)
+    }
+
+    /// Waits until every write so far that went into the log is durable.
+    ///
+    /// # Errors
+    /// The disk's; what was not durable then may never be.
+    pub fn sync(&self) -> Result<(), LsmError> {
+        self.engine.sync_all()
+    }
+
+    /// The newest value of a key.
+    ///
+    /// # Errors
+    /// The disk's; a corrupt block, index or filter where the key would be.
+    pub fn get(&self, family: FamilyId, key: &[u8]) -> Result<Option<Bytes>, LsmError> {
+        self.engine.get(&family.key(key))
+    }
+
+    /// The value of a key as a snapshot sees it.
+    ///
+    /// # Errors
+    /// As [`Lsm::get`].
+    pub fn get_at(
+        &self,
+        snapshot: &Snapshot,
+        family: FamilyId,
+        key: &[u8],
+    ) -> Result<Option<Bytes>, LsmError> {
+        self.engine
+            .get_from(&self.engine.view(), &family.key(key), snapshot.seqno())
+    }
+
+    /// The values of several keys at one moment, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Lsm::get`], for any of them.
+    pub fn multi_get(&self, family: FamilyId, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, LsmError> {
+        let snapshot = Snapshot::take(&self.engine);
+        let view = self.engine.view();
+        keys.iter()
+            .map(|key| self.engine.get_from(&view, &family.key(key), snapshot.seqno()))
+            .collect()
+    }
+
+    /// The present moment.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::new(Snapshot::take(&self.engine))
+    }
+
+    /// Walks over a family as a snapshot sees it.
+    ///
+    /// # Errors
+    /// A table that cannot be opened; its range tombstones may matter.
+    pub fn iterator(&self, family: FamilyId, snapshot: &Arc<Snapshot>) -> Result<LsmIterator, LsmError> {
+        self.engine.iterator(family, snapshot)
+    }
+
+    /// Puts everything written so far into tables.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn flush(&self) -> Result<(), LsmError> {
+        self.engine.flush_all()
+    }
+
+    /// Compacts until no level is too large.
+    ///
+    /// # Errors
+    /// The disk's; corrupt input; an executor's.
+    pub fn compact(&self) -> Result<(), LsmError> {
+        while self.engine.compact_once(None)? {}
+        Ok(())
+    }
+
+    /// Flushes, then moves everything into the deepest level that has something, at least level 1.
+    ///
+    /// # Errors
+    /// As [`Lsm::compact`].
+    pub fn compact_all(&self) -> Result<(), LsmError> {
+        self.engine.flush_all()?;
+        for level in 0..crate::options::LEVEL_COUNT - 1 {
+            let deeper = |view: &View| {
+                let levels = view.version.levels().skip(level + 1);
+                level == 0 || levels.into_iter().any(|tables| !tables.is_empty())
+            };
+            while deeper(&self.engine.view()) && self.engine.compact_once(Some(level))? {}
+        }
+        Ok(())
+    }
+
+    /// Makes a copy of the present state in `target`, which must be empty, while everything goes on. The
+    /// copy is an engine of its own; it is opened with options that name no directories for levels. Returns
+    /// the last write that it has. An unfinished copy opens as an empty engine.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn checkpoint(&self, target: &Path) -> Result<SeqNo, LsmError> {
+        self.engine.checkpoint(target)
+    }
+
+    /// What the engine holds and did so far.
+    #[must_use]
+    pub fn stats(&self) -> LsmStats {
+        self.engine.stats()
+    }
+
+    /// Makes everything durable and ends the engine. A last record in the log shows from then on if the end
+    /// of the log is damaged.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn close(mut self) -> Result<(), LsmError> {
+        self.stop();
+        self.engine.seal()
+    }
+
+    fn stop(&mut self) {
+        self.engine.stop();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Lsm {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Lsm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lsm")
+            .field("dir", &self.engine.dir)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,238 @@
+//! Opening: from manifest and logs to a running engine.
+//!
+//! ```text
+//! newest manifest ──► tables, which logs count
+//! logs replayed into memtables, flushed as they fill ──► new log ──► new manifest
+//!                                                              what nobody names is removed ◄──┘
+//! ```
+//!
+//! What the logs held is in tables when the engine runs, so a torn end is never appended to. Nothing is
+//! removed before the new manifest is durable; with it everything is that an earlier process wrote and did
+//! not sync.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use weft_base::{Clock, Disk};
+use weft_ops::key::SeqNo;
+
+use super::background::Work;
+use super::flush::{FlushContext, write_memtable};
+use super::pressure::Pressure;
+use super::stats::Counters;
+use super::write::{SyncState, Writer};
+use super::{Engine, SYNC_TABLE_DIR, View};
+use crate::batch::for_each_operation;
+use crate::cache::BlockCache;
+use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
+use crate::memtable::Memtable;
+use crate::options::LsmOptions;
+use crate::table::{TableFiles, TableMeta, table_number};
+use crate::version::{Edit, Manifest, ManifestState, Version, manifest_number, read_manifest};
+
+impl Engine {
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: LsmOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LsmError> {
+        let dirs = level_dirs(dir, &options);
+        let distinct: BTreeSet<&PathBuf> = dirs.iter().collect();
+        disk.create_dir_all(dir).map_err(io_error("creating", dir))?;
+        for level_dir in &distinct {
+            disk.create_dir_all(level_dir)
+                .map_err(io_error("creating", level_dir))?;
+        }
+        let lock = disk.lock_dir(dir).map_err(io_error("locking", dir))?;
+        let (last_manifest, state) = match read_manifest(&*disk, dir)? {
+            Some((number, state)) => (number, state),
+            None => (0, ManifestState::default()),
+        };
+        let found = Found::look(&*disk, dir, &distinct)?;
+        let logs: Vec<u64> = found.logs_from(state.first_log);
+        if state.first_log > 0 && logs.first() != Some(&state.first_log) {
+            let name = log_name(state.first_log);
+            return Err(corrupt(&name, 0, CorruptKind::Log, "the file is missing"));
+        }
+        let next_number = AtomicU64::new(found.last_number.max(last_manifest).max(state.first_log) + 1);
+        let files = Arc::new(TableFiles {
+            disk: Arc::clone(&disk),
+            cache: BlockCache::new(options.block_cache_bytes),
+            dirs,
+            obsolete: Mutex::default(),
+        });
+        let all = state.as_edit();
+        let version = Version::empty().apply(&all, &files);
+        let number = || next_number.fetch_add(1, Ordering::Relaxed);
+        let context = FlushContext {
+            disk: &*disk,
+            files: &files,
+            options: &options,
+            snapshots: Vec::new(),
+            next_number: &number,
+        };
+        let (tables, end) = replay(&context, dir, &logs, state.flushed)?;
+        if !tables.is_empty() {
+            let level0 = files.dir(0);
+            disk.sync_dir(level0, SYNC_TABLE_DIR)
+                .map_err(io_error("syncing", level0))?;
+        }
+        let log = LogFile::create(&*disk, dir, number())?;
+        let edit = Edit {
+            added: tables.into_iter().map(|table| (0, table)).collect(),
+            removed: Vec::new(),
+            flushed: Some(end.last),
+            first_log: Some(log.number()),
+        };
+        let mut state = state;
+        state.apply(&edit);
+        let manifest = Manifest::create(&*disk, dir, number(), state.clone())?;
+        found.remove_unnamed(&*disk, dir, &state)?;
+        let version = version.apply(&edit, &files);
+        let view = View {
+            active: Arc::new(Memtable::new(log.number(), end.last)),
+            frozen: Vec::new(),
+            version: Arc::new(version),
+        };
+        Ok(Self {
+            dir: dir.to_owned(),
+            clock,
+            writer: Mutex::new(Writer {
+                log,
+                unsynced: Vec::new(),
+                next_seqno: SeqNo(end.last.0 + 1),
+                last_logged: end.last,
+                refused: None,
+            }),
+            sync: Mutex::new(SyncState {
+                durable: end.last,
+                syncing: false,
+            }),
+            sync_done: Condvar::new(),
+            visible: AtomicU64::new(end.last.0),
+            view: RwLock::new(Arc::new(view)),
+            manifest: Mutex::new(manifest),
+            snapshots: Mutex::default(),
+            flush_turn: Mutex::new(()),
+            compaction_turn: Mutex::default(),
+            next_number,
+            work: Mutex::new(Work::default()),
+            work_changed: Condvar::new(),
+            pressure: Pressure::default(),
+            counters: Counters::default(),
+            _lock: lock,
+            disk,
+            options,
+            files,
+        })
+    }
+}
+
+/// Directory of each level.
+pub(crate) fn level_dirs(dir: &Path, options: &LsmOptions) -> Vec<PathBuf> {
+    let levels = options.levels.iter();
+    levels
+        .map(|level| level.dir.clone().unwrap_or_else(|| dir.to_owned()))
+        .collect()
+}
+
+/// Puts what the logs hold into tables of level 0; their names are not durable yet.
+fn replay(
+    context: &FlushContext<'_>,
+    dir: &Path,
+    logs: &[u64],
+    flushed: SeqNo,
+) -> Result<(Vec<TableMeta>, LogEnd), LsmError> {
+    let mut tables = Vec::new();
+    let mut memtable = Arc::new(Memtable::new(0, flushed));
+    let end = read_logs(context.disk, dir, logs, flushed, |record| {
+        let mut seqno = record.first;
+        let read = for_each_operation(record.payload, |operation| {
+            memtable.apply(seqno, operation);
+            seqno.0 += 1;
+        });
+        let count = read.map_err(|error| {
+            let name = log_name(record.log_number);
+            corrupt(
+                &name,
+                0,
+                CorruptKind::Log,
+                format!("batch {}: {error}", record.first),
+            )
+        })?;
+        if count != record.count {
+            let name = log_name(record.log_number);
+            let reason = format!(
+                "batch {} has {count} operations, not {}",
+                record.first, record.count
+            );
+            return Err(corrupt(&name, 0, CorruptKind::Log, reason));
+        }
+        if memtable.used_bytes() >= context.options.memtable_bytes {
+            tables.extend(write_memtable(context, &memtable)?);
+            memtable = Arc::new(Memtable::new(0, memtable.last_seqno()));
+        }
+        Ok(())
+    })?;
+    tables.extend(write_memtable(context, &memtable)?);
+    Ok((tables, end))
+}
+
+/// Files that lie in the engine's directories.
+struct Found {
+    logs: Vec<u64>,
+    tables: Vec<(PathBuf, u64)>,
+    last_number: u64,
+}
+
+impl Found {
+    fn look(disk: &dyn Disk, dir: &Path, dirs: &BTreeSet<&PathBuf>) -> Result<Self, LsmError> {
+        let names = disk.list(dir).map_err(io_error("listing", dir))?;
+        let mut logs: Vec<u64> = names.iter().filter_map(|name| log_number(name)).collect();
+        logs.sort_unstable();
+        let manifests = names.iter().filter_map(|name| manifest_number(name));
+        let mut last_number = logs.iter().copied().chain(manifests).max().unwrap_or(0);
+        let mut tables = Vec::new();
+        for &level_dir in dirs {
+            for name in disk.list(level_dir).map_err(io_error("listing", level_dir))? {
+                if let Some(number) = table_number(&name) {
+                    last_number = last_number.max(number);
+                    tables.push((level_dir.join(name), number));
+                }
+            }
+        }
+        Ok(Self {
+            logs,
+            tables,
+            last_number,
+        })
+    }
+
+    /// Logs that count, ascending.
+    fn logs_from(&self, first: u64) -> Vec<u64> {
+        self.logs
+            .iter()
+            .copied()
+            .filter(|&number| number >= first)
+            .collect()
+    }
+
+    /// Removes what no durable manifest speaks of.
+    fn remove_unnamed(&self, disk: &dyn Disk, dir: &Path, state: &ManifestState) -> Result<(), LsmError> {
+        let logs = self.logs.iter().filter(|&&number| number < state.first_log);
+        let tables = self
+            .tables
+            .iter()
+            .filter(|(_, number)| !state.tables.contains_key(number));
+        let logs = logs.map(|&number| dir.join(log_name(number)));
+        for path in logs.chain(tables.map(|(path, _)| path.clone())) {
+            disk.remove(&path).map_err(io_error("removing", &path))?;
+        }
+        Ok(())
+    }
+}

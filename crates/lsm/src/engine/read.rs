@@ -1,0 +1,136 @@
+//! Reading: from the newest source to the oldest, until the key is found.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use weft_ops::hash64;
+use weft_ops::key::{EntryKind, SeqNo, Stamp};
+
+use super::{Engine, Snapshot, View};
+use crate::batch::FamilyId;
+use crate::error::LsmError;
+use crate::iterator::{EntryCursor, LsmIterator, MergingCursor};
+use crate::memtable::MemtableCursor;
+use crate::options::LEVEL_COUNT;
+use crate::table::{RunCursor, Table};
+use crate::tombstones::{TombstoneSet, covering};
+
+/// What a source says about a key.
+enum Found {
+    /// Nothing: look further.
+    Nothing,
+    /// It is gone.
+    Gone,
+    Value(Bytes),
+}
+
+impl Engine {
+    /// The newest value of a key (as inside the engine).
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, LsmError> {
+        // The view first: see the head of `engine/mod.rs`.
+        let view = self.view();
+        let seqno = SeqNo(self.visible.load(Ordering::Acquire));
+        self.get_from(&view, key, seqno)
+    }
+
+    /// The value of a key as a reader at `seqno` sees it in a view.
+    pub(super) fn get_from(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<Option<Bytes>, LsmError> {
+        for memtable in std::iter::once(&view.active).chain(&view.frozen) {
+            let deleted = memtable
+                .tombstones()
+                .map_or(SeqNo(0), |tombstones| covering(&tombstones, key, seqno));
+            match memtable.get(key, seqno) {
+                Some((stamp, value)) if stamp.seqno() > deleted => {
+                    let live = stamp.kind() != EntryKind::Tombstone;
+                    return Ok(live.then(|| Bytes::copy_from_slice(value)));
+                }
+                None if deleted == SeqNo(0) => {}
+                // A range tombstone hides everything older, in this source and in those behind it.
+                _ => return Ok(None),
+            }
+        }
+        let hash = hash64(key);
+        let level0 = view.version.level(0).iter().filter(|table| table.covers(key));
+        let deeper = (1..LEVEL_COUNT).filter_map(|level| view.version.table_for(level, key));
+        for table in level0.chain(deeper) {
+            match self.get_from_table(table, key, hash, seqno)? {
+                Found::Nothing => {}
+                Found::Gone => return Ok(None),
+                Found::Value(value) => return Ok(Some(value)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn get_from_table(&self, table: &Table, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Found, LsmError> {
+        let opened = table.opened()?;
+        let deleted = covering(opened.tombstones(), key, seqno);
+        let absent = if deleted > SeqNo(0) {
+            Found::Gone
+        } else {
+            Found::Nothing
+        };
+        if let Some(filter) = opened.filter()?
+            && !filter.may_contain(hash)
+        {
+            self.counters.filtered.fetch_add(1, Ordering::Relaxed);
+            return Ok(absent);
+        }
+        let mut number = opened.block_for(key);
+        while let Some(block) = table.block(number, true)? {
+            let mut cursor = block.cursor();
+            cursor.seek(key, Stamp::newest_at(seqno)).map_err(|error| {
+                let offset = opened.index().get(number).map_or(0, |entry| entry.offset);
+                opened.bad_block(offset, error)
+            })?;
+            if cursor.valid() {
+                if cursor.key() != key {
+                    return Ok(absent);
+                }
+                let gone = cursor.stamp().kind() == EntryKind::Tombstone || cursor.stamp().seqno() <= deleted;
+                return Ok(if gone {
+                    Found::Gone
+                } else {
+                    Found::Value(cursor.value_bytes())
+                });
+            }
+            // All entries of the key in this block are too new.
+            number += 1;
+        }
+        Ok(absent)
+    }
+
+    pub(super) fn iterator(
+        self: &Arc<Self>,
+        family: FamilyId,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<LsmIterator, LsmError> {
+        let view = self.view();
+        let mut sources = Vec::new();
+        let mut tombstones = Vec::new();
+        for memtable in std::iter::once(&view.active).chain(&view.frozen) {
+            sources.push(EntryCursor::Memtable(MemtableCursor::new(Arc::clone(memtable))));
+            tombstones.extend(memtable.tombstones());
+        }
+        for (level, tables) in view.version.levels().enumerate() {
+            for table in tables {
+                if table.properties().tombstone_count > 0 {
+                    tombstones.push(Arc::clone(table.opened()?.tombstones()));
+                }
+            }
+            if level == 0 {
+                let each = tables.iter().map(|table| vec![Arc::clone(table)]);
+                sources.extend(each.map(|tables| EntryCursor::Run(RunCursor::new(tables, true))));
+            } else if !tables.is_empty() {
+                sources.push(EntryCursor::Run(RunCursor::new(tables.to_vec(), true)));
+            }
+        }
+        Ok(LsmIterator::new(
+            MergingCursor::new(sources),
+            TombstoneSet::new(&tombstones, snapshot.seqno()),
+            Arc::clone(snapshot),
+            family,
+        ))
+    }
+}

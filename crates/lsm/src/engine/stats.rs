@@ -1,0 +1,193 @@
+//! What the engine is doing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Engine;
+use crate::compaction::debt_bytes;
+use crate::options::LEVEL_COUNT;
+
+/// One level, now and so far.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct LevelStats {
+    /// Tables in it.
+    pub tables: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Entries in them, range tombstones not counted.
+    pub entries: u64,
+    /// Compactions out of it so far, moves included.
+    pub compactions: u64,
+    /// Bytes that these read, of this level and the next; moves read nothing.
+    pub compacted_bytes_in: u64,
+    /// Bytes that these wrote.
+    pub compacted_bytes_out: u64,
+    /// Entries that these read.
+    pub entries_in: u64,
+    /// Entries that these wrote.
+    pub entries_out: u64,
+    /// Time that these took.
+    pub compaction_nanos: u64,
+}
+
+/// The engine, now and so far.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct LsmStats {
+    /// Level by level.
+    pub levels: Vec<LevelStats>,
+    /// Bytes of memory in memtables.
+    pub memtable_bytes: u64,
+    /// Frozen memtables that wait for their flush.
+    pub frozen_memtables: u64,
+    /// Bytes in the block cache.
+    pub block_cache_bytes: u64,
+    /// Blocks found in the cache.
+    pub block_cache_hits: u64,
+    /// Blocks that had to be read.
+    pub block_cache_misses: u64,
+    /// Bytes of memory for indexes and filters of open tables.
+    pub table_memory_bytes: u64,
+    /// Bytes of the present log.
+    pub log_bytes: u64,
+    /// Batches written.
+    pub batches: u64,
+    /// Their bytes.
+    pub batch_bytes: u64,
+    /// Syncs of the log.
+    pub syncs: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes of the tables that flushes wrote.
+    pub flushed_bytes: u64,
+    /// Time that flushes took.
+    pub flush_nanos: u64,
+    /// Compaction tasks.
+    pub compaction_tasks: u64,
+    /// Bytes that should lie deeper than they do.
+    pub debt_bytes: u64,
+    /// How much writers are slowed, from 0 to 1.
+    pub pressure: f64,
+    /// Time that writers slept for that.
+    pub slowed_nanos: u64,
+    /// Time that writers waited because every memtable was full.
+    pub full_nanos: u64,
+    /// Lookups that a filter answered.
+    pub filtered: u64,
+    /// Files that could not be removed and wait for the next opening.
+    pub files_left: u64,
+    /// Why the last flush failed, if it did.
+    pub flush_error: Option<String>,
+    /// Why the last compaction failed, if it did.
+    pub compaction_error: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub batches: AtomicU64,
+    pub batch_bytes: AtomicU64,
+    pub syncs: AtomicU64,
+    pub tasks: AtomicU64,
+    pub full_nanos: AtomicU64,
+    pub filtered: AtomicU64,
+    pub files_left: AtomicU64,
+    pub log_bytes: AtomicU64,
+    flushes: AtomicU64,
+    flushed_bytes: AtomicU64,
+    flush_nanos: AtomicU64,
+    levels: [LevelCounters; LEVEL_COUNT],
+}
+
+#[derive(Default)]
+struct LevelCounters {
+    compactions: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    entries_in: AtomicU64,
+    entries_out: AtomicU64,
+    nanos: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, value: u64) {
+    counter.fetch_add(value, Ordering::Relaxed);
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Counters {
+    pub(super) fn flushed(&self, bytes: u64, nanos: u64) {
+        add(&self.flushes, 1);
+        add(&self.flushed_bytes, bytes);
+        add(&self.flush_nanos, nanos);
+    }
+
+    pub(super) fn compacted(
+        &self,
+        level: usize,
+        bytes_in: u64,
+        bytes_out: u64,
+        entries: (u64, u64),
+        nanos: u64,
+    ) {
+        if let Some(counters) = self.levels.get(level) {
+            add(&counters.compactions, 1);
+            add(&counters.bytes_in, bytes_in);
+            add(&counters.bytes_out, bytes_out);
+            add(&counters.entries_in, entries.0);
+            add(&counters.entries_out, entries.1);
+            add(&counters.nanos, nanos);
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn stats(&self) -> LsmStats {
+        let view = self.view();
+        let counters = &self.counters;
+        let levels = view.version.levels().zip(&counters.levels);
+        let (hits, misses) = self.files.cache.hits_and_misses();
+        let memtables = std::iter::once(&view.active).chain(&view.frozen);
+        let work = self.work.lock();
+        LsmStats {
+            levels: levels
+                .map(|(tables, counters)| LevelStats {
+                    tables: tables.len() as u64,
+                    bytes: tables.iter().map(|table| table.meta().file_bytes).sum(),
+                    entries: tables.iter().map(|table| table.properties().entry_count).sum(),
+                    compactions: get(&counters.compactions),
+                    compacted_bytes_in: get(&counters.bytes_in),
+                    compacted_bytes_out: get(&counters.bytes_out),
+                    entries_in: get(&counters.entries_in),
+                    entries_out: get(&counters.entries_out),
+                    compaction_nanos: get(&counters.nanos),
+                })
+                .collect(),
+            memtable_bytes: memtables.map(|memtable| memtable.memory_bytes() as u64).sum(),
+            frozen_memtables: view.frozen.len() as u64,
+            block_cache_bytes: self.files.cache.bytes() as u64,
+            block_cache_hits: hits,
+            block_cache_misses: misses,
+            table_memory_bytes: view
+                .version
+                .tables()
+                .map(|(_, table)| table.memory_bytes() as u64)
+                .sum(),
+            log_bytes: get(&counters.log_bytes),
+            batches: get(&counters.batches),
+            batch_bytes: get(&counters.batch_bytes),
+            syncs: get(&counters.syncs),
+            flushes: get(&counters.flushes),
+            flushed_bytes: get(&counters.flushed_bytes),
+            flush_nanos: get(&counters.flush_nanos),
+            compaction_tasks: get(&counters.tasks),
+            debt_bytes: debt_bytes(&view.version, &self.options),
+            pressure: self.pressure.value(),
+            slowed_nanos: get(&self.pressure.slept_nanos),
+            full_nanos: get(&counters.full_nanos),
+            filtered: get(&counters.filtered),
+            files_left: get(&counters.files_left),
+            flush_error: work.flush_error.as_ref().map(ToString::to_string),
+            compaction_error: work.compaction_error.as_ref().map(ToString::to_string),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The way of a write: log, memtable, visible; durable when somebody asks for it.
+//!
+//! One writer at a time appends to the log and applies to the memtable; syncing happens without the
+//! writer's latch, one sync for all who wait. A full memtable is frozen, with its log, and writing goes on
+//! in new ones.
+//!
+//! # After an error
+//!
+//! A failed append or sync leaves the log's end unknown. Writes are then refused until everything that is
+//! in memory, and therefore everything that was acknowledged, is in tables, and a new log has begun; each
+//! write tries that first. Reads go on all the time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_base::DiskFile;
+use weft_base::blocking;
+use weft_ops::key::SeqNo;
+
+use super::{Engine, View};
+use crate::batch::{WriteBatch, for_each_operation};
+use crate::error::{LsmError, io_error};
+use crate::log::{Appended, LogFile, SYNC_LOG, SYNC_LOG_OLDER};
+use crate::memtable::Memtable;
+use crate::options::Background;
+
+/// How a batch is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteOptions {
+    /// Whether the call returns only when the batch is durable. If not, the batch survives the end of the
+    /// process, and a loss of power from some time on.
+    pub sync: bool,
+    /// Whether the batch goes into the log. If not, it is lost with the process unless it was flushed
+    /// before; what is logged after it is not lost. Such a batch cannot be synced.
+    pub log: bool,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            sync: false,
+            log: true,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// Durable when the call returns.
+    pub const SYNC: Self = Self {
+        sync: true,
+        log: true,
+    };
+}
+
+/// What only the writer touches.
+pub(super) struct Writer {
+    pub log: LogFile,
+    /// Earlier logs that were not synced, oldest first.
+    pub unsynced: Vec<(u64, Arc<dyn DiskFile>, PathBuf)>,
+    pub next_seqno: SeqNo,
+    pub last_logged: SeqNo,
+    /// Why no writes are taken.
+    pub refused: Option<LsmError>,
+}
+
+/// Who syncs, and how far that has come.
+#[derive(Default)]
+pub(super) struct SyncState {
+    pub durable: SeqNo,
+    pub syncing: bool,
+}
+
+impl Engine {
+    pub(super) fn write(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo, LsmError> {
+        batch.check()?;
+        self.slow_down(batch.bytes());
+        let (last, froze) = self.apply(batch, options)?;
+        if froze {
+            self.froze()?;
+        }
+        if options.sync && options.log {
+            self.sync_to(last)?;
+        }
+        Ok(last)
+    }
+
+    /// Appends to the log and applies to the memtable. Also says whether a memtable was frozen.
+    fn apply(&self, batch: &WriteBatch, options: WriteOptions) -> Result<(SeqNo, bool), LsmError> {
+        let durable = self.sync.lock().durable;
+        let mut writer = self.writer.lock();
+        if writer.refused.is_some() {
+            self.put_right(&mut writer)?;
+        }
+        let mut froze = false;
+        if self.view().active.used_bytes() >= self.options.memtable_bytes {
+            self.wait_for_room()?;
+            froze = self.freeze(&mut writer)?;
+        }
+        let first = writer.next_seqno;
+        let count = batch.count();
+        if count == 0 {
+            return Ok((SeqNo(first.0 - 1), froze));
+        }
+        if options.log {
+            let appended = Appended {
+                first,
+                after: writer.last_logged,
+                count,
+                durable,
+            };
+            if let Err(error) = writer.log.append(&appended, batch.encoded()) {
+                writer.refused = Some(error.refusal());
+                return Err(error);
+            }
+            writer.last_logged = SeqNo(first.0 + u64::from(count) - 1);
+            self.counters
+                .log_bytes
+                .store(writer.log.bytes(), Ordering::Relaxed);
+        }
+        let active = Arc::clone(&self.view().active);
+        let mut seqno = first;
+        for_each_operation(batch.encoded(), |operation| {
+            active.apply(seqno, operation);
+            seqno.0 += 1;
+        })
+        .map_err(|error| LsmError::Executor {
+            reason: error.to_string().into(),
+        })?;
+        writer.next_seqno = seqno;
+        let last = SeqNo(seqno.0 - 1);
+        self.visible.store(last.0, Ordering::Release);
+        drop(writer);
+        let counters = &self.counters;
+        counters.batches.fetch_add(1, Ordering::Relaxed);
+        counters
+            .batch_bytes
+            .fetch_add(batch.encoded().len() as u64, Ordering::Relaxed);
+        Ok((last, froze))
+    }
+
+    /// Freezes the active memtable and begins another one with its own log. `false` if it is empty.
+    pub(super) fn freeze(&self, writer: &mut Writer) -> Result<bool, LsmError> {
+        let view = self.view();
+        if view.active.is_empty() && writer.refused.is_none() {
+            return Ok(false);
+        }
+        let number = self.next_number();
+        let log = LogFile::create(&*self.disk, &self.dir, number)?;
+        let mut old = std::mem::replace(&mut writer.log, log);
+        let (file, path) = old.begin_sync();
+        writer.unsynced.push((old.number(), file, path));
+        let last = SeqNo(writer.next_seqno.0 - 1);
+        let fresh = Arc::new(Memtable::new(number, last));
+        let mut view = self.view.write();
+        let mut next = View::clone(&view);
+        let frozen = std::mem::replace(&mut next.active, fresh);
+        next.frozen.insert(0, frozen);
+        *view = Arc::new(next);
+        Ok(true)
+    }
+
+    /// Makes all writes up to `seqno` durable. Whoever comes first syncs for all.
+    pub(super) fn sync_to(&self, seqno: SeqNo) -> Result<(), LsmError> {
+        let mut sync = self.sync.lock();
+        loop {
+            if sync.durable >= seqno {
+                return Ok(());
+            }
+            if !sync.syncing {
+                break;
+            }
+            blocking::section(|| self.sync_done.wait(&mut sync));
+        }
+        sync.syncing = true;
+        drop(sync);
+        let synced = blocking::section(|| self.sync_logs());
+        let mut sync = self.sync.lock();
+        sync.syncing = false;
+        if let Ok(last) = synced {
+            sync.durable = sync.durable.max(last);
+        }
+        drop(sync);
+        self.sync_done.notify_all();
+        match synced {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let mut writer = self.writer.lock();
+                writer.refused.get_or_insert_with(|| error.refusal());
+                Err(error)
+            }
+        }
+    }
+
+    /// Syncs every log that has something that was not; says up to which write that reaches.
+    fn sync_logs(&self) -> Result<SeqNo, LsmError> {
+        let mut writer = self.writer.lock();
+        if let Some(refused) = &writer.refused {
+            return Err(refused.clone());
+        }
+        let older = writer.unsynced.clone();
+        let (file, path) = writer.log.begin_sync();
+        let last = writer.last_logged;
+        drop(writer);
+        for (_, file, path) in &older {
+            file.sync(SYNC_LOG_OLDER).map_err(io_error("syncing", path))?;
+        }
+        file.sync(SYNC_LOG).map_err(io_error("syncing", &path))?;
+        let mut writer = self.writer.lock();
+        writer
+            .unsynced
+            .retain(|(number, ..)| older.iter().all(|(synced, ..)| synced != number));
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(last)
+    }
+
+    /// Tries to end a refusal: everything in memory goes into tables, and a new log begins.
+    fn put_right(&self, writer: &mut Writer) -> Result<(), LsmError> {
+        let refusal = |error: LsmError| error.refusal();
+        self.freeze(writer).map_err(refusal)?;
+        while self.flush_oldest().map_err(refusal)? {}
+        writer.unsynced.clear();
+        writer.refused = None;
+        Ok(())
+    }
+
+    /// Waits while too many memtables wait for their flush.
+    fn wait_for_room(&self) -> Result<(), LsmError> {
+        let begun = self.clock.monotonic_nanos();
+        let mut waited = false;
+        while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
+            if self.options.background == Background::Inline {
+                self.flush_oldest()?;
+                continue;
+            }
+            waited = true;
+            let mut work = self.work.lock();
+            if let Some(error) = &work.flush_error {
+                // The flush cannot go on, so no room will come by waiting.
+                return Err(error.refusal());
+            }
+            if work.stop {
+                return Err(LsmError::Closed);
+            }
+            if self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
+                let ten_ms = std::time::Duration::from_millis(10);
+                blocking::section(|| self.work_changed.wait_for(&mut work, ten_ms));
+            }
+        }
+        if waited {
+            let nanos = self.clock.monotonic_nanos() - begun;
+            self.counters.full_nanos.fetch_add(nanos, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was logged durable.
+    pub(super) fn sync_all(&self) -> Result<(), LsmError> {
+        let last = self.writer.lock().last_logged;
+        self.sync_to(last)
+    }
+
+    /// Everything durable, and a record behind it that says so.
+    pub(super) fn seal(&self) -> Result<(), LsmError> {
+        self.sync_all()?;
+        let durable = self.sync.lock().durable;
+        let mut writer = self.writer.lock();
+        if writer.refused.is_some() {
+            return Ok(());
+        }
+        writer.log.begin_sync();
+        let appended = Appended {
+            first: writer.next_seqno,
+            after: writer.last_logged,
+            count: 0,
+            durable,
+        };
+        writer.log.append(&appended, b"")?;
+        let (file, path) = writer.log.begin_sync();
+        drop(writer);
+        file.sync(SYNC_LOG).map_err(io_error("syncing", &path))
+    }
+}

@@ -1,0 +1,232 @@
+//! Iterators: the keys and values of a family as a snapshot sees them, in both directions.
+//!
+//! Of each key only the newest entry up to the snapshot counts; tombstones and range tombstones hide it. An
+//! iterator keeps memtables and tables alive that it may need.
+
+mod merging;
+
+use std::sync::Arc;
+
+use weft_ops::key::{EntryKind, SeqNo, Stamp};
+
+use crate::batch::{FamilyId, user_key};
+use crate::engine::Snapshot;
+use crate::error::LsmError;
+use crate::tombstones::TombstoneSet;
+
+pub(crate) use merging::{EntryCursor, MergingCursor};
+
+/// Walks over a family. Stands nowhere until it is positioned; after an error it stands nowhere again.
+pub struct LsmIterator {
+    merged: MergingCursor,
+    tombstones: TombstoneSet,
+    snapshot: Arc<Snapshot>,
+    family: FamilyId,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    state: State,
+    /// The present key, as inside the engine.
+    key: Vec<u8>,
+    /// The present value, when going back; else it is where `merged` stands.
+    value: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Nowhere,
+    /// `merged` stands on the present entry.
+    Forward,
+    /// `merged` stands before all entries of the present key.
+    Backward,
+}
+
+impl LsmIterator {
+    pub(crate) fn new(
+        merged: MergingCursor,
+        tombstones: TombstoneSet,
+        snapshot: Arc<Snapshot>,
+        family: FamilyId,
+    ) -> Self {
+        Self {
+            merged,
+            tombstones,
+            snapshot,
+            family,
+            lower: family.key(b""),
+            upper: family.end(),
+            state: State::Nowhere,
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Whether the iterator stands on a key.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.state != State::Nowhere
+    }
+
+    /// The present key; empty if there is none.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        if self.valid() { user_key(&self.key) } else { &[] }
+    }
+
+    /// The present value; empty if there is none.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        match self.state {
+            State::Nowhere => &[],
+            State::Forward => self.merged.value(),
+            State::Backward => &self.value,
+        }
+    }
+
+    /// To the first key.
+    ///
+    /// # Errors
+    /// The disk's; a corrupt block on the way.
+    pub fn first(&mut self) -> Result<(), LsmError> {
+        self.seek(b"")
+    }
+
+    /// To the last key.
+    ///
+    /// # Errors
+    /// As [`LsmIterator::first`].
+    pub fn last(&mut self) -> Result<(), LsmError> {
+        self.state = State::Nowhere;
+        let end = self
+            .upper
+            .clone()
+            .unwrap_or_else(|| vec![0xff; weft_ops::key::KEY_BYTES_MAX]);
+        self.merged.seek_before(&end, Stamp::newest_at(SeqNo::MAX))?;
+        self.find_backward()
+    }
+
+    /// To the first key that is not below `key`.
+    ///
+    /// # Errors
+    /// As [`LsmIterator::first`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<(), LsmError> {
+        self.state = State::Nowhere;
+        self.merged
+            .seek(&self.family.key(key), Stamp::newest_at(self.snapshot.seqno()))?;
+        self.find_forward()
+    }
+
+    /// To the last key that is not above `key`.
+    ///
+    /// # Errors
+    /// As [`LsmIterator::first`].
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<(), LsmError> {
+        self.state = State::Nowhere;
+        // Behind all entries of the key itself.
+        self.merged.seek_before(&self.family.key(key), OLDEST)?;
+        if self.merged.valid() {
+            self.find_backward()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// To the next key.
+    ///
+    /// # Errors
+    /// As [`LsmIterator::first`].
+    pub fn forward(&mut self) -> Result<(), LsmError> {
+        match self.state {
+            State::Nowhere => return Ok(()),
+            State::Forward => {}
+            State::Backward => self.merged.seek(&self.key, OLDEST)?,
+        }
+        self.state = State::Nowhere;
+        self.skip_key()?;
+        self.find_forward()
+    }
+
+    /// To the key before.
+    ///
+    /// # Errors
+    /// As [`LsmIterator::first`].
+    pub fn back(&mut self) -> Result<(), LsmError> {
+        match self.state {
+            State::Nowhere => return Ok(()),
+            State::Forward => self.merged.seek_before(&self.key, Stamp::newest_at(SeqNo::MAX))?,
+            State::Backward => {}
+        }
+        self.state = State::Nowhere;
+        self.find_backward()
+    }
+
+    /// Past all entries of the present key.
+    fn skip_key(&mut self) -> Result<(), LsmError> {
+        while self.merged.valid() && self.merged.key() == self.key {
+            self.merged.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Whether an entry is what a reader gets of its key.
+    fn is_live(&self, key: &[u8], stamp: Stamp) -> bool {
+        stamp.kind() != EntryKind::Tombstone && !self.tombstones.covers(key, stamp.seqno())
+    }
+
+    /// From where `merged` stands, the first key that is there.
+    fn find_forward(&mut self) -> Result<(), LsmError> {
+        while self.merged.valid() {
+            let (key, stamp) = (self.merged.key(), self.merged.stamp());
+            if self.upper.as_ref().is_some_and(|upper| *key >= **upper) {
+                break;
+            }
+            if stamp.seqno() > self.snapshot.seqno() {
+                self.merged.advance()?;
+                continue;
+            }
+            let live = self.is_live(key, stamp);
+            self.key.clear();
+            self.key.extend_from_slice(self.merged.key());
+            if live {
+                self.state = State::Forward;
+                break;
+            }
+            self.skip_key()?;
+        }
+        Ok(())
+    }
+
+    /// From where `merged` stands, going back, the first key that is there.
+    fn find_backward(&mut self) -> Result<(), LsmError> {
+        while self.merged.valid() && self.merged.key() >= &self.lower[..] {
+            self.key.clear();
+            self.key.extend_from_slice(self.merged.key());
+            let mut newest = None;
+            while self.merged.valid() && self.merged.key() == self.key {
+                let stamp = self.merged.stamp();
+                if stamp.seqno() <= self.snapshot.seqno() {
+                    newest = Some(stamp);
+                    self.value.clear();
+                    self.value.extend_from_slice(self.merged.value());
+                }
+                self.merged.advance()?;
+            }
+            if newest.is_some_and(|stamp| self.is_live(&self.key, stamp)) {
+                self.state = State::Backward;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stamp behind those of all entries.
+const OLDEST: Stamp = Stamp::newest_at(SeqNo(0));
+
+impl std::fmt::Debug for LsmIterator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LsmIterator")
+            .field("family", &self.family)
+            .field("key", &self.key())
+            .finish_non_exhaustive()
+    }
+}

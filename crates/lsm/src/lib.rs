@@ -1,0 +1,63 @@
+//! An ordered key-value engine: a log-structured merge tree whose compaction is made of tasks that anybody
+//! may do.
+//!
+//! ```text
+//! write ─► log ─► memtable ─► (frozen) ─► flush ─► level 0 ─► compaction ─► level 1 ─► ... ─► base level
+//!           log/    memtable/              engine/flush.rs      compaction/ ──► CompactionExecutor
+//!                                                  │                 │
+//!                                                  └──── edit ───────┴──► manifest ─► version      version/
+//! read ◄─ memtables, then tables from new to old: filter, index, block, cache      table/, cache.rs
+//! ```
+//!
+//! Keys and values are bytes, ordered bytewise, in families that each have an order of their own. Writes
+//! come in batches that happen whole or not at all; snapshots and iterators see one moment. Blocks, the
+//! merge and filters are those of [`weft_ops`], so a compaction task can be given to any unit and its
+//! result compared byte for byte.
+//!
+//! # Invariants
+//!
+//! 1. After a crash the state is that of a prefix of the writes, and every write that was synced is in it.
+//! 2. A file is removed only after a durable edit of the manifest made it superfluous.
+//! 3. Corrupt bytes are an error that names file, offset and kind; who does not need them does not notice.
+//! 4. When the disk is full, writes are refused and reads go on; when there is room again, writes go on.
+//! 5. Memtables, frozen memtables, block cache and tasks in flight are bounded; writers are slowed before a
+//!    bound is met.
+//!
+//! Source: X-DB, "Overview of Alibaba's X-Engine" and "FPGA-based Compaction"; DESIGN.md, LSM; O'Neil et
+//! al., "The log-structured merge-tree", 1996. Decision 0013 has the choices and their price.
+
+mod batch;
+mod cache;
+mod compaction;
+mod engine;
+mod error;
+mod iterator;
+mod log;
+mod memtable;
+mod options;
+mod table;
+mod tombstones;
+mod verify;
+mod version;
+
+pub use batch::{BATCH_BYTES_MAX, FamilyId, USER_KEY_BYTES_MAX, WriteBatch};
+pub use compaction::{CompactionExecutor, ExecutorError, InlineExecutor, TASK_RUNS_MAX, TaskDone};
+pub use engine::{LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
+pub use error::{CorruptKind, LsmError};
+pub use iterator::LsmIterator;
+pub use options::{Background, LEVEL_COUNT, LevelOptions, LsmOptions};
+pub use verify::{VerifyReport, verify};
+
+use weft_base::SyncSite;
+
+/// Every place at which the engine syncs. Leaving out any one of them loses data in some crash.
+pub const SYNC_SITES: [SyncSite; 8] = [
+    log::SYNC_LOG,
+    log::SYNC_LOG_OLDER,
+    log::SYNC_LOG_DIR,
+    table::SYNC_TABLE,
+    engine::SYNC_TABLE_DIR,
+    version::SYNC_MANIFEST,
+    version::SYNC_MANIFEST_CREATE,
+    version::SYNC_MANIFEST_DIR,
+];

@@ -1,0 +1,176 @@
+//! Memtables: what was written and is not yet in a table.
+//!
+//! Entries lie in a skiplist, range tombstones in a short list beside it. A memtable grows until it is
+//! frozen; then it is flushed to a table of level 0 and dropped when the last reader leaves it.
+
+mod skiplist;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use weft_ops::key::{EntryKind, SeqNo, Stamp};
+use weft_ops::merge::RangeTombstone;
+
+use crate::batch::{Operation, keep};
+use skiplist::{Place, SkipList};
+
+/// Sorted writes in memory. Any number of readers, one writer at a time.
+pub(crate) struct Memtable {
+    list: SkipList,
+    /// Number of the log file that has the same writes.
+    log_number: u64,
+    entry_count: AtomicUsize,
+    /// Bytes of keys and values.
+    data_bytes: AtomicUsize,
+    /// The highest sequence number in it, or what stood before it if it is empty.
+    last_seqno: AtomicU64,
+    tombstone_count: AtomicUsize,
+    tombstones: RwLock<Arc<Vec<RangeTombstone>>>,
+}
+
+impl Memtable {
+    /// An empty one, for writes behind `last_seqno`.
+    pub(crate) fn new(log_number: u64, last_seqno: SeqNo) -> Self {
+        Self {
+            list: SkipList::new(log_number),
+            log_number,
+            entry_count: AtomicUsize::new(0),
+            data_bytes: AtomicUsize::new(0),
+            last_seqno: AtomicU64::new(last_seqno.0),
+            tombstone_count: AtomicUsize::new(0),
+            tombstones: RwLock::new(Arc::default()),
+        }
+    }
+
+    pub(crate) const fn log_number(&self) -> u64 {
+        self.log_number
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entry_count.load(Ordering::Relaxed) == 0 && self.tombstone_count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Memory that entries use, in bytes.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.list.used_bytes()
+    }
+
+    /// Memory taken, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.list.allocated_bytes()
+    }
+
+    /// Bytes of keys and values.
+    pub(crate) fn data_bytes(&self) -> usize {
+        self.data_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn last_seqno(&self) -> SeqNo {
+        SeqNo(self.last_seqno.load(Ordering::Relaxed))
+    }
+
+    /// Applies one operation of a batch.
+    pub(crate) fn apply(&self, seqno: SeqNo, operation: Operation<'_>) {
+        let bytes = match operation {
+            Operation::Delete { key } => {
+                self.list
+                    .insert(key, Stamp::new(seqno, EntryKind::Tombstone), b"");
+                key.len()
+            }
+            Operation::Put { key, value } => {
+                self.list.insert(key, Stamp::new(seqno, EntryKind::Value), value);
+                key.len() + value.len()
+            }
+            Operation::DeleteRange { start, end } => {
+                let tombstone = RangeTombstone {
+                    start: keep(start),
+                    end: keep(end),
+                    seqno,
+                };
+                let mut tombstones = self.tombstones.write();
+                Arc::make_mut(&mut tombstones).push(tombstone);
+                self.tombstone_count.fetch_add(1, Ordering::Release);
+                start.len() + end.len()
+            }
+        };
+        if !matches!(operation, Operation::DeleteRange { .. }) {
+            self.entry_count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.last_seqno.store(seqno.0, Ordering::Relaxed);
+    }
+
+    /// The range tombstones so far.
+    pub(crate) fn tombstones(&self) -> Option<Arc<Vec<RangeTombstone>>> {
+        if self.tombstone_count.load(Ordering::Acquire) == 0 {
+            None
+        } else {
+            Some(Arc::clone(&self.tombstones.read()))
+        }
+    }
+
+    /// The newest entry of `key` that a reader at `seqno` sees; range tombstones are not looked at.
+    pub(crate) fn get(&self, key: &[u8], seqno: SeqNo) -> Option<(Stamp, &[u8])> {
+        let place = self.list.seek(key, Stamp::newest_at(seqno));
+        let (found, stamp, value) = self.list.at(place)?;
+        (found == key).then_some((stamp, value))
+    }
+}
+
+/// Walks over a memtable in both directions and keeps it alive.
+pub(crate) struct MemtableCursor {
+    memtable: Arc<Memtable>,
+    place: Place,
+}
+
+impl MemtableCursor {
+    pub(crate) const fn new(memtable: Arc<Memtable>) -> Self {
+        Self {
+            memtable,
+            place: Place::NONE,
+        }
+    }
+
+    pub(crate) const fn valid(&self) -> bool {
+        self.place.is_some()
+    }
+
+    fn entry(&self) -> Option<(&[u8], Stamp, &[u8])> {
+        self.memtable.list.at(self.place)
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.entry().map_or(&[], |entry| entry.0)
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.entry().map_or(Stamp::newest_at(SeqNo(0)), |entry| entry.1)
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        self.entry().map_or(&[], |entry| entry.2)
+    }
+
+    pub(crate) fn first(&mut self) {
+        self.place = self.memtable.list.first();
+    }
+
+    pub(crate) fn last(&mut self) {
+        self.place = self.memtable.list.last();
+    }
+
+    pub(crate) fn seek(&mut self, key: &[u8], stamp: Stamp) {
+        self.place = self.memtable.list.seek(key, stamp);
+    }
+
+    pub(crate) fn forward(&mut self) {
+        self.place = self.memtable.list.after(self.place);
+    }
+
+    pub(crate) fn back(&mut self) {
+        if let Some((key, stamp, _)) = self.memtable.list.at(self.place) {
+            self.place = self.memtable.list.seek_before(key, stamp);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How an engine is set up.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weft_ops::block::{BlockOptions, Compression};
+
+use crate::compaction::{CompactionExecutor, InlineExecutor};
+
+/// Number of levels. Level 0 holds flushed tables, which overlap; the others hold disjoint tables.
+pub const LEVEL_COUNT: usize = 7;
+
+/// One level's settings.
+#[derive(Clone, Debug)]
+pub struct LevelOptions {
+    /// How its blocks are stored.
+    pub compression: Compression,
+    /// Where its tables lie; the engine's own directory if not given.
+    pub dir: Option<PathBuf>,
+}
+
+/// Who does flushes and compactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Background {
+    /// Threads of the engine.
+    Threads,
+    /// The caller whose write made it necessary, before the call returns: for simulations, where every run
+    /// must be the same. Writers are not slowed.
+    Inline,
+}
+
+/// An engine's settings. None of them is stored; all may change from one opening to the next.
+#[derive(Clone)]
+pub struct LsmOptions {
+    /// A memtable is frozen when it has this many bytes.
+    pub memtable_bytes: usize,
+    /// Frozen memtables that may wait for their flush.
+    pub frozen_memtables_max: usize,
+    /// Memory for blocks read from disk.
+    pub block_cache_bytes: usize,
+    /// Length of a block before compression.
+    pub block_bytes: u32,
+    /// Entries from one restart point to the next.
+    pub restart_interval: u16,
+    /// Bits of filter per key; 0 for no filters.
+    pub filter_bits_per_key: u32,
+    /// A table is finished when it has this many bytes.
+    pub table_bytes: u64,
+    /// Tables in level 0 that call for a compaction.
+    pub level0_tables: usize,
+    /// Bytes that level 1 is to hold.
+    pub level1_bytes: u64,
+    /// How much more each further level is to hold.
+    pub level_factor: u64,
+    /// Bytes of input that a compaction task is cut to.
+    pub task_bytes: u64,
+    /// Bytes that wait to be compacted, from which on writers are slowed.
+    pub debt_soft_bytes: u64,
+    /// Bytes that wait to be compacted, at which writers are slowed the most.
+    pub debt_hard_bytes: u64,
+    /// The settings of each level.
+    pub levels: [LevelOptions; LEVEL_COUNT],
+    /// The compression of tables that have nothing below them, whichever level that is.
+    pub base_compression: Compression,
+    /// Who flushes and compacts.
+    pub background: Background,
+    /// Whether levels that are too large are compacted without being told.
+    pub compact: bool,
+    /// Who merges.
+    pub executor: Arc<dyn CompactionExecutor>,
+}
+
+impl LsmOptions {
+    /// Settings of blocks in `level`; `base` if nothing lies below it.
+    pub(crate) fn block_options(&self, level: usize, base: bool) -> BlockOptions {
+        let own = self.levels.get(level).map(|level| level.compression);
+        BlockOptions {
+            block_bytes: self.block_bytes,
+            restart_interval: self.restart_interval,
+            compression: if base {
+                self.base_compression
+            } else {
+                own.unwrap_or_default()
+            },
+        }
+    }
+
+    /// Bytes that a level is to hold; of level 0 its tables count instead.
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        let steps = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.level1_bytes
+            .saturating_mul(self.level_factor.saturating_pow(steps))
+    }
+}
+
+impl Default for LsmOptions {
+    fn default() -> Self {
+        let level = |compression| LevelOptions {
+            compression,
+            dir: None,
+        };
+        Self {
+            memtable_bytes: 64 << 20,
+            frozen_memtables_max: 3,
+            block_cache_bytes: 256 << 20,
+            block_bytes: 16 << 10,
+            restart_interval: 16,
+            filter_bits_per_key: 10,
+            table_bytes: 64 << 20,
+            level0_tables: 4,
+            level1_bytes: 256 << 20,
+            level_factor: 10,
+            task_bytes: 4 << 20,
+            debt_soft_bytes: 1 << 30,
+            debt_hard_bytes: 8 << 30,
+            levels: [
+                level(Compression::None),
+                level(Compression::Lz4),
+                level(Compression::Lz4),
+                level(Compression::Lz4),
+                level(Compression::Lz4),
+                level(Compression::Lz4),
+                level(Compression::Zstd),
+            ],
+            base_compression: Compression::Zstd,
+            background: Background::Threads,
+            compact: true,
+            executor: Arc::new(InlineExecutor),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Walking over a sorted run of disjoint tables, in both directions.
+
+use std::sync::Arc;
+
+use weft_ops::block::{BlockCursor, BlockError};
+use weft_ops::key::{SeqNo, Stamp};
+
+use super::read::Table;
+use crate::error::LsmError;
+
+/// A cursor over tables whose keys ascend from table to table: those of a level, or a single one.
+pub(crate) struct RunCursor {
+    tables: Vec<Arc<Table>>,
+    /// The present table and block; a cursor in it if there is a present entry.
+    table: usize,
+    block: usize,
+    cursor: Option<BlockCursor>,
+    /// Whether blocks that are read go into the cache.
+    keep: bool,
+}
+
+impl RunCursor {
+    pub(crate) const fn new(tables: Vec<Arc<Table>>, keep: bool) -> Self {
+        Self {
+            tables,
+            table: 0,
+            block: 0,
+            cursor: None,
+            keep,
+        }
+    }
+
+    pub(crate) const fn valid(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], BlockCursor::key)
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.cursor
+            .as_ref()
+            .map_or(Stamp::newest_at(SeqNo(0)), BlockCursor::stamp)
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], BlockCursor::value)
+    }
+
+    pub(crate) fn last(&mut self) -> Result<(), LsmError> {
+        (self.table, self.block) = (self.tables.len(), 0);
+        self.load_back()
+    }
+
+    /// To the first entry that does not stand before (`key`, `stamp`).
+    pub(crate) fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<(), LsmError> {
+        self.cursor = None;
+        self.table = self
+            .tables
+            .partition_point(|table| table.properties().upper.is_before(key));
+        self.block = match self.tables.get(self.table) {
+            Some(table) => table.opened()?.block_for(key),
+            None => return Ok(()),
+        };
+        self.load_forward(|cursor| cursor.seek(key, stamp))?;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn forward(&mut self) -> Result<(), LsmError> {
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(());
+        };
+        match cursor.forward() {
+            Ok(()) if cursor.valid() => Ok(()),
+            Ok(()) => {
+                self.block += 1;
+                self.load_forward(BlockCursor::first)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    pub(crate) fn back(&mut self) -> Result<(), LsmError> {
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(());
+        };
+        match cursor.back() {
+            Ok(()) if cursor.valid() => Ok(()),
+            Ok(()) => self.load_back(),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// From the present block on, the first entry that `position` finds. (The entries of one key may fill
+    /// more than a block, so that a search goes on in the next.)
+    fn load_forward(
+        &mut self,
+        position: impl Fn(&mut BlockCursor) -> Result<(), BlockError>,
+    ) -> Result<(), LsmError> {
+        self.cursor = None;
+        while let Some(table) = self.tables.get(self.table) {
+            let Some(block) = table.block(self.block, self.keep)? else {
+                (self.table, self.block) = (self.table + 1, 0);
+                continue;
+            };
+            let mut cursor = block.cursor();
+            if let Err(error) = position(&mut cursor) {
+                return Err(self.failed(error));
+            }
+            if cursor.valid() {
+                self.cursor = Some(cursor);
+                return Ok(());
+            }
+            self.block += 1;
+        }
+        Ok(())
+    }
+
+    /// The last entry before the present block.
+    fn load_back(&mut self) -> Result<(), LsmError> {
+        self.cursor = None;
+        loop {
+            if self.block == 0 {
+                let Some(before) = self.table.checked_sub(1) else {
+                    return Ok(());
+                };
+                self.table = before;
+                self.block = match self.tables.get(before) {
+                    Some(table) => table.opened()?.index().len(),
+                    None => 0,
+                };
+                continue;
+            }
+            self.block -= 1;
+            let Some(table) = self.tables.get(self.table) else {
+                return Ok(());
+            };
+            let Some(block) = table.block(self.block, self.keep)? else {
+                continue;
+            };
+            let mut cursor = block.cursor();
+            if let Err(error) = cursor.last() {
+                return Err(self.failed(error));
+            }
+            self.cursor = Some(cursor);
+            return Ok(());
+        }
+    }
+
+    /// Says where a bad block is; the cursor stands nowhere then.
+    fn failed(&mut self, error: BlockError) -> LsmError {
+        self.cursor = None;
+        let opened = self.tables.get(self.table).map(|table| table.opened());
+        match opened {
+            Some(Ok(opened)) => {
+                let offset = opened.index().get(self.block).map_or(0, |entry| entry.offset);
+                opened.bad_block(offset, error)
+            }
+            Some(Err(error)) => error,
+            None => LsmError::Closed,
+        }
+    }
+}

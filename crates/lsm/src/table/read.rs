@@ -1,0 +1,287 @@
+//! Reading a table: its sections once, its blocks as they are needed.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_base::codec::ByteReader;
+use weft_base::{Disk, DiskFile, OpenMode};
+use weft_ops::block::{Block, BlockError};
+use weft_ops::filter::Filter;
+use weft_ops::merge::RangeTombstone;
+
+use super::format::{
+    FOOTER_BYTES, Footer, IndexEntry, Section, TableProperties, decode_index, decode_tombstones, table_name,
+    unseal,
+};
+use crate::cache::BlockCache;
+use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+
+/// What the manifest knows of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TableMeta {
+    /// Number of its file.
+    pub number: u64,
+    /// The level for which it was made: names its directory, also after it was moved further down.
+    pub level: usize,
+    pub file_bytes: u64,
+    pub properties: TableProperties,
+}
+
+/// Where tables lie, and what all of them share.
+pub(crate) struct TableFiles {
+    pub disk: Arc<dyn Disk>,
+    /// Directory of each level.
+    pub dirs: Vec<PathBuf>,
+    pub cache: BlockCache,
+    /// Files of tables that nobody reads any more.
+    pub obsolete: Mutex<Vec<PathBuf>>,
+}
+
+impl TableFiles {
+    pub(crate) fn dir(&self, level: usize) -> &Path {
+        self.dirs
+            .get(level)
+            .or(self.dirs.first())
+            .map_or(Path::new(""), PathBuf::as_path)
+    }
+}
+
+/// A table. Its file is opened when it is first needed, and removed when it is obsolete and nobody has it.
+pub(crate) struct Table {
+    meta: TableMeta,
+    files: Arc<TableFiles>,
+    opened: OnceLock<Opened>,
+    opening: Mutex<()>,
+    obsolete: AtomicBool,
+}
+
+/// What is kept in memory of an open table.
+pub(crate) struct Opened {
+    file: Box<dyn DiskFile>,
+    name: Arc<str>,
+    index: Vec<IndexEntry>,
+    tombstones: Arc<Vec<RangeTombstone>>,
+    filter: Option<Result<Filter, LsmError>>,
+    memory_bytes: usize,
+}
+
+impl Table {
+    pub(crate) fn new(meta: TableMeta, files: Arc<TableFiles>) -> Self {
+        Self {
+            meta,
+            files,
+            opened: OnceLock::new(),
+            opening: Mutex::new(()),
+            obsolete: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) const fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    pub(crate) const fn number(&self) -> u64 {
+        self.meta.number
+    }
+
+    pub(crate) const fn properties(&self) -> &TableProperties {
+        &self.meta.properties
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.files.dir(self.meta.level).join(table_name(self.meta.number))
+    }
+
+    /// The file goes when the last reader has left.
+    pub(crate) fn set_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether `key` lies within the table's bounds.
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        *self.meta.properties.lower <= *key && !self.meta.properties.upper.is_before(key)
+    }
+
+    /// Bytes of memory for what is kept of it; 0 as long as it was not needed.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.opened.get().map_or(0, |opened| opened.memory_bytes)
+    }
+
+    /// The open table. Reads footer and sections the first time.
+    pub(crate) fn opened(&self) -> Result<&Opened, LsmError> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let _one = self.opening.lock();
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let opened = self.open()?;
+        Ok(self.opened.get_or_init(|| opened))
+    }
+
+    fn open(&self) -> Result<Opened, LsmError> {
+        let path = self.path();
+        let name: Arc<str> = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default()
+            .into();
+        let file = match self.files.disk.open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(corrupt(&name, 0, CorruptKind::File, "the file is missing"));
+            }
+            other => other.map_err(io_error("opening", &path))?,
+        };
+        let file_bytes = file.len().map_err(io_error("reading", &path))?;
+        let footer_at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+        let bad = |offset: u64, kind, reason: &str| corrupt(&name, offset, kind, reason);
+        if file_bytes != self.meta.file_bytes || file_bytes < FOOTER_BYTES as u64 {
+            let reason = format!("{file_bytes} bytes where {} were written", self.meta.file_bytes);
+            return Err(corrupt(&name, file_bytes, CorruptKind::File, reason));
+        }
+        let read = |section: Section| -> Result<Bytes, LsmError> {
+            // The footer has been checked against the file's length, or is of known length.
+            let mut bytes = vec![0; section.bytes as usize];
+            file.read_exact_at(&mut bytes, section.offset)
+                .map_err(io_error("reading", &path))?;
+            Ok(Bytes::from(bytes))
+        };
+        let footer = read(Section {
+            offset: footer_at,
+            bytes: FOOTER_BYTES as u64,
+        })?;
+        let footer = Footer::decode(&footer, file_bytes)
+            .map_err(|error| bad(footer_at, CorruptKind::Footer, error.reason))?;
+        if footer.file_number != self.meta.number {
+            return Err(bad(
+                footer_at,
+                CorruptKind::Footer,
+                "the table belongs to another file",
+            ));
+        }
+        let index = decode_index(&read(footer.index)?, footer.tombstones.offset)
+            .map_err(|error| bad(footer.index.offset, CorruptKind::Index, error.reason))?;
+        let tombstones = decode_tombstones(&read(footer.tombstones)?)
+            .map_err(|error| bad(footer.tombstones.offset, CorruptKind::Tombstones, error.reason))?;
+        let properties = unseal(&read(footer.properties)?)
+            .and_then(|payload| {
+                let mut reader = ByteReader::new(&payload);
+                let properties = TableProperties::decode(&mut reader)?;
+                reader.finish()?;
+                Ok(properties)
+            })
+            .map_err(|error| bad(footer.properties.offset, CorruptKind::Properties, error.reason))?;
+        if properties != self.meta.properties {
+            let reason = "the properties are not those in the manifest";
+            return Err(bad(footer.properties.offset, CorruptKind::Properties, reason));
+        }
+        let filter = if footer.filter.bytes == 0 {
+            None
+        } else {
+            let offset = footer.filter.offset;
+            let filter = Filter::open(&read(footer.filter)?);
+            Some(filter.map_err(|error| corrupt(&name, offset, CorruptKind::Filter, error)))
+        };
+        let keys: usize = index.iter().map(|entry| entry.last_key.len()).sum();
+        let filter_bytes = footer.filter.bytes as usize;
+        Ok(Opened {
+            memory_bytes: keys + size_of_val(index.as_slice()) + filter_bytes,
+            file,
+            name,
+            index,
+            tombstones: Arc::new(tombstones),
+            filter,
+        })
+    }
+
+    /// Block `number`, from the cache or from disk. `None` behind the last one.
+    pub(crate) fn block(&self, number: usize, keep: bool) -> Result<Option<Block>, LsmError> {
+        let opened = self.opened()?;
+        let Some(entry) = opened.index.get(number) else {
+            return Ok(None);
+        };
+        if let Some(block) = self.files.cache.get(self.meta.number, entry.offset) {
+            return Ok(Some(block));
+        }
+        let stored = opened.read_stored(entry.offset, entry.bytes as usize)?;
+        let block = opened.check_stored(entry, &stored)?;
+        if keep {
+            self.files.cache.insert(self.meta.number, entry.offset, &block);
+        }
+        Ok(Some(block))
+    }
+}
+
+impl Opened {
+    pub(crate) fn index(&self) -> &[IndexEntry] {
+        &self.index
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) const fn tombstones(&self) -> &Arc<Vec<RangeTombstone>> {
+        &self.tombstones
+    }
+
+    /// The filter, if the table has one.
+    pub(crate) fn filter(&self) -> Result<Option<&Filter>, LsmError> {
+        match &self.filter {
+            None => Ok(None),
+            Some(Ok(filter)) => Ok(Some(filter)),
+            Some(Err(error)) => Err(error.clone()),
+        }
+    }
+
+    /// Number of the first block whose last key is not below `key`.
+    pub(crate) fn block_for(&self, key: &[u8]) -> usize {
+        self.index.partition_point(|entry| *entry.last_key < *key)
+    }
+
+    /// Bytes as they lie in the file.
+    pub(crate) fn read_stored(&self, offset: u64, bytes: usize) -> Result<Bytes, LsmError> {
+        let mut stored = vec![0; bytes];
+        let path = Path::new(&*self.name);
+        self.file
+            .read_exact_at(&mut stored, offset)
+            .map_err(io_error("reading", path))?;
+        Ok(Bytes::from(stored))
+    }
+
+    /// Opens a stored block after checking that it is the one that was written there.
+    pub(crate) fn check_stored(&self, entry: &IndexEntry, stored: &Bytes) -> Result<Block, LsmError> {
+        let block = Block::open(stored).map_err(|error| self.bad_block(entry.offset, error))?;
+        let crc = stored.first_chunk::<4>().copied().unwrap_or_default();
+        if u32::from_le_bytes(crc) != entry.crc || block.header().entry_count != entry.entry_count {
+            let reason = "a whole block, but not the one that the index names";
+            return Err(corrupt(&self.name, entry.offset, CorruptKind::Block, reason));
+        }
+        Ok(block)
+    }
+
+    pub(crate) fn bad_block(&self, offset: u64, error: BlockError) -> LsmError {
+        corrupt(&self.name, offset, CorruptKind::Block, error)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Relaxed) {
+            self.files.cache.forget(self.meta.number);
+            self.files.obsolete.lock().push(self.path());
+        }
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("meta", &self.meta)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! Writing a table: finished blocks come in, the rest is made here.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use weft_base::codec::ByteWriter;
+use weft_base::{Disk, DiskFile, OpenMode, SyncSite};
+use weft_ops::block::FinishedBlock;
+use weft_ops::filter::build_filter;
+use weft_ops::key::SeqNo;
+use weft_ops::merge::RangeTombstone;
+
+use super::format::{
+    Footer, IndexEntry, Section, TableProperties, UpperBound, encode_index, encode_tombstones, seal,
+    table_name,
+};
+use super::read::TableMeta;
+use crate::error::{LsmError, io_error};
+
+/// Sync of a table's bytes, before its name counts.
+pub(crate) const SYNC_TABLE: SyncSite = SyncSite("lsm.table");
+
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Writes one table.
+pub(crate) struct TableWriter {
+    file: Box<dyn DiskFile>,
+    path: PathBuf,
+    number: u64,
+    level: usize,
+    buffer: Vec<u8>,
+    /// Bytes before the buffer.
+    written: u64,
+    index: Vec<IndexEntry>,
+    hashes: Vec<u64>,
+    filter_bits_per_key: u32,
+    tombstones: Vec<RangeTombstone>,
+    lower: Option<Bytes>,
+    last_key: Bytes,
+    entry_count: u64,
+    last_seqno: SeqNo,
+}
+
+impl TableWriter {
+    /// Makes the file.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        number: u64,
+        level: usize,
+        filter_bits_per_key: u32,
+    ) -> Result<Self, LsmError> {
+        let path = dir.join(table_name(number));
+        let file = disk
+            .open(&path, OpenMode::CreateNew)
+            .map_err(io_error("creating", &path))?;
+        Ok(Self {
+            file,
+            path,
+            number,
+            level,
+            buffer: Vec::with_capacity(WRITE_BYTES + (64 << 10)),
+            written: 0,
+            index: Vec::new(),
+            hashes: Vec::new(),
+            filter_bits_per_key,
+            tombstones: Vec::new(),
+            lower: None,
+            last_key: Bytes::new(),
+            entry_count: 0,
+            last_seqno: SeqNo(0),
+        })
+    }
+
+    /// Bytes of blocks so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Key of the last entry so far.
+    pub(crate) const fn last_key(&self) -> &Bytes {
+        &self.last_key
+    }
+
+    /// Appends a block; `hashes` are those of the keys that begin in it.
+    pub(crate) fn add_block(&mut self, block: &FinishedBlock, hashes: &[u64]) -> Result<(), LsmError> {
+        if self.lower.is_none() {
+            self.lower = Some(block.first_key.clone());
+        }
+        let crc = block.bytes.first_chunk::<4>().copied().unwrap_or_default();
+        self.index.push(IndexEntry {
+            // A copy: the key must not keep the memory of a whole result alive.
+            last_key: Bytes::copy_from_slice(&block.last_key),
+            offset: self.bytes(),
+            bytes: block.bytes.len() as u32,
+            crc: u32::from_le_bytes(crc),
+            entry_count: block.entry_count,
+        });
+        self.entry_count += u64::from(block.entry_count);
+        self.last_key = block.last_key.clone();
+        if self.filter_bits_per_key > 0 {
+            self.hashes.extend_from_slice(hashes);
+        }
+        self.append(&block.bytes)
+    }
+
+    /// Adds a range tombstone. They may come in any order.
+    pub(crate) fn add_tombstone(&mut self, tombstone: RangeTombstone) {
+        self.tombstones.push(tombstone);
+    }
+
+    /// No entry or range tombstone that comes is newer than this.
+    pub(crate) fn raise_last_seqno(&mut self, seqno: SeqNo) {
+        self.last_seqno = self.last_seqno.max(seqno);
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), LsmError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= WRITE_BYTES {
+            self.write_out()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write_out(&mut self) -> Result<(), LsmError> {
+        self.file
+            .write_at(&self.buffer, self.written)
+            .map_err(io_error("writing", &self.path))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn section(&mut self, bytes: &[u8]) -> Result<Section, LsmError> {
+        let section = Section {
+            offset: self.bytes(),
+            bytes: bytes.len() as u64,
+        };
+        self.append(bytes)?;
+        Ok(section)
+    }
+
+    /// Writes what follows the blocks and syncs the file. Its name is not durable yet.
+    pub(crate) fn finish(mut self) -> Result<TableMeta, LsmError> {
+        self.tombstones.sort();
+        let properties = self.properties();
+        let tombstones = self.section(&encode_tombstones(&self.tombstones))?;
+        let filter = if self.filter_bits_per_key > 0 {
+            let filter = build_filter(&self.hashes, self.filter_bits_per_key);
+            self.section(&filter)?
+        } else {
+            Section::default()
+        };
+        let index = self.section(&encode_index(&self.index))?;
+        let mut encoded = Vec::new();
+        properties.encode(&mut encoded);
+        let properties_section = self.section(&seal(&encoded))?;
+        let footer = Footer {
+            tombstones,
+            filter,
+            index,
+            properties: properties_section,
+            file_number: self.number,
+        };
+        self.buffer.put_bytes(&footer.encode());
+        self.write_out()?;
+        self.file
+            .sync(SYNC_TABLE)
+            .map_err(io_error("syncing", &self.path))?;
+        Ok(TableMeta {
+            number: self.number,
+            level: self.level,
+            file_bytes: self.written,
+            properties,
+        })
+    }
+
+    fn properties(&self) -> TableProperties {
+        let mut lower = self.lower.clone();
+        let mut upper = UpperBound {
+            key: self.last_key.clone(),
+            inclusive: self.lower.is_some(),
+        };
+        for tombstone in &self.tombstones {
+            if lower.as_ref().is_none_or(|lower| tombstone.start < *lower) {
+                lower = Some(tombstone.start.clone());
+            }
+            if tombstone.end > upper.key {
+                upper = UpperBound {
+                    key: tombstone.end.clone(),
+                    inclusive: false,
+                };
+            }
+        }
+        TableProperties {
+            lower: Bytes::copy_from_slice(&lower.unwrap_or_default()),
+            upper: UpperBound {
+                key: Bytes::copy_from_slice(&upper.key),
+                ..upper
+            },
+            entry_count: self.entry_count,
+            tombstone_count: self.tombstones.len() as u64,
+            block_count: self.index.len() as u64,
+            last_seqno: self.last_seqno,
+        }
+    }
+}

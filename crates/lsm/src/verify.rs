@@ -1,0 +1,220 @@
+//! Checking every file of a stopped engine.
+//!
+//! Reads the manifest, every section and every block of every table, and the logs; changes nothing. Beyond
+//! checksums it checks what the parts say of each other: order within and between blocks, index and blocks,
+//! bounds, counts, that every key passes the filter, that the tables of a sorted level are disjoint.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_base::Disk;
+use weft_ops::hash64;
+use weft_ops::key::Stamp;
+
+use crate::batch::for_each_operation;
+use crate::cache::BlockCache;
+use crate::engine::level_dirs;
+use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::log::{log_name, log_number, read_logs};
+use crate::options::{LEVEL_COUNT, LsmOptions};
+use crate::table::{Opened, Table, TableFiles};
+use crate::version::{ManifestState, Version, read_manifest};
+
+/// What a check looked at, and what it found.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyReport {
+    /// Tables looked at.
+    pub tables: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Entries read.
+    pub entries: u64,
+    /// Records of logs read.
+    pub log_records: u64,
+    /// Everything that is wrong, each with file, offset and kind. At most one for each section or block.
+    pub findings: Vec<LsmError>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// Checks the engine in `dir`, which must be stopped; `options` say where its levels lie.
+///
+/// # Errors
+/// `WouldBlock` if somebody has it open; other errors of the disk. What is corrupt is no error but a finding.
+pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<VerifyReport, LsmError> {
+    let _lock = disk.lock_dir(dir).map_err(io_error("locking", dir))?;
+    let mut report = VerifyReport::default();
+    let state = match read_manifest(&**disk, dir) {
+        Ok(Some((_, state))) => state,
+        Ok(None) => ManifestState::default(),
+        Err(error) if error.is_corruption() => {
+            // Without it nobody knows which tables count.
+            report.findings.push(error);
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let files = Arc::new(TableFiles {
+        disk: Arc::clone(disk),
+        dirs: level_dirs(dir, options),
+        cache: BlockCache::new(0),
+        obsolete: parking_lot::Mutex::default(),
+    });
+    let version = Version::empty().apply(&state.as_edit(), &files);
+    for (_, table) in version.tables() {
+        report.tables += 1;
+        let checked = check_table(table, &mut report);
+        report.note(checked)?;
+    }
+    for level in 1..LEVEL_COUNT {
+        for pair in version.level(level).windows(2) {
+            let [a, b] = pair else { continue };
+            if !a.properties().upper.is_before(&b.properties().lower) {
+                let reason = format!("it overlaps with the table before it in level {level}");
+                report
+                    .findings
+                    .push(corrupt(&b.name(), 0, CorruptKind::File, reason));
+            }
+        }
+    }
+    let logs = check_logs(&**disk, dir, &state, &mut report);
+    report.note(logs)?;
+    Ok(report)
+}
+
+impl VerifyReport {
+    /// Keeps what is corrupt; other errors go on.
+    fn note(&mut self, checked: Result<(), LsmError>) -> Result<(), LsmError> {
+        match checked {
+            Err(error) if error.is_corruption() => {
+                self.findings.push(error);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+fn check_logs(
+    disk: &dyn Disk,
+    dir: &Path,
+    state: &ManifestState,
+    report: &mut VerifyReport,
+) -> Result<(), LsmError> {
+    let names = disk.list(dir).map_err(io_error("listing", dir))?;
+    let numbers: BTreeSet<u64> = names.iter().filter_map(|name| log_number(name)).collect();
+    let numbers: Vec<u64> = numbers.range(state.first_log..).copied().collect();
+    if state.first_log > 0 && numbers.first() != Some(&state.first_log) {
+        let name = log_name(state.first_log);
+        return Err(corrupt(&name, 0, CorruptKind::Log, "the file is missing"));
+    }
+    let end = read_logs(disk, dir, &numbers, state.flushed, |record| {
+        let bad = |reason: String| corrupt(&log_name(record.log_number), 0, CorruptKind::Log, reason);
+        match for_each_operation(record.payload, |_| {}) {
+            Ok(count) if count == record.count => Ok(()),
+            Ok(count) => Err(bad(format!("batch {} has {count} operations", record.first))),
+            Err(error) => Err(bad(format!("batch {}: {error}", record.first))),
+        }
+    })?;
+    report.log_records += end.record_count;
+    Ok(())
+}
+
+fn check_table(table: &Table, report: &mut VerifyReport) -> Result<(), LsmError> {
+    let opened = table.opened()?;
+    let filter = match opened.filter() {
+        Ok(filter) => filter,
+        Err(error) => {
+            report.findings.push(error);
+            None
+        }
+    };
+    let mut last: Option<(Vec<u8>, Stamp)> = None;
+    let (mut entries, mut whole) = (0, true);
+    for entry in opened.index() {
+        report.blocks += 1;
+        let checked = check_block(table, opened, entry.offset, entry.bytes as usize, |stored| {
+            let block = opened.check_stored(entry, stored)?;
+            block
+                .check()
+                .map_err(|error| opened.bad_block(entry.offset, error))?;
+            let wrong = |reason: &str| corrupt(opened.name(), entry.offset, CorruptKind::Block, reason);
+            let mut cursor = block.cursor();
+            cursor
+                .first()
+                .map_err(|error| opened.bad_block(entry.offset, error))?;
+            while cursor.valid() {
+                let (key, stamp) = (cursor.key(), cursor.stamp());
+                let before = |(k, s): &(Vec<u8>, Stamp)| k.as_slice().cmp(key).then(stamp.cmp(s)).is_lt();
+                if !last.as_ref().is_none_or(before) {
+                    return Err(wrong("it does not stand behind the block before it"));
+                }
+                if !table.covers(key) || stamp.seqno() > table.properties().last_seqno {
+                    return Err(wrong("an entry lies outside of the table's bounds"));
+                }
+                if filter.is_some_and(|filter| !filter.may_contain(hash64(key))) {
+                    return Err(wrong("the filter does not know a key"));
+                }
+                let (last_key, last_stamp) = last.get_or_insert_with(|| (Vec::new(), stamp));
+                last_key.clear();
+                last_key.extend_from_slice(key);
+                *last_stamp = stamp;
+                entries += 1;
+                cursor
+                    .forward()
+                    .map_err(|error| opened.bad_block(entry.offset, error))?;
+            }
+            if last.as_ref().is_some_and(|(key, _)| *key != entry.last_key) {
+                return Err(wrong("the index names another last key"));
+            }
+            Ok(())
+        });
+        whole &= checked.is_ok();
+        report.note(checked)?;
+    }
+    report.entries += entries;
+    if whole && entries != table.properties().entry_count {
+        let reason = format!(
+            "{entries} entries where the properties name {}",
+            table.properties().entry_count
+        );
+        return Err(corrupt(opened.name(), 0, CorruptKind::Properties, reason));
+    }
+    Ok(())
+}
+
+/// Reads a block as it is stored and has it checked.
+fn check_block(
+    table: &Table,
+    opened: &Opened,
+    offset: u64,
+    bytes: usize,
+    check: impl FnOnce(&Bytes) -> Result<(), LsmError>,
+) -> Result<(), LsmError> {
+    if offset + bytes as u64 > table.meta().file_bytes {
+        return Err(corrupt(
+            opened.name(),
+            offset,
+            CorruptKind::Index,
+            "a block lies behind the end",
+        ));
+    }
+    check(&opened.read_stored(offset, bytes)?)
+}
+
+impl Table {
+    /// The file's name.
+    fn name(&self) -> String {
+        let path = self.path();
+        path.file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,257 @@
+//! The manifest: the file of edits that says which tables and logs count.
+//!
+//! # Layout
+//!
+//! `manifest-<number, 12 digits>.lsm` is a sequence of records, each at a multiple of 512 bytes:
+//!
+//! ```text
+//! crc u32          CRC-32C of all that follows
+//! length u32       of the edit
+//! manifest u64     the number in the name
+//! record u64       0, 1, 2, ...
+//! edit
+//! ```
+//!
+//! Record 0 holds the whole state. A manifest is made as `manifest-next.part`, synced, renamed, and its
+//! name is synced; only then older ones go. So a file with a manifest's name has a whole record 0, and the
+//! newest one counts.
+//!
+//! # Invariants
+//!
+//! 1. Every edit is synced before anybody acts on it: before a table or a log that it makes superfluous is
+//!    removed.
+//! 2. Only the last record can be torn, because each is synced before the next is written. A bad record
+//!    before a good one is corruption.
+//! 3. A last record that had been synced and is lost shows itself: what it made superfluous is gone, and
+//!    the state before it names files that are missing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use weft_base::codec::ByteReader;
+use weft_base::disk::read_file;
+use weft_base::{Disk, DiskFile, OpenMode, SyncSite};
+use weft_ops::crc32c;
+use weft_ops::key::SeqNo;
+
+use super::Edit;
+use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::table::TableMeta;
+
+/// Sync of an edit.
+pub(crate) const SYNC_MANIFEST: SyncSite = SyncSite("lsm.manifest");
+/// Sync of a new manifest's bytes, before it gets its name.
+pub(crate) const SYNC_MANIFEST_CREATE: SyncSite = SyncSite("lsm.manifest.create");
+/// Sync of a new manifest's name.
+pub(crate) const SYNC_MANIFEST_DIR: SyncSite = SyncSite("lsm.manifest.dir");
+
+const HEADER_BYTES: usize = 24;
+const SECTOR_BYTES: u64 = 512;
+const UNFINISHED: &str = "manifest-next.part";
+/// A manifest that has grown beyond this, and beyond four times its first record, is written anew.
+const BYTES_MAX: u64 = 1 << 20;
+
+pub(crate) fn manifest_name(number: u64) -> String {
+    format!("manifest-{number:012}.lsm")
+}
+
+pub(crate) fn manifest_number(name: &str) -> Option<u64> {
+    name.strip_prefix("manifest-")?.strip_suffix(".lsm")?.parse().ok()
+}
+
+/// What all edits together say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ManifestState {
+    /// Tables by number, with their level.
+    pub tables: BTreeMap<u64, (usize, TableMeta)>,
+    pub flushed: SeqNo,
+    pub first_log: u64,
+}
+
+impl ManifestState {
+    pub(crate) fn apply(&mut self, edit: &Edit) {
+        for number in &edit.removed {
+            self.tables.remove(number);
+        }
+        for (level, meta) in &edit.added {
+            self.tables.insert(meta.number, (*level, meta.clone()));
+        }
+        self.flushed = edit.flushed.unwrap_or(self.flushed);
+        self.first_log = edit.first_log.unwrap_or(self.first_log);
+    }
+
+    /// The edit that makes this state out of nothing.
+    pub(crate) fn as_edit(&self) -> Edit {
+        Edit {
+            added: self.tables.values().cloned().collect(),
+            removed: Vec::new(),
+            flushed: Some(self.flushed),
+            first_log: Some(self.first_log),
+        }
+    }
+}
+
+/// The manifest that is written to.
+pub(crate) struct Manifest {
+    file: Box<dyn DiskFile>,
+    dir: PathBuf,
+    path: PathBuf,
+    number: u64,
+    record: u64,
+    offset: u64,
+    first_bytes: u64,
+    state: ManifestState,
+    /// An edit whose fate is unknown: nothing may follow it in this file.
+    broken: bool,
+}
+
+impl Manifest {
+    /// Writes `state` into a new manifest and removes older ones.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        number: u64,
+        state: ManifestState,
+    ) -> Result<Self, LsmError> {
+        let (unfinished, path) = (dir.join(UNFINISHED), dir.join(manifest_name(number)));
+        if disk
+            .exists(&unfinished)
+            .map_err(io_error("looking for", &unfinished))?
+        {
+            disk.remove(&unfinished)
+                .map_err(io_error("removing", &unfinished))?;
+        }
+        let file = disk
+            .open(&unfinished, OpenMode::CreateNew)
+            .map_err(io_error("creating", &unfinished))?;
+        let mut manifest = Self {
+            file,
+            dir: dir.to_owned(),
+            path: unfinished.clone(),
+            number,
+            record: 0,
+            offset: 0,
+            first_bytes: 0,
+            broken: false,
+            state: ManifestState::default(),
+        };
+        manifest.write(&state.as_edit(), SYNC_MANIFEST_CREATE)?;
+        disk.rename(&unfinished, &path)
+            .map_err(io_error("naming", &path))?;
+        disk.sync_dir(dir, SYNC_MANIFEST_DIR)
+            .map_err(io_error("syncing", dir))?;
+        manifest.path = path;
+        manifest.state = state;
+        manifest.first_bytes = manifest.offset;
+        for name in disk.list(dir).map_err(io_error("listing", dir))? {
+            if manifest_number(&name).is_some_and(|other| other < number) {
+                let old = dir.join(name);
+                disk.remove(&old).map_err(io_error("removing", &old))?;
+            }
+        }
+        Ok(manifest)
+    }
+
+    /// Makes an edit durable. `next_number` names the file if the manifest has to be written anew.
+    ///
+    /// # Errors
+    /// The disk's. Whether the edit counts is then unknown until the next one succeeds, which writes the
+    /// whole state anew, without the edit that failed.
+    pub(crate) fn append(
+        &mut self,
+        disk: &dyn Disk,
+        edit: &Edit,
+        next_number: impl FnOnce() -> u64,
+    ) -> Result<(), LsmError> {
+        let mut state = self.state.clone();
+        state.apply(edit);
+        if self.broken || self.offset > BYTES_MAX.max(4 * self.first_bytes) {
+            // The new file may count from its renaming on, so the old one must not go on.
+            self.broken = true;
+            *self = Self::create(disk, &self.dir, next_number(), state)?;
+            return Ok(());
+        }
+        if let Err(error) = self.write(edit, SYNC_MANIFEST) {
+            self.broken = true;
+            return Err(error);
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    /// The state that all edits so far make.
+    pub(crate) const fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    fn write(&mut self, edit: &Edit, site: SyncSite) -> Result<(), LsmError> {
+        let edit = edit.encode();
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + edit.len());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&(edit.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        bytes.extend_from_slice(&self.record.to_le_bytes());
+        bytes.extend_from_slice(&edit);
+        let crc = crc32c(bytes.get(4..).unwrap_or_default());
+        if let Some(place) = bytes.first_chunk_mut::<4>() {
+            *place = crc.to_le_bytes();
+        }
+        self.file
+            .write_at(&bytes, self.offset)
+            .map_err(io_error("writing", &self.path))?;
+        self.file.sync(site).map_err(io_error("syncing", &self.path))?;
+        self.offset = (self.offset + bytes.len() as u64).next_multiple_of(SECTOR_BYTES);
+        self.record += 1;
+        Ok(())
+    }
+}
+
+/// Reads the newest manifest of a directory; `None` if there is none.
+///
+/// # Errors
+/// A bad record that is not the torn end, naming file and offset.
+pub(crate) fn read_manifest(disk: &dyn Disk, dir: &Path) -> Result<Option<(u64, ManifestState)>, LsmError> {
+    let names = disk.list(dir).map_err(io_error("listing", dir))?;
+    let Some(number) = names.iter().filter_map(|name| manifest_number(name)).max() else {
+        return Ok(None);
+    };
+    let name = manifest_name(number);
+    let path = dir.join(&name);
+    let bytes = read_file(disk, &path).map_err(io_error("reading", &path))?;
+    let mut state = ManifestState::default();
+    let mut record = 0;
+    let mut offset = 0;
+    while let Some((edit, len)) = parse(&bytes, offset, number, record) {
+        let edit = Edit::decode(edit)
+            .map_err(|error| corrupt(&name, offset as u64, CorruptKind::Manifest, error))?;
+        state.apply(&edit);
+        record += 1;
+        offset = (offset + len).next_multiple_of(SECTOR_BYTES as usize);
+    }
+    // Record 0 was synced before the file had its name; whatever stands before a good record was synced too.
+    let mut later = offset + SECTOR_BYTES as usize;
+    let mut lost = record == 0;
+    while !lost && later < bytes.len() {
+        let header = bytes.get(later..).unwrap_or_default();
+        let stated = header.get(16..24).and_then(|bytes| bytes.first_chunk::<8>());
+        let stated = stated.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        lost = stated > record && parse(&bytes, later, number, stated).is_some();
+        later += SECTOR_BYTES as usize;
+    }
+    if lost {
+        let reason = format!("record {record} is not what was written");
+        return Err(corrupt(&name, offset as u64, CorruptKind::Manifest, reason));
+    }
+    Ok(Some((number, state)))
+}
+
+/// The edit of the record at `offset`, and the record's length.
+fn parse(bytes: &[u8], offset: usize, number: u64, record: u64) -> Option<(&[u8], usize)> {
+    let bytes = bytes.get(offset..)?;
+    let mut reader = ByteReader::new(bytes);
+    let crc = reader.u32().ok()?;
+    let len = HEADER_BYTES + reader.u32().ok()? as usize;
+    let as_named = reader.u64().ok()? == number && reader.u64().ok()? == record;
+    let covered = bytes.get(4..len)?;
+    (as_named && crc32c(covered) == crc).then_some((bytes.get(HEADER_BYTES..len)?, len))
+}

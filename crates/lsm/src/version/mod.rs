@@ -1,0 +1,150 @@
+//! Versions: which tables make up the state, level by level.
+//!
+//! A version never changes; a flush or a compaction makes the next one from an *edit*, which goes into the
+//! manifest first. Readers keep the version that they started with, and with it its tables.
+//!
+//! # Invariants
+//!
+//! 1. Level 0 is sorted newest first; of two of its tables all entries of a key in the newer one are newer.
+//! 2. The tables of every other level are disjoint (no user key stands in two, and no range tombstone
+//!    reaches into another table) and sorted by key.
+//! 3. For each key, everything in a level is newer than everything in the levels below it.
+
+mod edit;
+mod manifest;
+
+use std::sync::Arc;
+
+use crate::options::LEVEL_COUNT;
+use crate::table::{Table, TableFiles};
+
+pub(crate) use edit::Edit;
+pub(crate) use manifest::{
+    Manifest, ManifestState, SYNC_MANIFEST, SYNC_MANIFEST_CREATE, SYNC_MANIFEST_DIR, manifest_number,
+    read_manifest,
+};
+
+/// The tables of one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    levels: Vec<Vec<Arc<Table>>>,
+}
+
+impl Version {
+    pub(crate) fn empty() -> Self {
+        Self {
+            levels: vec![Vec::new(); LEVEL_COUNT],
+        }
+    }
+
+    /// The tables of a level: newest first in level 0, by key in the others.
+    pub(crate) fn level(&self, level: usize) -> &[Arc<Table>] {
+        self.levels.get(level).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn levels(&self) -> impl Iterator<Item = &[Arc<Table>]> {
+        self.levels.iter().map(Vec::as_slice)
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        let levels = self.levels.iter().enumerate();
+        levels.flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
+    }
+
+    /// Bytes of a level's files.
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        self.level(level)
+            .iter()
+            .map(|table| table.meta().file_bytes)
+            .sum()
+    }
+
+    /// The table of a sorted level that may hold `key`.
+    pub(crate) fn table_for(&self, level: usize, key: &[u8]) -> Option<&Arc<Table>> {
+        let tables = self.level(level);
+        let at = tables.partition_point(|table| table.properties().upper.is_before(key));
+        tables.get(at).filter(|table| table.covers(key))
+    }
+
+    /// The tables of a sorted level that share keys with a range.
+    pub(crate) fn overlapping(&self, level: usize, range: &KeyRange) -> Vec<Arc<Table>> {
+        let tables = self.level(level).iter();
+        tables.filter(|table| range.meets(table)).cloned().collect()
+    }
+
+    /// The version after an edit. Tables that go are marked as obsolete.
+    pub(crate) fn apply(&self, edit: &Edit, files: &Arc<TableFiles>) -> Self {
+        let mut next = self.clone();
+        for tables in &mut next.levels {
+            tables.retain(|table| !edit.removed.contains(&table.number()));
+        }
+        for (level, meta) in &edit.added {
+            // A table that only moves to another level keeps what is open of it.
+            let moved = self.tables().find(|(_, table)| table.number() == meta.number);
+            let table = match moved {
+                Some((_, table)) => Arc::clone(table),
+                None => Arc::new(Table::new(meta.clone(), Arc::clone(files))),
+            };
+            if let Some(tables) = next.levels.get_mut(*level) {
+                tables.push(table);
+            }
+        }
+        for (level, tables) in next.levels.iter_mut().enumerate() {
+            if level == 0 {
+                tables.sort_by_key(|table| std::cmp::Reverse(table.number()));
+            } else {
+                tables.sort_by(|a, b| a.properties().lower.cmp(&b.properties().lower));
+            }
+        }
+        for (_, table) in self.tables() {
+            let gone = edit.removed.contains(&table.number());
+            if gone && !edit.added.iter().any(|(_, meta)| meta.number == table.number()) {
+                table.set_obsolete();
+            }
+        }
+        next
+    }
+}
+
+/// From the lowest to the highest key of some tables.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRange {
+    lower: bytes::Bytes,
+    upper: crate::table::UpperBound,
+}
+
+impl KeyRange {
+    /// The range of all keys of `tables`; `None` without tables.
+    pub(crate) fn of<'a>(tables: impl IntoIterator<Item = &'a Arc<Table>>) -> Option<Self> {
+        let mut range: Option<Self> = None;
+        for table in tables {
+            let properties = table.properties();
+            let Some(range) = &mut range else {
+                range = Some(Self {
+                    lower: properties.lower.clone(),
+                    upper: properties.upper.clone(),
+                });
+                continue;
+            };
+            if properties.lower < range.lower {
+                range.lower = properties.lower.clone();
+            }
+            let (new, old) = (&properties.upper, &range.upper);
+            if new.key > old.key || (new.key == old.key && new.inclusive) {
+                range.upper = new.clone();
+            }
+        }
+        range
+    }
+
+    /// The lowest key.
+    pub(crate) const fn lower(&self) -> &bytes::Bytes {
+        &self.lower
+    }
+
+    /// Whether the table has keys in the range.
+    pub(crate) fn meets(&self, table: &Table) -> bool {
+        let properties = table.properties();
+        !self.upper.is_before(&properties.lower) && !properties.upper.is_before(&self.lower)
+    }
+}

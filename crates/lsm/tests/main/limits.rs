@@ -1,0 +1,221 @@
+//! What happens at the engine's bounds: a full disk, keys and values that are too long, many writers at
+//! once; and checkpoints.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use weft_base::{FaultKind, ManualClock, Prng, SimDisk, SystemClock};
+use weft_lsm::{
+    Background, FamilyId, Lsm, LsmError, LsmOptions, USER_KEY_BYTES_MAX, WriteBatch, WriteOptions,
+};
+
+use crate::{DIR, DiskHandle, open_with, tiny};
+
+const FAMILY: FamilyId = FamilyId(3);
+
+/// At every single operation of the disk: the write that meets the full disk says so, reads go on, and with
+/// room again writes go on and nothing is missing.
+#[test]
+fn a_full_disk_refuses_writes_and_loses_nothing() {
+    let mut refused = 0;
+    for op in 1..160 {
+        let disk = SimDisk::new(op);
+        let lsm = open_with(&disk, tiny()).unwrap();
+        disk.fail_after(disk.op_count() + op, FaultKind::StorageFull);
+        let mut written = Vec::new();
+        for number in 0..150_u64 {
+            let key = number.to_be_bytes();
+            let answer = lsm.put(
+                FAMILY,
+                &key,
+                &[number as u8; 100],
+                WriteOptions {
+                    sync: number % 9 == 0,
+                    log: true,
+                },
+            );
+            match answer {
+                Ok(_) => written.push(number),
+                Err(error) => {
+                    assert!(error.is_storage_full(), "{error}");
+                    refused += 1;
+                    for &number in &written {
+                        let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
+                        assert_eq!(got.as_deref(), Some(&[number as u8; 100][..]));
+                    }
+                }
+            }
+        }
+        assert!(written.len() > 140, "op {op}: {}", written.len());
+        lsm.sync().unwrap();
+        drop(lsm);
+        disk.crash();
+        let lsm = open_with(&disk, tiny()).unwrap();
+        for number in written {
+            let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
+            assert_eq!(
+                got.as_deref(),
+                Some(&[number as u8; 100][..]),
+                "op {op}, {number}"
+            );
+        }
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+#[test]
+fn what_is_too_long_changes_nothing() {
+    let disk = SimDisk::new(1);
+    let lsm = open_with(&disk, tiny()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(FAMILY, b"a", b"1");
+    batch.put(FAMILY, &vec![0; USER_KEY_BYTES_MAX + 1], b"2");
+    let error = lsm.write(&batch, WriteOptions::default()).unwrap_err();
+    assert!(matches!(error, LsmError::TooLarge { what: "key", .. }), "{error}");
+    assert_eq!(lsm.get(FAMILY, b"a").unwrap(), None);
+    let (long_key, long_value) = (vec![7; USER_KEY_BYTES_MAX], vec![8; 3 << 20]);
+    lsm.put(FAMILY, &long_key, &long_value, WriteOptions::SYNC)
+        .unwrap();
+    lsm.compact_all().unwrap();
+    assert_eq!(
+        lsm.get(FAMILY, &long_key).unwrap().as_deref(),
+        Some(&long_value[..])
+    );
+}
+
+#[test]
+fn writes_without_log_last_when_flushed() {
+    let disk = SimDisk::new(1);
+    let unlogged = WriteOptions {
+        sync: false,
+        log: false,
+    };
+    let lsm = open_with(&disk, tiny()).unwrap();
+    lsm.put(FAMILY, b"a", b"flushed", unlogged).unwrap();
+    lsm.flush().unwrap();
+    lsm.put(FAMILY, b"b", b"lost", unlogged).unwrap();
+    lsm.put(FAMILY, b"c", b"logged", WriteOptions::SYNC).unwrap();
+    lsm.put(FAMILY, b"d", b"lost", unlogged).unwrap();
+    lsm.put(FAMILY, b"e", b"logged", WriteOptions::SYNC).unwrap();
+    drop(lsm);
+    disk.crash();
+    let lsm = open_with(&disk, tiny()).unwrap();
+    let there: Vec<bool> = [b"a", b"b", b"c", b"d", b"e"]
+        .map(|key| lsm.get(FAMILY, key).unwrap().is_some())
+        .into();
+    assert_eq!(there, [true, false, true, false, true]);
+}
+
+#[test]
+fn a_checkpoint_is_the_state_of_its_moment() {
+    let disk = SimDisk::new(1);
+    let lsm = open_with(&disk, tiny()).unwrap();
+    let put = |number: u64, value: &[u8]| {
+        lsm.put(FAMILY, &number.to_be_bytes(), value, WriteOptions::default())
+            .unwrap();
+    };
+    (0..300).for_each(|number| put(number, &[1; 60]));
+    let target = Path::new("/copy");
+    lsm.checkpoint(target).unwrap();
+    (0..400).for_each(|number| put(number, &[2; 60]));
+    lsm.compact_all().unwrap();
+    drop(lsm);
+    // The power goes after the call has returned.
+    disk.crash();
+    let mut options = tiny();
+    options.levels[3].dir = None;
+    let report = weft_lsm::verify(&disk.handle(), target, &options).unwrap();
+    assert!(report.is_sound() && report.entries == 300, "{report:?}");
+    let copy = Lsm::open(disk.handle(), target, options, Arc::new(ManualClock::new(0))).unwrap();
+    for number in 0..400_u64 {
+        let got = copy.get(FAMILY, &number.to_be_bytes()).unwrap();
+        assert_eq!(got.as_deref(), (number < 300).then_some(&[1; 60][..]));
+    }
+}
+
+/// Batches of pairs that always agree, written by several threads, with flushes and compactions behind
+/// them; readers and iterators must never see half a batch, nor a value go back.
+#[test]
+fn readers_see_whole_batches_while_threads_work() {
+    let disk = SimDisk::new(5);
+    let options = LsmOptions {
+        background: Background::Threads,
+        memtable_bytes: 20_000,
+        level1_bytes: 20_000,
+        table_bytes: 10_000,
+        task_bytes: 4_000,
+        debt_soft_bytes: 100_000,
+        debt_hard_bytes: 400_000,
+        ..tiny()
+    };
+    let lsm = Lsm::open(
+        disk.handle(),
+        Path::new(DIR),
+        options,
+        Arc::new(SystemClock::new()),
+    )
+    .unwrap();
+    const PAIRS: u64 = 300;
+    let done = AtomicBool::new(false);
+    let clock = AtomicU64::new(1);
+    let pair = |number: u64| {
+        (
+            format!("a{number:04}").into_bytes(),
+            format!("b{number:04}").into_bytes(),
+        )
+    };
+    let read = |got: Option<bytes::Bytes>| got.map_or(0, |v| u64::from_le_bytes(*v.first_chunk().unwrap()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut prng = Prng::new(9);
+                while !done.load(Ordering::Acquire) {
+                    let (a, b) = pair(prng.below(PAIRS));
+                    let snapshot = lsm.snapshot();
+                    let first = read(lsm.get_at(&snapshot, FAMILY, &a).unwrap());
+                    assert_eq!(first, read(lsm.get_at(&snapshot, FAMILY, &b).unwrap()));
+                    assert!(read(lsm.get(FAMILY, &a).unwrap()) >= first);
+                    let mut iterator = lsm.iterator(FAMILY, &snapshot).unwrap();
+                    iterator.seek(&a).unwrap();
+                    if first > 0 {
+                        assert_eq!(iterator.key(), a);
+                        assert_eq!(iterator.value()[..8], first.to_le_bytes());
+                    }
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2_u64)
+            .map(|writer| {
+                let (lsm, clock, pair) = (&lsm, &clock, &pair);
+                scope.spawn(move || {
+                    let mut prng = Prng::new(writer);
+                    for _ in 0..4000 {
+                        // Each writer has pairs of its own, so that values of a pair ascend.
+                        let (a, b) = pair(prng.below(PAIRS / 2) * 2 + writer);
+                        let mut value = clock.fetch_add(1, Ordering::Relaxed).to_le_bytes().to_vec();
+                        value.resize(40, 1);
+                        let mut batch = WriteBatch::new();
+                        batch.put(FAMILY, &a, &value);
+                        batch.put(FAMILY, &b, &value);
+                        let options = WriteOptions {
+                            sync: prng.chance(1, 50),
+                            log: true,
+                        };
+                        lsm.write(&batch, options).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Ordering::Release);
+    });
+    let stats = lsm.stats();
+    assert!(stats.flushes > 10 && stats.levels[0].compactions > 3, "{stats:?}");
+    assert_eq!((stats.flush_error, stats.compaction_error), (None, None));
+    lsm.close().unwrap();
+    let report = weft_lsm::verify(&disk.handle(), Path::new(DIR), &tiny()).unwrap();
+    assert!(report.is_sound(), "{:?}", report.findings);
+}
