@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use weft_base::Disk;
-use weft_ops::block::BlockOptions;
+use weft_ops::block::{BlockHeader, BlockOptions, FinishedBlock};
 use weft_ops::key::SeqNo;
 use weft_ops::merge::{MergeOutput, RangeTombstone};
 
@@ -96,9 +96,11 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         }
         let (task, origins) = read_task(&runs, range, &common)?;
         flight.origins.insert(number, origins);
-        let done = done.clone();
-        // Nobody hears of the results of a compaction that has failed.
-        let tell = move |result| drop(done.send((number, result)));
+        let mut answer = Answer {
+            number,
+            done: Some(done.clone()),
+        };
+        let tell = move |result| answer.send(result);
         context.executor.submit(task, Box::new(tell));
     }
     drop(done);
@@ -106,8 +108,38 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         flight.receive(&mut maker)?;
     }
     let mut compacted = flight.compacted;
+    // Tasks share no key and leave out none, so every entry of every input was read exactly once.
+    let tables = runs.iter().flatten();
+    let there: u64 = tables.map(|table| table.properties().entry_count).sum();
+    if compacted.entries_in != there {
+        let reason = format!("{} entries were read where {there} are", compacted.entries_in);
+        return Err(failed(&reason));
+    }
     compacted.tables = maker.finish()?;
     Ok(compacted)
+}
+
+/// Sends a task's result, or that there will be none if the executor drops it.
+struct Answer {
+    number: usize,
+    done: Option<Sender<Done>>,
+}
+
+impl Answer {
+    fn send(&mut self, result: Result<MergeOutput, ExecutorError>) {
+        if let Some(done) = self.done.take() {
+            // Nobody hears of the results of a compaction that has failed.
+            let _ = done.send((self.number, result));
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.send(Err(ExecutorError::Failed(
+            "the executor forgot a task".to_owned(),
+        )));
+    }
 }
 
 /// Tasks that are under way, and results that came early.
@@ -123,7 +155,7 @@ struct Flight {
 impl Flight {
     fn receive(&mut self, maker: &mut TableMaker<'_>) -> Result<(), LsmError> {
         let Ok((number, result)) = self.results.recv() else {
-            return Err(failed("the executor forgot a task"));
+            return Err(failed("nobody is left who could answer"));
         };
         let output = match result {
             Ok(output) => output,
@@ -136,9 +168,7 @@ impl Flight {
             }
             Err(error) => return Err(failed(&error.to_string())),
         };
-        if !output.adds_up() {
-            return Err(failed("a result's counts do not add up"));
-        }
+        check_result(&output)?;
         self.waiting.insert(number, output);
         while let Some(output) = self.waiting.remove(&self.next) {
             for (at, block) in output.blocks.iter().enumerate() {
@@ -153,6 +183,25 @@ impl Flight {
         }
         Ok(())
     }
+}
+
+/// What can be seen of a result without reading its entries: it adds up, its blocks are whole and in order.
+fn check_result(output: &MergeOutput) -> Result<(), LsmError> {
+    if !output.adds_up() {
+        return Err(failed("a result's counts do not add up"));
+    }
+    let mut last: Option<&FinishedBlock> = None;
+    for block in &output.blocks {
+        let header = BlockHeader::read(&block.bytes);
+        if !header.is_ok_and(|header| header.entry_count == block.entry_count) {
+            return Err(failed("a result holds a bad block"));
+        }
+        if block.first_key > block.last_key || last.is_some_and(|last| last.last_key > block.first_key) {
+            return Err(failed("the blocks of a result are out of order"));
+        }
+        last = Some(block);
+    }
+    Ok(())
 }
 
 fn failed(reason: &str) -> LsmError {

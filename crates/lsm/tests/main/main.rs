@@ -4,6 +4,7 @@
 
 mod corruption;
 mod crash;
+mod executors;
 mod limits;
 mod model;
 

@@ -8,7 +8,7 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 use super::{BlockError, Compression};
 
 /// Level of Zstandard: the base level is written rarely and holds most bytes.
-pub const ZSTD_LEVEL: i32 = 6;
+pub const ZSTD_LEVEL: i32 = 3;
 
 /// Bodies of at least this length use LZ4's table of wider entries.
 const LARGE_BYTES: usize = u16::MAX as usize;

@@ -18,6 +18,8 @@ pub(super) struct RunReader<'a> {
     number: usize,
     blocks: std::slice::Iter<'a, Bytes>,
     upper: Option<&'a [u8]>,
+    /// Whether an entry before the next restart point may lie behind the upper bound.
+    may_pass: bool,
     /// Blocks opened so far.
     opened: usize,
     /// The present block's body as stored; if that is compressed, `scratch` has it as it was.
@@ -53,6 +55,7 @@ impl<'a> RunReader<'a> {
             number,
             blocks: run.blocks.iter(),
             upper,
+            may_pass: true,
             opened: 0,
             stored: &[],
             scratch: Vec::new(),
@@ -117,7 +120,7 @@ impl<'a> RunReader<'a> {
         if let Err(error) = self.read() {
             return Err(self.error(error));
         }
-        Ok(self.upper.is_none_or(|upper| self.key.as_slice() < upper))
+        Ok(!self.may_pass || self.upper.is_none_or(|upper| self.key.as_slice() < upper))
     }
 
     #[inline(always)]
@@ -139,6 +142,16 @@ impl<'a> RunReader<'a> {
             }
             self.until_restart = self.interval;
             self.restart += 1;
+            self.may_pass = match (self.upper, restart_offset(body, self.entries_bytes, self.restart)) {
+                // Entries ascend, so those before the next restart point stand below its key.
+                (Some(upper), Some(next)) if self.left > self.interval => {
+                    let head = read_entry(entries, next)?;
+                    entries
+                        .get(head.key_at..head.value_at)
+                        .is_none_or(|key| key >= upper)
+                }
+                (upper, _) => upper.is_some(),
+            };
             self.shared = shared_prefix(&self.key, suffix);
             let order = suffix.get(self.shared..).unwrap_or_default();
             Self::check_order(
