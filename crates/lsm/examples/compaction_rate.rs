@@ -3,7 +3,7 @@
 //! MB of input (key and value) per second of its processor time. Files lie in the page cache; checksums,
 //! filters, index and the writing of tables are included.
 //!
-//! `cargo run --release -p weft-lsm --example compaction_rate -- DIR [rounds]`
+//! `cargo run --release -p weft-lsm --example compaction_rate -- DIR [rounds [value_bytes]]`
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,11 +97,15 @@ fn main() -> Result<(), LsmError> {
             .map_or("/dev/shm/compaction-rate", String::as_str),
     );
     let rounds: usize = arguments.get(2).and_then(|arg| arg.parse().ok()).unwrap_or(3);
+    let only: Option<usize> = arguments.get(3).and_then(|arg| arg.parse().ok());
     println!(
         "{:>6} {:>12} {:>11} {:>8} {:>6}",
         "value", "compression", "compaction", "merge", "share"
     );
-    for value_bytes in SIZES {
+    for value_bytes in SIZES
+        .into_iter()
+        .filter(|size| only.is_none_or(|only| only == *size))
+    {
         for (name, compression) in [("none", Compression::None), ("lz4", Compression::Lz4)] {
             let mut results = Vec::new();
             for _ in 0..rounds {

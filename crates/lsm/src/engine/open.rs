@@ -108,6 +108,7 @@ impl Engine {
                 next_seqno: SeqNo(end.last.0 + 1),
                 last_logged: end.last,
                 refused: None,
+                suspect: false,
             }),
             sync: Mutex::new(SyncState {
                 durable: end.last,

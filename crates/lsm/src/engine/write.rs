@@ -62,6 +62,8 @@ pub(super) struct Writer {
     pub last_logged: SeqNo,
     /// Why no writes are taken.
     pub refused: Option<LsmError>,
+    /// Whether a write or a sync of the present log failed, so that nothing may follow in it.
+    pub suspect: bool,
 }
 
 /// Who syncs, and how far that has come.
@@ -111,6 +113,7 @@ impl Engine {
             };
             if let Err(error) = writer.log.append(&appended, batch.encoded()) {
                 writer.refused = Some(error.refusal());
+                writer.suspect = true;
                 return Err(error);
             }
             writer.last_logged = SeqNo(first.0 + u64::from(count) - 1);
@@ -142,12 +145,13 @@ impl Engine {
     /// Freezes the active memtable and begins another one with its own log. `false` if it is empty.
     pub(super) fn freeze(&self, writer: &mut Writer) -> Result<bool, LsmError> {
         let view = self.view();
-        if view.active.is_empty() && writer.refused.is_none() {
+        if view.active.is_empty() && !writer.suspect {
             return Ok(false);
         }
         let number = self.next_number();
         let log = LogFile::create(&*self.disk, &self.dir, number)?;
         let mut old = std::mem::replace(&mut writer.log, log);
+        writer.suspect = false;
         let (file, path) = old.begin_sync();
         writer.unsynced.push((old.number(), file, path));
         let last = SeqNo(writer.next_seqno.0 - 1);
@@ -186,7 +190,10 @@ impl Engine {
             Ok(_) => Ok(()),
             Err(error) => {
                 let mut writer = self.writer.lock();
-                writer.refused.get_or_insert_with(|| error.refusal());
+                if writer.refused.is_none() {
+                    writer.refused = Some(error.refusal());
+                    writer.suspect = true;
+                }
                 Err(error)
             }
         }

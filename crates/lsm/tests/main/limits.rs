@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use weft_base::{FaultKind, ManualClock, Prng, SimDisk, SystemClock};
+use weft_base::{Disk, FaultKind, ManualClock, Prng, SimDisk, SystemClock};
 use weft_lsm::{
     Background, FamilyId, Lsm, LsmError, LsmOptions, USER_KEY_BYTES_MAX, WriteBatch, WriteOptions,
 };
@@ -62,6 +62,35 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         }
     }
     assert!(refused > 50, "{refused}");
+}
+
+/// A disk that stays full for long: refusals do not pile anything up.
+#[test]
+fn refusals_need_no_memory_and_no_files() {
+    let disk = SimDisk::new(1);
+    let lsm = open_with(&disk, tiny()).unwrap();
+    let put = |number: u64| lsm.put(FAMILY, &number.to_be_bytes(), &[1; 100], WriteOptions::SYNC);
+    for number in 0..10 {
+        put(number).unwrap();
+    }
+    for _ in 0..200 {
+        // The first thing that the write tries.
+        disk.fail_after(disk.op_count() + 1, FaultKind::StorageFull);
+        assert!(put(99).unwrap_err().is_storage_full());
+        assert!(lsm.get(FAMILY, &5_u64.to_be_bytes()).unwrap().is_some());
+    }
+    let stats = lsm.stats();
+    assert!(stats.frozen_memtables <= 1, "{stats:?}");
+    let files = disk.list(Path::new(DIR)).unwrap();
+    assert!(files.len() < 8, "{files:?}");
+    put(99).unwrap();
+    drop(lsm);
+    disk.crash();
+    let lsm = open_with(&disk, tiny()).unwrap();
+    let there = (0..10)
+        .chain([99])
+        .filter(|number: &u64| lsm.get(FAMILY, &number.to_be_bytes()).unwrap().is_some());
+    assert_eq!(there.count(), 11);
 }
 
 #[test]
