@@ -46,6 +46,8 @@ pub enum BenchCommand {
     Limits(LimitsArguments),
     /// Lookups in the store's indexes, serial and interleaved, as a share of that limit.
     Index(IndexArguments),
+    /// Merging sorted runs: one CPU thread, the offload runtime, the model of X-DB's compaction unit.
+    Compaction(CompactionArguments),
 }
 
 /// `weft demo`
@@ -413,4 +415,59 @@ mod tests {
             assert!(WeftArguments::try_parse_from(line).is_err(), "{line:?}");
         }
     }
+}
+
+/// Who merges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompactionUnit {
+    /// One thread, the golden merge.
+    Cpu,
+    /// The same through the offload runtime.
+    Runtime,
+    /// The model of X-DB's compaction unit: simulated cycles.
+    Model,
+}
+
+/// How blocks are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BlockCompression {
+    /// As they are.
+    None,
+    /// LZ4.
+    Lz4,
+}
+
+/// `weft bench compaction`
+#[derive(Debug, Clone, Args)]
+pub struct CompactionArguments {
+    /// Executors; they take turns round by round.
+    #[arg(long, value_delimiter = ',', default_value = "cpu,runtime,model")]
+    pub unit: Vec<CompactionUnit>,
+    /// Bytes of each value; one run for each number.
+    #[arg(long, value_delimiter = ',', default_value = "32,128,512,1024")]
+    pub value_bytes: Vec<usize>,
+    /// How input and output blocks are stored.
+    #[arg(long, value_delimiter = ',', default_value = "none,lz4")]
+    pub compression: Vec<BlockCompression>,
+    /// Sorted runs that are merged.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub ways: u64,
+    /// Decoders of the model; one contender for each number. Fewer than ways means several passes.
+    #[arg(long, value_delimiter = ',', default_value = "2,4")]
+    pub decoders: Vec<usize>,
+    /// Bytes a cycle of the model's decoders, encoder and LZ4 cores.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub width: u32,
+    /// Keys and values of a task, in bytes.
+    #[arg(long, default_value_t = 8 << 20, value_parser = clap::value_parser!(u64).range(1000..=1 << 30))]
+    pub bytes: u64,
+    /// Seconds of processor time a round; the model merges once a round.
+    #[arg(long, default_value_t = 1.0)]
+    pub seconds: f64,
+    /// Rounds; medians count, and their spread is the jitter.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// One JSON object a line instead of a table.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -4,6 +4,7 @@
 //! the median round counts. Progress goes to stderr, results to stdout: tables, or with `--json` one object a
 //! line.
 
+pub(crate) mod compaction;
 pub(crate) mod index;
 pub(crate) mod limits;
 mod network;

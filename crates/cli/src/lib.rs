@@ -36,6 +36,7 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Stall(stall)) => bench::stall::run(&stall),
         Command::Bench(BenchCommand::Limits(limits)) => bench::limits::run(&limits),
         Command::Bench(BenchCommand::Index(index)) => bench::index::run(&index),
+        Command::Bench(BenchCommand::Compaction(compaction)) => bench::compaction::run(&compaction),
         Command::Replay(replay) => replay::run(&replay),
     }
 }

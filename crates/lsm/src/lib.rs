@@ -42,7 +42,7 @@ mod version;
 
 pub use batch::{BATCH_BYTES_MAX, FamilyId, USER_KEY_BYTES_MAX, WriteBatch};
 pub use compaction::{
-    CompactionExecutor, ExecutorError, InlineExecutor, OffloadExecutor, TASK_RUNS_MAX, TaskDone,
+    CompactionExecutor, ExecutorError, InlineExecutor, TASK_RUNS_MAX, TaskDone, UnitExecutor,
 };
 pub use engine::{LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
 pub use error::{CorruptKind, LsmError};

@@ -109,11 +109,11 @@ impl Engine for Golden {
     fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
         outcome(match kind {
             JobKind::Merge => MergeTask::decode(payload)
-                .map_err(|error| error.to_string())
-                .and_then(|task| merge(&task).map_err(|error| error.to_string()))
+                .map_err(text)
+                .and_then(|task| merge(&task).map_err(text))
                 .map(|output| Output::Bytes(output.encode().into())),
             JobKind::BuildFilter => decode_filter_task(payload)
-                .map_err(|error| error.to_string())
+                .map_err(text)
                 .map(|(hashes, bits_per_key)| Output::Bytes(build_filter(&hashes, bits_per_key).into())),
         })
     }
@@ -121,17 +121,21 @@ impl Engine for Golden {
     fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
         outcome(match task {
             Task::Encoded(payload) => return self.run(kind, payload),
-            Task::Merge(task) => merge(task).map(Output::Merge).map_err(|error| error.to_string()),
-            Task::BuildFilter(_, bits) if *bits > BITS_PER_KEY_MAX => Err(TOO_MANY_BITS.to_owned()),
+            Task::Merge(task) => merge(task).map(Output::Merge).map_err(Output::NoMerge),
+            Task::BuildFilter(_, bits) if *bits > BITS_PER_KEY_MAX => Err(text(TOO_MANY_BITS)),
             Task::BuildFilter(hashes, bits) => Ok(Output::Bytes(build_filter(hashes, *bits).into())),
         })
     }
 }
 
-fn outcome(result: Result<Output, String>) -> Outcome {
+fn text(why: impl ToString) -> Output {
+    Output::from(why.to_string().into_bytes())
+}
+
+fn outcome(result: Result<Output, Output>) -> Outcome {
     let (code, output) = match result {
         Ok(output) => (ReturnCode::Done, output),
-        Err(why) => (ReturnCode::Invalid, Output::from(why.into_bytes())),
+        Err(why) => (ReturnCode::Invalid, why),
     };
     Outcome {
         code,

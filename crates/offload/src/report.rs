@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use weft_base::CodecError;
-use weft_ops::merge::MergeOutput;
+use weft_ops::merge::{MergeError, MergeOutput};
 
 use crate::job::JobKind;
 use crate::reason::Reason;
@@ -13,7 +13,9 @@ use crate::reason::Reason;
 /// Why there is no result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JobError {
-    /// The task makes no sense; the CPU says so. Deterministic: doing it again brings the same.
+    /// A merge that cannot be done, and why; the CPU says so. Deterministic: doing it again brings the same.
+    Merge(MergeError),
+    /// The task makes no sense, likewise.
     Invalid(String),
     /// The CPU's implementation broke down. A defect of this program.
     Broken(String),
@@ -26,6 +28,7 @@ pub enum JobError {
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            JobError::Merge(error) => error.fmt(f),
             JobError::Invalid(why) => write!(f, "the task is not valid: {why}"),
             JobError::Broken(why) => write!(f, "the CPU's implementation broke down: {why}"),
             JobError::CpuDamaged => f.write_str("results of the CPU came back damaged"),
@@ -65,8 +68,10 @@ pub struct JobReport {
 pub enum Output {
     /// Encoded, as the kind's codec writes it: a stored filter, or what a unit made of a merge.
     Bytes(Bytes),
-    /// A merge's output, from the CPU.
+    /// A merge's output, from a unit in this process.
     Merge(MergeOutput),
+    /// Why there is none, likewise. It never stands in a result: there it is [`JobError::Merge`].
+    NoMerge(MergeError),
 }
 
 impl From<Vec<u8>> for Output {
@@ -82,6 +87,7 @@ impl Output {
         match self {
             Output::Bytes(bytes) => bytes.clone(),
             Output::Merge(output) => output.encode().into(),
+            Output::NoMerge(error) => error.to_string().into_bytes().into(),
         }
     }
 
@@ -93,6 +99,7 @@ impl Output {
         match self {
             Output::Bytes(bytes) => MergeOutput::decode(&bytes),
             Output::Merge(output) => Ok(output),
+            Output::NoMerge(_) => Err(CodecError::new(0, "no output of a merge")),
         }
     }
 
@@ -102,6 +109,7 @@ impl Output {
         match self {
             Output::Bytes(bytes) => bytes.len() as u64,
             Output::Merge(output) => output.block_bytes(),
+            Output::NoMerge(_) => 0,
         }
     }
 }

@@ -50,6 +50,22 @@ fn the_comparison_without_protocols_still_runs() {
 }
 
 #[test]
+fn compaction_runs_on_every_unit() {
+    let run = |words: &str| {
+        let line = format!("weft bench compaction --bytes 60000 --rounds 2 --json {words}");
+        crate::run(WeftArguments::try_parse_from(line.split_whitespace()).unwrap())
+    };
+    run("--seconds 0.001").unwrap();
+    run("--unit model --decoders 3 --ways 9 --value-bytes 100 --compression lz4").unwrap();
+    assert!(matches!(run("--decoders 0"), Err(Failure::Usage(_))));
+    assert!(matches!(run("--seconds 0"), Err(Failure::Usage(_))));
+    assert!(
+        run("--unit model --value-bytes 5000").is_err(),
+        "beyond the unit's limits"
+    );
+}
+
+#[test]
 fn smallbank_keeps_its_books_under_every_protocol() {
     let protocols = all_protocols();
     bench(&format!(

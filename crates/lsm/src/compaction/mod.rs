@@ -4,7 +4,7 @@
 //! choose.rs    what to compact: a function of the version          (nothing is read or written)
 //! tasks.rs     cutting it into block-range tasks, reading their blocks
 //! executor.rs  who merges: any implementation of CompactionExecutor
-//! offload.rs   units that may fail, through the offload runtime
+//! units.rs     one of them: the offload runtime
 //! output.rs    results, in order, into tables
 //! run.rs       all of it together; installed in one edit
 //! ```
@@ -14,16 +14,16 @@
 
 mod choose;
 mod executor;
-mod offload;
 mod output;
 mod run;
 mod tasks;
+mod units;
 
 pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
 pub use executor::{CompactionExecutor, ExecutorError, InlineExecutor, TaskDone};
-pub use offload::OffloadExecutor;
 pub(crate) use output::{TableMaker, TableSpec};
 pub(crate) use run::{Compacted, CompactionContext, compact};
+pub use units::UnitExecutor;
 
 /// The most runs that a task may have.
 pub const TASK_RUNS_MAX: usize = 4;

@@ -7,7 +7,7 @@ mod crash;
 mod executors;
 mod limits;
 mod model;
-mod offload;
+mod units;
 
 use std::path::Path;
 use std::sync::Arc;

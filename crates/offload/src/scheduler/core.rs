@@ -45,6 +45,7 @@ pub type Plausible = fn(JobKind, &Bytes, &Bytes) -> bool;
 pub(crate) enum Sink {
     Ticket(Arc<Cell>),
     Queue(FinishedQueue, u64),
+    Call(Box<dyn FnOnce(Finished) + Send>),
 }
 
 /// The obligation to tell a requester. Dropped without a result, it tells that the scheduler was stopped.
@@ -71,6 +72,7 @@ impl Done {
         match sink {
             Some(Sink::Ticket(cell)) => cell.fill(finished),
             Some(Sink::Queue(queue, tag)) => queue.push(tag, finished),
+            Some(Sink::Call(done)) => done(finished),
             None => {}
         }
     }
@@ -107,7 +109,7 @@ pub(crate) struct Arrival {
 pub(super) struct Kept {
     pub(super) unit: usize,
     /// `None`: the unit says that the task makes no sense.
-    pub(super) output: Option<Bytes>,
+    pub(super) output: Option<Output>,
     pub(super) cycles: u64,
 }
 
@@ -345,6 +347,13 @@ impl Core {
             .min()
             .filter(|next| *next < u64::MAX)
             .map(|next| next.max(now_ns + 1))
+    }
+
+    /// Gives up every job; dropping them tells their requesters.
+    pub(crate) fn abandon(&mut self) -> impl Sized + use<> {
+        self.waiting.clear();
+        self.for_cpu.clear();
+        (std::mem::take(&mut self.jobs), std::mem::take(&mut self.finished))
     }
 
     /// The numbers; the queue's own are filled in by its owner.

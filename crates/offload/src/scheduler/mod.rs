@@ -32,6 +32,7 @@ use self::core::{Arrival, Core, Done, Sink};
 use crate::counters::Counters;
 use crate::job::Job;
 use crate::operation::{Golden, plausible};
+use crate::report::Finished;
 use crate::ticket::{FinishedQueue, Ticket};
 use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
 use crate::wire::request_crc;
@@ -41,7 +42,8 @@ pub use core::Plausible;
 
 /// Gives jobs to units, checks what they answer, and redoes on the CPU what fails. Shared by reference.
 ///
-/// Dropping it ends its thread; jobs that are not finished are told [`crate::JobError::Stopped`].
+/// Dropping it ends its thread, after what the CPU's threads have in hand; jobs that are not finished are
+/// told [`crate::JobError::Stopped`].
 pub struct Scheduler {
     shared: Arc<Shared>,
     driver: Option<JoinHandle<()>>,
@@ -142,7 +144,10 @@ impl Scheduler {
     ) -> io::Result<Scheduler> {
         let mut scheduler = Scheduler::manual(config, clock, plausible, cpu, units)?;
         let shared = scheduler.shared.clone();
-        let drive = move || while shared.signal.sleep(shared.step()) {};
+        let drive = move || {
+            let stop = StopOnExit(shared);
+            while stop.0.signal.sleep(stop.0.step()) {}
+        };
         let thread = std::thread::Builder::new().name("offload".to_owned());
         scheduler.driver = Some(thread.spawn(drive)?);
         Ok(scheduler)
@@ -199,6 +204,12 @@ impl Scheduler {
         self.put(job, Sink::Queue(queue.clone(), tag));
     }
 
+    /// As [`Scheduler::submit`]; `done` gets the result, on the thread that drives the units. It must be
+    /// short and must not submit; a panic of it stops the scheduler.
+    pub fn submit_with(&self, job: Job, done: impl FnOnce(Finished) + Send + 'static) {
+        self.put(job, Sink::Call(Box::new(done)));
+    }
+
     /// Puts a job in line if there is room.
     ///
     /// # Errors
@@ -247,8 +258,9 @@ impl Scheduler {
                 }
             });
         }
-        line.add(arrival);
+        let refused = line.add(arrival);
         drop(line);
+        drop(refused);
         self.shared.signal.wake();
     }
 
@@ -266,29 +278,35 @@ impl Scheduler {
         let mut line = self.shared.line.lock();
         line.jobs -= 1;
         line.bytes -= arrival.job.task_bytes();
-        line.add(arrival);
+        let refused = line.add(arrival);
         drop(line);
+        drop(refused);
         self.shared.signal.wake();
         Ok(())
     }
 }
 
 impl Line {
-    fn add(&mut self, arrival: Arrival) {
+    /// Gives the arrival back when it is all over; dropped outside of the latch, it tells its requester so.
+    fn add(&mut self, arrival: Arrival) -> Option<Arrival> {
         if self.stopped {
-            return;
+            return Some(arrival);
         }
         self.jobs += 1;
         self.bytes += arrival.job.task_bytes();
         self.taken += 1;
         self.arrived.push_back(arrival);
+        None
     }
 }
 
 impl Shared {
     fn seal(&self, job: Job, sink: Sink) -> Arrival {
         // On the requester's thread, and not for jobs that only the CPU will see.
-        let for_units = self.specs.iter().any(|spec| spec.fit(&job) == Fit::Accepted);
+        let for_units = self
+            .specs
+            .iter()
+            .any(|spec| !spec.in_process && spec.fit(&job) == Fit::Accepted);
         Arrival {
             crc: for_units.then(|| request_crc(job.kind, job.payload())),
             submitted_ns: self.clock.monotonic_nanos(),
@@ -324,18 +342,35 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Takes nothing more, and tells every requester so that still waits.
+    fn stop(&self) {
+        let mut line = self.line.lock();
+        line.stopped = true;
+        let arrived = std::mem::take(&mut line.arrived);
+        drop(line);
+        self.room.notify_all();
+        let abandoned = self.core.lock().abandon();
+        drop((arrived, abandoned));
+    }
+}
+
+/// Whatever ends the driver, a panic too, nobody goes on waiting for it.
+struct StopOnExit(Arc<Shared>);
+
+impl Drop for StopOnExit {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 impl Drop for Scheduler {
     fn drop(&mut self) {
         self.shared.signal.end();
         if let Some(driver) = self.driver.take() {
-            // A panic of the driver has told all requesters on its way out.
+            // If it panicked, it has stopped the scheduler on its way out.
             let _ = driver.join();
         }
-        let mut line = self.shared.line.lock();
-        line.stopped = true;
-        let arrived = std::mem::take(&mut line.arrived);
-        drop(line);
-        self.shared.room.notify_all();
-        drop(arrived);
+        self.shared.stop();
     }
 }

@@ -40,8 +40,8 @@ impl Core {
                         state.reason = state.reason.or(verdict.err());
                         state.kept.push(Kept {
                             unit,
-                            output: verdict.is_ok().then_some(answer.output),
                             cycles: answer.cycles,
+                            output: verdict.is_ok().then(|| answer.into_output()),
                         });
                     }
                 }
@@ -95,7 +95,10 @@ impl Core {
         let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
         state.cpu_result = match verdict {
             Ok(()) => Some(Ok(output)),
-            Err(Reason::CalledInvalid) => Some(Err(JobError::Invalid(text(&output)))),
+            Err(Reason::CalledInvalid) => Some(Err(match output {
+                Output::NoMerge(error) => JobError::Merge(error),
+                other => JobError::Invalid(text(&other)),
+            })),
             Err(Reason::Broken) => Some(Err(JobError::Broken(text(&output)))),
             Err(Reason::Malformed) => Some(Err(JobError::Broken("its result is implausible".to_owned()))),
             Err(_) if state.cpu_tries + 1 < CPU_TRIES_MAX => {
@@ -156,7 +159,7 @@ impl Core {
             let equal = state
                 .kept
                 .windows(2)
-                .all(|pair| matches!(pair, [a, b] if a.output == b.output));
+                .all(|pair| matches!(pair, [a, b] if same_bytes(a, b)));
             if equal {
                 self.conclude_by_units(job, now_ns);
             } else {
@@ -183,7 +186,7 @@ impl Core {
         else {
             return;
         };
-        self.tell(state, Ok(Output::Bytes(output)), (unit, cycles), compared, now_ns);
+        self.tell(state, Ok(output), (unit, cycles), compared, now_ns);
     }
 
     /// The CPU's result stands; units that gave another one are to blame.
@@ -202,8 +205,8 @@ impl Core {
         };
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
-                (Some(output), Ok(_)) => *output == bytes,
-                (None, Err(JobError::Invalid(_))) => true,
+                (Some(output), Ok(_)) => output.to_bytes() == bytes,
+                (None, Err(JobError::Invalid(_) | JobError::Merge(_))) => true,
                 _ => false,
             };
             if same {
@@ -326,5 +329,13 @@ impl Core {
             cycles: sizes.1,
         }));
         Some(attempt)
+    }
+}
+
+/// Whether two units gave the same result.
+fn same_bytes(a: &Kept, b: &Kept) -> bool {
+    match (&a.output, &b.output) {
+        (Some(a), Some(b)) => a.to_bytes() == b.to_bytes(),
+        _ => false,
     }
 }

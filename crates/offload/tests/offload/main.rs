@@ -1,6 +1,6 @@
 //! The runtime from outside: simulated runs under a manual clock, campaigns of injected faults, threads.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod campaign;
 mod lab;

@@ -14,7 +14,9 @@ use weft_offload::unit::PoolUnit;
 use weft_offload::unit::inline::{InlineUnit, Pace};
 use weft_offload::wire::AttemptId;
 use weft_offload::wire::{Request, ReturnCode, request_crc};
-use weft_offload::{Engine, FinishedQueue, Job, JobKind, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_offload::{
+    Engine, FinishedQueue, Job, JobError, JobKind, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+};
 use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
 use weft_ops::filter::build_filter;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
@@ -283,6 +285,67 @@ fn random_job(prng: &mut Prng) -> (Job, Vec<u8>) {
     let task = random_task(prng);
     let golden = merge(&task).unwrap().encode();
     (Job::merge(task.clone(), 0, 0), golden)
+}
+
+/// A unit that shares this process's memory hands over its result as it is, alone or compared.
+#[test]
+fn a_unit_in_this_process_is_a_unit_like_others() {
+    for (units, compare_per_million) in [(1, 0), (1, 1_000_000), (2, 1_000_000)] {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
+        let pace = Pace { job_ns: 0, kib_ns: 0 };
+        let inline = |name: &str| {
+            let spec = UnitSpec {
+                name: name.to_owned(),
+                ..cpu_spec()
+            };
+            Box::new(InlineUnit::new(spec, Box::new(Golden), clock.clone(), pace)) as Box<dyn Unit>
+        };
+        let settings = SchedulerConfig {
+            compare_per_million,
+            ..config()
+        };
+        let units = (0..units)
+            .map(|number| inline(&format!("threads {number}")))
+            .collect();
+        let scheduler = Scheduler::manual(settings, clock.clone(), plausible, inline("cpu"), units).unwrap();
+        let task = random_task(&mut Prng::new(5));
+        let golden = merge(&task).unwrap();
+        let ticket = scheduler.submit(Job::merge(task, 0, 0));
+        while scheduler.step().is_some() {}
+        let Ok(finished) = ticket.try_take() else {
+            panic!("not finished");
+        };
+        assert_eq!(finished.report.unit, "threads 0");
+        assert_eq!(finished.report.compared, compare_per_million > 0);
+        assert_eq!(finished.result.unwrap().into_merge().unwrap(), golden);
+    }
+}
+
+/// A block that is damaged in storage is the requester's error, with its place; no unit is to blame.
+#[test]
+fn a_damaged_block_is_named_with_its_place() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    for units in 0..2 {
+        let unit = |_| {
+            let engine: Box<dyn Engine> = Box::new(ModelEngine { params: params(4) });
+            let unit = PoolUnit::new(params(4).spec("model", 2), vec![engine], 1.0, &clock).unwrap();
+            Box::new(unit) as Box<dyn Unit>
+        };
+        let units = (0..units).map(unit).collect();
+        let scheduler = Scheduler::new(SchedulerConfig::default(), clock.clone(), units).unwrap();
+        let mut task = (0..).map(|seed| random_task(&mut Prng::new(seed)));
+        let mut task = task.find(|task| !task.runs[0].blocks.is_empty()).unwrap();
+        let mut block = task.runs[0].blocks[0].to_vec();
+        block[20] ^= 1;
+        task.runs[0].blocks[0] = block.into();
+        let error = merge(&task).unwrap_err();
+        let (told, heard) = std::sync::mpsc::channel();
+        scheduler.submit_with(Job::merge(task, 0, 0), move |finished| {
+            told.send(finished).unwrap()
+        });
+        assert_eq!(heard.recv().unwrap().result, Err(JobError::Merge(error)));
+        assert_eq!(scheduler.counters().units[0].failures.total(Blame::Unit), 0);
+    }
 }
 
 /// The whole as a user of the runtime has it: threads, model units, filters from the merge's hashes.

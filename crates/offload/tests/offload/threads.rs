@@ -186,3 +186,35 @@ fn submit_blocks_until_there_is_room() {
         assert_eq!(bytes(&ticket.wait()), golden(&[number as u8; 2000]));
     }
 }
+
+/// A unit whose driver code is broken.
+struct Panics(UnitSpec);
+
+impl Unit for Panics {
+    fn spec(&self) -> &UnitSpec {
+        &self.0
+    }
+    fn set_waker(&mut self, _: weft_offload::unit::Waker) {}
+    fn submit(&mut self, _: weft_offload::wire::Request) -> Result<(), weft_offload::unit::Refusal> {
+        std::panic::resume_unwind(Box::new("a defect"))
+    }
+    fn poll(&mut self, _: &mut Vec<weft_offload::wire::Answer>) {}
+    fn forget(&mut self, _: weft_offload::wire::AttemptId) {}
+}
+
+#[test]
+fn a_driver_that_panics_leaves_nobody_waiting() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let units: Vec<Box<dyn Unit>> = vec![Box::new(Panics(unit_spec("broken")))];
+    let scheduler = Scheduler::new(config(), clock, units).unwrap();
+    assert_eq!(
+        scheduler.submit(job(b"task")).wait().result,
+        Err(JobError::Stopped)
+    );
+    for _ in 0..20 {
+        assert_eq!(
+            scheduler.submit(job(b"task")).wait().result,
+            Err(JobError::Stopped)
+        );
+    }
+}

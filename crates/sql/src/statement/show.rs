@@ -41,7 +41,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Appends an expression that stands where only what binds at least as tightly as `around` may stand bare.
+    /// Appends an expression that stands where what binds less tightly than `around` needs parentheses.
     fn put(&mut self, scalar: &Scalar, around: Binds) {
         let binds = binds(scalar);
         if binds < around {

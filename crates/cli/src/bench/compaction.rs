@@ -1,0 +1,151 @@
+//! `weft bench compaction`: merging sorted runs, executor beside executor over the same task.
+//!
+//! `throughput` is bytes of input blocks a second: of the thread's processor time for `cpu`, of the process's
+//! for `runtime`, and for `model` of *simulated* cycles at its stated clock rate, which its case says.
+//! `jitter` is the spread of the rounds, largest less smallest over the median.
+
+use weft_offload::model::ModelParams;
+use weft_ops::block::Compression;
+use weft_workload::Record;
+use weft_workload::compaction::{Compaction, Executor, KEY_BYTES, Rate, TaskShape};
+
+use super::limits::{median, print};
+use crate::arguments::{BlockCompression, CompactionArguments, CompactionUnit};
+use crate::failure::Failure;
+
+const SEED: u64 = 9;
+
+/// Measures and prints.
+pub(crate) fn run(arguments: &CompactionArguments) -> Result<(), Failure> {
+    let usage = |message: &str| Err(Failure::Usage(message.to_owned()));
+    if !(0.001..=3600.0).contains(&arguments.seconds) {
+        return usage("--seconds must be between 0.001 and 3600");
+    }
+    if arguments.value_bytes.iter().any(|bytes| *bytes > 1 << 20) {
+        return usage("--value-bytes must be at most 1048576");
+    }
+    let contenders = contenders(arguments)?;
+    let mut found = Vec::new();
+    for compression in &arguments.compression {
+        for value_bytes in &arguments.value_bytes {
+            let shape = TaskShape {
+                ways: arguments.ways,
+                value_bytes: *value_bytes,
+                compression: match compression {
+                    BlockCompression::None => Compression::None,
+                    BlockCompression::Lz4 => Compression::Lz4,
+                },
+                bytes: arguments.bytes,
+                seed: SEED,
+            };
+            found.extend(measure(arguments, &shape, &contenders)?);
+        }
+    }
+    print(arguments.json, "Merging sorted runs", &found)
+}
+
+/// Names and executors.
+fn contenders(arguments: &CompactionArguments) -> Result<Vec<(String, Executor)>, Failure> {
+    let mut contenders = Vec::new();
+    for unit in &arguments.unit {
+        match unit {
+            CompactionUnit::Cpu => contenders.push(("cpu".to_owned(), Executor::Cpu)),
+            CompactionUnit::Runtime => contenders.push(("runtime".to_owned(), Executor::Runtime)),
+            CompactionUnit::Model => {
+                for decoders in &arguments.decoders {
+                    let params = ModelParams {
+                        decoders: *decoders,
+                        ..ModelParams::of_width(arguments.width)
+                    };
+                    params
+                        .check()
+                        .map_err(|why| Failure::Usage(format!("--decoders {decoders}: {why}")))?;
+                    let name = format!(
+                        "model {decoders} decoders, {} bytes a cycle, simulated at {} MHz",
+                        arguments.width, params.clock_mhz
+                    );
+                    contenders.push((name, Executor::Model(params)));
+                }
+            }
+        }
+    }
+    Ok(contenders)
+}
+
+fn measure(
+    arguments: &CompactionArguments,
+    shape: &TaskShape,
+    contenders: &[(String, Executor)],
+) -> Result<Vec<Record>, Failure> {
+    let failed = |error| Failure::doing("merging", error);
+    let compaction = Compaction::new(shape).map_err(failed)?;
+    let nanos = (arguments.seconds * 1e9) as u64;
+    let mut rounds: Vec<Vec<Rate>> = vec![Vec::new(); contenders.len()];
+    for _ in 0..arguments.rounds {
+        for ((_, executor), rates) in contenders.iter().zip(&mut rounds) {
+            rates.push(compaction.round(*executor, nanos).map_err(failed)?);
+        }
+    }
+    let compression = match shape.compression {
+        Compression::None => "none",
+        Compression::Lz4 => "lz4",
+        Compression::Zstd => "zstd",
+    };
+    let config = format!(
+        "ways={} key_bytes={KEY_BYTES} value_bytes={} compression={compression} block_bytes=16384 input_bytes={} \
+         entries={} seconds={} rounds={} version={}",
+        shape.ways,
+        shape.value_bytes,
+        compaction.input_bytes(),
+        compaction.entries(),
+        arguments.seconds,
+        arguments.rounds,
+        env!("CARGO_PKG_VERSION"),
+    );
+    let case = |name: &str| format!("value={} {compression} {name}", shape.value_bytes);
+    let mid = |rates: &[Rate], figure: fn(&Rate) -> f64| {
+        median(&mut rates.iter().map(figure).collect::<Vec<f64>>())
+    };
+    let cpu = contenders
+        .iter()
+        .position(|(_, executor)| *executor == Executor::Cpu);
+    let base = cpu
+        .and_then(|at| rounds.get(at))
+        .map(|rates| mid(rates, |rate| rate.bytes));
+    let mut found = Vec::new();
+    for ((name, executor), rates) in contenders.iter().zip(&rounds) {
+        let bytes = mid(rates, |rate| rate.bytes);
+        let against = base.filter(|base| *base > 0.0 && *executor != Executor::Cpu);
+        let spread = rates.iter().map(|rate| rate.bytes);
+        let (least, most) = (
+            spread.clone().fold(f64::MAX, f64::min),
+            spread.fold(0.0, f64::max),
+        );
+        let entries = mid(rates, |rate| rate.entries);
+        let mut add = |metric: &str, unit: &str, value: f64, against: Option<f64>| {
+            found.push(Record {
+                bench: "compaction".to_owned(),
+                case: case(name),
+                config: config.clone(),
+                metric: metric.to_owned(),
+                value,
+                unit: unit.to_owned(),
+                baseline: against.map(|_| "cpu".to_owned()),
+                ratio: against.map(|against| value / against),
+            });
+        };
+        add("throughput", "B/s", bytes, against);
+        add("entries", "1/s", entries, None);
+        add(
+            "jitter",
+            "1",
+            if bytes > 0.0 { (most - least) / bytes } else { 0.0 },
+            None,
+        );
+        if let Some(rate) = rates.first().filter(|rate| rate.cycles > 0) {
+            let per_entry = rate.cycles as f64 / compaction.entries().max(1) as f64;
+            add("simulated_cycles_per_entry", "1", per_entry, None);
+        }
+    }
+    Ok(found)
+}

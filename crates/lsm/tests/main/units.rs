@@ -1,0 +1,171 @@
+//! The engine with its compaction on units: the same tables whether units are sound, failing or dead.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_base::disk::read_file;
+use weft_base::{Clock, Disk, Prng, SimDisk, SystemClock};
+use weft_lsm::{FamilyId, LsmOptions, UnitExecutor, WriteOptions};
+use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::model::{ModelEngine, ModelParams};
+use weft_offload::reason::Blame;
+use weft_offload::unit::PoolUnit;
+use weft_offload::{Scheduler, SchedulerConfig, Unit};
+use weft_ops::block::Compression;
+
+use crate::{DIR, open_with, tiny};
+
+const FAMILY: FamilyId = FamilyId(0);
+
+/// Two compaction units, models with faults at this chance in a million. Tolerant: they stay in, so that
+/// faults keep meeting tasks.
+fn scheduler(per_million: u32, faults: &[Fault], tolerant: bool) -> Arc<Scheduler> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let params = ModelParams {
+        value_bytes_max: 600,
+        ..ModelParams::default()
+    };
+    let unit = |seed| {
+        let engine = Box::new(ModelEngine { params });
+        let unit = PoolUnit::new(params.spec(format!("model {seed}"), 2), vec![engine], 1.0, &clock).unwrap();
+        let plan = FaultPlan::Random {
+            per_million,
+            faults: faults.to_vec(),
+            seed,
+        };
+        let times = FaultTimes {
+            late_ns: 30_000_000,
+            dead_ns: 1_000_000,
+        };
+        Box::new(FaultyUnit::new(unit, clock.clone(), plan, times)) as Box<dyn Unit>
+    };
+    let mut config = SchedulerConfig {
+        deadline_ns: 20_000_000,
+        compare_per_million: 1_000_000,
+        ..SchedulerConfig::default()
+    };
+    if tolerant {
+        config.health.window = 64;
+        config.health.failures_max = 64;
+    }
+    Arc::new(Scheduler::new(config, clock.clone(), vec![unit(1), unit(2)]).unwrap())
+}
+
+/// Random puts and deletes; the engine must equal a map all along, and after a reopening.
+fn run(scheduler: &Arc<Scheduler>, writes: u64) {
+    let options = || LsmOptions {
+        executor: Arc::new(UnitExecutor::new(scheduler.clone())),
+        base_compression: Compression::Lz4,
+        ..tiny()
+    };
+    let disk = SimDisk::new(4);
+    let mut lsm = open_with(&disk, options()).unwrap();
+    let mut prng = Prng::new(5);
+    let mut map: BTreeMap<[u8; 8], Vec<u8>> = BTreeMap::new();
+    for number in 0..writes {
+        let key = prng.below(400).to_be_bytes();
+        if prng.chance(1, 5) {
+            lsm.delete(FAMILY, &key, WriteOptions::default()).unwrap();
+            map.remove(&key);
+        } else {
+            // One value in 500 is beyond what the units take.
+            let bytes = if prng.chance(1, 500) { 700 } else { prng.below(80) };
+            let value = vec![number as u8; bytes as usize];
+            lsm.put(FAMILY, &key, &value, WriteOptions::default()).unwrap();
+            map.insert(key, value);
+        }
+        if number == writes / 2 {
+            drop(lsm);
+            lsm = open_with(&disk, options()).unwrap();
+        }
+    }
+    for key in (0..400_u64).map(u64::to_be_bytes) {
+        let got = lsm.get(FAMILY, &key).unwrap();
+        assert_eq!(got.map(|value| value.to_vec()), map.get(&key).cloned(), "{key:?}");
+    }
+}
+
+#[test]
+fn sound_units_do_the_compactions() {
+    let scheduler = scheduler(0, &[], true);
+    run(&scheduler, 3000);
+    let counters = scheduler.counters();
+    assert!(counters.finished > 50, "{counters}");
+    assert!(
+        counters.units[0].compared > 10 && counters.units[1].compared > 10,
+        "{counters}"
+    );
+    let limits = counters.redone_on_cpu.total(Blame::Nobody);
+    assert!(limits > 0, "values beyond the units' limits: {counters}");
+}
+
+#[test]
+fn no_key_is_lost_on_units_that_fail() {
+    let scheduler = scheduler(200_000, &Fault::ALL, true);
+    run(&scheduler, 3000);
+    let counters = scheduler.counters();
+    assert!(counters.redone_on_cpu.total(Blame::Unit) > 40, "{counters}");
+    assert!(counters.units[0].failures.nonzero().count() > 4, "{counters}");
+    assert_eq!((counters.errors, counters.waiting), (0, 0));
+}
+
+#[test]
+fn with_all_units_dead_the_engine_goes_on_and_says_so() {
+    let scheduler = scheduler(1_000_000, &[Fault::Refused], false);
+    run(&scheduler, 2000);
+    let counters = scheduler.counters();
+    assert!(
+        counters.units[0].taken_out > 0 && counters.units[1].taken_out > 0,
+        "{counters}"
+    );
+    assert!(counters.all_units_out(), "{counters}");
+    assert!(counters.to_string().starts_with("all 2 units are taken out"));
+}
+
+/// Every file of the engine after the same writes.
+fn files(options: LsmOptions) -> BTreeMap<String, Vec<u8>> {
+    let disk = SimDisk::new(3);
+    let cold = options.levels[3].dir.clone().unwrap();
+    let lsm = open_with(&disk, options).unwrap();
+    let mut prng = Prng::new(7);
+    for _ in 0..3000 {
+        let key = format!("{:05}", prng.below(2000));
+        if prng.chance(1, 8) {
+            lsm.delete(FAMILY, key.as_bytes(), WriteOptions::default())
+                .unwrap();
+        } else {
+            let bytes = if prng.chance(1, 50) { 900 } else { prng.below(80) };
+            let value = vec![prng.below(256) as u8; bytes as usize];
+            lsm.put(FAMILY, key.as_bytes(), &value, WriteOptions::default())
+                .unwrap();
+        }
+    }
+    lsm.compact_all().unwrap();
+    lsm.close().unwrap();
+    let mut files = BTreeMap::new();
+    for dir in [Path::new(DIR), &cold] {
+        for name in disk.list(dir).unwrap() {
+            let bytes = read_file(&disk, &dir.join(&name)).unwrap();
+            files.insert(name, bytes);
+        }
+    }
+    files
+}
+
+#[test]
+fn units_that_fail_write_the_files_that_the_cpu_writes() {
+    let scheduler = scheduler(200_000, &Fault::ALL, true);
+    let on_units = files(LsmOptions {
+        executor: Arc::new(UnitExecutor::new(scheduler.clone())),
+        ..tiny()
+    });
+    let on_cpu = files(tiny());
+    let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&on_cpu), names(&on_units));
+    assert!(on_cpu == on_units, "the same names, other bytes");
+    let counters = scheduler.counters();
+    let by_units: u64 = counters.units.iter().take(2).map(|unit| unit.answered).sum();
+    assert!(by_units > 50, "{counters}");
+    assert!(counters.redone_on_cpu.total(Blame::Unit) > 10, "{counters}");
+}
