@@ -15,7 +15,7 @@ use super::Engine;
 use crate::compaction::{TableMaker, TableSpec};
 use crate::error::LsmError;
 use crate::log::log_name;
-use crate::memtable::{Memtable, MemtableCursor};
+use crate::memtable::{Memtable, MemtableCursor, PagePool};
 use crate::options::LsmOptions;
 use crate::table::{TableFiles, TableMeta};
 use crate::version::Edit;
@@ -44,6 +44,7 @@ impl Engine {
         let context = FlushContext {
             disk: &*self.disk,
             files: &self.files,
+            pool: &self.pool,
             options: &self.options,
             snapshots: self.snapshot_list(),
             next_number: &next_number,
@@ -82,6 +83,7 @@ impl Engine {
 pub(super) struct FlushContext<'a> {
     pub disk: &'a dyn Disk,
     pub files: &'a TableFiles,
+    pub pool: &'a Arc<PagePool>,
     pub options: &'a LsmOptions,
     /// What readers hold, ascending.
     pub snapshots: Vec<SeqNo>,

@@ -44,7 +44,7 @@ use weft_ops::key::SeqNo;
 use crate::batch::{FamilyId, WriteBatch};
 use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
 use crate::table::TableFiles;
 use crate::version::{Edit, Manifest, Version};
@@ -76,6 +76,7 @@ pub(crate) struct Engine {
     options: LsmOptions,
     clock: Arc<dyn Clock>,
     files: Arc<TableFiles>,
+    pool: Arc<PagePool>,
     writer: Mutex<Writer>,
     sync: Mutex<SyncState>,
     sync_done: Condvar,

@@ -29,7 +29,7 @@ use crate::batch::for_each_operation;
 use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
 use crate::table::{TableFiles, TableMeta, table_number};
 use crate::version::{Edit, Manifest, ManifestState, Version, manifest_number, read_manifest};
@@ -49,7 +49,7 @@ impl Engine {
                 .map_err(io_error("creating", level_dir))?;
         }
         let lock = disk.lock_dir(dir).map_err(io_error("locking", dir))?;
-        let (last_manifest, state) = match read_manifest(&*disk, dir)? {
+        let (last_manifest, mut state) = match read_manifest(&*disk, dir)? {
             Some((number, state)) => (number, state),
             None => (0, ManifestState::default()),
         };
@@ -66,12 +66,14 @@ impl Engine {
             dirs,
             obsolete: Mutex::default(),
         });
-        let all = state.as_edit();
-        let version = Version::empty().apply(&all, &files);
+        let version = Version::empty().apply(&state.as_edit(), &files);
         let number = || next_number.fetch_add(1, Ordering::Relaxed);
+        // As much as one memtable: one fills while another one is flushed and given back.
+        let pool = Arc::new(PagePool::new(options.memtable_bytes));
         let context = FlushContext {
             disk: &*disk,
             files: &files,
+            pool: &pool,
             options: &options,
             snapshots: Vec::new(),
             next_number: &number,
@@ -89,13 +91,12 @@ impl Engine {
             flushed: Some(end.last),
             first_log: Some(log.number()),
         };
-        let mut state = state;
         state.apply(&edit);
         let manifest = Manifest::create(&*disk, dir, number(), state.clone())?;
         found.remove_unnamed(&*disk, dir, &state)?;
         let version = version.apply(&edit, &files);
         let view = View {
-            active: Arc::new(Memtable::new(log.number(), end.last)),
+            active: Arc::new(Memtable::new(log.number(), end.last, &pool)),
             frozen: Vec::new(),
             version: Arc::new(version),
         };
@@ -130,6 +131,7 @@ impl Engine {
             disk,
             options,
             files,
+            pool,
         })
     }
 }
@@ -150,7 +152,7 @@ fn replay(
     flushed: SeqNo,
 ) -> Result<(Vec<TableMeta>, LogEnd), LsmError> {
     let mut tables = Vec::new();
-    let mut memtable = Arc::new(Memtable::new(0, flushed));
+    let mut memtable = Arc::new(Memtable::new(0, flushed, context.pool));
     let end = read_logs(context.disk, dir, logs, flushed, |record| {
         let mut seqno = record.first;
         let read = for_each_operation(record.payload, |operation| {
@@ -176,7 +178,7 @@ fn replay(
         }
         if memtable.used_bytes() >= context.options.memtable_bytes {
             tables.extend(write_memtable(context, &memtable)?);
-            memtable = Arc::new(Memtable::new(0, memtable.last_seqno()));
+            memtable = Arc::new(Memtable::new(0, memtable.last_seqno(), context.pool));
         }
         Ok(())
     })?;

@@ -34,7 +34,7 @@ pub struct LevelStats {
 pub struct LsmStats {
     /// Level by level.
     pub levels: Vec<LevelStats>,
-    /// Bytes of memory in memtables.
+    /// Bytes of memory in memtables, or kept for the next ones.
     pub memtable_bytes: u64,
     /// Frozen memtables that wait for their flush.
     pub frozen_memtables: u64,
@@ -162,7 +162,10 @@ impl Engine {
                     compaction_nanos: get(&counters.nanos),
                 })
                 .collect(),
-            memtable_bytes: memtables.map(|memtable| memtable.memory_bytes() as u64).sum(),
+            memtable_bytes: memtables
+                .map(|memtable| memtable.memory_bytes() as u64)
+                .sum::<u64>()
+                + self.pool.bytes() as u64,
             frozen_memtables: view.frozen.len() as u64,
             block_cache_bytes: self.files.cache.bytes() as u64,
             block_cache_hits: hits,

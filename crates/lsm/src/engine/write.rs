@@ -155,7 +155,7 @@ impl Engine {
         let (file, path) = old.begin_sync();
         writer.unsynced.push((old.number(), file, path));
         let last = SeqNo(writer.next_seqno.0 - 1);
-        let fresh = Arc::new(Memtable::new(number, last));
+        let fresh = Arc::new(Memtable::new(number, last, &self.pool));
         let mut view = self.view.write();
         let mut next = View::clone(&view);
         let frozen = std::mem::replace(&mut next.active, fresh);

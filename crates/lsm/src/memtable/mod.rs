@@ -13,6 +13,7 @@ use weft_ops::key::{EntryKind, SeqNo, Stamp};
 use weft_ops::merge::RangeTombstone;
 
 use crate::batch::{Operation, keep};
+pub(crate) use skiplist::PagePool;
 use skiplist::{Place, SkipList};
 
 /// Sorted writes in memory. Any number of readers, one writer at a time.
@@ -31,9 +32,9 @@ pub(crate) struct Memtable {
 
 impl Memtable {
     /// An empty one, for writes behind `last_seqno`.
-    pub(crate) fn new(log_number: u64, last_seqno: SeqNo) -> Self {
+    pub(crate) fn new(log_number: u64, last_seqno: SeqNo, pool: &Arc<PagePool>) -> Self {
         Self {
-            list: SkipList::new(log_number),
+            list: SkipList::new(log_number, Arc::clone(pool)),
             log_number,
             entry_count: AtomicUsize::new(0),
             data_bytes: AtomicUsize::new(0),

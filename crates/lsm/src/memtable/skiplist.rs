@@ -27,6 +27,7 @@
 
 use std::cmp::Ordering;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering as Memory};
 
 use parking_lot::Mutex;
@@ -62,12 +63,47 @@ struct Writer {
     free_words: usize,
     chunk_words: usize,
     prng: Prng,
+    pool: Arc<PagePool>,
+}
+
+/// Huge pages that a list has left, for the next one: the system would have to clear fresh ones.
+pub(crate) struct PagePool {
+    pages: Mutex<Vec<PageMemory>>,
+    bytes_max: usize,
+}
+
+impl PagePool {
+    /// A pool that keeps at most so many bytes.
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self {
+            pages: Mutex::new(Vec::new()),
+            bytes_max,
+        }
+    }
+
+    /// Bytes that wait to be used.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pages.lock().len() * HUGE_PAGE_BYTES
+    }
+
+    /// Used pages are not cleared. `None` if the system has none.
+    fn take(&self) -> Option<PageMemory> {
+        let kept = self.pages.lock().pop();
+        kept.or_else(|| PageMemory::new(HUGE_PAGE_BYTES, Pages::Huge).ok())
+    }
+
+    fn give_back(&self, memory: PageMemory) {
+        let mut pages = self.pages.lock();
+        if (pages.len() + 1) * HUGE_PAGE_BYTES <= self.bytes_max {
+            pages.push(memory);
+        }
+    }
 }
 
 enum Chunk {
     /// Start and length, as leaked by a box.
     Boxed(*mut Word, usize),
-    Pages(#[allow(dead_code, reason = "held for its drop, which gives the pages back")] PageMemory),
+    Pages(PageMemory),
 }
 
 /// An entry of a list, or none. Valid as long as the list; whoever keeps one must keep the list.
@@ -91,7 +127,8 @@ impl Place {
 }
 
 impl Writer {
-    /// Zeroed words that stay where they are.
+    /// Words that stay where they are; what is in them means nothing, but for the first chunk, which is
+    /// zeros.
     fn allocate(&mut self, words: usize, allocated_bytes: &AtomicUsize) -> NonNull<Word> {
         // A large node gets a chunk of its own, so that little is left unused.
         if words > self.chunk_words / 8 && words > HEADER_WORDS + HEIGHT_MAX {
@@ -113,7 +150,7 @@ impl Writer {
 
     fn chunk(&mut self, words: usize, allocated_bytes: &AtomicUsize) -> NonNull<Word> {
         if words == CHUNK_WORDS_MAX
-            && let Ok(pages) = PageMemory::new(HUGE_PAGE_BYTES, Pages::Huge)
+            && let Some(pages) = self.pool.take()
         {
             let start = pages.base().cast::<Word>();
             allocated_bytes.fetch_add(pages.size_bytes(), Memory::Relaxed);
@@ -136,9 +173,13 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        for chunk in &self.chunks {
-            let &Chunk::Boxed(start, words) = chunk else {
-                continue;
+        for chunk in self.chunks.drain(..) {
+            let (start, words) = match chunk {
+                Chunk::Boxed(start, words) => (start, words),
+                Chunk::Pages(memory) => {
+                    self.pool.give_back(memory);
+                    continue;
+                }
             };
             let chunk = std::ptr::slice_from_raw_parts_mut(start, words);
             // SAFETY: `chunk` leaked this box, and the list that pointed into it is being dropped.
@@ -182,7 +223,7 @@ fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 impl SkipList {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, pool: Arc<PagePool>) -> Self {
         let allocated_bytes = AtomicUsize::new(0);
         let mut writer = Writer {
             chunks: Vec::new(),
@@ -190,6 +231,7 @@ impl SkipList {
             free_words: 0,
             chunk_words: CHUNK_WORDS_MIN,
             prng: Prng::new(seed),
+            pool,
         };
         let head = writer.allocate(HEADER_WORDS + HEIGHT_MAX, &allocated_bytes);
         // SAFETY: the words of the links lie before the node, within the same allocation.
@@ -375,6 +417,35 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64};
     use weft_ops::key::{EntryKind, SeqNo};
 
+    fn pool() -> Arc<PagePool> {
+        Arc::new(PagePool::new(8 << 20))
+    }
+
+    /// Pages with another list's entries in them serve as well as fresh ones.
+    #[test]
+    fn used_pages_serve_again() {
+        let pool = pool();
+        for round in 0..3_u64 {
+            let list = SkipList::new(round, Arc::clone(&pool));
+            for i in 1..=40_000_u64 {
+                list.insert(
+                    &weft_ops::mix64(i + round).to_be_bytes(),
+                    stamp(i),
+                    &[round as u8; 100],
+                );
+            }
+            let (mut place, mut count, mut last) = (list.first(), 0, 0);
+            while let Some((key, _, value)) = list.at(place) {
+                let key = u64::from_be_bytes(key.try_into().unwrap());
+                assert!(key > last && value == [round as u8; 100]);
+                (last, count, place) = (key, count + 1, list.after(place));
+            }
+            assert_eq!(count, 40_000);
+            drop(list);
+            assert!((2 << 20..=8 << 20).contains(&pool.bytes()));
+        }
+    }
+
     fn stamp(seqno: u64) -> Stamp {
         Stamp::new(SeqNo(seqno), EntryKind::Value)
     }
@@ -388,7 +459,7 @@ mod tests {
             ),
             target in prop::collection::vec(0_u8..4, 0..20),
         ) {
-            let list = SkipList::new(1);
+            let list = SkipList::new(1, pool());
             let mut model = BTreeMap::new();
             for (i, (key, value)) in keys.iter().enumerate() {
                 list.insert(key, stamp(i as u64 + 1), value);
@@ -422,7 +493,7 @@ mod tests {
     /// Readers see sorted, whole entries while a writer works, and never fewer than before.
     #[test]
     fn readers_need_no_latch() {
-        let list = SkipList::new(2);
+        let list = SkipList::new(2, pool());
         let done = AtomicBool::new(false);
         let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -454,7 +525,7 @@ mod tests {
 
     #[test]
     fn long_values_have_room() {
-        let list = SkipList::new(3);
+        let list = SkipList::new(3, pool());
         for i in 0..20_u64 {
             list.insert(
                 &i.to_be_bytes(),
