@@ -35,6 +35,8 @@ pub(crate) struct CompactionContext<'a> {
     /// What readers hold, ascending.
     pub snapshots: Vec<SeqNo>,
     pub next_number: &'a dyn Fn() -> u64,
+    /// Whether the engine is being closed, so that the compaction is given up.
+    pub is_stopped: &'a dyn Fn() -> bool,
 }
 
 /// What came of a compaction.
@@ -91,6 +93,9 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         compacted: Compacted::default(),
     };
     for (number, range) in ranges.iter().enumerate() {
+        if (context.is_stopped)() {
+            return Err(LsmError::Closed);
+        }
         while flight.origins.len() >= TASKS_IN_FLIGHT {
             flight.receive(&mut maker)?;
         }

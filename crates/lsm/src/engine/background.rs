@@ -174,6 +174,7 @@ impl Engine {
 
     fn run_compaction(&self, choice: &Choice) -> Result<crate::compaction::Compacted, LsmError> {
         let next_number = || self.next_number();
+        let is_stopped = || self.work.lock().stop;
         let output_level = choice.output_level();
         let context = CompactionContext {
             disk: &*self.disk,
@@ -185,6 +186,7 @@ impl Engine {
             task_bytes: self.options.task_bytes,
             snapshots: self.snapshot_list(),
             next_number: &next_number,
+            is_stopped: &is_stopped,
         };
         compact(choice, &context)
     }
