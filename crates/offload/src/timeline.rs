@@ -1,11 +1,12 @@
 //! What each unit did when: a bounded record, exportable as a Chrome trace.
 //!
-//! `chrome://tracing` and Perfetto read the export: a row for each unit, a box for each attempt with how it
-//! ended, a mark where a unit was taken out or brought back. Format: "Trace Event Format" (Google, 2016),
+//! `chrome://tracing` and Perfetto read the export: a box for each attempt with how it ended, from when the
+//! unit got it; a row for each attempt that a unit holds at a time, so that boxes of a row do not overlap;
+//! a mark where a unit was taken out or brought back. Format: "Trace Event Format" (Google, 2016),
 //! JSON object form, phases `X`, `i` and `M`. When the record is full the oldest entries go; how many went
 //! stands in the export.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 
 use crate::job::JobKind;
@@ -16,6 +17,8 @@ use crate::wire::AttemptId;
 pub struct Span {
     /// Index of the unit; the CPU is the last one.
     pub unit: usize,
+    /// Its row among those of the unit: the lowest that was free.
+    pub lane: u32,
     /// The job's number.
     pub job: u64,
     /// The attempt's number.
@@ -93,17 +96,33 @@ impl Timeline {
         self.entries.iter()
     }
 
+    /// The first row of each unit, and every other that has a box.
+    fn rows(&self, units: usize) -> BTreeSet<(usize, u32)> {
+        let boxes = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Span(span) => Some((span.unit, span.lane)),
+            Entry::Mark(_) => None,
+        });
+        (0..units).map(|unit| (unit, 0)).chain(boxes).collect()
+    }
+
     /// The record as a Chrome trace; `units` are the units' names by index.
     #[must_use]
     pub fn to_chrome_trace(&self, units: &[&str]) -> String {
         let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"entries_gone\":");
         let _ = write!(out, "{}}},\"traceEvents\":[", self.gone);
         let mut comma = "";
-        for (index, name) in units.iter().enumerate() {
+        for (unit, lane) in self.rows(units.len()) {
+            let name = units.get(unit).copied().unwrap_or_default();
+            let name = if lane == 0 {
+                name.to_owned()
+            } else {
+                format!("{name} +{lane}")
+            };
             let _ = write!(
                 out,
-                "{comma}\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":{index},\"args\":{{\"name\":{}}}}}",
-                json_text(name)
+                "{comma}\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":{},\"args\":{{\"name\":{}}}}}",
+                row(unit, lane),
+                json_text(&name)
             );
             comma = ",";
         }
@@ -117,7 +136,7 @@ impl Timeline {
                         out,
                         "{{\"ph\":\"i\",\"s\":\"t\",\"name\":\"{}\",\"pid\":1,\"tid\":{},\"ts\":{}}}",
                         mark.what,
-                        mark.unit,
+                        row(mark.unit, 0),
                         micros(mark.at_ns)
                     );
                 }
@@ -128,6 +147,11 @@ impl Timeline {
     }
 }
 
+/// The number of a row; a unit has at most 64.
+const fn row(unit: usize, lane: u32) -> usize {
+    unit * 64 + lane as usize
+}
+
 fn write_span(out: &mut String, span: &Span) {
     let _ = write!(
         out,
@@ -135,7 +159,7 @@ fn write_span(out: &mut String, span: &Span) {
          \"job\":{},\"attempt\":{},\"outcome\":\"{}\",\"bytes_in\":{},\"bytes_out\":{},\"cycles\":{}}}}}",
         span.kind.name(),
         span.outcome,
-        span.unit,
+        row(span.unit, span.lane),
         micros(span.start_ns),
         micros(span.end_ns.saturating_sub(span.start_ns)),
         span.job,
@@ -174,6 +198,7 @@ mod tests {
     fn span(attempt: u64) -> Entry {
         Entry::Span(Span {
             unit: 0,
+            lane: attempt as u32 % 2,
             job: attempt,
             attempt: AttemptId(attempt),
             kind: JobKind::Merge,
@@ -213,9 +238,10 @@ mod tests {
         }));
         let expected = r#"{"displayTimeUnit":"ns","otherData":{"entries_gone":0},"traceEvents":[
 {"ph":"M","name":"thread_name","pid":1,"tid":0,"args":{"name":"fpga \"0\""}},
-{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"cpu"}},
-{"ph":"X","name":"merge","cat":"done","pid":1,"tid":0,"ts":1.500,"dur":2.500,"args":{"job":1,"attempt":1,"outcome":"done","bytes_in":10,"bytes_out":8,"cycles":99}},
-{"ph":"i","s":"t","name":"taken out","pid":1,"tid":1,"ts":2000.000}
+{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"fpga \"0\" +1"}},
+{"ph":"M","name":"thread_name","pid":1,"tid":64,"args":{"name":"cpu"}},
+{"ph":"X","name":"merge","cat":"done","pid":1,"tid":1,"ts":1.500,"dur":2.500,"args":{"job":1,"attempt":1,"outcome":"done","bytes_in":10,"bytes_out":8,"cycles":99}},
+{"ph":"i","s":"t","name":"taken out","pid":1,"tid":64,"ts":2000.000}
 ]}
 "#;
         assert_eq!(timeline.to_chrome_trace(&["fpga \"0\"", "cpu"]), expected);

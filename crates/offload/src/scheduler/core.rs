@@ -136,6 +136,8 @@ pub(super) struct JobState {
 pub(super) struct Attempt {
     pub(super) job: u64,
     pub(super) unit: usize,
+    /// Its row in the timeline.
+    pub(super) lane: u32,
     pub(super) kind: JobKind,
     pub(super) crc: u32,
     pub(super) bytes_in: u64,
@@ -153,6 +155,8 @@ pub(super) enum Ended {
 pub(super) struct UnitSlot {
     pub(super) unit: Box<dyn Unit>,
     pub(super) health: Health,
+    /// A bit for each row of the timeline that has an attempt under way; beyond 64 they share the last.
+    pub(super) lanes: u64,
     /// The job with which it is being probed.
     pub(super) probe: Option<u64>,
     pub(super) counters: UnitCounters,
@@ -219,6 +223,7 @@ impl Core {
             UnitSlot {
                 unit,
                 health: Health::new(config.health),
+                lanes: 0,
                 probe: None,
                 counters,
             }
@@ -310,6 +315,7 @@ impl Core {
         let attempt = self.attempts.remove(&id)?;
         if let Some(slot) = self.units.get_mut(attempt.unit) {
             slot.counters.in_flight = slot.counters.in_flight.saturating_sub(1);
+            slot.lanes &= !(1 << attempt.lane);
             slot.counters.busy_ns += now_ns.saturating_sub(attempt.started_ns);
         }
         self.ended.insert(id, (attempt.unit, how));

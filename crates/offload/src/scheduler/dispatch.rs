@@ -229,9 +229,12 @@ impl Core {
         slot.counters.started += 1;
         slot.counters.in_flight += 1;
         slot.counters.bytes_in += bytes_in;
+        let lane = slot.lanes.trailing_ones().min(63);
+        slot.lanes |= 1 << lane;
         let record = Attempt {
             job: id,
             unit,
+            lane,
             kind: state.job.kind,
             crc: request.crc,
             bytes_in,

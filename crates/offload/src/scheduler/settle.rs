@@ -318,6 +318,7 @@ impl Core {
         let attempt = self.end_attempt(id, how, now_ns)?;
         self.timeline.push(Entry::Span(Span {
             unit: attempt.unit,
+            lane: attempt.lane,
             job: attempt.job,
             attempt: id,
             kind: attempt.kind,

@@ -293,6 +293,28 @@ fn units_share_the_work_and_the_cpu_helps_only_if_told() {
 }
 
 #[test]
+fn boxes_of_one_row_of_the_trace_do_not_overlap() {
+    let lab = Lab::new(config(), vec![fine()]);
+    for tag in 0..20 {
+        lab.submit(tag, job(&[tag as u8; 100]));
+    }
+    lab.run();
+    let trace = lab.scheduler.chrome_trace();
+    let number = |line: &str, name: &str| {
+        let rest = line.split_once(&format!("\"{name}\":")).unwrap().1;
+        let end = rest.find([',', '}']).unwrap();
+        rest[..end].parse::<f64>().unwrap()
+    };
+    let mut ends = std::collections::BTreeMap::new();
+    for line in trace.lines().filter(|line| line.contains("\"ph\":\"X\"")) {
+        let (row, start) = (number(line, "tid") as u64, number(line, "ts"));
+        let end = ends.insert(row, start + number(line, "dur"));
+        assert!(end.is_none_or(|end| end <= start + 1e-6), "{line}");
+    }
+    assert_eq!(ends.len(), 2, "the unit holds two at a time");
+}
+
+#[test]
 fn without_units_the_cpu_is_the_unit() {
     let lab = Lab::new(config(), Vec::new());
     let report = lab.one(b"task").report;
