@@ -8,26 +8,41 @@ use std::sync::Arc;
 use weft_store::{Catalog, ParamMode, ProcedureDef, ProcedureLanguage, ProcedureParam};
 
 use super::look_up::quote_ident;
-use super::{PUBLIC_OID, ROLE_OID, Row, int2, oid, oid_list, text, types};
+use super::{PUBLIC_OID, ROLE_OID, Row, flag, int2, oid, oid_list, text, types};
 
-const SQL_LANGUAGE_OID: u32 = 14;
-const PLPGSQL_LANGUAGE_OID: u32 = 13_500;
+/// The languages of procedures: rows of `pg_language`.
+pub fn languages() -> Vec<Row> {
+    let row = |language: ProcedureLanguage| {
+        vec![
+            ("oid", oid(language_oid(language))),
+            ("lanname", text(language.name())),
+            ("lanpltrusted", flag(true)),
+        ]
+    };
+    [ProcedureLanguage::Sql, ProcedureLanguage::PlPgSql]
+        .into_iter()
+        .map(row)
+        .collect()
+}
+
+fn language_oid(language: ProcedureLanguage) -> u32 {
+    match language {
+        ProcedureLanguage::Sql => 14,
+        ProcedureLanguage::PlPgSql => 13_500,
+    }
+}
 
 /// Users' procedures; built-in functions are not listed.
 pub fn rows(catalog: &Catalog) -> Vec<Row> {
     let row = |procedure: &Arc<ProcedureDef>| {
         let inputs = procedure.params.iter().filter(|param| param.mode.is_input());
         let types: Vec<u32> = inputs.map(|param| param.ty.oid()).collect();
-        let language = match procedure.language {
-            ProcedureLanguage::Sql => SQL_LANGUAGE_OID,
-            ProcedureLanguage::PlPgSql => PLPGSQL_LANGUAGE_OID,
-        };
         vec![
             ("oid", oid(procedure.id.0)),
             ("proname", text(&procedure.name)),
             ("pronamespace", oid(PUBLIC_OID)),
             ("proowner", oid(ROLE_OID)),
-            ("prolang", oid(language)),
+            ("prolang", oid(language_oid(procedure.language))),
             ("prokind", text("p")),
             ("pronargs", int2(types.len())),
             ("proargtypes", oid_list(types.into_iter())),

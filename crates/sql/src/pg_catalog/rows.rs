@@ -1,7 +1,5 @@
 //! Rows of `pg_catalog`.
 
-use std::sync::Arc;
-
 use datafusion::common::ScalarValue;
 use weft_store::{Catalog, IndexDef, SequenceDef, TableDef};
 use weft_types::SqlType;
@@ -32,16 +30,7 @@ pub fn rows(name: &str, catalog: &Catalog, session: &SessionContext) -> Vec<Row>
         "pg_collation" => collations(),
         "pg_settings" => settings(session),
         "pg_tablespace" => tablespaces(),
-        "pg_language" => [(SQL_LANGUAGE_OID, "sql"), (PLPGSQL_LANGUAGE_OID, "plpgsql")]
-            .into_iter()
-            .map(|(id, name)| {
-                vec![
-                    ("oid", oid(id)),
-                    ("lanname", text(name)),
-                    ("lanpltrusted", flag(true)),
-                ]
-            })
-            .collect(),
+        "pg_language" => procedures::languages(),
         "pg_proc" => procedures::rows(catalog),
         "pg_tables" => table_view(catalog, session),
         "pg_indexes" => index_view(catalog),
