@@ -15,7 +15,7 @@ use weft_ops::key::Stamp;
 
 use crate::batch::for_each_operation;
 use crate::cache::BlockCache;
-use crate::engine::level_dirs;
+use crate::engine::{Found, level_dirs};
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::log::{log_name, log_number, read_logs};
 use crate::options::{LEVEL_COUNT, LsmOptions};
@@ -53,7 +53,15 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<
     let _lock = disk.lock_dir(dir).map_err(io_error("locking", dir))?;
     let mut report = VerifyReport::default();
     let state = match read_manifest(&**disk, dir) {
-        Ok(Some((_, state))) => state,
+        Ok(Some((number, state))) => {
+            let dirs = level_dirs(dir, options);
+            let found = Found::look(&**disk, dir, &dirs.iter().collect())?;
+            if let Err(error) = found.check_against(number, &state) {
+                report.findings.push(error);
+                return Ok(report);
+            }
+            state
+        }
         Ok(None) => ManifestState::default(),
         Err(error) if error.is_corruption() => {
             // Without it nobody knows which tables count.

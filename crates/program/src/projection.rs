@@ -20,7 +20,7 @@ use std::ops::Range;
 use weft_types::{ColumnKind, RowLayout, SqlError};
 
 use crate::instr::{Datum, Instr, Op, Operand};
-use crate::interpreter::misfit;
+use crate::interpreter::{ROW_BYTES_MAX, misfit, too_big};
 use crate::program::ProgramParts;
 
 /// OUTROW, SETCOL.., EMIT as one.
@@ -110,7 +110,7 @@ impl Projection {
     }
 
     /// Appends the result row for a stored row. An error if a column is not of the result's form, which only
-    /// an unverified program brings about, or if the row becomes longer than 4 GiB; then `out` may hold a
+    /// an unverified program brings about, or if the row becomes longer than 1 GiB (54000); then `out` may hold a
     /// part of it.
     pub fn append(
         &self,
@@ -140,6 +140,9 @@ impl Projection {
                     copy_cell(cell, raw)?;
                 }
                 ColumnKind::Variable => {
+                    if heap_end + raw.len() > ROW_BYTES_MAX {
+                        return Err(too_big());
+                    }
                     let place = place(heap_end, raw.len())?;
                     let cell = out.get_mut(cell..cell + place.len()).ok_or_else(misfit)?;
                     cell.copy_from_slice(&place);

@@ -8,18 +8,19 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// Time for the accepting thread to be woken by a connection to itself.
-const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for a connection to a socket on this machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A listening socket. Dropping it removes its file.
 #[derive(Debug)]
@@ -86,10 +87,13 @@ impl Door {
         Ok(self.listener.accept()?.0)
     }
 
-    /// Has whoever waits in [`Self::accept`] get a connection. Whether it does.
-    pub fn knock(&self) -> bool {
+    /// Has whoever waits in [`Self::accept`] return, with an error or a connection; nobody is let in any
+    /// more. False if there is no way to.
+    pub fn close(&self) -> bool {
+        // Ends the wait on Linux, for a file too whose name is gone; elsewhere a connection does.
+        let is_shut = self.listener.shutdown(Shutdown::Both).is_ok();
         let knocker = Socket::new(self.address.domain(), Type::STREAM, None);
-        knocker.is_ok_and(|socket| socket.connect_timeout(&self.address, KNOCK_TIMEOUT).is_ok())
+        is_shut || knocker.is_ok_and(|socket| socket.connect_timeout(&self.address, CONNECT_TIMEOUT).is_ok())
     }
 }
 
@@ -98,59 +102,82 @@ impl Door {
 struct SocketFile {
     path: PathBuf,
     lock_path: PathBuf,
-    /// Its lock ends when it is closed.
-    _lock: File,
+    /// The lock ends when it is closed.
+    lock: File,
 }
 
 impl SocketFile {
     /// Takes the name; a file that a dead server left there is removed.
     fn take(path: PathBuf, address: &SockAddr) -> io::Result<SocketFile> {
-        let in_use = |who: &str| {
-            let text = format!("{} is in use by {who}", path.display());
-            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
-        };
         let mut lock_path = path.clone().into_os_string();
         lock_path.push(".lock");
         let lock_path = PathBuf::from(lock_path);
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut owner = String::new();
-            // What cannot be read is only missing from the message.
-            let _ = lock.read_to_string(&mut owner);
-            let pid = owner.lines().next().unwrap_or("unknown").to_owned();
-            return in_use(&format!("the server of process {pid}"));
-        }
-        // PostgreSQL does not lock its lock file, but it answers.
-        if Socket::new(Domain::UNIX, Type::STREAM, None)?
-            .connect(address)
-            .is_ok()
-        {
-            return in_use("another server");
-        }
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let mut lock = lock_file(&path, &lock_path)?;
+        // PostgreSQL does not lock its lock file, but it answers; only who certainly does not is dead.
+        match Socket::new(Domain::UNIX, Type::STREAM, None)?.connect_timeout(address, CONNECT_TIMEOUT) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(&path)?,
+            _ => return Err(in_use(&path, "another server")),
         }
         lock.set_len(0)?;
         writeln!(lock, "{}", std::process::id())?;
         Ok(SocketFile {
             path,
             lock_path,
-            _lock: lock,
+            lock,
         })
     }
 }
 
+/// Opens and locks the lock file, which is the one of that name when this returns.
+fn lock_file(path: &Path, lock_path: &Path) -> io::Result<File> {
+    loop {
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            // What is written must not go where somebody else's link leads.
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(lock_path)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_at(&lock, lock_path) => return Ok(lock),
+            // A server that ended meanwhile has removed it.
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut owner = String::new();
+                // What cannot be read is only missing from the message.
+                let _ = lock.read_to_string(&mut owner);
+                let pid = owner.lines().next().unwrap_or("unknown");
+                return Err(in_use(path, &format!("the server of process {pid}")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the open file is the one that has the name.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+fn in_use(path: &Path, who: &str) -> io::Error {
+    let text = format!("{} is in use by {who}", path.display());
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // While it is locked; what cannot be removed is taken over by the next server.
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(&self.lock_path);
+        // Both go while the lock is held, unless somebody took the names away: then they are another's.
+        if is_at(&self.lock, &self.lock_path) {
+            // What cannot be removed is taken over by the next server.
+            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(&self.lock_path);
+        }
     }
 }
 
@@ -173,7 +200,8 @@ mod tests {
         door.accept().unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "nobody else may connect");
-        assert!(door.knock() && door.accept().is_ok());
+        assert!(door.close());
+        assert!(door.accept().is_err() && UnixStream::connect(&path).is_err());
         drop(door);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
@@ -193,7 +221,14 @@ mod tests {
         fs::write(dir.path().join(".s.PGSQL.5433.lock"), "1\n").unwrap();
         assert!(UnixStream::connect(&path).is_err());
         let door = Door::local(dir.path(), 5433).unwrap();
-        assert!(door.knock());
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(door);
+        // A link in the lock file's place is not followed.
+        let treasure = dir.path().join("treasure");
+        fs::write(&treasure, "gold").unwrap();
+        std::os::unix::fs::symlink(&treasure, dir.path().join(".s.PGSQL.5433.lock")).unwrap();
+        assert!(Door::local(dir.path(), 5433).is_err());
+        assert_eq!(fs::read_to_string(&treasure).unwrap(), "gold");
     }
 
     #[test]

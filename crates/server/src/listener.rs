@@ -107,8 +107,7 @@ impl Server {
         let left = self.shared.stop(grace);
         self.pool.stop();
         for Acceptor { door, thread } in self.acceptors.drain(..) {
-            // The acceptor waits for a connection; give it one.
-            if door.knock() {
+            if door.close() {
                 let _ = thread.join();
             }
         }

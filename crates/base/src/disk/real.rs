@@ -197,9 +197,14 @@ fn write_out(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     };
     // SAFETY: as in `reserve`.
     let done = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    if done == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        // A hint that this system or file system does not take; the sync does it all.
+        Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE | libc::EOPNOTSUPP) => Ok(()),
+        _ => Err(error),
     }
 }
 

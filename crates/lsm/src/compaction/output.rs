@@ -1,4 +1,7 @@
 //! Finished blocks into tables: as many as the length of a table asks for, with range tombstones cut to fit.
+//!
+//! A maker that is dropped before its end removes what it made: after a failed flush or compaction no file is
+//! left, and its space is free for the next attempt.
 
 use std::path::PathBuf;
 
@@ -9,7 +12,7 @@ use weft_ops::key::SeqNo;
 use weft_ops::merge::RangeTombstone;
 
 use crate::error::LsmError;
-use crate::table::{TableMeta, TableWriter};
+use crate::table::{TableMeta, TableWriter, table_name};
 
 /// What the tables are to be like.
 pub(crate) struct TableSpec {
@@ -32,6 +35,17 @@ pub(crate) struct TableMaker<'a> {
     /// Tables begin here and end at the next cut; none for the first.
     cut: Option<Bytes>,
     made: Vec<TableMeta>,
+    /// Files that nobody knows of yet.
+    created: Vec<PathBuf>,
+}
+
+impl Drop for TableMaker<'_> {
+    fn drop(&mut self) {
+        for path in &self.created {
+            // What stays is removed by the next opening.
+            let _ = self.disk.remove(path);
+        }
+    }
 }
 
 impl<'a> TableMaker<'a> {
@@ -49,6 +63,7 @@ impl<'a> TableMaker<'a> {
             writer: None,
             cut: None,
             made: Vec::new(),
+            created: Vec::new(),
         }
     }
 
@@ -61,6 +76,7 @@ impl<'a> TableMaker<'a> {
                 ..
             } = &self.spec;
             let number = (self.next_number)();
+            self.created.push(dir.join(table_name(number)));
             let writer = TableWriter::create(self.disk, dir, number, *level, *filter_bits_per_key)?;
             self.writer = Some(writer);
         }
@@ -114,6 +130,7 @@ impl<'a> TableMaker<'a> {
     /// Finishes the last table. The tables' names are not durable yet.
     pub(crate) fn finish(mut self) -> Result<Vec<TableMeta>, LsmError> {
         self.finish_table(None)?;
-        Ok(self.made)
+        self.created.clear();
+        Ok(std::mem::take(&mut self.made))
     }
 }

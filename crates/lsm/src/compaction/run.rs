@@ -86,6 +86,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     let ranges = cut(&runs, context.task_bytes)?;
     let (done, results) = channel::<Done>();
     let mut flight = Flight {
+        wants_hashes: context.filter_bits_per_key > 0,
         results,
         origins: BTreeMap::new(),
         waiting: BTreeMap::new(),
@@ -149,6 +150,7 @@ impl Drop for Answer {
 
 /// Tasks that are under way, and results that came early.
 struct Flight {
+    wants_hashes: bool,
     results: Receiver<Done>,
     origins: BTreeMap<usize, Origins>,
     waiting: BTreeMap<usize, MergeOutput>,
@@ -174,6 +176,10 @@ impl Flight {
             Err(error) => return Err(failed(&error.to_string())),
         };
         check_result(&output)?;
+        if self.wants_hashes && output.key_hashes.len() != output.blocks.len() {
+            // A filter without them would hide keys.
+            return Err(failed("a result lacks the hashes of its keys"));
+        }
         self.waiting.insert(number, output);
         while let Some(output) = self.waiting.remove(&self.next) {
             for (at, block) in output.blocks.iter().enumerate() {
@@ -181,8 +187,9 @@ impl Flight {
                 maker.add(block, hashes)?;
             }
             self.compacted.task_count += 1;
-            self.compacted.entries_in += output.entries_in;
-            self.compacted.entries_out += output.entries_out;
+            let compacted = &mut self.compacted;
+            compacted.entries_in = compacted.entries_in.saturating_add(output.entries_in);
+            compacted.entries_out = compacted.entries_out.saturating_add(output.entries_out);
             self.origins.remove(&self.next);
             self.next += 1;
         }

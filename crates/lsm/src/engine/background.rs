@@ -1,5 +1,6 @@
 //! Who flushes and compacts: two threads, or whoever wrote.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 
 use super::Engine;
 use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
-use crate::error::LsmError;
+use crate::error::{LsmError, io_error};
 use crate::options::{Background, LEVEL_COUNT};
 use crate::version::{Edit, KeyRange};
 
@@ -28,18 +29,20 @@ pub(super) struct Work {
 /// After an error, or when nothing was said, threads look again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-pub(super) fn start(engine: &Arc<Engine>) -> Vec<JoinHandle<()>> {
+/// Errors: the system gives no thread. One that was started ends with the engine.
+pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmError> {
     if engine.options.background == Background::Inline {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let steps: [(&str, Step); 2] = [("lsm-flush", flush_step), ("lsm-compact", compact_step)];
     let mut threads = Vec::new();
     for (name, step) in steps {
         let engine = Arc::clone(engine);
         let thread = std::thread::Builder::new().name(name.to_owned());
-        threads.extend(thread.spawn(move || engine.serve(step)));
+        let started = thread.spawn(move || engine.serve(step));
+        threads.push(started.map_err(io_error("starting a thread for", Path::new(name)))?);
     }
-    threads
+    Ok(threads)
 }
 
 /// One piece of work; whether there was any.

@@ -53,7 +53,7 @@ use pressure::Pressure;
 use stats::Counters;
 use write::{SyncState, Writer};
 
-pub(crate) use open::level_dirs;
+pub(crate) use open::{Found, level_dirs};
 pub use stats::{LevelStats, LsmStats};
 pub use write::WriteOptions;
 
@@ -214,7 +214,7 @@ impl Lsm {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LsmError> {
         let engine = Arc::new(Engine::open(disk, dir, options, clock)?);
-        let threads = background::start(&engine);
+        let threads = background::start(&engine).inspect_err(|_| engine.stop())?;
         Ok(Self { engine, threads })
     }
 

@@ -32,7 +32,7 @@ use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
 use crate::table::{TableFiles, TableMeta, table_number};
-use crate::version::{Edit, Manifest, ManifestState, Version, manifest_number, read_manifest};
+use crate::version::{Edit, Manifest, ManifestState, Version, manifest_name, manifest_number, read_manifest};
 
 impl Engine {
     pub(super) fn open(
@@ -59,6 +59,7 @@ impl Engine {
             let name = log_name(state.first_log);
             return Err(corrupt(&name, 0, CorruptKind::Log, "the file is missing"));
         }
+        found.check_against(last_manifest, &state)?;
         let next_number = AtomicU64::new(found.last_number.max(last_manifest).max(state.first_log) + 1);
         let files = Arc::new(TableFiles {
             disk: Arc::clone(&disk),
@@ -187,14 +188,14 @@ fn replay(
 }
 
 /// Files that lie in the engine's directories.
-struct Found {
+pub(crate) struct Found {
     logs: Vec<u64>,
     tables: Vec<(PathBuf, u64)>,
     last_number: u64,
 }
 
 impl Found {
-    fn look(disk: &dyn Disk, dir: &Path, dirs: &BTreeSet<&PathBuf>) -> Result<Self, LsmError> {
+    pub(crate) fn look(disk: &dyn Disk, dir: &Path, dirs: &BTreeSet<&PathBuf>) -> Result<Self, LsmError> {
         let names = disk.list(dir).map_err(io_error("listing", dir))?;
         let mut logs: Vec<u64> = names.iter().filter_map(|name| log_number(name)).collect();
         logs.sort_unstable();
@@ -223,6 +224,30 @@ impl Found {
             .copied()
             .filter(|&number| number >= first)
             .collect()
+    }
+
+    /// Refuses a manifest that names tables that are gone while others lie here that it does not name: then
+    /// its last record is not torn but lost, and what would be removed as unnamed is what counts.
+    pub(crate) fn check_against(&self, manifest: u64, state: &ManifestState) -> Result<(), LsmError> {
+        let here = |number: &u64| self.tables.iter().any(|(_, found)| found == number);
+        let gone = state.tables.keys().find(|number| !here(number));
+        let unnamed = self
+            .tables
+            .iter()
+            .find(|(_, number)| !state.tables.contains_key(number));
+        let (Some(gone), Some((unnamed, _))) = (gone, unnamed) else {
+            return Ok(());
+        };
+        let reason = format!(
+            "it names table {gone}, which is gone, and not {}: its last record is lost",
+            unnamed.display()
+        );
+        Err(corrupt(
+            &manifest_name(manifest),
+            0,
+            CorruptKind::Manifest,
+            reason,
+        ))
     }
 
     /// Removes what no durable manifest speaks of.

@@ -153,6 +153,9 @@ impl Engine {
         let mut old = std::mem::replace(&mut writer.log, log);
         writer.suspect = false;
         let (file, path) = old.begin_sync();
+        // What was flushed since is durable in its table, and its log is gone.
+        let waits = |number: u64| view.frozen.iter().any(|frozen| frozen.log_number() == number);
+        writer.unsynced.retain(|(number, ..)| waits(*number));
         writer.unsynced.push((old.number(), file, path));
         let last = SeqNo(writer.next_seqno.0 - 1);
         let fresh = Arc::new(Memtable::new(number, last, &self.pool));
@@ -179,24 +182,22 @@ impl Engine {
         sync.syncing = true;
         drop(sync);
         let synced = blocking::section(|| self.sync_logs());
+        if let Err(error) = &synced {
+            // Before anybody else may sync: the same file would report success now.
+            let mut writer = self.writer.lock();
+            if writer.refused.is_none() {
+                writer.refused = Some(error.refusal());
+                writer.suspect = true;
+            }
+        }
         let mut sync = self.sync.lock();
         sync.syncing = false;
-        if let Ok(last) = synced {
-            sync.durable = sync.durable.max(last);
+        if let Ok(last) = &synced {
+            sync.durable = sync.durable.max(*last);
         }
         drop(sync);
         self.sync_done.notify_all();
-        match synced {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                let mut writer = self.writer.lock();
-                if writer.refused.is_none() {
-                    writer.refused = Some(error.refusal());
-                    writer.suspect = true;
-                }
-                Err(error)
-            }
-        }
+        synced.map(drop)
     }
 
     /// Syncs every log that has something that was not; says up to which write that reaches.

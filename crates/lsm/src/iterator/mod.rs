@@ -135,12 +135,11 @@ impl LsmIterator {
     /// # Errors
     /// As [`LsmIterator::first`].
     pub fn forward(&mut self) -> Result<(), LsmError> {
-        match self.state {
+        match std::mem::replace(&mut self.state, State::Nowhere) {
             State::Nowhere => return Ok(()),
             State::Forward => {}
             State::Backward => self.merged.seek(&self.key, OLDEST)?,
         }
-        self.state = State::Nowhere;
         self.skip_key()?;
         self.find_forward()
     }
@@ -150,12 +149,11 @@ impl LsmIterator {
     /// # Errors
     /// As [`LsmIterator::first`].
     pub fn back(&mut self) -> Result<(), LsmError> {
-        match self.state {
+        match std::mem::replace(&mut self.state, State::Nowhere) {
             State::Nowhere => return Ok(()),
             State::Forward => self.merged.seek_before(&self.key, Stamp::newest_at(SeqNo::MAX))?,
             State::Backward => {}
         }
-        self.state = State::Nowhere;
         self.find_backward()
     }
 

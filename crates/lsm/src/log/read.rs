@@ -92,17 +92,16 @@ pub(crate) fn read_logs(
     Ok(end)
 }
 
-/// Whether a record from `offset` on says that `due` had been durable. Such a record starts a sector.
+/// Whether a record from `offset` on says that `due` had been durable: one that starts a sector, or one behind
+/// it without a gap.
 fn witness(bytes: &[u8], offset: usize, number: u64, due: SeqNo) -> bool {
     let mut at = offset.next_multiple_of(SECTOR_BYTES);
     while at + RECORD_HEADER_BYTES <= bytes.len() {
-        if let Some((record, _)) = Record::parse(bytes.get(at..).unwrap_or_default())
-            && record.log_number == number
-            && record.durable >= due
-        {
-            return true;
+        match Record::parse(bytes.get(at..).unwrap_or_default()) {
+            Some((record, _)) if record.log_number == number && record.durable >= due => return true,
+            Some((_, len)) => at += len,
+            None => at = (at + 1).next_multiple_of(SECTOR_BYTES),
         }
-        at += SECTOR_BYTES;
     }
     false
 }

@@ -26,6 +26,6 @@ mod read;
 mod write;
 
 pub(crate) use cursor::RunCursor;
-pub(crate) use format::{TableProperties, UpperBound, table_number};
+pub(crate) use format::{TableProperties, UpperBound, table_name, table_number};
 pub(crate) use read::{Opened, Table, TableFiles, TableMeta};
 pub(crate) use write::{SYNC_TABLE, TableWriter};

@@ -20,8 +20,8 @@ use crate::table::{Table, TableFiles};
 
 pub(crate) use edit::Edit;
 pub(crate) use manifest::{
-    Manifest, ManifestState, SYNC_MANIFEST, SYNC_MANIFEST_CREATE, SYNC_MANIFEST_DIR, manifest_number,
-    read_manifest,
+    Manifest, ManifestState, SYNC_MANIFEST, SYNC_MANIFEST_CREATE, SYNC_MANIFEST_DIR, manifest_name,
+    manifest_number, read_manifest,
 };
 
 /// The tables of one moment.

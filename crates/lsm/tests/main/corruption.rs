@@ -219,3 +219,38 @@ fn an_engine_in_use_is_not_checked() {
         Err(LsmError::Io { .. })
     ));
 }
+
+/// The last record of a manifest rots. If it was a compaction's, the tables that it named are all there is:
+/// they are not taken for superfluous.
+#[test]
+fn a_lost_compaction_in_the_manifest_removes_nothing() {
+    let mut refused = 0;
+    for keys in (100..KEYS).step_by(20) {
+        let disk = SimDisk::new(8);
+        let lsm = open_with(&disk, tiny()).unwrap();
+        for number in 0..keys {
+            lsm.put(FAMILY, &key(number), &value(number), WriteOptions::default())
+                .unwrap();
+        }
+        lsm.flush().unwrap();
+        lsm.compact_all().unwrap();
+        lsm.close().unwrap();
+        let tables = files(&disk, ".sst");
+        let manifest = files(&disk, ".lsm").pop().unwrap();
+        // Records begin at sectors.
+        let last = (bytes_of(&disk, &manifest) - 1) / 512 * 512;
+        disk.flip_bit(&manifest, last + 30, 1).unwrap();
+        if let Err(error) = open_with(&disk, tiny()) {
+            assert_eq!(named(&error).1, CorruptKind::Manifest, "{error}");
+            assert_eq!(named(&check(&disk)[0]), named(&error));
+            assert_eq!(files(&disk, ".sst"), tables, "nothing was removed");
+            disk.flip_bit(&manifest, last + 30, 1).unwrap();
+            refused += 1;
+        }
+        let lsm = open_with(&disk, tiny()).unwrap();
+        for number in 0..keys {
+            assert_eq!(lsm.get(FAMILY, &key(number)).unwrap().unwrap(), value(number));
+        }
+    }
+    assert!(refused > 3, "{refused}");
+}

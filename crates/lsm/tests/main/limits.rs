@@ -93,6 +93,34 @@ fn refusals_need_no_memory_and_no_files() {
     assert_eq!(there.count(), 11);
 }
 
+/// Flushes and compactions that fail anywhere leave no file behind, except where the manifest's fate is open.
+#[test]
+fn what_fails_leaves_no_files() {
+    for after in 0..60 {
+        let disk = SimDisk::new(after);
+        let lsm = open_with(&disk, tiny()).unwrap();
+        for number in 0..30_u64 {
+            lsm.put(FAMILY, &number.to_be_bytes(), &[1; 100], WriteOptions::default())
+                .unwrap();
+        }
+        let count = || {
+            let names = disk.list(Path::new(DIR)).unwrap();
+            names.iter().filter(|name| name.ends_with(".sst")).count()
+        };
+        let before = count();
+        disk.fail_after(disk.op_count() + after, FaultKind::StorageFull);
+        let failed = lsm.flush().is_err();
+        // Every attempt makes its file anew.
+        for _ in 0..5 {
+            if failed {
+                disk.fail_after(disk.op_count() + 1, FaultKind::StorageFull);
+                let _ = lsm.flush();
+            }
+        }
+        assert!(count() <= before + 2, "{after}: {} tables", count());
+    }
+}
+
 #[test]
 fn what_is_too_long_changes_nothing() {
     let disk = SimDisk::new(1);

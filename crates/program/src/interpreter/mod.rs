@@ -46,7 +46,7 @@ use crate::resolve::Fused;
 
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
-pub(crate) use row_image::misfit;
+pub(crate) use row_image::{ROW_BYTES_MAX, misfit, too_big};
 #[cfg(feature = "compiled")]
 pub(crate) use scratch::Registers;
 pub use scratch::Scratch;

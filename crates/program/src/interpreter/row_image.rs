@@ -27,7 +27,7 @@ pub(crate) enum RowTarget {
 }
 
 /// Bytes that a row may take while it is built.
-const ROW_BYTES_MAX: usize = 1 << 30;
+pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 
 /// One row buffer.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ pub(crate) fn misfit() -> SqlError {
 }
 
 #[cold]
-fn too_big() -> SqlError {
+pub(crate) fn too_big() -> SqlError {
     SqlError::new(
         SqlState::PROGRAM_LIMIT_EXCEEDED,
         "row is too big: more than 1 GiB",

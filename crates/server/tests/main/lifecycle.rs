@@ -1,5 +1,6 @@
 //! Cancelling, timing out, panicking, stopping.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -246,4 +247,15 @@ fn a_socket_file_serves_as_the_address_does() {
         0,
         "no file is left"
     );
+}
+
+#[test]
+fn a_server_whose_socket_file_was_removed_still_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = Bench::with(|config| config.socket_dir = Some(dir.path().to_owned()));
+    for file in std::fs::read_dir(dir.path()).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    assert_eq!(bench.server.stop(Duration::from_secs(10)), 0);
+    assert_eq!(Arc::strong_count(&bench.fake), 1, "no thread keeps the backend");
 }

@@ -77,13 +77,24 @@ pub fn quote_ident(name: &str) -> String {
         .next()
         .is_some_and(|c| c.is_ascii_lowercase() || c == '_')
         && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-        && !RESERVED.contains(&name);
+        && !RESERVED.contains(&name)
+        && !KEYWORDS_OF_PLACES
+            .split_whitespace()
+            .any(|keyword| keyword == name);
     if plain {
         name.to_string()
     } else {
         format!("\"{}\"", name.replace('"', "\"\""))
     }
 }
+
+/// PostgreSQL's key words that cannot be names everywhere: of columns, and of types and functions.
+const KEYWORDS_OF_PLACES: &str = "between bigint bit boolean char character coalesce dec decimal exists extract \
+    float greatest grouping inout int integer interval least national nchar none normalize nullif numeric out \
+    overlay position precision real row setof smallint substring time timestamp treat trim values varchar \
+    xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize \
+    xmltable authorization binary collation concurrently cross current_schema freeze full ilike inner is isnull \
+    join left like natural notnull outer overlaps right similar tablesample verbose";
 
 /// PostgreSQL's reserved key words.
 const RESERVED: &[&str] = &[

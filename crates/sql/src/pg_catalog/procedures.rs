@@ -115,6 +115,7 @@ mod tests {
             name: "Move it".to_owned(),
             params: vec![
                 param("a", ParamMode::In, SqlType::Int4),
+                param("out", ParamMode::In, SqlType::Int4),
                 param("", ParamMode::In, SqlType::Text),
                 param("Sum", ParamMode::Out, SqlType::Int8),
                 param("b", ParamMode::InOut, SqlType::Float8),
@@ -124,7 +125,7 @@ mod tests {
         };
         assert_eq!(
             definition(&procedure),
-            "CREATE OR REPLACE PROCEDURE public.\"Move it\"(IN a integer, IN text, OUT \"Sum\" bigint, INOUT b double \
+            "CREATE OR REPLACE PROCEDURE public.\"Move it\"(IN a integer, IN \"out\" integer, IN text, OUT \"Sum\" bigint, INOUT b double \
              precision)\n LANGUAGE plpgsql\nAS $procedurex$BEGIN RAISE '$procedure$'; END$procedurex$\n"
         );
     }

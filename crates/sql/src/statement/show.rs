@@ -128,8 +128,7 @@ impl Shown<'_> {
         let Some(ty) = value.sql_type() else {
             return self.out.push_str("NULL");
         };
-        let mut text = String::new();
-        format_text(value, &ty, &mut text);
+        let text = constant_text(value);
         match value {
             Value::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
             Value::Int2(_) | Value::Int4(_) | Value::Int8(_) | Value::Numeric(_) => self.out.push_str(&text),
@@ -153,6 +152,15 @@ impl Shown<'_> {
     }
 }
 
+/// As PostgreSQL writes the value; on one line.
+fn constant_text(value: &Value) -> String {
+    let mut text = String::new();
+    if let Some(ty) = value.sql_type() {
+        format_text(value, &ty, &mut text);
+    }
+    text.replace(['\n', '\r'], " ")
+}
+
 fn binds(scalar: &Scalar) -> Binds {
     match scalar {
         Scalar::Or(..) => Binds::Or,
@@ -171,8 +179,9 @@ fn binds(scalar: &Scalar) -> Binds {
         | Scalar::OrNull(inner) => binds(inner),
         // A sign binds less tightly than a cast.
         Scalar::Constant(Value::Int2(..0) | Value::Int4(..0) | Value::Int8(..0)) => Binds::Sign,
-        Scalar::Constant(Value::Float4(value)) if value.is_sign_negative() => Binds::Sign,
-        Scalar::Constant(Value::Float8(value)) if value.is_sign_negative() => Binds::Sign,
+        Scalar::Constant(Value::Float4(value)) if *value < 0.0 && value.is_finite() => Binds::Sign,
+        Scalar::Constant(Value::Float8(value)) if *value < 0.0 && value.is_finite() => Binds::Sign,
+        Scalar::Constant(value @ Value::Numeric(_)) if constant_text(value).starts_with('-') => Binds::Sign,
         _ => Binds::Atom,
     }
 }
