@@ -110,8 +110,8 @@ impl Projection {
     }
 
     /// Appends the result row for a stored row. An error if a column is not of the result's form, which only
-    /// an unverified program brings about, or if the row becomes longer than 1 GiB (54000); then `out` may hold a
-    /// part of it.
+    /// an unverified program brings about, or if the row becomes longer than 1 GiB (54000); then `out` may
+    /// hold a part of it.
     pub fn append(
         &self,
         from: &RowLayout,

@@ -92,8 +92,8 @@ pub(crate) fn read_logs(
     Ok(end)
 }
 
-/// Whether a record from `offset` on says that `due` had been durable: one that starts a sector, or one behind
-/// it without a gap.
+/// Whether a record from `offset` on says that `due` had been durable: one that starts a sector, or one
+/// behind it without a gap.
 fn witness(bytes: &[u8], offset: usize, number: u64, due: SeqNo) -> bool {
     let mut at = offset.next_multiple_of(SECTOR_BYTES);
     while at + RECORD_HEADER_BYTES <= bytes.len() {
