@@ -11,6 +11,7 @@ use weft_protocols::batch::Batch;
 use weft_protocols::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
+use weft_protocols::waves::Waves;
 use weft_protocols::{Job, LATENCY_SAMPLE, Protocol, RunReport, protocol_names, run_by_name};
 use weft_sql::statement::{NoSource, Plan, PlanContext, ProgramPlan, plan_text};
 use weft_store::Store;
@@ -174,6 +175,37 @@ fn batches_are_repeatable() {
         })
         .into();
     assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
+}
+
+/// The last one to write an account decides, so every transaction out of its order may show.
+#[test]
+fn waves_keep_the_streams_order_in_line_and_side_by_side() {
+    let (mut random, mut wanted) = (Prng::new(5), vec![1000; ACCOUNTS as usize]);
+    for workers in [1, 2] {
+        let store = bank();
+        let set = program(&store, "update account set balance = $2 where id = $1");
+        let jobs: Vec<Job> = (0..20_000)
+            .map(|n| {
+                // All on one account, then on any, then on one again.
+                let id = if n / 5_000 == 1 {
+                    random.below(ACCOUNTS as u64) as i64
+                } else {
+                    3
+                };
+                wanted[id as usize] = n;
+                job(&set, &[id, n])
+            })
+            .collect();
+        let protocol = Waves {
+            max_members: 128,
+            lock_slots: 1 << 12,
+            ..Waves::default()
+        };
+        let report = protocol.run(&store, &jobs, workers);
+        assert_eq!((report.committed, report.failed), (20_000, 0));
+        assert_eq!(balances(&store), wanted, "{workers} workers");
+        assert_eq!(store.verify_digest(&store.snapshot()), store.state_digest());
+    }
 }
 
 #[test]
