@@ -50,7 +50,7 @@ use weft_store::Store;
 
 pub use epoch::WORKERS_MAX;
 pub use observe::{Observe, Unobserved};
-pub use registry::{UnknownProtocol, protocol_names, run_by_name};
+pub use registry::{UnknownProtocol, is_protocol, protocol_names, run_by_name};
 pub use report::{LATENCY_SAMPLE, Latency, RunReport};
 pub use safeguards::{Safeguards, Sound};
 

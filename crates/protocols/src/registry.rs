@@ -17,7 +17,7 @@ use crate::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
 use crate::waves::Waves;
-use crate::{Job, Protocol, RunReport};
+use crate::{Job, Protocol, RunReport, Sound};
 
 type Run = fn(&Arc<Store>, &[Job], usize) -> RunReport;
 
@@ -88,9 +88,23 @@ impl std::error::Error for UnknownProtocol {}
 
 /// The names that [`run_by_name`] takes, the product's own first. `batch-serial` and
 /// `two-phase-locking-interleaved` tell prefetching and concurrency control apart: `batch` is interleaved,
-/// `two-phase-locking` is not.
+/// `two-phase-locking` is not. It also takes `waves@N`, waves whose groups have at most N probes in flight (or
+/// those of one member): for measuring how many pay off.
 pub fn protocol_names() -> Vec<&'static str> {
     PROTOCOLS.iter().map(|(name, _)| *name).collect()
+}
+
+/// As `waves@8`: the product's planner with at most so many probes in flight.
+fn in_flight(name: &str) -> Option<Execution> {
+    let probes = name.strip_prefix(Waves::<Sound>::NAME)?.strip_prefix('@')?;
+    Some(Execution::InFlight(
+        probes.parse().ok().filter(|probes| *probes > 0)?,
+    ))
+}
+
+/// Whether [`run_by_name`] takes a name.
+pub fn is_protocol(name: &str) -> bool {
+    in_flight(name).is_some() || PROTOCOLS.iter().any(|(known, _)| *known == name)
 }
 
 /// Runs a stream under the protocol of that name, with its default settings. See [`Protocol::run`].
@@ -100,6 +114,13 @@ pub fn run_by_name(
     jobs: &[Job],
     workers: usize,
 ) -> Result<RunReport, UnknownProtocol> {
+    if let Some(execution) = in_flight(name) {
+        let waves = Waves {
+            execution,
+            ..Waves::default()
+        };
+        return Ok(waves.run(store, jobs, workers));
+    }
     let unknown = || UnknownProtocol {
         name: name.to_string(),
     };

@@ -43,6 +43,7 @@ mod read;
 mod snapshot;
 mod store;
 mod table;
+mod table_map;
 mod writer;
 
 pub use catalog::{

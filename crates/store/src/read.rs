@@ -416,8 +416,7 @@ pub(crate) fn lookup_slot<'s>(
     slot: SlotId,
 ) -> Option<RowVersion<'s>> {
     let row = row_at(table, slot, pin)?;
-    let carries = |buffer: &mut Vec<u8>| index.data.carries(table.layout(), row.bytes, key, buffer);
-    with_key_buffer(carries).then_some(row)
+    index.data.carries(table.layout(), row.bytes, key).then_some(row)
 }
 
 /// Lends a thread's batch of entries; a fresh one if it is lent out already.
@@ -428,17 +427,6 @@ fn with_batch<R>(work: impl FnOnce(&mut Batch) -> R) -> R {
     BATCH.with(|batch| match batch.try_borrow_mut() {
         Ok(mut batch) => work(&mut batch),
         Err(_) => work(&mut Batch::default()),
-    })
-}
-
-/// Lends a thread's buffer for encoding keys; a fresh one if it is lent out already.
-fn with_key_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    thread_local! {
-        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    BUFFER.with(|buffer| match buffer.try_borrow_mut() {
-        Ok(mut buffer) => work(&mut buffer),
-        Err(_) => work(&mut Vec::new()),
     })
 }
 

@@ -9,7 +9,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use hashbrown::HashMap;
 use weft_base::{BatchId, CodecError, IndexId, RowId, TableId};
 use weft_ops::{hash64, row_digest};
 use weft_types::{RowLayout, SqlError, SqlState};
@@ -19,6 +18,7 @@ use crate::index::IndexData;
 use crate::index::build::build;
 use crate::index::hash::HashIndex;
 use crate::memory::{Pin, REGION_SLOTS, RowMemory, Slot, SlotArena, SlotId, VersionRef};
+use crate::table_map::TableMap;
 
 /// Slots in one scan chunk (a morsel).
 pub const SCAN_CHUNK_SLOTS: u64 = REGION_SLOTS;
@@ -114,6 +114,7 @@ impl Drop for TableCore {
 /// One index of a table: definition and structures.
 #[derive(Clone)]
 pub(crate) struct TableIndex {
+    pub(crate) id: IndexId,
     pub(crate) def: Arc<IndexDef>,
     pub(crate) data: Arc<IndexData>,
 }
@@ -147,6 +148,7 @@ impl TableData {
     /// An empty table.
     pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<RowMemory>) -> Self {
         let indexes = def.indexes.iter().map(|index| TableIndex {
+            id: index.id,
             def: Arc::clone(index),
             data: Arc::new(IndexData::new(index, memory)),
         });
@@ -175,18 +177,15 @@ impl TableData {
 
     #[inline]
     pub(crate) fn index(&self, id: IndexId) -> Result<&TableIndex, SqlError> {
-        self.indexes
-            .iter()
-            .find(|index| index.def.id == id)
-            .ok_or_else(|| {
-                SqlError::new(
-                    SqlState::UNDEFINED_OBJECT,
-                    format!(
-                        "index with OID {} does not exist on table \"{}\"",
-                        id.0, self.def.name
-                    ),
-                )
-            })
+        self.indexes.iter().find(|index| index.id == id).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!(
+                    "index with OID {} does not exist on table \"{}\"",
+                    id.0, self.def.name
+                ),
+            )
+        })
     }
 
     /// Removes the entries that lead to a slot only because of `removed`: those whose key no remaining
@@ -287,9 +286,6 @@ impl TableLoader {
 pub(crate) fn row_id_hash(id: RowId) -> u64 {
     hash64(&id.encode())
 }
-
-/// All tables' data, by table.
-pub(crate) type TableMap = HashMap<TableId, Arc<TableData>>;
 
 /// A catalog and the data behind it.
 #[derive(Clone)]

@@ -71,6 +71,9 @@ pub enum Execution {
     /// In groups whose memory accesses overlap.
     #[default]
     Interleaved,
+    /// In groups that take no further member once they have so many probes in flight: for measuring how many
+    /// pay off.
+    InFlight(u16),
 }
 
 /// Takes what members come to, in no particular order.
@@ -272,7 +275,14 @@ fn run_alone<G: group::Ground, S: AnswerSink>(
                 group::run_one(ground, n, *work, sink);
             }
         }
-        Execution::Interleaved => group::run_range(ground, members, range, wave_ends, behind, sink),
+        Execution::Interleaved => {
+            let waves = (wave_ends, behind);
+            group::run_range(ground, members, range, waves, group::GROUP_PROBES, sink);
+        }
+        Execution::InFlight(probes) => {
+            let waves = (wave_ends, behind);
+            group::run_range(ground, members, range, waves, usize::from(probes), sink);
+        }
     }
 }
 

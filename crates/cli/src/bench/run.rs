@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use weft_protocols::{Job, RunReport, protocol_names, run_by_name};
+use weft_protocols::{Job, RunReport, is_protocol, protocol_names, run_by_name};
 use weft_workload::driver::{self, Contender, Measured};
 use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
 use weft_workload::stream::{Rollbacks, StreamSeed, Workload};
@@ -110,10 +110,9 @@ pub(crate) fn run_cases_through(
     names: &[impl AsRef<str>],
 ) -> Result<(), Failure> {
     let mut names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    let known = protocol_names();
     for name in &names {
-        if *name != PRODUCT && !known.contains(name) {
-            let known = known.join(", ");
+        if *name != PRODUCT && !is_protocol(name) {
+            let known = protocol_names().join(", ");
             return Err(Failure::Usage(format!(
                 "there is no protocol {name:?}: {PRODUCT}, {known}"
             )));

@@ -235,7 +235,7 @@ impl<P: LockPolicy, G: Safeguards> TwoPhaseLocking<P, G> {
     ) {
         let mask = slot_mask(self.lock_slots);
         while let Some(range) = claims.claim() {
-            if self.execution == Execution::Interleaved {
+            if self.execution != Execution::Serial {
                 epoch.fetch_ahead(range.clone());
             }
             for n in range {

@@ -12,7 +12,7 @@ use weft_protocols::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
 use weft_protocols::waves::Waves;
-use weft_protocols::{Job, LATENCY_SAMPLE, Protocol, RunReport, protocol_names, run_by_name};
+use weft_protocols::{Job, LATENCY_SAMPLE, Protocol, RunReport, is_protocol, protocol_names, run_by_name};
 use weft_sql::statement::{NoSource, Plan, PlanContext, ProgramPlan, plan_text};
 use weft_store::Store;
 use weft_types::Value;
@@ -150,6 +150,18 @@ fn every_name_runs_and_no_other() {
         let report = run_by_name(name, &store, &jobs, 2).unwrap();
         assert_eq!((report.committed, report.failed), (2_000, 0), "{name}");
         assert_eq!(balances(&store), wanted, "{name}");
+    }
+    for probes in [1, 2, 100] {
+        let store = bank();
+        let (jobs, wanted) = additions(&store, 2_000, 3);
+        let name = format!("waves@{probes}");
+        assert!(is_protocol(&name));
+        assert_eq!(run_by_name(&name, &store, &jobs, 1).unwrap().committed, 2_000);
+        assert_eq!(balances(&store), wanted, "{name}");
+    }
+    for name in ["waves@", "waves@0", "waves@-1", "waves@65536", "batch@2", "tarot"] {
+        assert!(!is_protocol(name), "{name}");
+        assert!(run_by_name(name, &bank(), &[], 1).is_err(), "{name}");
     }
     let unknown = run_by_name("tarot", &bank(), &[], 1).unwrap_err();
     assert_eq!(unknown.name, "tarot");

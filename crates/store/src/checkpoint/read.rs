@@ -251,7 +251,7 @@ impl Load {
 
     fn finish(self, blocks: &BlockReader<'_>) -> Result<(Schema, u64), CheckpointError> {
         let mut digest = self.catalog.digest();
-        let mut tables = crate::table::TableMap::default();
+        let mut tables = crate::table_map::TableMap::default();
         for (id, loader) in self.tables {
             let (table, table_digest) = loader
                 .finish()

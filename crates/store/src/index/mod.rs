@@ -9,6 +9,7 @@ pub(crate) mod build;
 pub(crate) mod hash;
 pub(crate) mod ordered;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use weft_ops::hash64;
@@ -63,16 +64,15 @@ impl IndexData {
         encode_key_from_row(key, layout, row, &self.columns);
     }
 
-    /// The row carries this encoded key. Integers and times are compared as they lie; `buffer` serves for the
-    /// others.
+    /// The row carries this encoded key. Integers and times are compared as they lie.
     #[inline]
-    pub(crate) fn carries(&self, layout: &RowLayout, row: &[u8], key: &[u8], buffer: &mut Vec<u8>) -> bool {
+    pub(crate) fn carries(&self, layout: &RowLayout, row: &[u8], key: &[u8]) -> bool {
         match self.carries_integers(layout, row, key) {
             Some(carries) => carries,
-            None => {
+            None => with_key_buffer(|buffer| {
                 self.key_of(layout, row, buffer);
                 buffer.as_slice() == key
-            }
+            }),
         }
     }
 
@@ -172,6 +172,17 @@ impl IndexData {
     }
 }
 
+/// Lends a thread's buffer for encoding keys; a fresh one if it is lent out already.
+fn with_key_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    BUFFER.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => work(&mut buffer),
+        Err(_) => work(&mut Vec::new()),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -210,16 +221,16 @@ mod tests {
             };
             let index = IndexData::new(&def, &Arc::default());
             let (row, other) = (layout.encode(&one).unwrap(), layout.encode(&other).unwrap());
-            let (mut key, mut buffer) = (Vec::new(), Vec::new());
+            let mut key = Vec::new();
             index.key_of(&layout, &row, &mut key);
-            prop_assert!(index.carries(&layout, &row, &key, &mut buffer));
+            prop_assert!(index.carries(&layout, &row, &key));
             let mut other_key = Vec::new();
             index.key_of(&layout, &other, &mut other_key);
-            prop_assert_eq!(index.carries(&layout, &row, &other_key, &mut buffer), key == other_key);
+            prop_assert_eq!(index.carries(&layout, &row, &other_key), key == other_key);
             let short = &key[..cut.min(key.len())];
-            prop_assert_eq!(index.carries(&layout, &row, short, &mut buffer), short.len() == key.len());
+            prop_assert_eq!(index.carries(&layout, &row, short), short.len() == key.len());
             key.push(1);
-            prop_assert!(!index.carries(&layout, &row, &key, &mut buffer));
+            prop_assert!(!index.carries(&layout, &row, &key));
         }
     }
 

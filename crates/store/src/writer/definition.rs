@@ -107,6 +107,7 @@ impl BatchWriter<'_> {
         let indexes = def.indexes.iter().filter_map(|index| {
             let old = old.index(index.id).ok()?;
             Some(TableIndex {
+                id: index.id,
                 def: Arc::clone(index),
                 data: Arc::clone(&old.data),
             })
@@ -136,6 +137,7 @@ impl BatchWriter<'_> {
             violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
         })?;
         data.indexes.push(TableIndex {
+            id: def.id,
             def,
             data: Arc::new(built),
         });

@@ -35,7 +35,7 @@ const GROUP_MEMBERS: usize = 32;
 /// The frame behind the group's: of members that run from beginning to end when their turn comes.
 const NEAR_FRAME: usize = GROUP_MEMBERS;
 /// Probes in flight from which a group takes no further member.
-const GROUP_PROBES: usize = 48;
+pub(super) const GROUP_PROBES: usize = 48;
 
 /// What members run on: the open batch, or a snapshot.
 pub(super) trait Ground: Sync {
@@ -389,13 +389,14 @@ impl WaveEnds<'_> {
 }
 
 /// Runs the members of a range, in groups. Where a wave ends (`wave_ends`, in order), all before it have
-/// ended before the next one begins. Members from number `behind` on are not in wave 0.
+/// ended before the next one begins. Members from number `behind` on are not in wave 0. A group takes no
+/// further member once it has `probes_max` probes in flight.
 pub(super) fn run_range<G: Ground, S: AnswerSink>(
     ground: &G,
     members: &[Work<'_>],
     range: Range<usize>,
-    wave_ends: &[usize],
-    behind: usize,
+    (wave_ends, behind): (&[usize], usize),
+    probes_max: usize,
     sink: &mut S,
 ) {
     FRAMES.with_borrow_mut(|memory| {
@@ -407,7 +408,8 @@ pub(super) fn run_range<G: Ground, S: AnswerSink>(
             behind,
         };
         while !rest.is_empty() {
-            let count = run_group(ground, rest, first, &mut wave_ends, memory, &mut waiting, sink);
+            let parts = (&mut wave_ends, &mut *memory, &mut waiting);
+            let count = run_group(ground, rest, first, probes_max, parts, sink);
             rest = rest.get(count..).unwrap_or_default();
             first += count;
         }
@@ -415,14 +417,20 @@ pub(super) fn run_range<G: Ground, S: AnswerSink>(
     });
 }
 
+/// What groups hand on to one another.
+type Parts<'p, 'e, 'g, G> = (
+    &'p mut WaveEnds<'e>,
+    &'p mut Frames,
+    &'p mut Vec<Waiting<<G as Ground>::Member<'g>>>,
+);
+
 /// Runs a group from the front of `rest`, whose first member has number `first`; how many members it took.
 fn run_group<'g, G: Ground, S: AnswerSink>(
     ground: &'g G,
     rest: &[Work<'_>],
     first: usize,
-    wave_ends: &mut WaveEnds<'_>,
-    memory: &mut Frames,
-    waiting: &mut Vec<Waiting<G::Member<'g>>>,
+    probes_max: usize,
+    (wave_ends, memory, waiting): Parts<'_, '_, 'g, G>,
     sink: &mut S,
 ) -> usize {
     let Frames {
@@ -445,7 +453,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
             }
         }
         count += 1;
-        if probes >= GROUP_PROBES {
+        if probes >= probes_max {
             break;
         }
     }
