@@ -5,6 +5,7 @@
 //! the same outcome and so that a test can cut the power at every write.
 //!
 //! - [`ids`]: the numbers by which parts speak of batches, tables, rows, log positions.
+//! - [`json`]: quoted text, for reports.
 //! - [`codec`]: bounds-checked reading of untrusted bytes, and the writing that matches it.
 //! - [`clock`], [`random`]: time and chance, injected.
 //! - [`blocking`]: telling whoever runs the thread that it is about to wait.
@@ -17,6 +18,7 @@ pub mod clock;
 pub mod codec;
 pub mod disk;
 pub mod ids;
+pub mod json;
 pub mod memory;
 pub mod random;
 
@@ -24,4 +26,5 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{ByteReader, ByteWriter, CodecError};
 pub use disk::{DirLock, Disk, DiskFile, FaultKind, OpenMode, RealDisk, SimDisk, SyncSite};
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
+pub use json::json_text;
 pub use random::{Entropy, Prng, SeededEntropy, SystemEntropy};

@@ -9,6 +9,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 
+use weft_base::json_text;
+
 use crate::job::JobKind;
 use crate::wire::AttemptId;
 
@@ -174,21 +176,6 @@ fn write_span(out: &mut String, span: &Span) {
 /// Microseconds with three decimals: what the format counts in.
 fn micros(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
-}
-
-fn json_text(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if (c as u32) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@
 
 use std::fmt::Write;
 
+use weft_base::json_text;
+
 use crate::driver::Measured;
 
 /// One figure.
@@ -65,22 +67,6 @@ fn json_number(value: Option<f64>) -> String {
         Some(value) if value.is_finite() => value.to_string(),
         _ => "null".to_owned(),
     }
-}
-
-fn json_text(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if (c as u32) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// Metric, unit, and how it is taken from a contender's rounds.

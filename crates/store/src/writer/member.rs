@@ -61,6 +61,8 @@ thread_local! {
     static KEYS: Cell<Vec<KeyBuffer>> = const { Cell::new(Vec::new()) };
 }
 
+/// A key buffer larger than this is not kept.
+const KEY_BYTES_KEPT: usize = 4 << 10;
 /// Writes that a member has room for once it has more than a few.
 const MANY_WRITES: usize = 32;
 
@@ -428,7 +430,14 @@ impl Drop for MemberWriter<'_> {
     fn drop(&mut self) {
         self.undo();
         if !self.keys.is_empty() {
-            KEYS.set(std::mem::take(&mut self.keys));
+            let mut keys = std::mem::take(&mut self.keys);
+            for key in keys
+                .iter_mut()
+                .filter(|key| key.bytes.capacity() > KEY_BYTES_KEPT)
+            {
+                key.bytes = Vec::new();
+            }
+            KEYS.set(keys);
         }
     }
 }
