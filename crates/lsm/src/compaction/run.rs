@@ -17,7 +17,7 @@ use weft_ops::merge::{MergeOutput, RangeTombstone};
 use super::Choice;
 use super::executor::{CompactionExecutor, ExecutorError};
 use super::output::{TableMaker, TableSpec};
-use super::tasks::{Common, Origins, cut, locate, read_task, runs};
+use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use crate::error::LsmError;
 use crate::table::TableMeta;
 
@@ -87,6 +87,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     let (done, results) = channel::<Done>();
     let mut flight = Flight {
         wants_hashes: context.filter_bits_per_key > 0,
+        ranges: &ranges,
         results,
         origins: BTreeMap::new(),
         waiting: BTreeMap::new(),
@@ -149,8 +150,9 @@ impl Drop for Answer {
 }
 
 /// Tasks that are under way, and results that came early.
-struct Flight {
+struct Flight<'a> {
     wants_hashes: bool,
+    ranges: &'a [TaskRange],
     results: Receiver<Done>,
     origins: BTreeMap<usize, Origins>,
     waiting: BTreeMap<usize, MergeOutput>,
@@ -159,7 +161,7 @@ struct Flight {
     compacted: Compacted,
 }
 
-impl Flight {
+impl Flight<'_> {
     fn receive(&mut self, maker: &mut TableMaker<'_>) -> Result<(), LsmError> {
         let Ok((number, result)) = self.results.recv() else {
             return Err(failed("nobody is left who could answer"));
@@ -175,7 +177,7 @@ impl Flight {
             }
             Err(error) => return Err(failed(&error.to_string())),
         };
-        check_result(&output)?;
+        check_result(&output, self.ranges.get(number))?;
         if self.wants_hashes && output.key_hashes.len() != output.blocks.len() {
             // A filter without them would hide keys.
             return Err(failed("a result lacks the hashes of its keys"));
@@ -197,8 +199,9 @@ impl Flight {
     }
 }
 
-/// What can be seen of a result without reading its entries: it adds up, its blocks are whole and in order.
-fn check_result(output: &MergeOutput) -> Result<(), LsmError> {
+/// What can be seen of a result without reading its entries: it adds up, its blocks are whole, in order, and
+/// within the task's bounds.
+fn check_result(output: &MergeOutput, range: Option<&TaskRange>) -> Result<(), LsmError> {
     if !output.adds_up() {
         return Err(failed("a result's counts do not add up"));
     }
@@ -212,6 +215,14 @@ fn check_result(output: &MergeOutput) -> Result<(), LsmError> {
             return Err(failed("the blocks of a result are out of order"));
         }
         last = Some(block);
+    }
+    let Some(TaskRange { lower, upper }) = range else {
+        return Err(failed("a result of a task that was not given out"));
+    };
+    let below = |block: &FinishedBlock| lower.as_ref().is_some_and(|lower| block.first_key < *lower);
+    let above = |block: &FinishedBlock| upper.as_ref().is_some_and(|upper| block.last_key >= *upper);
+    if output.blocks.first().is_some_and(below) || output.blocks.last().is_some_and(above) {
+        return Err(failed("a result has keys outside of its task's bounds"));
     }
     Ok(())
 }

@@ -76,7 +76,11 @@ pub struct LsmStats {
     pub files_left: u64,
     /// Why the last flush failed, if it did.
     pub flush_error: Option<String>,
-    /// Why the last compaction failed, if it did.
+    /// Compactions that failed.
+    pub compaction_failures: u64,
+    /// Tables whose last compaction failed. They rest for a while, and others go first.
+    pub failed_tables: u64,
+    /// Why a compaction failed last, as long as there are such tables.
     pub compaction_error: Option<String>,
 }
 
@@ -90,6 +94,8 @@ pub(super) struct Counters {
     pub filtered: AtomicU64,
     pub files_left: AtomicU64,
     pub log_bytes: AtomicU64,
+    pub compaction_failures: AtomicU64,
+    pub failed_tables: AtomicU64,
     flushes: AtomicU64,
     flushed_bytes: AtomicU64,
     flush_nanos: AtomicU64,
@@ -189,6 +195,8 @@ impl Engine {
             full_nanos: get(&counters.full_nanos),
             filtered: get(&counters.filtered),
             files_left: get(&counters.files_left),
+            compaction_failures: get(&counters.compaction_failures),
+            failed_tables: get(&counters.failed_tables),
             flush_error: work.flush_error.as_ref().map(ToString::to_string),
             compaction_error: work.compaction_error.as_ref().map(ToString::to_string),
         }

@@ -104,7 +104,7 @@ fn results_may_come_in_any_order() {
 
 #[test]
 fn a_wrong_result_never_becomes_a_table() {
-    let harms: [(&str, Harm); 7] = [
+    let harms: [(&str, Harm); 9] = [
         ("says that it failed", |_| {
             Err(ExecutorError::Failed("no".to_owned()))
         }),
@@ -134,6 +134,18 @@ fn a_wrong_result_never_becomes_a_table() {
                 let mut bytes = block.bytes.to_vec();
                 bytes[20] ^= 4;
                 block.bytes = bytes.into();
+            }
+            Ok(())
+        }),
+        ("names a first key before its task", |output| {
+            if let Some(block) = output.blocks.first_mut() {
+                block.first_key = bytes::Bytes::new();
+            }
+            Ok(())
+        }),
+        ("names a last key behind its task", |output| {
+            if let Some(block) = output.blocks.last_mut() {
+                block.last_key = vec![0xff; 12].into();
             }
             Ok(())
         }),
