@@ -14,7 +14,6 @@ use weft_ops::hash64;
 use weft_ops::key::Stamp;
 
 use crate::batch::for_each_operation;
-use crate::cache::BlockCache;
 use crate::engine::{Found, level_dirs, lock_dirs};
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::log::{log_name, log_number, read_logs};
@@ -68,12 +67,7 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<
         }
         Err(error) => return Err(error),
     };
-    let files = Arc::new(TableFiles {
-        disk: Arc::clone(disk),
-        dirs,
-        cache: BlockCache::new(0),
-        obsolete: parking_lot::Mutex::default(),
-    });
+    let files = Arc::new(TableFiles::new(Arc::clone(disk), dirs, 0));
     let version = Version::empty().apply(&state.as_edit(), &files);
     for (_, table) in version.tables() {
         report.tables += 1;
@@ -147,7 +141,7 @@ fn check_table(table: &Table, report: &mut VerifyReport) -> Result<(), LsmError>
     let (mut entries, mut whole) = (0, true);
     for entry in opened.index() {
         report.blocks += 1;
-        let checked = check_block(table, opened, entry.offset, entry.bytes as usize, |stored| {
+        let checked = check_block(table, &opened, entry.offset, entry.bytes as usize, |stored| {
             let block = opened.check_stored(entry, stored)?;
             block
                 .check()

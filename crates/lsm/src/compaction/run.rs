@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use weft_base::Disk;
@@ -32,6 +33,10 @@ pub(crate) struct CompactionContext<'a> {
     pub filter_bits_per_key: u32,
     pub table_bytes: u64,
     pub task_bytes: u64,
+    /// Memory for tasks under way and their results; one may always be.
+    pub task_memory_bytes: u64,
+    /// What is taken of it, by all compactions.
+    pub task_memory: &'a AtomicU64,
     /// What readers hold, ascending.
     pub snapshots: Vec<SeqNo>,
     pub next_number: &'a dyn Fn() -> u64,
@@ -90,6 +95,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         ranges: &ranges,
         results,
         origins: BTreeMap::new(),
+        memory: Reserved::new(context.task_memory),
         waiting: BTreeMap::new(),
         next: 0,
         compacted: Compacted::default(),
@@ -102,6 +108,11 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
             flight.receive(&mut maker)?;
         }
         let (task, origins) = read_task(&runs, range, &common)?;
+        let bytes = task.block_bytes() + task.output_bytes_max;
+        while !flight.origins.is_empty() && flight.memory.bytes() + bytes > context.task_memory_bytes {
+            flight.receive(&mut maker)?;
+        }
+        flight.memory.reserve(number, bytes);
         flight.origins.insert(number, origins);
         let mut answer = Answer {
             number,
@@ -149,12 +160,48 @@ impl Drop for Answer {
     }
 }
 
+/// Memory that is set aside for tasks, counted where everybody sees it.
+struct Reserved<'a> {
+    all: &'a AtomicU64,
+    tasks: BTreeMap<usize, u64>,
+}
+
+impl<'a> Reserved<'a> {
+    const fn new(all: &'a AtomicU64) -> Self {
+        Self {
+            all,
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    fn reserve(&mut self, task: usize, bytes: u64) {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.tasks.insert(task, bytes);
+    }
+
+    fn release(&mut self, task: usize) {
+        let bytes = self.tasks.remove(&task).unwrap_or(0);
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.tasks.values().sum(), Ordering::Relaxed);
+    }
+}
+
 /// Tasks that are under way, and results that came early.
 struct Flight<'a> {
     wants_hashes: bool,
     ranges: &'a [TaskRange],
     results: Receiver<Done>,
     origins: BTreeMap<usize, Origins>,
+    memory: Reserved<'a>,
     waiting: BTreeMap<usize, MergeOutput>,
     /// The task whose result is written next.
     next: usize,
@@ -193,6 +240,7 @@ impl Flight<'_> {
             compacted.entries_in = compacted.entries_in.saturating_add(output.entries_in);
             compacted.entries_out = compacted.entries_out.saturating_add(output.entries_out);
             self.origins.remove(&self.next);
+            self.memory.release(self.next);
             self.next += 1;
         }
         Ok(())

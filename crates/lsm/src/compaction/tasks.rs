@@ -44,8 +44,9 @@ pub(super) fn runs(choice: &Choice) -> Vec<Vec<Arc<Table>>> {
 pub(super) fn cut(runs: &[Vec<Arc<Table>>], task_bytes: u64) -> Result<Vec<TaskRange>, LsmError> {
     let mut blocks: Vec<(Bytes, u32)> = Vec::new();
     for table in runs.iter().flatten() {
-        let index = table.opened()?.index();
-        blocks.extend(index.iter().map(|entry| (entry.last_key.clone(), entry.bytes)));
+        let opened = table.opened()?;
+        let index = opened.index().iter();
+        blocks.extend(index.map(|entry| (entry.last_key.clone(), entry.bytes)));
     }
     blocks.sort();
     let mut ranges = Vec::new();

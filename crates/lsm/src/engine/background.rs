@@ -229,6 +229,8 @@ impl Engine {
             filter_bits_per_key: self.options.filter_bits_per_key,
             table_bytes: self.options.table_bytes,
             task_bytes: self.options.task_bytes,
+            task_memory_bytes: self.options.task_memory_bytes,
+            task_memory: &self.counters.task_memory,
             snapshots: self.snapshot_list(),
             next_number: &next_number,
             is_stopped: &is_stopped,

@@ -26,7 +26,6 @@ use super::stats::Counters;
 use super::write::{SyncState, Writer};
 use super::{Engine, SYNC_TABLE_DIR, View};
 use crate::batch::for_each_operation;
-use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, bad_directory, corrupt, io_error};
 use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
 use crate::memtable::{Memtable, PagePool};
@@ -60,12 +59,11 @@ impl Engine {
         }
         found.check_against(last_manifest, &state)?;
         let next_number = AtomicU64::new(found.last_number.max(last_manifest).max(state.first_log) + 1);
-        let files = Arc::new(TableFiles {
-            disk: Arc::clone(&disk),
-            cache: BlockCache::new(options.block_cache_bytes),
+        let files = Arc::new(TableFiles::new(
+            Arc::clone(&disk),
             dirs,
-            obsolete: Mutex::default(),
-        });
+            options.block_cache_bytes,
+        ));
         let version = Version::empty().apply(&state.as_edit(), &files);
         let number = || next_number.fetch_add(1, Ordering::Relaxed);
         // As much as one memtable: one fills while another one is flushed and given back.

@@ -61,8 +61,11 @@ impl Memtable {
 
     /// Whether it is to be frozen, with room for so many bytes.
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
-        let tombstones = self.tombstone_count.load(Ordering::Relaxed);
-        self.used_bytes() >= bytes_max || tombstones >= RANGE_TOMBSTONES_MAX
+        let (used, tombstones) = (self.used_bytes(), self.tombstone_count.load(Ordering::Relaxed));
+        // Memory is taken in growing pieces: what is taken counts once a good part of it is used.
+        used >= bytes_max
+            || (self.memory_bytes() >= bytes_max && used >= bytes_max / 2)
+            || tombstones >= RANGE_TOMBSTONES_MAX
     }
 
     /// Memory that entries and range tombstones use, in bytes.

@@ -22,6 +22,7 @@
 
 mod cursor;
 mod format;
+mod open;
 mod read;
 mod write;
 

@@ -120,3 +120,82 @@ fn a_log_is_not_read_into_memory_whole() {
     assert_eq!(lsm.get(FAMILY, b"long").unwrap().unwrap().len(), 3 << 20);
     assert_eq!(lsm.get(FAMILY, b"last").unwrap().as_deref(), Some(&b"1"[..]));
 }
+
+/// A small budget for everything, many tables, reads all over them: what is stated stays within it, tables
+/// are closed and opened again, and all is still found.
+#[test]
+fn a_small_budget_of_memory_holds() {
+    const BUDGET: usize = 1 << 20;
+    for background in [weft_lsm::Background::Inline, weft_lsm::Background::Threads] {
+        let disk = SimDisk::new(1);
+        let options = LsmOptions {
+            block_bytes: 1024,
+            level1_bytes: 200_000,
+            level_factor: 4,
+            table_bytes: 20_000,
+            filter_bits_per_key: 20,
+            background,
+            ..LsmOptions::default()
+        }
+        .within_memory(BUDGET);
+        assert!(options.memory_bytes_max() <= BUDGET as u64);
+        let clock = Arc::new(weft_base::SystemClock::new());
+        let lsm = Lsm::open(Arc::new(disk.clone()), Path::new(DIR), options.clone(), clock).unwrap();
+        let key = |number: u64| weft_ops::mix64(number).to_be_bytes();
+        let (mut most, mut opened) = (0, 0);
+        for number in 0..60_000_u64 {
+            lsm.put(FAMILY, &key(number), &[number as u8; 30], WriteOptions::default())
+                .unwrap();
+            if number % 100 == 0 {
+                let at = number / 7 * 3 % (number + 1);
+                let got = lsm.get(FAMILY, &key(at)).unwrap();
+                assert_eq!(got.as_deref(), Some(&[at as u8; 30][..]), "{at}");
+                let stats = lsm.stats();
+                most = most.max(stats.memory_bytes);
+                opened = opened.max(stats.table_memory_bytes);
+                let read = stats.block_cache_bytes + stats.table_memory_bytes;
+                // Between opening a table and taking its bytes from the blocks others may look.
+                let inline = background == weft_lsm::Background::Inline;
+                assert!(!inline || read <= options.block_cache_bytes as u64, "{stats:?}");
+            }
+        }
+        assert!(most <= BUDGET as u64, "{most} bytes of {BUDGET}");
+        lsm.flush().unwrap();
+        for number in (0..60_000).step_by(37) {
+            let got = lsm.get(FAMILY, &key(number)).unwrap();
+            assert_eq!(got.as_deref(), Some(&[number as u8; 30][..]), "{number}");
+        }
+        let stats = lsm.stats();
+        let tables: u64 = stats.levels.iter().map(|level| level.tables).sum();
+        assert!(
+            tables > 60 && opened > 10_000,
+            "{tables} tables, {opened} bytes open"
+        );
+        assert!(stats.memory_bytes <= BUDGET as u64, "{stats:?}");
+    }
+}
+
+/// With no memory at all for what is read, one table is open at a time and everything is found.
+#[test]
+fn without_memory_for_reading_everything_is_found() {
+    let disk = SimDisk::new(2);
+    let options = LsmOptions {
+        block_cache_bytes: 0,
+        ..tiny()
+    };
+    let lsm = open_with(&disk, options).unwrap();
+    for number in 0..600_u64 {
+        lsm.put(FAMILY, &number.to_be_bytes(), &[1; 60], WriteOptions::default())
+            .unwrap();
+    }
+    let mut iterator = lsm.iterator(FAMILY, &lsm.snapshot()).unwrap();
+    iterator.first().unwrap();
+    for number in 0..600_u64 {
+        assert!(lsm.get(FAMILY, &number.to_be_bytes()).unwrap().is_some());
+        assert_eq!(iterator.key(), number.to_be_bytes());
+        iterator.forward().unwrap();
+    }
+    let stats = lsm.stats();
+    assert_eq!(stats.block_cache_bytes, 0);
+    assert!(stats.table_memory_bytes < 3000, "{stats:?}");
+}
