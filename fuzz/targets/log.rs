@@ -1,0 +1,4 @@
+//! Any bytes as a log: see `weft_lsm::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weft_lsm::fuzzing::run("log", data));
