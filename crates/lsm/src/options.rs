@@ -67,6 +67,8 @@ pub struct LsmOptions {
     pub base_compression: Compression,
     /// Who flushes and compacts.
     pub background: Background,
+    /// Compactions that may run at the same time, with a thread each; the last one only for level 0.
+    pub compaction_threads: usize,
     /// Whether levels that are too large are compacted without being told.
     pub compact: bool,
     /// Who merges.
@@ -152,6 +154,7 @@ impl Default for LsmOptions {
             ],
             base_compression: Compression::Zstd,
             background: Background::Threads,
+            compaction_threads: 2,
             compact: true,
             executor: Arc::new(InlineExecutor),
         }

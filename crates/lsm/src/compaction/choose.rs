@@ -69,15 +69,16 @@ pub(crate) fn debt_bytes(version: &Version, options: &LsmOptions) -> u64 {
     debt
 }
 
-/// The most urgent compaction that touches none of the `held` tables; `None` if no level is too large, or
-/// nothing of it is free.
+/// The most urgent compaction out of the first `levels` that touches none of the `held` tables; `None` if
+/// none of them is too large, or nothing of it is free.
 pub(crate) fn choose(
+    levels: usize,
     version: &Version,
     options: &LsmOptions,
     turns: &Turns,
     held: &BTreeSet<u64>,
 ) -> Option<Choice> {
-    let mut levels: Vec<(usize, f64)> = (0..LEVEL_COUNT - 1)
+    let mut levels: Vec<(usize, f64)> = (0..levels.min(LEVEL_COUNT - 1))
         .map(|level| (level, score(version, options, level)))
         .filter(|(_, score)| *score >= 1.0)
         .collect();

@@ -1,6 +1,10 @@
 //! What choosing has to know beside the version: where each level was compacted last, and which tables are to
 //! be left alone for a while.
 //!
+//! Several compactions may run at once if they share no table. That is enough: a compaction puts out keys
+//! between the first and the last of its tables only, no other table of its two levels lies in between, and
+//! what it found below it stays there. Of level 0 one runs at a time, because the oldest tables go first.
+//!
 //! A compaction that failed is not tried again at once: the same tables would be chosen, and fail again, and
 //! nothing else would ever be compacted. Its tables rest, for a time that doubles with each failure, and
 //! others go first. If the error names one of them, only that one rests.
@@ -24,7 +28,14 @@ const REST_NANOS_MAX: u64 = 300 * REST_NANOS;
 #[derive(Debug)]
 pub(crate) struct Turns {
     last_keys: Vec<Bytes>,
+    /// Level and tables of each compaction that runs.
+    running: Vec<(usize, Vec<u64>)>,
     resting: BTreeMap<u64, Rest>,
+}
+
+fn numbers(choice: &Choice) -> Vec<u64> {
+    let tables = choice.inputs.iter().chain(&choice.below);
+    tables.map(|table| table.number()).collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +48,7 @@ impl Default for Turns {
     fn default() -> Self {
         Self {
             last_keys: vec![Bytes::new(); LEVEL_COUNT],
+            running: Vec::new(),
             resting: BTreeMap::new(),
         }
     }
@@ -48,13 +60,35 @@ impl Turns {
         self.last_keys.get(level).map_or(&[], |key| key)
     }
 
-    /// Tables that are not to be touched now.
-    pub(crate) fn resting(&self, now_nanos: u64) -> BTreeSet<u64> {
+    /// Tables of compactions that run.
+    pub(crate) fn busy(&self) -> BTreeSet<u64> {
+        let running = self.running.iter().flat_map(|(_, tables)| tables);
+        running.copied().collect()
+    }
+
+    /// Tables whose last compaction failed and that are not to be touched yet.
+    pub(crate) fn resting(&self, now_nanos: u64) -> impl Iterator<Item = u64> {
         let resting = self.resting.iter();
-        resting
-            .filter(|(_, rest)| rest.until_nanos > now_nanos)
-            .map(|(number, _)| *number)
-            .collect()
+        let resting = resting.filter(move |(_, rest)| rest.until_nanos > now_nanos);
+        resting.map(|(number, _)| *number)
+    }
+
+    /// Whether all of `threads` but one are at deeper levels: the last one is kept for level 0, so that no
+    /// large compaction stops it.
+    pub(crate) fn last_is_for_level0(&self, threads: usize) -> bool {
+        let deeper = self.running.iter().filter(|(level, _)| *level > 0).count();
+        threads > 1 && deeper + 1 >= threads
+    }
+
+    /// A compaction begins.
+    pub(crate) fn begin(&mut self, choice: &Choice) {
+        self.running.push((choice.level, numbers(choice)));
+    }
+
+    /// It is over, however that went.
+    pub(crate) fn end(&mut self, choice: &Choice) {
+        let over = numbers(choice);
+        self.running.retain(|(_, tables)| *tables != over);
     }
 
     /// Number of tables whose last compaction failed, resting or not.

@@ -1,4 +1,4 @@
-//! Who flushes and compacts: two threads, or whoever wrote.
+//! Who flushes and compacts: threads, or whoever wrote.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Engine;
 use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
 use crate::error::{LsmError, io_error};
-use crate::options::Background;
+use crate::options::{Background, LEVEL_COUNT};
 use crate::version::Edit;
 
 /// What the threads and those who wait for them tell each other.
@@ -33,9 +33,10 @@ pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmErro
     if engine.options.background == Background::Inline {
         return Ok(Vec::new());
     }
-    let steps: [(&str, Step); 2] = [("lsm-flush", flush_step), ("lsm-compact", compact_step)];
+    let compact: (&str, Step) = ("lsm-compact", compact_step);
+    let compacting = std::iter::repeat_n(compact, engine.options.compaction_threads.max(1));
     let mut threads = Vec::new();
-    for (name, step) in steps {
+    for (name, step) in std::iter::once(("lsm-flush", flush_step as Step)).chain(compacting) {
         let engine = Arc::clone(engine);
         let thread = std::thread::Builder::new().name(name.to_owned());
         let started = thread.spawn(move || engine.serve(step));
@@ -71,6 +72,19 @@ pub(super) enum Wanted {
     UrgentButResting,
     /// One of a level, whether that is too large or not.
     Of(usize),
+}
+
+/// A compaction that runs: its tables are free again when this is dropped, after a panic too.
+struct Running<'a> {
+    engine: &'a Engine,
+    choice: &'a Choice,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.engine.compaction_turn.lock().end(self.choice);
+        self.engine.compaction_ended.notify_all();
+    }
 }
 
 impl Engine {
@@ -134,25 +148,42 @@ impl Engine {
         Ok(())
     }
 
-    /// Does one compaction; `false` if there is nothing to do.
+    /// Does one compaction; `false` if there is nothing to do. Others may go on at the same time with other
+    /// tables; who asked for one that has to wait for them waits.
     pub(super) fn compact_once(&self, wanted: Wanted) -> Result<bool, LsmError> {
         let mut turns = self.compaction_turn.lock();
-        let version = Arc::clone(&self.view().version);
-        turns.keep_only(&version);
-        let none = BTreeSet::new();
-        let choice = match wanted {
-            Wanted::Urgent => choose(&version, &self.options, &turns, &none),
-            Wanted::UrgentButResting => {
-                let resting = turns.resting(self.clock.monotonic_nanos());
-                choose(&version, &self.options, &turns, &resting)
+        let choice = loop {
+            let version = Arc::clone(&self.view().version);
+            turns.keep_only(&version);
+            let find = |levels: usize, held: &BTreeSet<u64>| match wanted {
+                Wanted::Of(level) => choose_from(&version, level, &turns, held),
+                _ => choose(levels, &version, &self.options, &turns, held),
+            };
+            let mut held = turns.busy();
+            if matches!(wanted, Wanted::UrgentButResting) {
+                held.extend(turns.resting(self.clock.monotonic_nanos()));
+                let for_level0 = turns.last_is_for_level0(self.options.compaction_threads);
+                match find(if for_level0 { 1 } else { LEVEL_COUNT }, &held) {
+                    Some(choice) => break choice,
+                    None => return Ok(false),
+                }
             }
-            Wanted::Of(level) => choose_from(&version, level, &turns, &none),
+            if let Some(choice) = find(LEVEL_COUNT, &held) {
+                break choice;
+            }
+            if find(LEVEL_COUNT, &BTreeSet::new()).is_none() {
+                return Ok(false);
+            }
+            self.compaction_ended.wait(&mut turns);
         };
-        let Some(choice) = choice else {
-            return Ok(false);
+        turns.begin(&choice);
+        drop(turns);
+        let running = Running {
+            engine: self,
+            choice: &choice,
         };
-        drop(version);
         let done = self.compact_choice(&choice);
+        let mut turns = self.compaction_turn.lock();
         match &done {
             Ok(()) => turns.succeeded(&choice),
             // Closing is nobody's fault.
@@ -166,8 +197,9 @@ impl Engine {
         self.counters
             .failed_tables
             .store(failed as u64, Ordering::Relaxed);
-        drop(choice);
         drop(turns);
+        drop(running);
+        drop(choice);
         self.remove_obsolete();
         self.measure_pressure();
         self.wake();

@@ -87,8 +87,9 @@ pub(crate) struct Engine {
     manifest: Mutex<Manifest>,
     snapshots: Mutex<BTreeMap<SeqNo, usize>>,
     flush_turn: Mutex<()>,
-    /// Held by who compacts.
+    /// Held to choose a compaction and to say how it went, not while it runs.
     compaction_turn: Mutex<Turns>,
+    compaction_ended: Condvar,
     next_number: AtomicU64,
     work: Mutex<Work>,
     work_changed: Condvar,

@@ -120,6 +120,7 @@ impl Engine {
             snapshots: Mutex::default(),
             flush_turn: Mutex::new(()),
             compaction_turn: Mutex::default(),
+            compaction_ended: Condvar::new(),
             next_number,
             work: Mutex::new(Work::default()),
             work_changed: Condvar::new(),

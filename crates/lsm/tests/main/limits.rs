@@ -199,6 +199,7 @@ fn readers_see_whole_batches_while_threads_work() {
     let disk = SimDisk::new(5);
     let options = LsmOptions {
         background: Background::Threads,
+        compaction_threads: 4,
         memtable_bytes: 20_000,
         level1_bytes: 20_000,
         table_bytes: 10_000,
