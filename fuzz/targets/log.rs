@@ -1,4 +1,9 @@
-//! Any bytes as a log: see `weft_lsm::fuzzing`.
+//! Any bytes as a log: see `crates/lsm/src/fuzzing.rs`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weft_lsm::fuzzing::run("log", data));
+mod seeds;
+
+libfuzzer_sys::fuzz_target!(
+    init: seeds::write("log"),
+    |data: &[u8]| weft_lsm::fuzzing::run("log", data)
+);

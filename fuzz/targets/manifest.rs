@@ -1,4 +1,9 @@
-//! Any bytes as a manifest: see `weft_lsm::fuzzing`.
+//! Any bytes as a manifest: see `crates/lsm/src/fuzzing.rs`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weft_lsm::fuzzing::run("manifest", data));
+mod seeds;
+
+libfuzzer_sys::fuzz_target!(
+    init: seeds::write("manifest"),
+    |data: &[u8]| weft_lsm::fuzzing::run("manifest", data)
+);
