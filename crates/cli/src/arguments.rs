@@ -27,6 +27,8 @@ pub enum Command {
     Bench(BenchCommand),
     /// Run the log of a database again, batch by batch, printing the state digest after each.
     Replay(ReplayArguments),
+    /// Check every file of a database that is not running, and list everything that is wrong.
+    Verify(VerifyArguments),
 }
 
 /// What can be measured.
@@ -383,6 +385,13 @@ pub struct ReplayArguments {
     pub workers: usize,
 }
 
+/// `weft verify`
+#[derive(Debug, Clone, Args)]
+pub struct VerifyArguments {
+    /// The database directory, or that of an LSM engine. No server may be running on it.
+    pub dir: PathBuf,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -411,6 +420,7 @@ mod tests {
             &["weft", "demo", "--seconds", "0"],
             &["weft", "bench", "ycsb", "--records", "0"],
             &["weft", "replay"],
+            &["weft", "verify"],
         ] {
             assert!(WeftArguments::try_parse_from(line).is_err(), "{line:?}");
         }

@@ -9,6 +9,7 @@
 //! demo             the tour: load, run, kill, recover, check
 //! bench            YCSB and TPC-B, embedded
 //! replay           the log, batch by batch
+//! verify           every file of a stopped database, and what is wrong with it
 //! failure          what ends a command: message and exit code
 //! ```
 
@@ -20,6 +21,7 @@ pub mod failure;
 mod replay;
 mod serve;
 pub mod server_process;
+mod verify;
 
 use arguments::{BenchCommand, Command, WeftArguments};
 use failure::Failure;
@@ -38,5 +40,6 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Index(index)) => bench::index::run(&index),
         Command::Bench(BenchCommand::Compaction(compaction)) => bench::compaction::run(&compaction),
         Command::Replay(replay) => replay::run(&replay),
+        Command::Verify(verify) => verify::run(&verify),
     }
 }

@@ -49,6 +49,12 @@ impl FamilyId {
     }
 }
 
+/// What stands behind every key of the last family, for which no key can: one byte more than any has.
+#[must_use]
+pub(crate) fn behind_all_keys() -> Vec<u8> {
+    vec![0xff; KEY_BYTES_MAX + 1]
+}
+
 /// The user's part of a key inside the engine.
 #[must_use]
 pub(crate) fn user_key(key: &[u8]) -> &[u8] {
@@ -127,16 +133,18 @@ impl WriteBatch {
 
     /// Removes all keys from `start` (inclusive) to `end` (exclusive; `None` for all that follow).
     pub fn delete_range(&mut self, family: FamilyId, start: &[u8], end: Option<&[u8]>) {
+        if let Some(end) = end
+            && end.len() > USER_KEY_BYTES_MAX
+        {
+            self.too_large
+                .get_or_insert(("key", end.len(), USER_KEY_BYTES_MAX));
+            return;
+        }
         let end = match end {
             Some(end) => Some(family.key(end)),
             None => family.end(),
         };
-        // Behind the last family there is no key that could be named: the longest of ones is above all.
-        let end = end.unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]);
-        if end.len() > KEY_BYTES_MAX {
-            self.too_large.get_or_insert(("key", end.len(), KEY_BYTES_MAX));
-            return;
-        }
+        let end = end.unwrap_or_else(behind_all_keys);
         if family.key(start) < end && self.begin(DELETE_RANGE, family, start) {
             self.encoded.put_len_prefixed(&end);
         }

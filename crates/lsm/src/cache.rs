@@ -7,7 +7,7 @@
 //! Source: Corbató, "A paging experiment with the Multics system", 1969.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weft_ops::block::Block;
@@ -20,7 +20,7 @@ type Key = (u64, u64);
 
 pub(crate) struct BlockCache {
     parts: Vec<Mutex<Part>>,
-    part_bytes_max: usize,
+    part_bytes_max: AtomicUsize,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -45,7 +45,7 @@ impl BlockCache {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             parts: (0..PART_COUNT).map(|_| Mutex::default()).collect(),
-            part_bytes_max: bytes_max / PART_COUNT,
+            part_bytes_max: AtomicUsize::new(bytes_max / PART_COUNT),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -72,9 +72,9 @@ impl BlockCache {
     pub(crate) fn insert(&self, file: u64, offset: u64, block: &Block) {
         let key = (file, offset);
         let bytes = block.memory_bytes() + size_of::<Slot>() + 64;
-        if bytes > self.part_bytes_max {
+        let Some(room) = self.part_bytes_max.load(Ordering::Relaxed).checked_sub(bytes) else {
             return;
-        }
+        };
         let Some(part) = self.part(key) else {
             return;
         };
@@ -82,7 +82,7 @@ impl BlockCache {
         if part.places.contains_key(&key) {
             return;
         }
-        part.make_room(self.part_bytes_max - bytes);
+        part.make_room(room);
         let slot = Some(Slot {
             key,
             block: block.clone(),
@@ -101,6 +101,17 @@ impl BlockCache {
         }
         part.places.insert(key, place);
         part.bytes += bytes;
+    }
+
+    /// Changes the budget; blocks beyond it go at once.
+    pub(crate) fn set_bytes_max(&self, bytes_max: usize) {
+        let part_bytes_max = bytes_max / PART_COUNT;
+        let before = self.part_bytes_max.swap(part_bytes_max, Ordering::Relaxed);
+        if part_bytes_max < before {
+            for part in &self.parts {
+                part.lock().make_room(part_bytes_max);
+            }
+        }
     }
 
     /// Drops the blocks of a file that goes. Passes over all slots.

@@ -67,6 +67,13 @@ pub enum LsmError {
         /// What is wrong with it.
         reason: Arc<str>,
     },
+    /// A directory is not what it would have to be. Nothing was changed in it.
+    Directory {
+        /// The directory.
+        dir: Arc<str>,
+        /// What is wrong with it.
+        reason: Arc<str>,
+    },
     /// The engine takes no writes at present because an earlier one failed; reads go on. The next write tries
     /// to put things right first.
     Refused {
@@ -140,6 +147,7 @@ impl fmt::Display for LsmError {
                 kind,
                 reason,
             } => write!(f, "{kind} at byte {offset} of {file} is corrupt: {reason}"),
+            Self::Directory { dir, reason } => write!(f, "directory {dir} cannot be used: {reason}"),
             Self::Refused { first, .. } => write!(f, "no writes are taken after an earlier error: {first}"),
             Self::TooLarge {
                 what,
@@ -167,6 +175,14 @@ pub(crate) fn io_error(action: &str, path: &Path) -> impl FnOnce(io::Error) -> L
     move |source| LsmError::Io {
         context,
         source: Arc::new(source),
+    }
+}
+
+/// Makes an [`LsmError::Directory`].
+pub(crate) fn bad_directory(dir: &Path, reason: impl fmt::Display) -> LsmError {
+    LsmError::Directory {
+        dir: dir.display().to_string().into(),
+        reason: reason.to_string().into(),
     }
 }
 

@@ -31,6 +31,8 @@ mod cache;
 mod compaction;
 mod engine;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod iterator;
 mod log;
 mod memtable;

@@ -36,7 +36,7 @@ pub struct LsmOptions {
     pub memtable_bytes: usize,
     /// Frozen memtables that may wait for their flush.
     pub frozen_memtables_max: usize,
-    /// Memory for blocks read from disk.
+    /// Memory for what is read: indexes and filters of open tables, and blocks in what these leave.
     pub block_cache_bytes: usize,
     /// Length of a block before compression.
     pub block_bytes: u32,
@@ -54,6 +54,9 @@ pub struct LsmOptions {
     pub level_factor: u64,
     /// Bytes of input that a compaction task is cut to.
     pub task_bytes: u64,
+    /// Memory for compaction tasks under way, their results included; one task may always be. All
+    /// compactions share it.
+    pub task_memory_bytes: u64,
     /// Bytes that wait to be compacted, from which on writers are slowed.
     pub debt_soft_bytes: u64,
     /// Bytes that wait to be compacted, at which writers are slowed the most.
@@ -64,6 +67,8 @@ pub struct LsmOptions {
     pub base_compression: Compression,
     /// Who flushes and compacts.
     pub background: Background,
+    /// Compactions that may run at the same time, with a thread each; the last one only for level 0.
+    pub compaction_threads: usize,
     /// Whether levels that are too large are compacted without being told.
     pub compact: bool,
     /// Who merges.
@@ -83,6 +88,30 @@ impl LsmOptions {
                 own.unwrap_or_default()
             },
         }
+    }
+
+    /// The same settings within one budget: half of it for memtables, frozen ones and one in reserve
+    /// included, three eighths for what is read, an eighth for compaction tasks. Small budgets get small
+    /// tables.
+    #[must_use]
+    pub fn within_memory(mut self, bytes: usize) -> Self {
+        let memtables = self.frozen_memtables_max.max(1) + 2;
+        self.memtable_bytes = bytes / 2 / memtables;
+        self.block_cache_bytes = bytes / 8 * 3;
+        self.task_memory_bytes = bytes as u64 / 8;
+        // Task and result, decompressed: about six times what the task is stored in.
+        self.task_bytes = self.task_bytes.min(self.task_memory_bytes / 8).max(1);
+        self.table_bytes = self.table_bytes.min(bytes as u64 / 4).max(1);
+        self
+    }
+
+    /// What memtables, reading and compaction tasks may take together, in bytes. Beside it: what readers hold
+    /// at the moment, a batch that is being written, the buffers of tables that are being written, and one
+    /// compaction task that is too large for its share.
+    #[must_use]
+    pub fn memory_bytes_max(&self) -> u64 {
+        let memtables = (self.frozen_memtables_max.max(1) + 2) * self.memtable_bytes;
+        (memtables + self.block_cache_bytes) as u64 + self.task_memory_bytes
     }
 
     /// Bytes that a level is to hold; of level 0 its tables count instead.
@@ -111,6 +140,7 @@ impl Default for LsmOptions {
             level1_bytes: 256 << 20,
             level_factor: 10,
             task_bytes: 4 << 20,
+            task_memory_bytes: 256 << 20,
             debt_soft_bytes: 1 << 30,
             debt_hard_bytes: 8 << 30,
             levels: [
@@ -124,6 +154,7 @@ impl Default for LsmOptions {
             ],
             base_compression: Compression::Zstd,
             background: Background::Threads,
+            compaction_threads: 2,
             compact: true,
             executor: Arc::new(InlineExecutor),
         }

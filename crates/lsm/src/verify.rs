@@ -14,8 +14,7 @@ use weft_ops::hash64;
 use weft_ops::key::Stamp;
 
 use crate::batch::for_each_operation;
-use crate::cache::BlockCache;
-use crate::engine::{Found, level_dirs};
+use crate::engine::{Found, level_dirs, lock_dirs};
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::log::{log_name, log_number, read_logs};
 use crate::options::{LEVEL_COUNT, LsmOptions};
@@ -50,19 +49,17 @@ impl VerifyReport {
 /// # Errors
 /// `WouldBlock` if somebody has it open; other errors of the disk. What is corrupt is no error but a finding.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<VerifyReport, LsmError> {
-    let _lock = disk.lock_dir(dir).map_err(io_error("locking", dir))?;
+    let dirs = level_dirs(dir, options);
+    let distinct = dirs.iter().collect();
+    let _locks = lock_dirs(&**disk, dir, &distinct)?;
     let mut report = VerifyReport::default();
-    let state = match read_manifest(&**disk, dir) {
-        Ok(Some((number, state))) => {
-            let dirs = level_dirs(dir, options);
-            let found = Found::look(&**disk, dir, &dirs.iter().collect())?;
-            if let Err(error) = found.check_against(number, &state) {
-                report.findings.push(error);
-                return Ok(report);
-            }
-            state
-        }
-        Ok(None) => ManifestState::default(),
+    let found = Found::look(&**disk, dir, &distinct)?;
+    let manifest = read_manifest(&**disk, dir).and_then(|manifest| match manifest {
+        Some((number, state)) => found.check_against(number, &state).map(|()| state),
+        None => found.check_new(&**disk, dir).map(|()| ManifestState::default()),
+    });
+    let state = match manifest {
+        Ok(state) => state,
         Err(error) if error.is_corruption() => {
             // Without it nobody knows which tables count.
             report.findings.push(error);
@@ -70,12 +67,7 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<
         }
         Err(error) => return Err(error),
     };
-    let files = Arc::new(TableFiles {
-        disk: Arc::clone(disk),
-        dirs: level_dirs(dir, options),
-        cache: BlockCache::new(0),
-        obsolete: parking_lot::Mutex::default(),
-    });
+    let files = Arc::new(TableFiles::new(Arc::clone(disk), dirs, 0));
     let version = Version::empty().apply(&state.as_edit(), &files);
     for (_, table) in version.tables() {
         report.tables += 1;
@@ -149,7 +141,7 @@ fn check_table(table: &Table, report: &mut VerifyReport) -> Result<(), LsmError>
     let (mut entries, mut whole) = (0, true);
     for entry in opened.index() {
         report.blocks += 1;
-        let checked = check_block(table, opened, entry.offset, entry.bytes as usize, |stored| {
+        let checked = check_block(table, &opened, entry.offset, entry.bytes as usize, |stored| {
             let block = opened.check_stored(entry, stored)?;
             block
                 .check()

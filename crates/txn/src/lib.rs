@@ -12,7 +12,8 @@
 //! (what a program must lock), `waves` (who conflicts goes later), `admission` (who enters the next batch),
 //! `batch`, `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what the log keeps),
 //! `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT), `background` (flusher,
-//! checkpointer), `recovery` (replay). `stamps` is Hobbes' Algorithm 1 as he has it, for crate `protocols`.
+//! checkpointer), `recovery` (replay), `verify` (what is wrong on disk). `stamps` is Hobbes' Algorithm 1
+//! as he has it, for crate `protocols`.
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
@@ -35,6 +36,7 @@ pub mod stamps;
 mod stats;
 mod ticket;
 mod transaction;
+mod verify;
 mod view;
 pub mod waves;
 pub mod write_set;
@@ -58,4 +60,5 @@ pub use recovery::{Replay, ReplayedBatch};
 pub use request::{Answer, Committed, Refused};
 pub use stats::EngineStats;
 pub use transaction::{Isolation, Mark, Transaction, TxnOptions, is_parked};
+pub use verify::{Finding, Verification, verify};
 pub use view::{TxnView, ViewRow};

@@ -48,7 +48,7 @@ pub struct ReplayedBatch {
     pub member_count: usize,
 }
 
-fn io_error(doing: String) -> impl FnOnce(std::io::Error) -> EngineError {
+pub(crate) fn io_error(doing: String) -> impl FnOnce(std::io::Error) -> EngineError {
     move |source| EngineError::Io { doing, source }
 }
 
@@ -66,6 +66,12 @@ fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineErro
         write_marker(disk, dir).map_err(io_error(format!("writing the marker of {}", dir.display())))?;
     }
     Ok(lock)
+}
+
+/// Whether a file is there that has the marker's name.
+pub(crate) fn has_marker_file(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
+    disk.exists(&dir.join(MARKER_NAME))
+        .map_err(io_error(format!("reading {}", dir.display())))
 }
 
 /// True when `dir` carries our marker, false when it is empty; an error when it is somebody else's.

@@ -10,7 +10,7 @@
 //!                                     │ log-00000000000000000001.weft   format.rs
 //!                                     │ log-00000000000000000815.weft
 //! open ◄── survey (survey.rs) ◄───────┤        (log/open.rs)
-//! LogReader (reader.rs) ◄─────────────┘
+//! LogReader (reader.rs) ◄─────────────┘        verify.rs: each segment by itself, all that is wrong
 //! ```
 //!
 //! # Invariants
@@ -39,9 +39,11 @@ mod pending;
 mod reader;
 mod segment_writer;
 mod survey;
+mod verify;
 
 pub use error::WalError;
 pub use format::PAYLOAD_BYTES_MAX;
 pub use log::{Log, LogConfig, LogStats};
 pub use reader::{LogReader, LogRecord};
 pub use segment_writer::SYNC_SITES;
+pub use verify::{LogCheck, verify};

@@ -134,7 +134,7 @@ impl LogReader {
 }
 
 /// Checks that a segment's records reach exactly to the start of the next segment.
-fn check_seam(
+pub(crate) fn check_seam(
     segment: &SegmentInfo,
     next: Option<&SegmentInfo>,
     scan: SegmentScan,

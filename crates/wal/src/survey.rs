@@ -89,7 +89,7 @@ pub(crate) fn survey(disk: &dyn Disk, dir: &Path) -> Result<Survey, WalError> {
     Ok(Survey { segments, tail })
 }
 
-fn read_header(
+pub(crate) fn read_header(
     disk: &dyn Disk,
     dir: &Path,
     file: Arc<str>,
@@ -118,7 +118,7 @@ fn read_header(
     Ok(SegmentInfo { file, header })
 }
 
-fn read_tail(disk: &dyn Disk, dir: &Path, last: &SegmentInfo) -> Result<Tail, WalError> {
+pub(crate) fn read_tail(disk: &dyn Disk, dir: &Path, last: &SegmentInfo) -> Result<Tail, WalError> {
     let path = dir.join(&*last.file);
     let bytes = read_file(disk, &path).map_err(io_error("reading", &path))?;
     let mut scan = SegmentScan::new(&last.header);

@@ -3,13 +3,13 @@
 //!
 //! The level that exceeds its size the most goes first: level 0 by its number of tables, the others by
 //! bytes. Of level 0 the oldest tables go, at most three, so that newer ones stay above them. Of another
-//! level goes the first table behind the one that went last, in a circle over the keys.
+//! level goes the first table behind the one that went last, in a circle over the keys. What may not be
+//! touched at present is passed over (`turns.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::TASK_RUNS_MAX;
+use super::{TASK_RUNS_MAX, Turns};
 use crate::options::{LEVEL_COUNT, LsmOptions};
 use crate::table::Table;
 use crate::version::{KeyRange, Version};
@@ -69,27 +69,58 @@ pub(crate) fn debt_bytes(version: &Version, options: &LsmOptions) -> u64 {
     debt
 }
 
-/// The most urgent compaction; `None` if no level is too large.
-pub(crate) fn choose(version: &Version, options: &LsmOptions, last_keys: &[Bytes]) -> Option<Choice> {
-    let level = (0..LEVEL_COUNT - 1)
+/// The most urgent compaction out of the first `levels` that touches none of the `held` tables; `None` if
+/// none of them is too large, or nothing of it is free.
+pub(crate) fn choose(
+    levels: usize,
+    version: &Version,
+    options: &LsmOptions,
+    turns: &Turns,
+    held: &BTreeSet<u64>,
+) -> Option<Choice> {
+    let mut levels: Vec<(usize, f64)> = (0..levels.min(LEVEL_COUNT - 1))
         .map(|level| (level, score(version, options, level)))
         .filter(|(_, score)| *score >= 1.0)
-        .max_by(|(_, a), (_, b)| a.total_cmp(b))?
-        .0;
-    choose_from(version, level, last_keys)
+        .collect();
+    levels.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    levels
+        .into_iter()
+        .find_map(|(level, _)| choose_from(version, level, turns, held))
 }
 
-/// A compaction of `level`, too large or not; `None` if it is empty.
-pub(crate) fn choose_from(version: &Version, level: usize, last_keys: &[Bytes]) -> Option<Choice> {
+/// A compaction of `level`, too large or not, that touches none of the `held` tables.
+pub(crate) fn choose_from(
+    version: &Version,
+    level: usize,
+    turns: &Turns,
+    held: &BTreeSet<u64>,
+) -> Option<Choice> {
     let tables = version.level(level);
-    let inputs = if level == 0 {
-        let newest = tables.len().saturating_sub(TASK_RUNS_MAX - 1);
-        tables.get(newest..)?.to_vec()
-    } else {
-        let last = last_keys.get(level).cloned().unwrap_or_default();
-        let behind = tables.iter().find(|table| table.properties().lower > last);
-        vec![Arc::clone(behind.or(tables.first())?)]
+    let is_free = |choice: &Choice| {
+        let mut tables = choice.inputs.iter().chain(&choice.below);
+        held.is_empty() || !tables.any(|table| held.contains(&table.number()))
     };
+    if level == 0 {
+        // The oldest, or else fewer of them: a newer one must not go below an older one.
+        let most = tables.len().min(TASK_RUNS_MAX - 1);
+        let oldest = (1..=most)
+            .rev()
+            .filter_map(|count| tables.get(tables.len() - count..));
+        return oldest
+            .filter_map(|inputs| of_tables(version, level, inputs.to_vec()))
+            .find(is_free);
+    }
+    let last = turns.last_key(level);
+    let behind = tables.partition_point(|table| *table.properties().lower <= *last);
+    let (before, behind) = tables.split_at_checked(behind)?;
+    let circle = behind.iter().chain(before);
+    circle
+        .filter_map(|table| of_tables(version, level, vec![Arc::clone(table)]))
+        .find(is_free)
+}
+
+/// The compaction of these tables of a level.
+fn of_tables(version: &Version, level: usize, inputs: Vec<Arc<Table>>) -> Option<Choice> {
     let range = KeyRange::of(&inputs)?;
     let output_level = level + 1;
     let below = version.overlapping(output_level, &range);

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! choose.rs    what to compact: a function of the version          (nothing is read or written)
+//! turns.rs     whose turn it is: what failed rests
+//! bound.rs     how long the output of a task can be
 //! tasks.rs     cutting it into block-range tasks, reading their blocks
 //! executor.rs  who merges: any implementation of CompactionExecutor
 //! units.rs     one of them: the offload runtime
@@ -12,17 +14,20 @@
 //! A task has at most four runs ([`TASK_RUNS_MAX`]), as X-DB's units have four decoders: three tables of
 //! level 0 at most, and the next level as one run.
 
+mod bound;
 mod choose;
 mod executor;
 mod output;
 mod run;
 mod tasks;
+mod turns;
 mod units;
 
 pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
 pub use executor::{CompactionExecutor, ExecutorError, InlineExecutor, TaskDone};
 pub(crate) use output::{TableMaker, TableSpec};
 pub(crate) use run::{Compacted, CompactionContext, compact};
+pub(crate) use turns::Turns;
 pub use units::UnitExecutor;
 
 /// The most runs that a task may have.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use weft_base::Disk;
@@ -17,7 +18,7 @@ use weft_ops::merge::{MergeOutput, RangeTombstone};
 use super::Choice;
 use super::executor::{CompactionExecutor, ExecutorError};
 use super::output::{TableMaker, TableSpec};
-use super::tasks::{Common, Origins, cut, locate, read_task, runs};
+use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use crate::error::LsmError;
 use crate::table::TableMeta;
 
@@ -32,6 +33,10 @@ pub(crate) struct CompactionContext<'a> {
     pub filter_bits_per_key: u32,
     pub table_bytes: u64,
     pub task_bytes: u64,
+    /// Memory for tasks under way and their results; one may always be.
+    pub task_memory_bytes: u64,
+    /// What is taken of it, by all compactions.
+    pub task_memory: &'a AtomicU64,
     /// What readers hold, ascending.
     pub snapshots: Vec<SeqNo>,
     pub next_number: &'a dyn Fn() -> u64,
@@ -87,8 +92,10 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     let (done, results) = channel::<Done>();
     let mut flight = Flight {
         wants_hashes: context.filter_bits_per_key > 0,
+        ranges: &ranges,
         results,
         origins: BTreeMap::new(),
+        memory: Reserved::new(context.task_memory),
         waiting: BTreeMap::new(),
         next: 0,
         compacted: Compacted::default(),
@@ -101,6 +108,11 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
             flight.receive(&mut maker)?;
         }
         let (task, origins) = read_task(&runs, range, &common)?;
+        let bytes = task.block_bytes() + task.output_bytes_max;
+        while !flight.origins.is_empty() && flight.memory.bytes() + bytes > context.task_memory_bytes {
+            flight.receive(&mut maker)?;
+        }
+        flight.memory.reserve(number, bytes);
         flight.origins.insert(number, origins);
         let mut answer = Answer {
             number,
@@ -148,18 +160,55 @@ impl Drop for Answer {
     }
 }
 
+/// Memory that is set aside for tasks, counted where everybody sees it.
+struct Reserved<'a> {
+    all: &'a AtomicU64,
+    tasks: BTreeMap<usize, u64>,
+}
+
+impl<'a> Reserved<'a> {
+    const fn new(all: &'a AtomicU64) -> Self {
+        Self {
+            all,
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    fn reserve(&mut self, task: usize, bytes: u64) {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.tasks.insert(task, bytes);
+    }
+
+    fn release(&mut self, task: usize) {
+        let bytes = self.tasks.remove(&task).unwrap_or(0);
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.tasks.values().sum(), Ordering::Relaxed);
+    }
+}
+
 /// Tasks that are under way, and results that came early.
-struct Flight {
+struct Flight<'a> {
     wants_hashes: bool,
+    ranges: &'a [TaskRange],
     results: Receiver<Done>,
     origins: BTreeMap<usize, Origins>,
+    memory: Reserved<'a>,
     waiting: BTreeMap<usize, MergeOutput>,
     /// The task whose result is written next.
     next: usize,
     compacted: Compacted,
 }
 
-impl Flight {
+impl Flight<'_> {
     fn receive(&mut self, maker: &mut TableMaker<'_>) -> Result<(), LsmError> {
         let Ok((number, result)) = self.results.recv() else {
             return Err(failed("nobody is left who could answer"));
@@ -175,7 +224,7 @@ impl Flight {
             }
             Err(error) => return Err(failed(&error.to_string())),
         };
-        check_result(&output)?;
+        check_result(&output, self.ranges.get(number))?;
         if self.wants_hashes && output.key_hashes.len() != output.blocks.len() {
             // A filter without them would hide keys.
             return Err(failed("a result lacks the hashes of its keys"));
@@ -191,14 +240,16 @@ impl Flight {
             compacted.entries_in = compacted.entries_in.saturating_add(output.entries_in);
             compacted.entries_out = compacted.entries_out.saturating_add(output.entries_out);
             self.origins.remove(&self.next);
+            self.memory.release(self.next);
             self.next += 1;
         }
         Ok(())
     }
 }
 
-/// What can be seen of a result without reading its entries: it adds up, its blocks are whole and in order.
-fn check_result(output: &MergeOutput) -> Result<(), LsmError> {
+/// What can be seen of a result without reading its entries: it adds up, its blocks are whole, in order, and
+/// within the task's bounds.
+fn check_result(output: &MergeOutput, range: Option<&TaskRange>) -> Result<(), LsmError> {
     if !output.adds_up() {
         return Err(failed("a result's counts do not add up"));
     }
@@ -212,6 +263,14 @@ fn check_result(output: &MergeOutput) -> Result<(), LsmError> {
             return Err(failed("the blocks of a result are out of order"));
         }
         last = Some(block);
+    }
+    let Some(TaskRange { lower, upper }) = range else {
+        return Err(failed("a result of a task that was not given out"));
+    };
+    let below = |block: &FinishedBlock| lower.as_ref().is_some_and(|lower| block.first_key < *lower);
+    let above = |block: &FinishedBlock| upper.as_ref().is_some_and(|upper| block.last_key >= *upper);
+    if output.blocks.first().is_some_and(below) || output.blocks.last().is_some_and(above) {
+        return Err(failed("a result has keys outside of its task's bounds"));
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use weft_ops::key::SeqNo;
 use weft_ops::merge::{MergeError, MergeTask, RangeTombstone, Run};
 
 use super::Choice;
+use super::bound::output_bytes_max;
 use crate::error::{CorruptKind, LsmError, corrupt};
 use crate::table::Table;
 
@@ -43,8 +44,9 @@ pub(super) fn runs(choice: &Choice) -> Vec<Vec<Arc<Table>>> {
 pub(super) fn cut(runs: &[Vec<Arc<Table>>], task_bytes: u64) -> Result<Vec<TaskRange>, LsmError> {
     let mut blocks: Vec<(Bytes, u32)> = Vec::new();
     for table in runs.iter().flatten() {
-        let index = table.opened()?.index();
-        blocks.extend(index.iter().map(|entry| (entry.last_key.clone(), entry.bytes)));
+        let opened = table.opened()?;
+        let index = opened.index().iter();
+        blocks.extend(index.map(|entry| (entry.last_key.clone(), entry.bytes)));
     }
     blocks.sort();
     let mut ranges = Vec::new();
@@ -107,16 +109,8 @@ pub(super) fn read_task(
         output_bytes_max: 0,
         key_hashes: common.key_hashes,
     };
-    // Decompressed input and its headers; a merge only drops, but prefixes and blocks may fall differently.
-    let body_bytes: u64 = task.runs.iter().flat_map(|run| &run.blocks).map(body_bytes).sum();
-    task.output_bytes_max = 2 * body_bytes + (64 << 10);
+    task.output_bytes_max = output_bytes_max(&task.runs, &task.output);
     Ok((task, origins))
-}
-
-/// What the header says, unchecked: the merge checks.
-fn body_bytes(stored: &Bytes) -> u64 {
-    let stated = stored.get(8..12).and_then(|bytes| bytes.first_chunk::<4>());
-    stated.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
 }
 
 /// Appends the blocks of a table that may have keys in the range; they lie in one piece.

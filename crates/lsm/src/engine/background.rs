@@ -1,18 +1,17 @@
-//! Who flushes and compacts: two threads, or whoever wrote.
+//! Who flushes and compacts: threads, or whoever wrote.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::Engine;
 use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
 use crate::error::{LsmError, io_error};
 use crate::options::{Background, LEVEL_COUNT};
-use crate::version::{Edit, KeyRange};
+use crate::version::Edit;
 
 /// What the threads and those who wait for them tell each other.
 #[derive(Default)]
@@ -34,9 +33,10 @@ pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmErro
     if engine.options.background == Background::Inline {
         return Ok(Vec::new());
     }
-    let steps: [(&str, Step); 2] = [("lsm-flush", flush_step), ("lsm-compact", compact_step)];
+    let compact: (&str, Step) = ("lsm-compact", compact_step);
+    let compacting = std::iter::repeat_n(compact, engine.options.compaction_threads.max(1));
     let mut threads = Vec::new();
-    for (name, step) in steps {
+    for (name, step) in std::iter::once(("lsm-flush", flush_step as Step)).chain(compacting) {
         let engine = Arc::clone(engine);
         let thread = std::thread::Builder::new().name(name.to_owned());
         let started = thread.spawn(move || engine.serve(step));
@@ -58,9 +58,33 @@ fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
     if !engine.options.compact {
         return Ok(false);
     }
-    let done = engine.compact_once(None);
-    engine.work.lock().compaction_error = done.as_ref().err().cloned();
+    let done = engine.compact_once(Wanted::UrgentButResting);
+    engine.note_compaction(&done);
     done
+}
+
+/// Which compaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    /// The most urgent one.
+    Urgent,
+    /// The most urgent one of those that did not fail lately.
+    UrgentButResting,
+    /// One of a level, whether that is too large or not.
+    Of(usize),
+}
+
+/// A compaction that runs: its tables are free again when this is dropped, after a panic too.
+struct Running<'a> {
+    engine: &'a Engine,
+    choice: &'a Choice,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.engine.compaction_turn.lock().end(self.choice);
+        self.engine.compaction_ended.notify_all();
+    }
 }
 
 impl Engine {
@@ -87,6 +111,16 @@ impl Engine {
         }
     }
 
+    /// Keeps an error for those who ask, until nothing is left that failed.
+    fn note_compaction(&self, done: &Result<bool, LsmError>) {
+        let mut work = self.work.lock();
+        match done {
+            Err(error) => work.compaction_error = Some(error.clone()),
+            Ok(_) if self.counters.failed_tables.load(Ordering::Relaxed) == 0 => work.compaction_error = None,
+            Ok(_) => {}
+        }
+    }
+
     pub(super) fn wake(&self) {
         self.work.lock().changes += 1;
         self.work_changed.notify_all();
@@ -107,25 +141,73 @@ impl Engine {
                 while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
                     self.flush_oldest()?;
                 }
-                while self.options.compact && self.compact_once(None)? {}
+                // The write has happened; a compaction that fails is no reason to say otherwise.
+                while matches!(compact_step(self), Ok(true)) {}
             }
         }
         Ok(())
     }
 
-    /// Does the most urgent compaction, or one of `level`; `false` if there is nothing to do.
-    pub(super) fn compact_once(&self, level: Option<usize>) -> Result<bool, LsmError> {
-        let mut last_keys = self.compaction_turn.lock();
-        last_keys.resize(LEVEL_COUNT, Bytes::new());
-        let version = Arc::clone(&self.view().version);
-        let choice = match level {
-            Some(level) => choose_from(&version, level, &last_keys),
-            None => choose(&version, &self.options, &last_keys),
+    /// Does one compaction; `false` if there is nothing to do. Others may go on at the same time with other
+    /// tables; who asked for one that has to wait for them waits.
+    pub(super) fn compact_once(&self, wanted: Wanted) -> Result<bool, LsmError> {
+        let mut turns = self.compaction_turn.lock();
+        let choice = loop {
+            let version = Arc::clone(&self.view().version);
+            turns.keep_only(&version);
+            let find = |levels: usize, held: &BTreeSet<u64>| match wanted {
+                Wanted::Of(level) => choose_from(&version, level, &turns, held),
+                _ => choose(levels, &version, &self.options, &turns, held),
+            };
+            let mut held = turns.busy();
+            if matches!(wanted, Wanted::UrgentButResting) {
+                held.extend(turns.resting(self.clock.monotonic_nanos()));
+                let for_level0 = turns.last_is_for_level0(self.options.compaction_threads);
+                match find(if for_level0 { 1 } else { LEVEL_COUNT }, &held) {
+                    Some(choice) => break choice,
+                    None => return Ok(false),
+                }
+            }
+            if let Some(choice) = find(LEVEL_COUNT, &held) {
+                break choice;
+            }
+            if find(LEVEL_COUNT, &BTreeSet::new()).is_none() {
+                return Ok(false);
+            }
+            self.compaction_ended.wait(&mut turns);
         };
-        let Some(choice) = choice else {
-            return Ok(false);
+        turns.begin(&choice);
+        drop(turns);
+        let running = Running {
+            engine: self,
+            choice: &choice,
         };
-        drop(version);
+        let done = self.compact_choice(&choice);
+        let mut turns = self.compaction_turn.lock();
+        match &done {
+            Ok(()) => turns.succeeded(&choice),
+            // Closing is nobody's fault.
+            Err(LsmError::Closed) => {}
+            Err(error) => {
+                self.counters.compaction_failures.fetch_add(1, Ordering::Relaxed);
+                turns.failed(&choice, error, self.clock.monotonic_nanos());
+            }
+        }
+        let failed = turns.failed_count();
+        self.counters
+            .failed_tables
+            .store(failed as u64, Ordering::Relaxed);
+        drop(turns);
+        drop(running);
+        drop(choice);
+        self.remove_obsolete();
+        self.measure_pressure();
+        self.wake();
+        done.map(|()| true)
+    }
+
+    /// Merges, or moves, and installs.
+    fn compact_choice(&self, choice: &Choice) -> Result<(), LsmError> {
         let begun = self.clock.monotonic_nanos();
         let output_level = choice.output_level();
         let inputs = choice.inputs.iter().chain(&choice.below);
@@ -141,7 +223,7 @@ impl Engine {
                 .map(|table| (output_level, table.meta().clone()))
                 .collect();
         } else {
-            let compacted = self.run_compaction(&choice)?;
+            let compacted = self.run_compaction(choice)?;
             bytes_in = choice.input_bytes();
             entries = (compacted.entries_in, compacted.entries_out);
             self.counters
@@ -156,23 +238,15 @@ impl Engine {
             edit.added.iter().map(|(_, table)| table.file_bytes).sum()
         };
         self.install(&edit, None)?;
-        if let (Some(place), Some(range)) = (last_keys.get_mut(choice.level), KeyRange::of(&choice.inputs)) {
-            *place = range.lower().clone();
-        }
         let level = choice.level;
         let moved: u64 = choice.inputs.iter().map(|table| table.meta().file_bytes).sum();
-        drop(choice);
-        drop(last_keys);
-        self.remove_obsolete();
         let nanos = self.clock.monotonic_nanos() - begun;
         self.counters
             .compacted(level, bytes_in, bytes_out, entries, nanos);
         if level == 0 {
             self.pressure.drained(moved, nanos);
         }
-        self.measure_pressure();
-        self.wake();
-        Ok(true)
+        Ok(())
     }
 
     fn run_compaction(&self, choice: &Choice) -> Result<crate::compaction::Compacted, LsmError> {
@@ -187,6 +261,8 @@ impl Engine {
             filter_bits_per_key: self.options.filter_bits_per_key,
             table_bytes: self.options.table_bytes,
             task_bytes: self.options.task_bytes,
+            task_memory_bytes: self.options.task_memory_bytes,
+            task_memory: &self.counters.task_memory,
             snapshots: self.snapshot_list(),
             next_number: &next_number,
             is_stopped: &is_stopped,

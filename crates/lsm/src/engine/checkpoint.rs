@@ -1,19 +1,19 @@
 //! Checkpoints: a second engine's directory with the state of a moment, while this one goes on.
 //!
 //! Everything is flushed, then the tables of that version are copied; they never change, and the version
-//! keeps them from being removed. The copy's manifest comes last, so an unfinished checkpoint is an empty
-//! engine.
+//! keeps them from being removed. The copy's manifest comes last, and an engine does not open tables without
+//! one, so an unfinished checkpoint is not taken for a whole one.
 
 use std::path::Path;
 
-use weft_base::OpenMode;
+use weft_base::{Disk, OpenMode, RealDisk};
 use weft_ops::key::SeqNo;
 
 use super::{Engine, SYNC_TABLE_DIR};
-use crate::error::{LsmError, io_error};
+use crate::error::{LsmError, bad_directory, io_error};
 use crate::log::LogFile;
 use crate::table::SYNC_TABLE;
-use crate::version::{Edit, Manifest, ManifestState};
+use crate::version::{Edit, Manifest, ManifestState, Version, manifest_number};
 
 const COPY_BYTES: usize = 1 << 20;
 
@@ -30,16 +30,37 @@ impl Engine {
             .create_dir_all(target)
             .map_err(io_error("creating", target))?;
         let _lock = self.disk.lock_dir(target).map_err(io_error("locking", target))?;
-        for (_, table) in view.version.tables() {
+        check_empty(&*self.disk, target)?;
+        let copied = self.copy_all(&view.version, &state, target);
+        if copied.is_err() {
+            self.remove_copies(target);
+        }
+        copied.map(|()| state.flushed)
+    }
+
+    fn copy_all(&self, version: &Version, state: &ManifestState, target: &Path) -> Result<(), LsmError> {
+        for (_, table) in version.tables() {
             self.copy(&table.path(), target)?;
         }
         self.disk
             .sync_dir(target, SYNC_TABLE_DIR)
             .map_err(io_error("syncing", target))?;
         let log = LogFile::create(&*self.disk, target, self.next_number())?;
-        let gathered = gather(&state, log.number());
+        let gathered = gather(state, log.number());
         Manifest::create(&*self.disk, target, self.next_number(), gathered)?;
-        Ok(state.flushed)
+        Ok(())
+    }
+
+    /// Removes what an unfinished checkpoint left, as far as the disk lets it: the manifest first, without
+    /// which nothing else counts.
+    fn remove_copies(&self, target: &Path) {
+        let Ok(mut names) = self.disk.list(target) else {
+            return;
+        };
+        names.sort_by_key(|name| manifest_number(name).is_none());
+        for name in names.iter().filter(|name| *name != RealDisk::LOCK_FILE) {
+            let _ = self.disk.remove(&target.join(name));
+        }
     }
 
     fn copy(&self, from: &Path, target: &Path) -> Result<(), LsmError> {
@@ -65,6 +86,25 @@ impl Engine {
             offset += count as u64;
         }
         copy.sync(SYNC_TABLE).map_err(io_error("syncing", &to))
+    }
+}
+
+/// Whether nothing is there that a copy could meet, or that could be taken for a part of it.
+fn check_empty(disk: &dyn Disk, target: &Path) -> Result<(), LsmError> {
+    let names = disk.list(target).map_err(io_error("listing", target))?;
+    let dirs = disk.list_dirs(target).map_err(io_error("listing", target))?;
+    // `lost+found` makes a mount point.
+    let known = [RealDisk::LOCK_FILE, "lost+found"];
+    match names
+        .iter()
+        .chain(&dirs)
+        .find(|name| !known.contains(&name.as_str()))
+    {
+        Some(name) => Err(bad_directory(
+            target,
+            format!("a checkpoint needs an empty one, and {name} is there"),
+        )),
+        None => Ok(()),
     }
 }
 

@@ -42,18 +42,19 @@ use weft_base::{Clock, DirLock, Disk, SyncSite};
 use weft_ops::key::SeqNo;
 
 use crate::batch::{FamilyId, WriteBatch};
+use crate::compaction::Turns;
 use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
 use crate::table::TableFiles;
 use crate::version::{Edit, Manifest, Version};
-use background::Work;
+use background::{Wanted, Work};
 use pressure::Pressure;
 use stats::Counters;
 use write::{SyncState, Writer};
 
-pub(crate) use open::{Found, level_dirs};
+pub(crate) use open::{Found, level_dirs, lock_dirs};
 pub use stats::{LevelStats, LsmStats};
 pub use write::WriteOptions;
 
@@ -86,14 +87,16 @@ pub(crate) struct Engine {
     manifest: Mutex<Manifest>,
     snapshots: Mutex<BTreeMap<SeqNo, usize>>,
     flush_turn: Mutex<()>,
-    /// Held by who compacts; where each level was compacted last.
-    compaction_turn: Mutex<Vec<Bytes>>,
+    /// Held to choose a compaction and to say how it went, not while it runs.
+    compaction_turn: Mutex<Turns>,
+    compaction_ended: Condvar,
     next_number: AtomicU64,
     work: Mutex<Work>,
     work_changed: Condvar,
     pressure: Pressure,
     counters: Counters,
-    _lock: Box<dyn DirLock>,
+    /// The engine's directory and those of its levels.
+    _locks: Vec<Box<dyn DirLock>>,
 }
 
 impl Engine {
@@ -206,7 +209,8 @@ impl Lsm {
     /// flushes what they held.
     ///
     /// # Errors
-    /// The disk's, `WouldBlock` among them when someone else has the directory; a corrupt manifest or log.
+    /// The disk's, `WouldBlock` among them when someone else has the directory or one of a level; a corrupt
+    /// manifest or log; tables or logs without a manifest.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -318,12 +322,12 @@ impl Lsm {
         self.engine.flush_all()
     }
 
-    /// Compacts until no level is too large.
+    /// Compacts until no level is too large, what failed before not excepted.
     ///
     /// # Errors
-    /// The disk's; corrupt input; an executor's.
+    /// The disk's; corrupt input; an executor's. The first ends the call.
     pub fn compact(&self) -> Result<(), LsmError> {
-        while self.engine.compact_once(None)? {}
+        while self.engine.compact_once(Wanted::Urgent)? {}
         Ok(())
     }
 
@@ -338,17 +342,17 @@ impl Lsm {
                 let levels = view.version.levels().skip(level + 1);
                 level == 0 || levels.into_iter().any(|tables| !tables.is_empty())
             };
-            while deeper(&self.engine.view()) && self.engine.compact_once(Some(level))? {}
+            while deeper(&self.engine.view()) && self.engine.compact_once(Wanted::Of(level))? {}
         }
         Ok(())
     }
 
-    /// Makes a copy of the present state in `target`, which must be empty, while everything goes on. The
-    /// copy is an engine of its own; it is opened with options that name no directories for levels. Returns
-    /// the last write that it has. An unfinished copy opens as an empty engine.
+    /// Makes a copy of the present state in `target`, which must be empty or absent, while everything goes
+    /// on. The copy is an engine of its own; it is opened with options that name no directories for levels.
+    /// Returns the last write that it has. An unfinished copy has no manifest and is refused when opened.
     ///
     /// # Errors
-    /// The disk's.
+    /// [`LsmError::Directory`] for a target that is not empty; the disk's. What was copied is then removed.
     pub fn checkpoint(&self, target: &Path) -> Result<SeqNo, LsmError> {
         self.engine.checkpoint(target)
     }

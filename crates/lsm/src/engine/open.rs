@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use weft_base::{Clock, Disk};
+use weft_base::{Clock, DirLock, Disk, OpenMode};
 use weft_ops::key::SeqNo;
 
 use super::background::Work;
@@ -26,8 +26,7 @@ use super::stats::Counters;
 use super::write::{SyncState, Writer};
 use super::{Engine, SYNC_TABLE_DIR, View};
 use crate::batch::for_each_operation;
-use crate::cache::BlockCache;
-use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::error::{CorruptKind, LsmError, bad_directory, corrupt, io_error};
 use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
@@ -43,30 +42,28 @@ impl Engine {
     ) -> Result<Self, LsmError> {
         let dirs = level_dirs(dir, &options);
         let distinct: BTreeSet<&PathBuf> = dirs.iter().collect();
-        disk.create_dir_all(dir).map_err(io_error("creating", dir))?;
-        for level_dir in &distinct {
-            disk.create_dir_all(level_dir)
-                .map_err(io_error("creating", level_dir))?;
+        for each in std::iter::once(dir).chain(distinct.iter().map(|each| each.as_path())) {
+            disk.create_dir_all(each).map_err(io_error("creating", each))?;
         }
-        let lock = disk.lock_dir(dir).map_err(io_error("locking", dir))?;
-        let (last_manifest, mut state) = match read_manifest(&*disk, dir)? {
-            Some((number, state)) => (number, state),
-            None => (0, ManifestState::default()),
-        };
+        let locks = lock_dirs(&*disk, dir, &distinct)?;
+        let manifest = read_manifest(&*disk, dir)?;
         let found = Found::look(&*disk, dir, &distinct)?;
-        let logs: Vec<u64> = found.logs_from(state.first_log);
+        if manifest.is_none() {
+            found.check_new(&*disk, dir)?;
+        }
+        let (last_manifest, mut state) = manifest.unwrap_or_default();
+        let logs = found.logs_from(state.first_log);
         if state.first_log > 0 && logs.first() != Some(&state.first_log) {
-            let name = log_name(state.first_log);
-            return Err(corrupt(&name, 0, CorruptKind::Log, "the file is missing"));
+            let reason = "the file is missing";
+            return Err(corrupt(&log_name(state.first_log), 0, CorruptKind::Log, reason));
         }
         found.check_against(last_manifest, &state)?;
         let next_number = AtomicU64::new(found.last_number.max(last_manifest).max(state.first_log) + 1);
-        let files = Arc::new(TableFiles {
-            disk: Arc::clone(&disk),
-            cache: BlockCache::new(options.block_cache_bytes),
+        let files = Arc::new(TableFiles::new(
+            Arc::clone(&disk),
             dirs,
-            obsolete: Mutex::default(),
-        });
+            options.block_cache_bytes,
+        ));
         let version = Version::empty().apply(&state.as_edit(), &files);
         let number = || next_number.fetch_add(1, Ordering::Relaxed);
         // As much as one memtable: one fills while another one is flushed and given back.
@@ -123,18 +120,44 @@ impl Engine {
             snapshots: Mutex::default(),
             flush_turn: Mutex::new(()),
             compaction_turn: Mutex::default(),
+            compaction_ended: Condvar::new(),
             next_number,
             work: Mutex::new(Work::default()),
             work_changed: Condvar::new(),
             pressure: Pressure::default(),
             counters: Counters::default(),
-            _lock: lock,
+            _locks: locks,
             disk,
             options,
             files,
             pool,
         })
     }
+}
+
+/// Takes the engine's directory and those of its levels; whoever has one of them has tables in it that this
+/// engine does not know.
+///
+/// # Errors
+/// `WouldBlock` for a directory in use; a level's directory that holds an engine of its own.
+pub(crate) fn lock_dirs(
+    disk: &dyn Disk,
+    dir: &Path,
+    dirs: &BTreeSet<&PathBuf>,
+) -> Result<Vec<Box<dyn DirLock>>, LsmError> {
+    let mut locks = vec![disk.lock_dir(dir).map_err(io_error("locking", dir))?];
+    for &level_dir in dirs.iter().filter(|level_dir| level_dir.as_path() != dir) {
+        let lock = disk.lock_dir(level_dir).map_err(io_error("locking", level_dir))?;
+        locks.push(lock);
+        let names = disk.list(level_dir).map_err(io_error("listing", level_dir))?;
+        if let Some(name) = names.iter().find(|name| manifest_number(name).is_some()) {
+            return Err(bad_directory(
+                level_dir,
+                format!("it is a level's, and {name} shows that it holds an engine of its own"),
+            ));
+        }
+    }
+    Ok(locks)
 }
 
 /// Directory of each level.
@@ -177,7 +200,7 @@ fn replay(
             );
             return Err(corrupt(&name, 0, CorruptKind::Log, reason));
         }
-        if memtable.used_bytes() >= context.options.memtable_bytes {
+        if memtable.is_full(context.options.memtable_bytes) {
             tables.extend(write_memtable(context, &memtable)?);
             memtable = Arc::new(Memtable::new(0, memtable.last_seqno(), context.pool));
         }
@@ -224,6 +247,30 @@ impl Found {
             .copied()
             .filter(|&number| number >= first)
             .collect()
+    }
+
+    /// Refuses to take a directory without a manifest for a new one if anything lies in it that an engine
+    /// wrote: the manifest comes first, and what it named is not known without it.
+    pub(crate) fn check_new(&self, disk: &dyn Disk, dir: &Path) -> Result<(), LsmError> {
+        let mut left = self.tables.first().map(|(path, _)| path.clone());
+        for &number in &self.logs {
+            // An opening that was cut short leaves an empty one.
+            let path = dir.join(log_name(number));
+            let log = disk
+                .open(&path, OpenMode::Read)
+                .map_err(io_error("opening", &path))?;
+            if !log.is_empty().map_err(io_error("reading", &path))? {
+                left.get_or_insert(path);
+            }
+        }
+        let Some(left) = left else {
+            return Ok(());
+        };
+        let reason = format!(
+            "there is no manifest, and without it nobody knows whether {} counts",
+            left.display()
+        );
+        Err(corrupt("manifest", 0, CorruptKind::Manifest, reason))
     }
 
     /// Refuses a manifest that names tables that are gone while others lie here that it does not name: then

@@ -44,8 +44,12 @@ pub struct LsmStats {
     pub block_cache_hits: u64,
     /// Blocks that had to be read.
     pub block_cache_misses: u64,
-    /// Bytes of memory for indexes and filters of open tables.
+    /// Bytes of memory for indexes, filters and range tombstones of open tables.
     pub table_memory_bytes: u64,
+    /// Bytes of memory set aside for compaction tasks and their results.
+    pub task_memory_bytes: u64,
+    /// Bytes of memory of all kinds that have a budget: memtables, blocks, open tables, tasks.
+    pub memory_bytes: u64,
     /// Bytes of the present log.
     pub log_bytes: u64,
     /// Batches written.
@@ -76,7 +80,11 @@ pub struct LsmStats {
     pub files_left: u64,
     /// Why the last flush failed, if it did.
     pub flush_error: Option<String>,
-    /// Why the last compaction failed, if it did.
+    /// Compactions that failed.
+    pub compaction_failures: u64,
+    /// Tables whose last compaction failed. They rest for a while, and others go first.
+    pub failed_tables: u64,
+    /// Why a compaction failed last, as long as there are such tables.
     pub compaction_error: Option<String>,
 }
 
@@ -90,6 +98,9 @@ pub(super) struct Counters {
     pub filtered: AtomicU64,
     pub files_left: AtomicU64,
     pub log_bytes: AtomicU64,
+    pub task_memory: AtomicU64,
+    pub compaction_failures: AtomicU64,
+    pub failed_tables: AtomicU64,
     flushes: AtomicU64,
     flushed_bytes: AtomicU64,
     flush_nanos: AtomicU64,
@@ -147,6 +158,11 @@ impl Engine {
         let levels = view.version.levels().zip(&counters.levels);
         let (hits, misses) = self.files.cache.hits_and_misses();
         let memtables = std::iter::once(&view.active).chain(&view.frozen);
+        let memtable_bytes: u64 = memtables.map(|memtable| memtable.memory_bytes() as u64).sum();
+        let memtable_bytes = memtable_bytes + self.pool.bytes() as u64;
+        let block_cache_bytes = self.files.cache.bytes() as u64;
+        let table_memory_bytes = self.files.open.bytes() as u64;
+        let task_memory_bytes = get(&counters.task_memory);
         let work = self.work.lock();
         LsmStats {
             levels: levels
@@ -162,19 +178,14 @@ impl Engine {
                     compaction_nanos: get(&counters.nanos),
                 })
                 .collect(),
-            memtable_bytes: memtables
-                .map(|memtable| memtable.memory_bytes() as u64)
-                .sum::<u64>()
-                + self.pool.bytes() as u64,
+            memtable_bytes,
             frozen_memtables: view.frozen.len() as u64,
-            block_cache_bytes: self.files.cache.bytes() as u64,
+            block_cache_bytes,
             block_cache_hits: hits,
             block_cache_misses: misses,
-            table_memory_bytes: view
-                .version
-                .tables()
-                .map(|(_, table)| table.memory_bytes() as u64)
-                .sum(),
+            table_memory_bytes,
+            task_memory_bytes,
+            memory_bytes: memtable_bytes + block_cache_bytes + table_memory_bytes + task_memory_bytes,
             log_bytes: get(&counters.log_bytes),
             batches: get(&counters.batches),
             batch_bytes: get(&counters.batch_bytes),
@@ -189,6 +200,8 @@ impl Engine {
             full_nanos: get(&counters.full_nanos),
             filtered: get(&counters.filtered),
             files_left: get(&counters.files_left),
+            compaction_failures: get(&counters.compaction_failures),
+            failed_tables: get(&counters.failed_tables),
             flush_error: work.flush_error.as_ref().map(ToString::to_string),
             compaction_error: work.compaction_error.as_ref().map(ToString::to_string),
         }

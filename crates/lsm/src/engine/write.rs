@@ -95,7 +95,7 @@ impl Engine {
             self.put_right(&mut writer)?;
         }
         let mut froze = false;
-        if self.view().active.used_bytes() >= self.options.memtable_bytes {
+        if self.view().active.is_full(self.options.memtable_bytes) {
             self.wait_for_room()?;
             froze = self.freeze(&mut writer)?;
         }
@@ -242,11 +242,14 @@ impl Engine {
                 continue;
             }
             waited = true;
-            let mut work = self.work.lock();
-            if let Some(error) = &work.flush_error {
-                // The flush cannot go on, so no room will come by waiting.
-                return Err(error.refusal());
+            if self.work.lock().flush_error.is_some() {
+                // No room will come by waiting; what stood in the way may be gone since.
+                let flushed = self.flush_oldest();
+                self.work.lock().flush_error = flushed.as_ref().err().cloned();
+                flushed.map_err(|error| error.refusal())?;
+                continue;
             }
+            let mut work = self.work.lock();
             if work.stop {
                 return Err(LsmError::Closed);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
 
-use crate::batch::{FamilyId, user_key};
+use crate::batch::{FamilyId, behind_all_keys, user_key};
 use crate::engine::Snapshot;
 use crate::error::LsmError;
 use crate::tombstones::TombstoneSet;
@@ -60,6 +60,14 @@ impl LsmIterator {
         }
     }
 
+    /// Leaves out keys below `lower` and keys from `upper` on; `None` for no bound. The iterator stands
+    /// nowhere then.
+    pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.state = State::Nowhere;
+        self.lower = self.family.key(lower.unwrap_or_default());
+        self.upper = upper.map_or_else(|| self.family.end(), |upper| Some(self.family.key(upper)));
+    }
+
     /// Whether the iterator stands on a key.
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -96,10 +104,7 @@ impl LsmIterator {
     /// As [`LsmIterator::first`].
     pub fn last(&mut self) -> Result<(), LsmError> {
         self.state = State::Nowhere;
-        let end = self
-            .upper
-            .clone()
-            .unwrap_or_else(|| vec![0xff; weft_ops::key::KEY_BYTES_MAX]);
+        let end = self.upper.clone().unwrap_or_else(behind_all_keys);
         self.merged.seek_before(&end, Stamp::newest_at(SeqNo::MAX))?;
         self.find_backward()
     }
@@ -110,8 +115,9 @@ impl LsmIterator {
     /// As [`LsmIterator::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<(), LsmError> {
         self.state = State::Nowhere;
-        self.merged
-            .seek(&self.family.key(key), Stamp::newest_at(self.snapshot.seqno()))?;
+        let key = self.family.key(key);
+        let key = if key < self.lower { &self.lower } else { &key };
+        self.merged.seek(key, Stamp::newest_at(self.snapshot.seqno()))?;
         self.find_forward()
     }
 
@@ -120,14 +126,14 @@ impl LsmIterator {
     /// # Errors
     /// As [`LsmIterator::first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<(), LsmError> {
+        let key = self.family.key(key);
+        if self.upper.as_ref().is_some_and(|upper| key >= *upper) {
+            return self.last();
+        }
         self.state = State::Nowhere;
         // Behind all entries of the key itself.
-        self.merged.seek_before(&self.family.key(key), OLDEST)?;
-        if self.merged.valid() {
-            self.find_backward()
-        } else {
-            Ok(())
-        }
+        self.merged.seek_before(&key, OLDEST)?;
+        self.find_backward()
     }
 
     /// To the next key.

@@ -25,11 +25,14 @@
 //! 4. A record that is missing or bad is *corrupt* if a later record says that it had been durable; else it
 //!    is *torn*, and it and all behind it were never acknowledged as durable.
 
+mod pieces;
 mod read;
 mod write;
 
 use weft_ops::crc32c;
 use weft_ops::key::SeqNo;
+
+use crate::batch::BATCH_BYTES_MAX;
 
 pub(crate) use read::{LogEnd, read_logs};
 pub(crate) use write::{Appended, LogFile, SYNC_LOG, SYNC_LOG_DIR, SYNC_LOG_OLDER};
@@ -74,6 +77,16 @@ impl Record<'_> {
         if let Some(place) = out.get_mut(start..start + 4) {
             place.copy_from_slice(&crc.to_le_bytes());
         }
+    }
+
+    /// Checksum and length of a record as its header states them; `None` if no record has such a header.
+    pub(crate) fn stated(head: &[u8]) -> Option<(u32, usize)> {
+        let head = head.first_chunk::<RECORD_HEADER_BYTES>()?;
+        let mut reader = weft_base::ByteReader::new(head);
+        let (crc, payload) = (reader.u32().ok()?, reader.u32().ok()? as usize);
+        let (_, first, after) = (reader.u64().ok()?, reader.u64().ok()?, reader.u64().ok()?);
+        let sound = payload <= BATCH_BYTES_MAX && first > after && first <= SeqNo::MAX.0;
+        sound.then_some((crc, RECORD_HEADER_BYTES + payload))
     }
 
     /// The record at the beginning of `bytes`, and its length; `None` if there is no whole one.

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use weft_base::Disk;
-use weft_base::disk::read_file;
 use weft_ops::key::SeqNo;
 
+use super::pieces::Pieces;
 use super::{RECORD_HEADER_BYTES, Record, SECTOR_BYTES, log_name};
-use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::error::{CorruptKind, LsmError, corrupt};
 
 /// Where the logs end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,55 +35,13 @@ pub(crate) fn read_logs(
     };
     for (at, &number) in numbers.iter().enumerate() {
         let name = log_name(number);
-        let path = dir.join(&name);
-        let bytes = read_file(disk, &path).map_err(io_error("reading", &path))?;
-        let mut offset = 0;
-        let mut trouble = None;
-        while offset < bytes.len() {
-            let rest = bytes.get(offset..).unwrap_or_default();
-            match Record::parse(rest) {
-                Some((record, len)) if record.log_number == number => {
-                    let last = SeqNo(record.first.0 + u64::from(record.count) - 1);
-                    if record.after > end.last && last > flushed {
-                        trouble = Some("records are missing before this one");
-                        break;
-                    }
-                    if record.count > 0 && last > end.last {
-                        if record.first <= end.last {
-                            trouble = Some("the record overlaps with those before it");
-                            break;
-                        }
-                        visit(&record)?;
-                        end.last = last;
-                    }
-                    end.record_count += 1;
-                    offset += len;
-                }
-                Some(_) => {
-                    trouble = Some("the record belongs to another file");
-                    break;
-                }
-                // Zeros up to the next sector, or what a power cut left.
-                None if !offset.is_multiple_of(SECTOR_BYTES) => {
-                    let sector = offset.next_multiple_of(SECTOR_BYTES);
-                    let padding = bytes.get(offset..sector.min(bytes.len())).unwrap_or_default();
-                    if padding.iter().any(|&byte| byte != 0) {
-                        trouble = Some("neither a record nor padding");
-                        break;
-                    }
-                    offset = sector;
-                }
-                None => {
-                    trouble = Some("no record");
-                    break;
-                }
-            }
-        }
+        let mut pieces = Pieces::open(disk, &dir.join(&name))?;
+        let (offset, trouble) = read_log(&mut pieces, number, flushed, &mut end, &mut visit)?;
         let due = SeqNo(end.last.0 + 1);
         if let Some(reason) = trouble {
             let later = numbers.get(at + 1..).unwrap_or_default();
-            if witness(&bytes, offset, number, due) || witness_in(disk, dir, later, due)? {
-                return Err(corrupt(&name, offset as u64, CorruptKind::Log, reason));
+            if witness(&mut pieces, offset, number, due)? || witness_in(disk, dir, later, due)? {
+                return Err(corrupt(&name, offset, CorruptKind::Log, reason));
             }
             // Torn: nothing behind it was durable.
             break;
@@ -92,25 +50,66 @@ pub(crate) fn read_logs(
     Ok(end)
 }
 
-/// Whether a record from `offset` on says that `due` had been durable: one that starts a sector, or one
-/// behind it without a gap.
-fn witness(bytes: &[u8], offset: usize, number: u64, due: SeqNo) -> bool {
-    let mut at = offset.next_multiple_of(SECTOR_BYTES);
-    while at + RECORD_HEADER_BYTES <= bytes.len() {
-        match Record::parse(bytes.get(at..).unwrap_or_default()) {
-            Some((record, _)) if record.log_number == number && record.durable >= due => return true,
-            Some((_, len)) => at += len,
-            None => at = (at + 1).next_multiple_of(SECTOR_BYTES),
+/// Reads one file as far as it goes; says where that is, and what is wrong there if it is not the end.
+fn read_log(
+    pieces: &mut Pieces,
+    number: u64,
+    flushed: SeqNo,
+    end: &mut LogEnd,
+    visit: &mut impl FnMut(&Record<'_>) -> Result<(), LsmError>,
+) -> Result<(u64, Option<&'static str>), LsmError> {
+    let mut offset = 0;
+    while offset < pieces.file_bytes() {
+        match pieces.record(offset)? {
+            Some((record, len)) if record.log_number == number => {
+                let last = SeqNo(record.first.0 + u64::from(record.count) - 1);
+                if record.after > end.last && last > flushed {
+                    return Ok((offset, Some("records are missing before this one")));
+                }
+                if record.count > 0 && last > end.last {
+                    if record.first <= end.last {
+                        return Ok((offset, Some("the record overlaps with those before it")));
+                    }
+                    visit(&record)?;
+                    end.last = last;
+                }
+                end.record_count += 1;
+                offset += len as u64;
+            }
+            Some(_) => return Ok((offset, Some("the record belongs to another file"))),
+            // Zeros up to the next sector, or what a power cut left.
+            None if !offset.is_multiple_of(SECTOR_BYTES as u64) => {
+                let sector = offset.next_multiple_of(SECTOR_BYTES as u64);
+                let padding = pieces.at(offset, (sector - offset) as usize)?;
+                if padding.iter().any(|&byte| byte != 0) {
+                    return Ok((offset, Some("neither a record nor padding")));
+                }
+                offset = sector;
+            }
+            None => return Ok((offset, Some("no record"))),
         }
     }
-    false
+    Ok((offset, None))
+}
+
+/// Whether a record from `offset` on says that `due` had been durable: one that starts a sector, or one
+/// behind it without a gap.
+fn witness(pieces: &mut Pieces, offset: u64, number: u64, due: SeqNo) -> Result<bool, LsmError> {
+    let mut at = offset.next_multiple_of(SECTOR_BYTES as u64);
+    while at + RECORD_HEADER_BYTES as u64 <= pieces.file_bytes() {
+        match pieces.record(at)? {
+            Some((record, _)) if record.log_number == number && record.durable >= due => return Ok(true),
+            Some((_, len)) => at += len as u64,
+            None => at = (at + 1).next_multiple_of(SECTOR_BYTES as u64),
+        }
+    }
+    Ok(false)
 }
 
 fn witness_in(disk: &dyn Disk, dir: &Path, numbers: &[u64], due: SeqNo) -> Result<bool, LsmError> {
     for &number in numbers {
-        let path = dir.join(log_name(number));
-        let bytes = read_file(disk, &path).map_err(io_error("reading", &path))?;
-        if witness(&bytes, 0, number, due) {
+        let mut pieces = Pieces::open(disk, &dir.join(log_name(number)))?;
+        if witness(&mut pieces, 0, number, due)? {
             return Ok(true);
         }
     }

@@ -1,7 +1,8 @@
 //! Memtables: what was written and is not yet in a table.
 //!
 //! Entries lie in a skiplist, range tombstones in a short list beside it. A memtable grows until it is
-//! frozen; then it is flushed to a table of level 0 and dropped when the last reader leaves it.
+//! frozen; then it is flushed to a table of level 0 and dropped when the last reader leaves it. Both kinds
+//! make it grow: the log goes with its memtable, so whatever is logged must bring the freezing nearer.
 
 mod skiplist;
 
@@ -16,6 +17,9 @@ use crate::batch::{Operation, keep};
 pub(crate) use skiplist::PagePool;
 use skiplist::{Place, SkipList};
 
+/// Range tombstones at which a memtable is full, whatever its size: every lookup passes over all of them.
+const RANGE_TOMBSTONES_MAX: usize = 8192;
+
 /// Sorted writes in memory. Any number of readers, one writer at a time.
 pub(crate) struct Memtable {
     list: SkipList,
@@ -27,6 +31,8 @@ pub(crate) struct Memtable {
     /// The highest sequence number in it, or what stood before it if it is empty.
     last_seqno: AtomicU64,
     tombstone_count: AtomicUsize,
+    /// Memory of the range tombstones and their keys.
+    tombstone_bytes: AtomicUsize,
     tombstones: RwLock<Arc<Vec<RangeTombstone>>>,
 }
 
@@ -40,6 +46,7 @@ impl Memtable {
             data_bytes: AtomicUsize::new(0),
             last_seqno: AtomicU64::new(last_seqno.0),
             tombstone_count: AtomicUsize::new(0),
+            tombstone_bytes: AtomicUsize::new(0),
             tombstones: RwLock::new(Arc::default()),
         }
     }
@@ -52,14 +59,23 @@ impl Memtable {
         self.entry_count.load(Ordering::Relaxed) == 0 && self.tombstone_count.load(Ordering::Relaxed) == 0
     }
 
-    /// Memory that entries use, in bytes.
+    /// Whether it is to be frozen, with room for so many bytes.
+    pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
+        let (used, tombstones) = (self.used_bytes(), self.tombstone_count.load(Ordering::Relaxed));
+        // Memory is taken in growing pieces: what is taken counts once a good part of it is used.
+        used >= bytes_max
+            || (self.memory_bytes() >= bytes_max && used >= bytes_max / 2)
+            || tombstones >= RANGE_TOMBSTONES_MAX
+    }
+
+    /// Memory that entries and range tombstones use, in bytes.
     pub(crate) fn used_bytes(&self) -> usize {
-        self.list.used_bytes()
+        self.list.used_bytes() + self.tombstone_bytes.load(Ordering::Relaxed)
     }
 
     /// Memory taken, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.list.allocated_bytes()
+        self.list.allocated_bytes() + self.tombstone_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of keys and values.
@@ -91,8 +107,11 @@ impl Memtable {
                 };
                 let mut tombstones = self.tombstones.write();
                 Arc::make_mut(&mut tombstones).push(tombstone);
+                let bytes = start.len() + end.len();
+                self.tombstone_bytes
+                    .fetch_add(size_of::<RangeTombstone>() + bytes, Ordering::Relaxed);
                 self.tombstone_count.fetch_add(1, Ordering::Release);
-                start.len() + end.len()
+                bytes
             }
         };
         if !matches!(operation, Operation::DeleteRange { .. }) {

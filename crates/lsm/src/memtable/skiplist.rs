@@ -330,10 +330,12 @@ impl SkipList {
     #[inline]
     fn before(&self, key: &[u8], stamp: Stamp) -> NonNull<Word> {
         self.descend(key, stamp, self.height.load(Memory::Relaxed), |_, _| {})
+            .0
     }
 
     /// Searches from level `height - 1` down; tells the last node before the target on each level, returns
-    /// that of level 0.
+    /// that of level 0, and the one behind it, which was seen not to stand before the target. To look again
+    /// who is behind would be wrong: a writer may have put a newer entry of the same key in between.
     #[inline(always)]
     fn descend(
         &self,
@@ -341,28 +343,32 @@ impl SkipList {
         stamp: Stamp,
         height: usize,
         mut tell: impl FnMut(usize, NonNull<Word>),
-    ) -> NonNull<Word> {
+    ) -> (NonNull<Word>, Option<NonNull<Word>>) {
         let mut node = self.head;
         // The node that was found not to stand before the target, one level up.
         let mut behind = None;
+        let mut last = None;
         for level in (0..height).rev() {
+            last = None;
             while let Some(next) = self.next(node, level) {
                 if level > 0 {
                     prefetch(self.link(node, level - 1).load(Memory::Relaxed));
                 }
                 if Some(next) == behind {
+                    last = behind;
                     break;
                 }
                 let (next_key, next_stamp, _) = self.entry(next);
                 if compare(next_key, next_stamp, key, stamp) != Ordering::Less {
                     behind = Some(next);
+                    last = behind;
                     break;
                 }
                 node = next;
             }
             tell(level, node);
         }
-        node
+        (node, last)
     }
 
     fn place(&self, node: Option<NonNull<Word>>) -> Place {
@@ -374,7 +380,8 @@ impl SkipList {
 
     /// The first entry that does not stand before (`key`, `stamp`).
     pub(crate) fn seek(&self, key: &[u8], stamp: Stamp) -> Place {
-        self.place(self.next(self.before(key, stamp), 0))
+        let height = self.height.load(Memory::Relaxed);
+        self.place(self.descend(key, stamp, height, |_, _| {}).1)
     }
 
     /// The last entry that stands before (`key`, `stamp`).
@@ -540,5 +547,34 @@ mod tests {
             place = list.after(place);
         }
         assert!(list.allocated_bytes() > 18 * 300_000);
+    }
+
+    /// A reader at a moment never gets what was written after it, however close behind it that comes.
+    #[test]
+    fn a_search_never_finds_what_is_newer_than_its_moment() {
+        let list = SkipList::new(1, pool());
+        let visible = AtomicU64::new(0);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Acquire) {
+                    let moment = visible.load(std::sync::atomic::Ordering::Acquire);
+                    let place = list.seek(b"key", Stamp::newest_at(SeqNo(moment)));
+                    let found = list.at(place).map_or(0, |(_, stamp, _)| stamp.seqno().0);
+                    if moment != found {
+                        done.store(true, std::sync::atomic::Ordering::Release);
+                    }
+                    assert_eq!(moment, found);
+                }
+            });
+            for seqno in 1..300_000 {
+                list.insert(b"key", Stamp::new(SeqNo(seqno), EntryKind::Value), b"");
+                visible.store(seqno, std::sync::atomic::Ordering::Release);
+                if done.load(std::sync::atomic::Ordering::Acquire) {
+                    break;
+                }
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+        });
     }
 }

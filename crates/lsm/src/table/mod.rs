@@ -22,6 +22,9 @@
 
 mod cursor;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+mod open;
 mod read;
 mod write;
 

@@ -1,8 +1,8 @@
 //! Reading a table: its sections once, its blocks as they are needed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use super::format::{
     FOOTER_BYTES, Footer, IndexEntry, Section, TableProperties, decode_index, decode_tombstones, table_name,
     unseal,
 };
+use super::open::{OpenSlot, OpenTables};
 use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 
@@ -36,11 +37,33 @@ pub(crate) struct TableFiles {
     /// Directory of each level.
     pub dirs: Vec<PathBuf>,
     pub cache: BlockCache,
+    pub open: OpenTables,
+    /// Memory for blocks and open tables together.
+    read_bytes: usize,
     /// Files of tables that nobody reads any more.
     pub obsolete: Mutex<Vec<PathBuf>>,
 }
 
 impl TableFiles {
+    /// Tables in these directories, with `read_bytes` of memory for blocks and for what is kept of tables.
+    pub(crate) fn new(disk: Arc<dyn Disk>, dirs: Vec<PathBuf>, read_bytes: usize) -> Self {
+        Self {
+            disk,
+            dirs,
+            cache: BlockCache::new(read_bytes),
+            // However many tables there are, some blocks are worth more than the last index.
+            open: OpenTables::new(read_bytes - read_bytes / 8),
+            read_bytes,
+            obsolete: Mutex::default(),
+        }
+    }
+
+    /// Gives the blocks what open tables leave.
+    fn share_out(&self) {
+        let left = self.read_bytes.saturating_sub(self.open.bytes());
+        self.cache.set_bytes_max(left);
+    }
+
     pub(crate) fn dir(&self, level: usize) -> &Path {
         self.dirs
             .get(level)
@@ -53,7 +76,7 @@ impl TableFiles {
 pub(crate) struct Table {
     meta: TableMeta,
     files: Arc<TableFiles>,
-    opened: OnceLock<Opened>,
+    slot: Arc<OpenSlot>,
     opening: Mutex<()>,
     obsolete: AtomicBool,
 }
@@ -73,7 +96,7 @@ impl Table {
         Self {
             meta,
             files,
-            opened: OnceLock::new(),
+            slot: Arc::default(),
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
         }
@@ -105,22 +128,19 @@ impl Table {
         *self.meta.properties.lower <= *key && !self.meta.properties.upper.is_before(key)
     }
 
-    /// Bytes of memory for what is kept of it; 0 as long as it was not needed.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.opened.get().map_or(0, |opened| opened.memory_bytes)
-    }
-
-    /// The open table. Reads footer and sections the first time.
-    pub(crate) fn opened(&self) -> Result<&Opened, LsmError> {
-        if let Some(opened) = self.opened.get() {
+    /// The open table. Reads footer and sections if it is closed.
+    pub(crate) fn opened(&self) -> Result<Arc<Opened>, LsmError> {
+        if let Some(opened) = self.slot.get() {
             return Ok(opened);
         }
         let _one = self.opening.lock();
-        if let Some(opened) = self.opened.get() {
+        if let Some(opened) = self.slot.get() {
             return Ok(opened);
         }
-        let opened = self.open()?;
-        Ok(self.opened.get_or_init(|| opened))
+        let opened = Arc::new(self.open()?);
+        self.files.open.admit(&self.slot, &opened);
+        self.files.share_out();
+        Ok(opened)
     }
 
     fn open(&self) -> Result<Opened, LsmError> {
@@ -186,10 +206,11 @@ impl Table {
             let filter = Filter::open(&read(footer.filter)?);
             Some(filter.map_err(|error| corrupt(&name, offset, CorruptKind::Filter, error)))
         };
-        let keys: usize = index.iter().map(|entry| entry.last_key.len()).sum();
-        let filter_bytes = footer.filter.bytes as usize;
+        // Keys share the memory of their sections.
+        let sections = [footer.index, footer.tombstones, footer.filter].map(|section| section.bytes as usize);
+        let lists = size_of_val(index.as_slice()) + size_of_val(tombstones.as_slice());
         Ok(Opened {
-            memory_bytes: keys + size_of_val(index.as_slice()) + filter_bytes,
+            memory_bytes: sections.iter().sum::<usize>() + lists + size_of::<Opened>(),
             file,
             name,
             index,
@@ -217,6 +238,11 @@ impl Table {
 }
 
 impl Opened {
+    /// Bytes of memory that it takes.
+    pub(super) const fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
     pub(crate) fn index(&self) -> &[IndexEntry] {
         &self.index
     }
@@ -271,6 +297,10 @@ impl Opened {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        if self.slot.get().is_some() {
+            self.files.open.forget(&self.slot);
+            self.files.share_out();
+        }
         if self.obsolete.load(Ordering::Relaxed) {
             self.files.cache.forget(self.meta.number);
             self.files.obsolete.lock().push(self.path());

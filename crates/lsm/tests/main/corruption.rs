@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weft_base::{Disk, OpenMode, Prng, SimDisk};
+use weft_base::{Disk, ManualClock, OpenMode, Prng, SimDisk};
 use weft_lsm::{CorruptKind, FamilyId, Lsm, LsmError, WriteBatch, WriteOptions, verify};
 
 use crate::{DIR, DiskHandle, open_with, tiny};
@@ -253,4 +253,53 @@ fn a_lost_compaction_in_the_manifest_removes_nothing() {
         }
     }
     assert!(refused > 3, "{refused}");
+}
+
+/// One table of many is damaged. It is tried, rests, is tried again after longer and longer times; all others
+/// are compacted meanwhile.
+#[test]
+fn a_compaction_that_fails_rests_and_others_go_on() {
+    let disk = filled(9);
+    let clock = std::sync::Arc::new(ManualClock::new(0));
+    // The deepest level: what lies above may go around it.
+    let damaged = files(&disk, ".sst").pop().unwrap();
+    assert!(damaged.starts_with("/db/cold"), "{}", damaged.display());
+    disk.flip_bit(&damaged, 30, 1).unwrap();
+    let lsm = Lsm::open(disk.handle(), Path::new(DIR), tiny(), clock.clone()).unwrap();
+    let mut written = 0;
+    let mut write = |count: u64| {
+        for _ in 0..count {
+            // Above and below the damage, all over the keys.
+            let number = written * 37 % KEYS;
+            lsm.put(FAMILY, &key(number), &value(number), WriteOptions::default())
+                .unwrap();
+            written += 1;
+        }
+    };
+    write(3000);
+    let stats = lsm.stats();
+    let compactions: u64 = stats.levels.iter().map(|level| level.compactions).sum();
+    assert!(
+        stats.failed_tables > 0 && stats.compaction_error.is_some(),
+        "{stats:?}"
+    );
+    assert!(
+        stats.compaction_failures < 30 && compactions > 3 * stats.compaction_failures,
+        "{} failed, {compactions} did not",
+        stats.compaction_failures
+    );
+    // Nobody waited: not one more failure until the rest is over.
+    let failures = stats.compaction_failures;
+    write(300);
+    assert!(lsm.stats().compaction_failures <= failures + 2);
+    let mut tried = Vec::new();
+    for second in 0..200 {
+        let before = lsm.stats().compaction_failures;
+        clock.advance_micros(1_000_000);
+        write(60);
+        if lsm.stats().compaction_failures > before {
+            tried.push(second);
+        }
+    }
+    assert!((3..60).contains(&tried.len()), "{tried:?}");
 }

@@ -10,6 +10,7 @@ use weft_lsm::{
     Background, FamilyId, Lsm, LsmError, LsmOptions, USER_KEY_BYTES_MAX, WriteBatch, WriteOptions,
 };
 
+use crate::watched::WatchedDisk;
 use crate::{DIR, DiskHandle, open_with, tiny};
 
 const FAMILY: FamilyId = FamilyId(3);
@@ -198,6 +199,7 @@ fn readers_see_whole_batches_while_threads_work() {
     let disk = SimDisk::new(5);
     let options = LsmOptions {
         background: Background::Threads,
+        compaction_threads: 4,
         memtable_bytes: 20_000,
         level1_bytes: 20_000,
         table_bytes: 10_000,
@@ -275,4 +277,63 @@ fn readers_see_whole_batches_while_threads_work() {
     lsm.close().unwrap();
     let report = weft_lsm::verify(&disk.handle(), Path::new(DIR), &tiny()).unwrap();
     assert!(report.is_sound(), "{:?}", report.findings);
+}
+
+/// A disk that is full for long: each write says so and changes nothing, reads and iterators go on, flushes
+/// and compactions fail and leave nothing; with room again all goes on by itself, with threads or without.
+#[test]
+fn a_disk_that_stays_full_refuses_until_there_is_room() {
+    for background in [Background::Inline, Background::Threads] {
+        let disk = WatchedDisk::new(SimDisk::new(4));
+        let options = || LsmOptions {
+            background,
+            debt_soft_bytes: 1 << 30,
+            debt_hard_bytes: 2 << 30,
+            ..tiny()
+        };
+        let open = || {
+            let clock = Arc::new(SystemClock::new());
+            Lsm::open(Arc::new(disk.clone()), Path::new(DIR), options(), clock).unwrap()
+        };
+        let lsm = open();
+        let put = |number: u64| {
+            lsm.put(
+                FAMILY,
+                &number.to_be_bytes(),
+                &[number as u8; 200],
+                WriteOptions::SYNC,
+            )
+        };
+        let mut next = 0;
+        for round in 0..4 {
+            for _ in 0..100 {
+                put(next).unwrap();
+                next += 1;
+            }
+            disk.watch.full.store(true, Ordering::Release);
+            let before = disk.list(Path::new(DIR)).unwrap().len();
+            for _ in 0..50 {
+                let error = put(next).unwrap_err();
+                assert!(error.is_storage_full(), "{error}");
+            }
+            assert!(lsm.flush().is_err() || background == Background::Threads);
+            let mut iterator = lsm.iterator(FAMILY, &lsm.snapshot()).unwrap();
+            iterator.last().unwrap();
+            assert_eq!(iterator.key(), (next - 1).to_be_bytes(), "round {round}");
+            for number in 0..next {
+                let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
+                assert_eq!(got.as_deref(), Some(&[number as u8; 200][..]));
+            }
+            let after = disk.list(Path::new(DIR)).unwrap().len();
+            assert!(after <= before + 1, "{before} files, then {after}");
+            disk.watch.full.store(false, Ordering::Release);
+        }
+        drop(lsm);
+        disk.sim.crash();
+        let lsm = open();
+        for number in 0..next {
+            let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
+            assert_eq!(got.as_deref(), Some(&[number as u8; 200][..]), "{number}");
+        }
+    }
 }

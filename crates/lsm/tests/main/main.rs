@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
+mod bounds;
 mod corruption;
 mod crash;
+mod directories;
 mod executors;
+mod iterators;
 mod limits;
 mod model;
 mod units;
+mod watched;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -131,7 +131,16 @@ impl Run {
         let (snapshot, map) = self.snapshots.get(at).unwrap_or(&now);
         let mut iterator = self.lsm.as_ref().unwrap().iterator(family, snapshot).unwrap();
         let inside = map.iter().filter(|((f, _), _)| *f == family.0);
-        let entries: Vec<(&[u8], &[u8])> = inside.map(|((_, k), v)| (k.as_slice(), v.as_slice())).collect();
+        let mut entries: Vec<(&[u8], &[u8])> =
+            inside.map(|((_, k), v)| (k.as_slice(), v.as_slice())).collect();
+        // In either order, equal, beyond all keys, or none at all.
+        let lower = prng.chance(1, 4).then(|| key(prng));
+        let upper = prng.chance(1, 4).then(|| key(prng));
+        iterator.set_bounds(lower.as_deref(), upper.as_deref());
+        entries.retain(|(k, _)| {
+            lower.as_ref().is_none_or(|lower| *k >= lower.as_slice())
+                && upper.as_ref().is_none_or(|upper| *k < upper.as_slice())
+        });
         let mut place: Option<usize> = None;
         for _ in 0..2 + prng.below(12) {
             match prng.below(10) {

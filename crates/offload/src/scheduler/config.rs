@@ -10,6 +10,9 @@ pub struct SchedulerConfig {
     pub queue_jobs_max: usize,
     /// Bytes of tasks that may wait. A job larger than this is taken when nothing else waits.
     pub queue_bytes_max: u64,
+    /// Jobs that may be in line for the CPU before units get no more: what units have in hand then may come
+    /// on top of it. At least 1.
+    pub cpu_line_jobs_max: usize,
     /// The share of jobs that run on two executors whose results are compared byte for byte, in millionths.
     /// The second is another unit that takes the job, or else the CPU.
     pub compare_per_million: u32,
@@ -33,12 +36,13 @@ pub struct SchedulerConfig {
 }
 
 impl Default for SchedulerConfig {
-    /// 256 jobs or 256 MiB in line; one job in 100 compared; half a second and 100 us for each KiB; one
-    /// whole CPU thread, which does not help; 4096 entries of timeline.
+    /// 256 jobs or 256 MiB in line, 32 in that for the CPU; one job in 100 compared; half a second and 100 us
+    /// for each KiB; one whole CPU thread, which does not help; 4096 entries of timeline.
     fn default() -> Self {
         SchedulerConfig {
             queue_jobs_max: 256,
             queue_bytes_max: 256 << 20,
+            cpu_line_jobs_max: 32,
             compare_per_million: 10_000,
             deadline_ns: 500_000_000,
             deadline_ns_per_kib: 100_000,

@@ -15,8 +15,9 @@
 //!    [`Done`], which tells on being dropped, too.
 //! 2. A result is taken from one unit only if it passed every check of [`crate::wire`] and, for a compared
 //!    job or a probe, equals another executor's; otherwise the CPU's result stands.
-//! 3. What is under way is bounded by the sum of the units' depths and the CPU's; every job in line for the
-//!    CPU after a failure is one of those.
+//! 3. What is under way is bounded: units get nothing while the line for the CPU is full, so it holds at
+//!    most [`SchedulerConfig::cpu_line_jobs_max`] jobs and what the units had in hand. What waits is bounded
+//!    by the line that `submit` waits for.
 //!
 //! Who gives jobs to units is in `dispatch.rs`, what is made of their answers in `settle.rs`.
 
@@ -38,8 +39,8 @@ use crate::wire::{Answer, AttemptId};
 use std::sync::Arc;
 
 /// Looks whether output can be the result of such a job: `false` makes the answer malformed. It is called
-/// with the kind, the task and the output, and must be cheap beside the job.
-pub type Plausible = fn(JobKind, &Bytes, &Bytes) -> bool;
+/// with the job and the output, and must be cheap beside the job.
+pub type Plausible = fn(&Job, &Bytes) -> bool;
 
 /// Where a result goes.
 pub(crate) enum Sink {

@@ -2,6 +2,9 @@
 //!
 //! The line is served in order, but a job whose units are busy does not hold up one behind it whose units
 //! are free. Among free units the one with the smallest part of its depth in use gets the job.
+//!
+//! Units that fail faster than the CPU does their jobs again would fill the CPU's line without end. So nobody
+//! gets a job while that line is full: jobs stay where they wait, and whoever submits feels it.
 
 use bytes::Bytes;
 
@@ -27,7 +30,7 @@ impl Core {
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         self.feed_cpu(now_ns);
         let mut at = 0;
-        while at < self.waiting.len() && self.anybody_free() {
+        while at < self.waiting.len() && self.anybody_free() && self.for_cpu_has_room() {
             let Some(id) = self.waiting.get(at).copied() else {
                 return;
             };
@@ -44,6 +47,11 @@ impl Core {
 
     fn anybody_free(&self) -> bool {
         self.units.iter().any(|slot| slot.free() > 0)
+    }
+
+    /// What fails now will find a place in the CPU's line.
+    fn for_cpu_has_room(&self) -> bool {
+        self.for_cpu.len() < self.config.cpu_line_jobs_max.max(1)
     }
 
     /// The CPU has room beyond what is in line for it.

@@ -80,8 +80,7 @@ impl Core {
             ReturnCode::Broken => return Err(Reason::Broken),
         }
         let state = self.jobs.get(&attempt.job).filter(|_| !in_process);
-        let plausible =
-            state.is_none_or(|state| (self.plausible)(attempt.kind, state.job.payload(), &answer.output));
+        let plausible = state.is_none_or(|state| (self.plausible)(&state.job, &answer.output));
         if plausible { Ok(()) } else { Err(Reason::Malformed) }
     }
 
@@ -189,7 +188,8 @@ impl Core {
         self.tell(state, Ok(output), (unit, cycles), compared, now_ns);
     }
 
-    /// The CPU's result stands; units that gave another one are to blame.
+    /// The CPU's result stands; units that gave another one are to blame. If the CPU has none to compare with
+    /// because it broke down itself, nothing is known of them.
     fn conclude_by_cpu(&mut self, job: u64, now_ns: u64) {
         let Some(mut state) = self.jobs.remove(&job) else {
             return;
@@ -198,7 +198,9 @@ impl Core {
             return;
         };
         let mut by = (self.cpu(), state.cpu_cycles);
-        let compared = !state.kept.is_empty();
+        let unknown = |error: &JobError| matches!(error, JobError::Broken(_) | JobError::CpuDamaged);
+        let known = !result.as_ref().is_err_and(unknown);
+        let compared = known && !state.kept.is_empty();
         let bytes = match &result {
             Ok(output) if compared => output.to_bytes(),
             _ => Bytes::new(),
@@ -209,7 +211,9 @@ impl Core {
                 (None, Err(JobError::Invalid(_) | JobError::Merge(_))) => true,
                 _ => false,
             };
-            if same {
+            if !known {
+                // Neither right nor wrong.
+            } else if same {
                 self.unit_right(kept.unit, job, true, now_ns);
                 if state.reason.is_none() {
                     by = (kept.unit, kept.cycles);

@@ -51,6 +51,19 @@ impl Engine for Cpu {
     }
 }
 
+/// Breaks down whatever it is given.
+pub struct Breaks;
+
+impl Engine for Breaks {
+    fn run(&mut self, _: JobKind, _: &Bytes) -> Outcome {
+        Outcome {
+            code: ReturnCode::Broken,
+            output: b"broke down".to_vec().into(),
+            cycles: 0,
+        }
+    }
+}
+
 pub const UNIT_PACE: Pace = Pace {
     job_ns: 10_000,
     kib_ns: 1_000,
@@ -91,7 +104,7 @@ pub fn config() -> SchedulerConfig {
     }
 }
 
-pub fn accept_all(_: JobKind, _: &Bytes, _: &Bytes) -> bool {
+pub fn accept_all(_: &Job, _: &Bytes) -> bool {
     true
 }
 
@@ -105,6 +118,11 @@ pub struct Lab {
 impl Lab {
     /// One unit for each plan, named `unit 0` and so on.
     pub fn new(config: SchedulerConfig, plans: Vec<FaultPlan>) -> Lab {
+        Lab::with_cpu(config, plans, Box::new(Cpu))
+    }
+
+    /// The same with another engine as the CPU.
+    pub fn with_cpu(config: SchedulerConfig, plans: Vec<FaultPlan>, engine: Box<dyn Engine>) -> Lab {
         let clock = Arc::new(ManualClock::new(0));
         let shared: Arc<dyn Clock> = clock.clone();
         let mut faults = Vec::new();
@@ -117,7 +135,7 @@ impl Lab {
             units.push(Box::new(unit));
         }
         let spec = UnitSpec::unlimited("cpu", 2);
-        let cpu = Box::new(InlineUnit::new(spec, Box::new(Cpu), shared.clone(), CPU_PACE));
+        let cpu = Box::new(InlineUnit::new(spec, engine, shared.clone(), CPU_PACE));
         Lab {
             clock,
             scheduler: Scheduler::manual(config, shared, accept_all, cpu, units).unwrap(),

@@ -164,7 +164,7 @@ proptest! {
                 ReturnCode::Done => {
                     merged += 1;
                     prop_assert_eq!(&answers[0].output, &golden);
-                    prop_assert!(plausible(job.kind, job.payload(), &answers[0].output));
+                    prop_assert!(plausible(&job, &answers[0].output));
                 }
                 ReturnCode::BeyondLimits => prop_assert!(number > 1),
                 other => prop_assert!(false, "unit {} says {:?}", number, other),
@@ -176,16 +176,69 @@ proptest! {
     /// Any changed bit of an output's frame is found; sealed again, it is read or refused, without a panic.
     #[test]
     fn implausible_outputs_are_refused(seed: u64, at: prop::sample::Index, bit in 0_u8..8) {
-        let output = merge(&random_task(&mut Prng::new(seed))).unwrap();
+        let task = random_task(&mut Prng::new(seed));
+        let output = merge(&task).unwrap();
+        let job = Job::merge(task, 0, 0);
         let mut frame = output.encode();
         let place = at.index(frame.len());
         frame[place] ^= 1 << bit;
-        prop_assert!(!plausible(JobKind::Merge, &Bytes::new(), &frame.clone().into()), "the frame's checksum");
+        prop_assert!(!plausible(&job, &frame.clone().into()), "the frame's checksum");
         let end = frame.len() - 4;
         let crc = weft_ops::crc32c(&frame[..end]);
         frame[end..].copy_from_slice(&crc.to_le_bytes());
-        let _ = plausible(JobKind::Merge, &Bytes::new(), &frame.into());
+        let _ = plausible(&job, &frame.into());
     }
+}
+
+/// What a unit may get wrong behind its own checksum and what is seen of it without a second run: keys that
+/// are not those of the blocks, or lie outside of the task.
+#[test]
+fn wrong_keys_of_blocks_are_implausible() {
+    let mut seen = 0;
+    for seed in 0..300 {
+        let mut prng = Prng::new(seed);
+        let whole = random_task(&mut prng);
+        let task = MergeTask {
+            lower: prng.chance(1, 2).then(|| "0010".into()),
+            upper: prng.chance(1, 2).then(|| "0050".into()),
+            ..whole.clone()
+        };
+        let output = merge(&task).unwrap();
+        let job = Job::merge(task.clone(), 0, 0);
+        assert!(plausible(&job, &output.encode().into()), "{seed}");
+        if output.blocks.is_empty() {
+            continue;
+        }
+        seen += 1;
+        let refused = |harm: &dyn Fn(&mut weft_ops::merge::MergeOutput)| {
+            let mut harmed = output.clone();
+            harm(&mut harmed);
+            !plausible(&job, &harmed.encode().into())
+        };
+        let longer = |key: &Bytes| Bytes::from([key.as_ref(), b"0"].concat());
+        let last = output.blocks.len() - 1;
+        assert!(
+            refused(&|o| o.blocks[last].last_key = longer(&o.blocks[last].last_key)),
+            "{seed}"
+        );
+        assert!(refused(&|o| o.blocks[0].first_key = Bytes::new()), "{seed}");
+        assert!(
+            refused(&|o| {
+                o.blocks[0].entry_count += 1;
+                o.entries_out += 1;
+                o.entries_in += 1;
+            }),
+            "{seed}"
+        );
+        if task.key_hashes {
+            assert!(refused(&|o| o.key_hashes.clear()), "{seed}");
+        }
+        let unbounded = merge(&whole).unwrap();
+        if unbounded.entries_in != output.entries_in && unbounded.blocks != output.blocks {
+            assert!(!plausible(&job, &unbounded.encode().into()), "{seed}");
+        }
+    }
+    assert!(seen > 200, "{seen}");
 }
 
 /// Merges and filters on two compaction units and two filter builders with faults, on simulated time.

@@ -397,3 +397,70 @@ proptest! {
         prop_assert_eq!(trace, second_trace);
     }
 }
+
+/// Every unit refuses at once what it is given, and the CPU is slow: the jobs that wait for it are bounded,
+/// and so is everything that was taken and not done.
+#[test]
+fn units_that_fail_faster_than_the_cpu_works_fill_no_line() {
+    let mut settings = SchedulerConfig {
+        queue_jobs_max: 16,
+        cpu_line_jobs_max: 4,
+        ..config()
+    };
+    settings.health = HealthPolicy {
+        window: 1,
+        failures_max: 2,
+        ..settings.health
+    };
+    let refusing = || FaultPlan::Random {
+        per_million: 1_000_000,
+        faults: vec![Fault::Refused],
+        seed: 3,
+    };
+    let lab = Lab::new(settings, vec![refusing(), refusing()]);
+    let (mut accepted, mut full, mut most) = (0, 0, 0);
+    for _ in 0..2000 {
+        match lab.scheduler.try_submit_to(job(b"task"), &lab.finished, accepted) {
+            Ok(()) => accepted += 1,
+            Err(_) => full += 1,
+        }
+        lab.scheduler.step();
+        lab.clock.advance_micros(1);
+        let counters = lab.counters();
+        most = most.max(counters.submitted - counters.finished);
+    }
+    // The line, the CPU's line, what the two units may hold, and what the CPU holds.
+    assert!(most <= 16 + 4 + 4 + 2, "{most} jobs were held");
+    assert!(full > 1000, "{full} of 2000 found no room");
+    lab.run();
+    for _ in 0..accepted {
+        let (_, finished) = lab.pop().unwrap();
+        assert_eq!(bytes(&finished), golden(b"task"));
+    }
+    assert!(lab.pop().is_none());
+}
+
+/// The CPU's own implementation breaks down while it is to say whether a unit was right: nothing is known
+/// then of the unit.
+#[test]
+fn a_cpu_that_breaks_down_blames_no_unit() {
+    let settings = SchedulerConfig {
+        compare_per_million: 1_000_000,
+        ..config()
+    };
+    let lab = Lab::with_cpu(settings, vec![fine()], Box::new(crate::lab::Breaks));
+    for tag in 0..20 {
+        lab.submit(tag, job(b"task"));
+        lab.run();
+        let (_, finished) = lab.pop().unwrap();
+        assert!(
+            matches!(finished.result, Err(JobError::Broken(_))),
+            "{:?}",
+            finished.result
+        );
+        assert!(!finished.report.compared);
+    }
+    let unit = &lab.counters().units[0];
+    assert_eq!((unit.failures.nonzero().count(), unit.taken_out), (0, 0));
+    assert_eq!((unit.answered, unit.standing), (20, Standing::In));
+}

@@ -22,6 +22,7 @@ mod isolation;
 mod locking;
 mod replay;
 mod session_model;
+mod verification;
 mod waves;
 
 /// How many seeds a random test takes: `WEFT_SEEDS`, or `default`.

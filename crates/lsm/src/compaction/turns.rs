@@ -1,0 +1,143 @@
+//! What choosing has to know beside the version: where each level was compacted last, and which tables are to
+//! be left alone for a while.
+//!
+//! Several compactions may run at once if they share no table. That is enough: a compaction puts out keys
+//! between the first and the last of its tables only, no other table of its two levels lies in between, and
+//! what it found below it stays there. Of level 0 one runs at a time, because the oldest tables go first.
+//!
+//! A compaction that failed is not tried again at once: the same tables would be chosen, and fail again, and
+//! nothing else would ever be compacted. Its tables rest, for a time that doubles with each failure, and
+//! others go first. If the error names one of them, only that one rests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::Choice;
+use crate::error::LsmError;
+use crate::options::LEVEL_COUNT;
+use crate::table::table_number;
+use crate::version::{KeyRange, Version};
+
+/// How long the tables of a compaction rest that failed for the first time, in nanoseconds.
+const REST_NANOS: u64 = 1_000_000_000;
+/// How long at most.
+const REST_NANOS_MAX: u64 = 300 * REST_NANOS;
+
+/// See the file's head.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    last_keys: Vec<Bytes>,
+    /// Level and tables of each compaction that runs.
+    running: Vec<(usize, Vec<u64>)>,
+    resting: BTreeMap<u64, Rest>,
+}
+
+fn numbers(choice: &Choice) -> Vec<u64> {
+    let tables = choice.inputs.iter().chain(&choice.below);
+    tables.map(|table| table.number()).collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    until_nanos: u64,
+    failures: u32,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            last_keys: vec![Bytes::new(); LEVEL_COUNT],
+            running: Vec::new(),
+            resting: BTreeMap::new(),
+        }
+    }
+}
+
+impl Turns {
+    /// Where a level was compacted last: the lowest key of what went.
+    pub(super) fn last_key(&self, level: usize) -> &[u8] {
+        self.last_keys.get(level).map_or(&[], |key| key)
+    }
+
+    /// Tables of compactions that run.
+    pub(crate) fn busy(&self) -> BTreeSet<u64> {
+        let running = self.running.iter().flat_map(|(_, tables)| tables);
+        running.copied().collect()
+    }
+
+    /// Tables whose last compaction failed and that are not to be touched yet.
+    pub(crate) fn resting(&self, now_nanos: u64) -> impl Iterator<Item = u64> {
+        let resting = self.resting.iter();
+        let resting = resting.filter(move |(_, rest)| rest.until_nanos > now_nanos);
+        resting.map(|(number, _)| *number)
+    }
+
+    /// Whether all of `threads` but one are at deeper levels: the last one is kept for level 0, so that no
+    /// large compaction stops it.
+    pub(crate) fn last_is_for_level0(&self, threads: usize) -> bool {
+        let deeper = self.running.iter().filter(|(level, _)| *level > 0).count();
+        threads > 1 && deeper + 1 >= threads
+    }
+
+    /// A compaction begins.
+    pub(crate) fn begin(&mut self, choice: &Choice) {
+        self.running.push((choice.level, numbers(choice)));
+    }
+
+    /// It is over, however that went.
+    pub(crate) fn end(&mut self, choice: &Choice) {
+        let over = numbers(choice);
+        self.running.retain(|(_, tables)| *tables != over);
+    }
+
+    /// Number of tables whose last compaction failed, resting or not.
+    pub(crate) fn failed_count(&self) -> usize {
+        self.resting.len()
+    }
+
+    /// Forgets tables that are gone.
+    pub(crate) fn keep_only(&mut self, version: &Version) {
+        if !self.resting.is_empty() {
+            let there: BTreeSet<u64> = version.tables().map(|(_, table)| table.number()).collect();
+            self.resting.retain(|number, _| there.contains(number));
+        }
+    }
+
+    /// A compaction was installed.
+    pub(crate) fn succeeded(&mut self, choice: &Choice) {
+        if let (Some(place), Some(range)) =
+            (self.last_keys.get_mut(choice.level), KeyRange::of(&choice.inputs))
+        {
+            *place = range.lower().clone();
+        }
+        for table in choice.inputs.iter().chain(&choice.below) {
+            self.resting.remove(&table.number());
+        }
+    }
+
+    /// A compaction failed.
+    pub(crate) fn failed(&mut self, choice: &Choice, error: &LsmError, now_nanos: u64) {
+        let tables = choice.inputs.iter().chain(&choice.below);
+        let named = match error {
+            LsmError::Corrupt { file, .. } => table_number(file),
+            _ => None,
+        };
+        let mut to_blame: Vec<u64> = tables
+            .map(|table| table.number())
+            .filter(|number| named == Some(*number))
+            .collect();
+        if to_blame.is_empty() {
+            to_blame.extend(choice.inputs.iter().map(|table| table.number()));
+        }
+        for number in to_blame {
+            let rest = self.resting.entry(number).or_insert(Rest {
+                until_nanos: 0,
+                failures: 0,
+            });
+            let nanos = REST_NANOS << rest.failures.min(16);
+            rest.until_nanos = now_nanos.saturating_add(nanos.min(REST_NANOS_MAX));
+            rest.failures += 1;
+        }
+    }
+}

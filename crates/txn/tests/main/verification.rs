@@ -1,0 +1,138 @@
+//! Checking a stopped database: sound ones are, damage of every kind is listed, an open one is refused.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weft_base::{Disk, ManualClock, RealDisk};
+use weft_lsm::{FamilyId, Lsm, LsmOptions, WriteOptions};
+use weft_txn::{Engine, EngineError, Verification};
+
+use crate::bank::{Bank, quiet};
+
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(dir: &Path) -> Engine {
+    Engine::open(Arc::new(RealDisk), dir, Arc::new(ManualClock::new(0)), quiet()).unwrap()
+}
+
+/// A database with a checkpoint, a log behind it, and an LSM engine beside.
+fn database(name: &str) -> Scratch {
+    let dir = std::env::temp_dir().join(format!("weft-verify-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let scratch = Scratch(dir);
+    let bank = Bank::over(open(&scratch.0), 20).unwrap();
+    (0..20).for_each(|account| bank.set(account, 5));
+    bank.engine.checkpoint().unwrap();
+    for account in 0..20 {
+        bank.set(account, 7);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    }
+    drop(bank);
+    let clock = Arc::new(ManualClock::new(0));
+    let options = LsmOptions::default();
+    let lsm = Lsm::open(Arc::new(RealDisk), &scratch.0.join("side"), options, clock).unwrap();
+    for number in 0..1000_u64 {
+        lsm.put(
+            FamilyId(0),
+            &number.to_be_bytes(),
+            &[1; 50],
+            WriteOptions::default(),
+        )
+        .unwrap();
+    }
+    lsm.flush().unwrap();
+    lsm.close().unwrap();
+    scratch
+}
+
+fn check(dir: &Path) -> Result<Verification, EngineError> {
+    weft_txn::verify(&(Arc::new(RealDisk) as Arc<dyn Disk>), dir)
+}
+
+/// Changes one byte of every file with such a beginning, at a place that its length gives.
+fn damage(dir: &Path, beginning: &str, place: impl Fn(u64) -> u64) -> usize {
+    let mut count = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with(beginning) {
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&path)
+                .unwrap();
+            let at = place(file.metadata().unwrap().len());
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn a_stopped_database_is_sound_and_an_open_one_is_refused() {
+    let scratch = database("sound");
+    let checked = check(&scratch.0).unwrap();
+    assert_eq!(checked.findings, []);
+    let looked_at = checked.looked_at.join("\n");
+    assert!(
+        looked_at.contains("1000 entries") && looked_at.contains("1 checkpoint"),
+        "{looked_at}"
+    );
+    assert!(!looked_at.contains("with 0 batch(es)"), "{looked_at}");
+    let engine = open(&scratch.0);
+    let refused = check(&scratch.0).unwrap_err();
+    assert!(matches!(refused, EngineError::Io { .. }), "{refused}");
+    drop(engine);
+    let clock = Arc::new(ManualClock::new(0));
+    let side = Lsm::open(
+        Arc::new(RealDisk),
+        &scratch.0.join("side"),
+        LsmOptions::default(),
+        clock,
+    )
+    .unwrap();
+    assert!(matches!(check(&scratch.0), Err(EngineError::Io { .. })));
+    drop(side);
+    let empty = scratch.0.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    assert!(matches!(check(&empty), Err(EngineError::Foreign { .. })));
+    assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0, "nothing was made");
+    assert_eq!(check(&scratch.0).unwrap().findings, []);
+}
+
+/// Damage in every kind of file at once: each is named, none hides another.
+#[test]
+fn everything_that_is_wrong_is_listed() {
+    let scratch = database("damage");
+    assert_eq!(damage(&scratch.0.join("side"), "table-", |_| 40), 1);
+    // Behind the header of 512 bytes, in the first record.
+    let segments = damage(&scratch.0, "log-", |_| 600);
+    let checkpoints = damage(&scratch.0, "checkpoint-", |bytes| bytes / 2);
+    assert!(segments > 0 && checkpoints > 0);
+    let checked = check(&scratch.0).unwrap();
+    let lines: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
+    let count = |kind: &str| {
+        checked
+            .findings
+            .iter()
+            .filter(|finding| finding.kind == kind)
+            .count()
+    };
+    assert_eq!(count("block"), 1, "{lines:#?}");
+    assert_eq!(count("checkpoint"), checkpoints, "{lines:#?}");
+    assert!(count("log") >= segments, "{lines:#?}");
+    let named = |part: &str| lines.iter().any(|line| line.contains(part));
+    assert!(
+        named(".sst, byte 0: block:") && named("checkpoint-"),
+        "{lines:#?}"
+    );
+}
