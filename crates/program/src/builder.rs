@@ -31,10 +31,12 @@ use weft_types::{SqlType, Value};
 
 use crate::class::Class;
 use crate::error::ProgramError;
+use crate::functions::Function;
 use crate::instr::{
-    COLLECT_REGISTERS, Cond, Datum, Instr, KEY_BUFFERS, NO_LIMIT, Op, REGISTERS, ROW_BUFFERS, RaiseState,
+    COLLECT_REGISTERS, Cond, Datum, Instr, KEY_BUFFERS, NO_LIMIT, Op, REGISTERS, ROW_BUFFERS,
 };
 use crate::program::{Access, Constant, Program, ProgramParts, Section, TableShape};
+use crate::report::{ErrorField, Level, RaiseState};
 
 /// A general register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -367,6 +369,54 @@ impl ProgramBuilder {
         self.put(Op::Raiseb, state as u8, buffer.0, 0, u32::from(column));
     }
 
+    /// NOTE: tell the client.
+    pub fn note(&mut self, level: Level, message: &str) {
+        let number = self.constant(SqlType::Text, Value::Text(message.to_owned()));
+        self.put(Op::Note, level as u8, 0, 0, u32::from(number));
+    }
+
+    /// NOTEB: the message is in a column of a row buffer.
+    pub fn note_buffer(&mut self, level: Level, buffer: RowBuf, column: u16) {
+        self.put(Op::Noteb, level as u8, buffer.0, 0, u32::from(column));
+    }
+
+    /// ERRCODE: the state of the next RAISE or NOTE.
+    pub fn errcode(&mut self, code: &str) {
+        let number = self.constant(SqlType::Text, Value::Text(code.to_owned()));
+        self.put(Op::Errcode, 0, 0, 0, u32::from(number));
+    }
+
+    /// DIAG: a field of the next RAISE or NOTE.
+    pub fn diag(&mut self, field: ErrorField, buffer: RowBuf, column: u16) {
+        self.put(Op::Diag, field as u8, buffer.0, 0, u32::from(column));
+    }
+
+    /// TRY.
+    pub fn try_or(&mut self, handler: u8, target: Label) {
+        self.jump_with(Op::Try, handler, 0, target);
+    }
+
+    /// ENDTRY.
+    pub fn end_try(&mut self, handler: u8) {
+        self.put(Op::Endtry, handler, 0, 0, 0);
+    }
+
+    /// CAUGHT: whether the state of what a handler caught begins so.
+    pub fn caught(&mut self, to: Reg, handler: u8, state: &str) {
+        let number = self.constant(SqlType::Text, Value::Text(state.to_owned()));
+        self.put(Op::Caught, to.0, handler, 0, u32::from(number));
+    }
+
+    /// RETHROW.
+    pub fn rethrow(&mut self, handler: u8) {
+        self.put(Op::Rethrow, handler, 0, 0, 0);
+    }
+
+    /// ERRTEXT: a field of what a handler caught.
+    pub fn errtext(&mut self, buffer: RowBuf, column: u16, handler: u8, field: ErrorField) {
+        self.put(Op::Errtext, buffer.0, handler, field as u8, u32::from(column));
+    }
+
     // ---- registers and arithmetic ----
 
     /// MOV.
@@ -397,6 +447,11 @@ impl ProgramBuilder {
     /// LDCOL.
     pub fn ldcol(&mut self, to: Reg, cp: Cp, column: u16) {
         self.put(Op::Ldcol, to.0, cp.0, 0, u32::from(column));
+    }
+
+    /// LDBUF.
+    pub fn ldbuf(&mut self, to: Reg, buffer: RowBuf, column: u16) {
+        self.put(Op::Ldbuf, to.0, buffer.0, 0, u32::from(column));
     }
 
     /// An operation of three registers: ADD ... MOD, FADD ..., F4ADD ..., AND, OR.
@@ -559,6 +614,18 @@ impl ProgramBuilder {
     /// CUT: keep the first characters of a text column.
     pub fn cut(&mut self, buffer: RowBuf, column: u16, characters: Reg) {
         self.put(Op::Cut, buffer.0, characters.0, 0, u32::from(column));
+    }
+
+    /// CALL: a column from a function of others in a row.
+    pub fn call(&mut self, buffer: RowBuf, column: u16, function: Function, first: u16) {
+        let imm = u32::from(column) | u32::from(first) << 16;
+        self.put(Op::Call, buffer.0, function as u8, 0, imm);
+    }
+
+    /// CONVERT, or ASSIGN: a column from one of another type.
+    pub fn convert(&mut self, op: Op, buffer: RowBuf, column: u16, from: RowBuf, source: u16) {
+        let imm = u32::from(column) | u32::from(source) << 16;
+        self.put(op, buffer.0, from.0, 0, imm);
     }
 
     // ---- database ----

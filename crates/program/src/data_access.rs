@@ -89,6 +89,21 @@ pub trait DataAccess {
     /// Removes a row.
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError>;
 
+    /// A point to come back to; several are open at once, the newest of which is meant below. Errors: 0A000,
+    /// as here, where writes cannot be taken back one by one.
+    fn savepoint(&mut self) -> Result<(), SqlError> {
+        Err(SqlError::unsupported(
+            "a program that catches errors cannot run under this concurrency control",
+        ))
+    }
+
+    /// Takes back every write since the newest savepoint, which is gone then. Rows found since are not at
+    /// hand any more.
+    fn rollback_to_savepoint(&mut self) {}
+
+    /// Keeps the writes since the newest savepoint, which is gone then.
+    fn release_savepoint(&mut self) {}
+
     /// The highest batch that anything read was written by.
     fn observed(&self) -> BatchId;
 }
@@ -132,6 +147,10 @@ impl<'b> Recent<'b> {
     #[inline]
     fn forget(&self, row: &RowHandle) {
         self.cell(row).set(None);
+    }
+
+    fn forget_all(&self) {
+        self.0.iter().for_each(|cell| cell.set(None));
     }
 
     /// The row's bytes, as kept or as `find` finds them.
@@ -271,6 +290,20 @@ impl DataAccess for BatchAccess<'_, '_> {
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
         self.recent.forget(row);
         self.writer.remove(row.table, SlotId(row.slot))
+    }
+
+    fn savepoint(&mut self) -> Result<(), SqlError> {
+        self.writer.savepoint();
+        Ok(())
+    }
+
+    fn rollback_to_savepoint(&mut self) {
+        self.recent.forget_all();
+        self.writer.rollback_to_savepoint();
+    }
+
+    fn release_savepoint(&mut self) {
+        self.writer.release_savepoint();
     }
 
     fn observed(&self) -> BatchId {
@@ -423,6 +456,10 @@ impl DataAccess for ReadAccess<'_, '_> {
 
     fn remove(&mut self, _row: &RowHandle) -> Result<(), SqlError> {
         Err(ReadAccess::refuse_write())
+    }
+
+    fn savepoint(&mut self) -> Result<(), SqlError> {
+        Ok(())
     }
 
     fn observed(&self) -> BatchId {

@@ -25,6 +25,9 @@
 
 use weft_base::codec::CodecError;
 
+use crate::functions::Function;
+use crate::report::{ErrorField, Level, RaiseState};
+
 /// General registers `r0..`: 64 bits and a NULL flag each.
 pub const REGISTERS: usize = 64;
 /// Collect registers `cp0..`: the result of one DB instruction each.
@@ -33,6 +36,8 @@ pub const COLLECT_REGISTERS: usize = 16;
 pub const KEY_BUFFERS: usize = 16;
 /// Row buffers `b0..`.
 pub const ROW_BUFFERS: usize = 16;
+/// Handlers `h0..` of errors, each for the block that it belongs to.
+pub const HANDLERS: usize = 8;
 /// Bytes of an encoded instruction.
 pub const INSTR_BYTES: usize = 8;
 /// The limit field of a SCAN without limit.
@@ -114,6 +119,20 @@ pub enum Operand {
     Cond,
     /// Code of a [`RaiseState`] in `a`.
     State,
+    /// Code of a [`Level`] in `a`.
+    Level,
+    /// Code of an [`ErrorField`] in `a`.
+    FieldA,
+    /// Code of an [`ErrorField`] in `c`.
+    FieldC,
+    /// Handler in `a`.
+    HandlerA,
+    /// Handler in `b`.
+    HandlerB,
+    /// Code of a [`Function`] in `b`.
+    Function,
+    /// Column in bits 16..32 of `imm`, of the row buffer that the instruction names.
+    ColHigh,
 }
 
 impl Operand {
@@ -127,8 +146,10 @@ impl Operand {
         const HIGH: u64 = 0xFFFF << 48;
         match self {
             Operand::RegA | Operand::CpA | Operand::KeyA | Operand::BufA | Operand::State => A,
+            Operand::Level | Operand::FieldA | Operand::HandlerA => A,
             Operand::RegB | Operand::CpB | Operand::KeyB | Operand::BufB => B,
-            Operand::RegC | Operand::KeyC | Operand::WidthC | Operand::ClassC => C,
+            Operand::HandlerB | Operand::Function => B,
+            Operand::RegC | Operand::KeyC | Operand::WidthC | Operand::ClassC | Operand::FieldC => C,
             Operand::Target
             | Operand::Int
             | Operand::Const
@@ -141,7 +162,7 @@ impl Operand {
             Operand::BufColA => A | LOW,
             Operand::CpColB | Operand::DatumB | Operand::BufColB => B | LOW,
             Operand::CpColBHigh | Operand::BufColBHigh => B | HIGH,
-            Operand::InputHigh | Operand::ConstHigh => HIGH,
+            Operand::InputHigh | Operand::ConstHigh | Operand::ColHigh => HIGH,
             Operand::DatumC => C | HIGH,
             Operand::ScanFlags => 0xFF << 48,
             Operand::LimitReg => 0xFF << 56,
@@ -217,6 +238,24 @@ opcodes! {
     Raise = 0x14, "raise", [State, Const];
     /// Set an error whose text is a column of a row buffer and go to the abort handler.
     Raiseb = 0x15, "raiseb", [State, BufColB];
+    /// Tell the client a text constant; the program goes on.
+    Note = 0x16, "note", [Level, Const];
+    /// Tell the client a text column of a row buffer.
+    Noteb = 0x17, "noteb", [Level, BufColB];
+    /// The state, a text constant of five characters, that the next RAISE or NOTE has instead of its own.
+    Errcode = 0x18, "errcode", [Const];
+    /// A field that the next RAISE or NOTE has besides, from a text column; none if it is NULL.
+    Diag = 0x19, "diag", [FieldA, BufColB];
+    /// From here to ENDTRY, errors undo what was written since and go to the target.
+    Try = 0x1A, "try", [HandlerA, Target];
+    /// The end of what the handler, the innermost one, is for.
+    Endtry = 0x1B, "endtry", [HandlerA];
+    /// `a` = 1 if the state of the error that came to the handler begins with a text constant, else 0.
+    Caught = 0x1C, "caught", [RegA, HandlerB, Const];
+    /// Raise the error again that came to the handler.
+    Rethrow = 0x1D, "rethrow", [HandlerA];
+    /// Set a text column to a field of the error that came to the handler; NULL where it has none.
+    Errtext = 0x1E, "errtext", [BufColA, HandlerB, FieldC];
     /// `a = b`.
     Mov = 0x20, "mov", [RegA, RegB];
     /// `a` = a small integer.
@@ -229,6 +268,8 @@ opcodes! {
     Ldin = 0x24, "ldin", [RegA, Input];
     /// `a` = a column of a collected row; NULL if there is no row.
     Ldcol = 0x25, "ldcol", [RegA, CpColB];
+    /// `a` = a column of a row buffer.
+    Ldbuf = 0x26, "ldbuf", [RegA, BufColB];
     /// Integer sum; 22003 beyond 64 bits. NULL if either is; so for all arithmetic.
     Add = 0x28, "add", [RegA, RegB, RegC];
     /// Integer difference.
@@ -337,6 +378,12 @@ opcodes! {
     Catr = 0x7A, "catr", [BufColA, RegB, ClassC];
     /// Keep the first characters of a text column, as many as the register says; NULL if either is.
     Cut = 0x7B, "cut", [BufColA, RegB];
+    /// Set a column to a function of columns of the same buffer, from the second column on; NULL if one is.
+    Call = 0x7C, "call", [BufColA, Function, ColHigh];
+    /// Set a column to a column of a row buffer, cast to the type that it has.
+    Convert = 0x7D, "convert", [BufColA, BufColBHigh];
+    /// Set a column to a column of a row buffer, converted as values are on their way into a column.
+    Assign = 0x7E, "assign", [BufColA, BufColBHigh];
     /// Find the row with a key in a unique index.
     Search = 0x80, "search", [CpA, Index, KeyB];
     /// Find the rows between two key prefixes in an ordered index, at most as many as the register says.
@@ -360,7 +407,7 @@ impl Op {
     pub const fn is_terminal(self) -> bool {
         matches!(
             self,
-            Op::Jmp | Op::Commit | Op::Abort | Op::End | Op::Raise | Op::Raiseb
+            Op::Jmp | Op::Commit | Op::Abort | Op::End | Op::Raise | Op::Raiseb | Op::Rethrow
         )
     }
 
@@ -508,84 +555,6 @@ impl Datum {
     }
 }
 
-/// SQLSTATEs that RAISE can set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum RaiseState {
-    /// P0001 raise_exception.
-    RaiseException,
-    /// 23514 check_violation.
-    CheckViolation,
-    /// 23502 not_null_violation.
-    NotNullViolation,
-    /// 2201W invalid_row_count_in_limit_clause.
-    InvalidLimit,
-    /// 2201X invalid_row_count_in_result_offset_clause.
-    InvalidOffset,
-    /// 21000 cardinality_violation.
-    CardinalityViolation,
-    /// 22003 numeric_value_out_of_range.
-    OutOfRange,
-    /// 0A000 feature_not_supported.
-    NotSupported,
-    /// P0002 no_data_found.
-    NoDataFound,
-    /// P0003 too_many_rows.
-    TooManyRows,
-    /// 22004 null_value_not_allowed.
-    NullNotAllowed,
-    /// 22023 invalid_parameter_value.
-    InvalidParameter,
-    /// 23503 foreign_key_violation.
-    ForeignKeyViolation,
-    /// 23505 unique_violation.
-    UniqueViolation,
-    /// 40001 serialization_failure.
-    SerializationFailure,
-}
-
-impl RaiseState {
-    /// All, by code.
-    pub const ALL: [RaiseState; 15] = [
-        RaiseState::RaiseException,
-        RaiseState::CheckViolation,
-        RaiseState::NotNullViolation,
-        RaiseState::InvalidLimit,
-        RaiseState::InvalidOffset,
-        RaiseState::CardinalityViolation,
-        RaiseState::OutOfRange,
-        RaiseState::NotSupported,
-        RaiseState::NoDataFound,
-        RaiseState::TooManyRows,
-        RaiseState::NullNotAllowed,
-        RaiseState::InvalidParameter,
-        RaiseState::ForeignKeyViolation,
-        RaiseState::UniqueViolation,
-        RaiseState::SerializationFailure,
-    ];
-
-    /// The five characters.
-    pub const fn sqlstate(self) -> &'static str {
-        match self {
-            RaiseState::RaiseException => "P0001",
-            RaiseState::CheckViolation => "23514",
-            RaiseState::NotNullViolation => "23502",
-            RaiseState::InvalidLimit => "2201W",
-            RaiseState::InvalidOffset => "2201X",
-            RaiseState::CardinalityViolation => "21000",
-            RaiseState::OutOfRange => "22003",
-            RaiseState::NotSupported => "0A000",
-            RaiseState::NoDataFound => "P0002",
-            RaiseState::TooManyRows => "P0003",
-            RaiseState::NullNotAllowed => "22004",
-            RaiseState::InvalidParameter => "22023",
-            RaiseState::ForeignKeyViolation => "23503",
-            RaiseState::UniqueViolation => "23505",
-            RaiseState::SerializationFailure => "40001",
-        }
-    }
-}
-
 /// One instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
@@ -729,6 +698,12 @@ impl Instr {
             }
             Operand::Cond if Cond::from_code(self.imm).is_none() => Err("unknown condition"),
             Operand::State => within(self.a, RaiseState::ALL.len(), "unknown state"),
+            Operand::Level => within(self.a, Level::ALL.len(), "unknown level"),
+            Operand::FieldA => within(self.a, ErrorField::ALL.len(), "unknown field"),
+            Operand::FieldC => within(self.c, ErrorField::ALL.len(), "unknown field"),
+            Operand::HandlerA => within(self.a, HANDLERS, "handler out of range"),
+            Operand::HandlerB => within(self.b, HANDLERS, "handler out of range"),
+            Operand::Function => Function::from_code(self.b).map(|_| ()).ok_or("unknown function"),
             _ => Ok(()),
         }
     }

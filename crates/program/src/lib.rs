@@ -29,6 +29,7 @@
 //! - `resolve`: what is worked out once per program. `ahead`: what a run will look for.
 //! - [`builder`]: for compilers. [`verify`]: the rules. [`guard`]: declared accesses enforced.
 //! - [`interpreter`]: the CPU executor; `compiled`: machine code for what is hot in it.
+//! - [`functions`]: what CALL computes. [`report`]: errors and notices that a program makes.
 //! - [`data_access`]: what it runs on.
 //!
 //! Source: BionicDB 4.3 (softcore, Table 2), 4.5 (two-phase execution); Hobbes 3.3 (read and write sets
@@ -43,12 +44,14 @@ pub mod codec;
 mod compiled;
 pub mod data_access;
 pub mod error;
+pub mod functions;
 pub mod guard;
 pub mod instr;
 pub mod interpreter;
 pub mod outcome;
 pub mod program;
 mod projection;
+pub mod report;
 mod resolve;
 pub mod verify;
 
@@ -58,11 +61,13 @@ pub use class::{Class, fits_without_check};
 pub use compiled::{Compilation, CompiledStats, compiled_stats, set_compilation};
 pub use data_access::{BatchAccess, DataAccess, ReadAccess, RowHandle};
 pub use error::ProgramError;
+pub use functions::Function;
 pub use guard::is_refusal;
-pub use instr::{Cond, Datum, Instr, Op, RaiseState};
+pub use instr::{Cond, Datum, HANDLERS, Instr, Op};
 pub use interpreter::{Progress, Scratch, begin, resume, run};
 pub use outcome::{Outcome, RowBuffer, StatementOutcome};
 pub use program::{
     Access, AccessKind, Constant, IndexShape, Program, ProgramHash, ProgramParts, Section, TableShape,
 };
+pub use report::{ErrorField, Level, Notice, RaiseState};
 pub use verify::verify;

@@ -1,5 +1,7 @@
-//! What a program gives back: rows and counts, one entry per statement. Buffers keep their memory between
+//! What a program gives back: rows and counts, one entry per statement, and notices. Buffers keep their memory between
 //! runs.
+
+use weft_types::Notice;
 
 /// Encoded rows one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,10 +58,13 @@ pub struct StatementOutcome {
 pub struct Outcome {
     /// In statement order.
     pub statements: Vec<StatementOutcome>,
+    /// What the client is told besides, in the order in which it was said.
+    pub notices: Vec<Notice>,
 }
 
 impl Outcome {
     pub(crate) fn reset(&mut self, statement_count: usize) {
+        self.notices.clear();
         self.statements.truncate(statement_count);
         for statement in &mut self.statements {
             statement.rows.clear();

@@ -14,7 +14,7 @@ use weft_store::{Catalog, IndexDef, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState};
 
 use crate::locks;
-use crate::overlay::{Overlay, OverlayRow};
+use crate::overlay::{Overlay, OverlayMark, OverlayRow};
 use crate::transaction::check_unique;
 use crate::view::{Layers, ViewRow, overlay_row, own_row_id};
 
@@ -38,6 +38,8 @@ pub(crate) struct SessionAccess<'t> {
     /// The program locks what it finds (FOR UPDATE) and changes nothing.
     locks_only: bool,
     held: Vec<Held>,
+    /// Savepoints within the program, newest last.
+    marks: Vec<OverlayMark>,
     observed: BatchId,
 }
 
@@ -59,6 +61,7 @@ impl<'t> SessionAccess<'t> {
             first_updater_wins,
             locks_only,
             held: Vec::new(),
+            marks: Vec::new(),
             observed,
         }
     }
@@ -218,6 +221,21 @@ impl DataAccess for SessionAccess<'_> {
         let (def, place, image) = self.writable(row)?;
         self.overlay.delete(&def, place, &image);
         Ok(())
+    }
+
+    fn savepoint(&mut self) -> Result<(), SqlError> {
+        self.marks.push(self.overlay.mark());
+        Ok(())
+    }
+
+    fn rollback_to_savepoint(&mut self) {
+        if let Some(mark) = self.marks.pop() {
+            self.overlay.rollback_to(mark);
+        }
+    }
+
+    fn release_savepoint(&mut self) {
+        self.marks.pop();
     }
 
     fn observed(&self) -> BatchId {

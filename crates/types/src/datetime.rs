@@ -170,8 +170,9 @@ pub(crate) fn is_timestamp(micros: i64) -> bool {
     is_finite_timestamp(micros) || micros == i64::MIN || micros == i64::MAX
 }
 
-/// Whether a number is a `date` at all.
-pub(crate) fn is_date(days: i32) -> bool {
+/// Whether a number of days since 2000-01-01 is a `date` at all; the ends of the integers are its infinities.
+#[must_use]
+pub fn is_date(days: i32) -> bool {
     (DATE_MIN..=DATE_MAX).contains(&i64::from(days)) || days == i32::MIN || days == i32::MAX
 }
 

@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 /// A SQLSTATE: five characters, the first two its class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,6 +136,27 @@ impl SqlState {
         Self::ALL.iter().copied().find(|state| state.0 == code)
     }
 
+    /// The state with a code that a user may have thought up: five digits and capital letters. A code without
+    /// a name is kept for the rest of the process, so it must come from a definition, not from data.
+    #[must_use]
+    pub fn interned(code: &str) -> Option<Self> {
+        if let Some(known) = Self::from_code(code) {
+            return Some(known);
+        }
+        let fits = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
+        if code.len() != 5 || !code.bytes().all(fits) {
+            return None;
+        }
+        static INTERNED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+        let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = interned.iter().find(|known| **known == code) {
+            return Some(Self(known));
+        }
+        let kept: &'static str = Box::leak(code.to_owned().into_boxed_str());
+        interned.push(kept);
+        Some(Self(kept))
+    }
+
     /// The five characters.
     #[must_use]
     pub const fn code(self) -> &'static str {
@@ -166,6 +188,54 @@ impl fmt::Display for SqlState {
     }
 }
 
+/// How loud a notice is, the quietest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum NoticeLevel {
+    /// DEBUG: for who looks for a fault.
+    Debug,
+    /// LOG: for who runs the server.
+    Log,
+    /// INFO: asked for, and shown whatever the client wants to see.
+    Info,
+    /// NOTICE: helpful.
+    Notice,
+    /// WARNING: a client should show it.
+    Warning,
+}
+
+impl NoticeLevel {
+    /// All, the quietest first.
+    pub const ALL: [NoticeLevel; 5] = [
+        NoticeLevel::Debug,
+        NoticeLevel::Log,
+        NoticeLevel::Info,
+        NoticeLevel::Notice,
+        NoticeLevel::Warning,
+    ];
+
+    /// PostgreSQL's word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            NoticeLevel::Debug => "DEBUG",
+            NoticeLevel::Log => "LOG",
+            NoticeLevel::Info => "INFO",
+            NoticeLevel::Notice => "NOTICE",
+            NoticeLevel::Warning => "WARNING",
+        }
+    }
+}
+
+/// What a client is told besides results; it is no error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// How loud.
+    pub level: NoticeLevel,
+    /// Message, state and fields.
+    pub text: SqlError,
+}
+
 /// The parts of an error that most errors lack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorFields {
@@ -187,6 +257,8 @@ pub struct ErrorFields {
     pub constraint: Option<String>,
     /// CONTEXT line: what was being done.
     pub context: Option<String>,
+    /// What the client is told before the error.
+    pub notices: Vec<Notice>,
 }
 
 static NO_FIELDS: ErrorFields = ErrorFields {
@@ -199,6 +271,7 @@ static NO_FIELDS: ErrorFields = ErrorFields {
     data_type: None,
     constraint: None,
     context: None,
+    notices: Vec::new(),
 };
 
 /// An error for a client.

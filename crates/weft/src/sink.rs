@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
+pub use weft_types::NoticeLevel;
 use weft_types::{RowLayout, SqlError, SqlType};
 
 /// One column of a result.
@@ -93,28 +94,6 @@ impl CommandTag {
         CommandTag {
             verb: verb.into(),
             rows: Some(rows),
-        }
-    }
-}
-
-/// How loud a notice is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoticeLevel {
-    /// WARNING: a client should show it.
-    Warning,
-    /// NOTICE: helpful.
-    Notice,
-    /// INFO: asked for.
-    Info,
-}
-
-impl NoticeLevel {
-    /// PostgreSQL's word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NoticeLevel::Warning => "WARNING",
-            NoticeLevel::Notice => "NOTICE",
-            NoticeLevel::Info => "INFO",
         }
     }
 }

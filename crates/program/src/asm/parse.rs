@@ -9,10 +9,12 @@ use super::{constant_from_text, type_from};
 use crate::access_keys::KeyPart;
 use crate::class::Class;
 use crate::error::ProgramError;
+use crate::functions::Function;
 use crate::instr::{
-    Cond, Datum, Instr, NO_LIMIT, Op, Operand, RaiseState, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
+    Cond, Datum, Instr, NO_LIMIT, Op, Operand, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
 };
 use crate::program::{Access, AccessKind, Constant, IndexShape, Program, ProgramParts, TableShape};
+use crate::report::{ErrorField, Level, RaiseState};
 
 type Parsed<T> = Result<T, String>;
 
@@ -509,6 +511,9 @@ fn operand_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
         }
         Operand::InputHigh => instr.imm |= high(prefixed(word, "i")?),
         Operand::ConstHigh => instr.imm |= high(prefixed(word, "c")?),
+        Operand::ColHigh => instr.imm |= high(number(word)?),
+        Operand::HandlerA => instr.a = prefixed(word, "h")?,
+        Operand::HandlerB => instr.b = prefixed(word, "h")?,
         Operand::DatumB | Operand::DatumC => {
             let (source, value) = datum_from(word)?.encode();
             if operand == Operand::DatumB {
@@ -555,6 +560,13 @@ fn keyword_from(word: &str, operand: Operand, instr: &mut Instr) -> Parsed<()> {
             let code = RaiseState::ALL.iter().position(|state| state.sqlstate() == word);
             instr.a = code.ok_or("unknown state")? as u8;
         }
+        Operand::Level => {
+            let code = Level::ALL.iter().position(|level| level.as_str() == word);
+            instr.a = code.ok_or("unknown level")? as u8;
+        }
+        Operand::FieldA => instr.a = ErrorField::from_name(word).ok_or("unknown field")? as u8,
+        Operand::FieldC => instr.c = ErrorField::from_name(word).ok_or("unknown field")? as u8,
+        Operand::Function => instr.b = Function::from_name(word).ok_or("unknown function")? as u8,
         _ => return Err(format!("unexpected operand {word}")),
     }
     Ok(())

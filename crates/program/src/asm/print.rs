@@ -9,10 +9,10 @@ use weft_types::{RowLayout, SqlType, format_text};
 use super::{constant_from_text, type_name};
 use crate::access_keys::KeyPart;
 use crate::class::Class;
-use crate::instr::{
-    Cond, Datum, Instr, Operand, RaiseState, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
-};
+use crate::functions::Function;
+use crate::instr::{Cond, Datum, Instr, Operand, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE};
 use crate::program::{Access, AccessKind, Constant, Program, TableShape};
+use crate::report::{ErrorField, Level, RaiseState};
 
 /// What a listing says about one instruction, in comments.
 #[derive(Clone, Debug, Default)]
@@ -304,7 +304,20 @@ fn print_operand(
                 .get(usize::from(a))
                 .map_or("?", |state| state.sqlstate()),
         ),
+        Operand::Level => out.write_str(Level::ALL.get(usize::from(a)).map_or("?", |level| level.as_str())),
+        Operand::FieldA => out.write_str(field_name(a)),
+        Operand::FieldC => out.write_str(field_name(c)),
+        Operand::HandlerA => write!(out, "h{a}"),
+        Operand::HandlerB => write!(out, "h{b}"),
+        Operand::Function => out.write_str(Function::from_code(b).map_or("?", Function::name)),
+        Operand::ColHigh => write!(out, "{}", instr.high()),
     }
+}
+
+fn field_name(code: u8) -> &'static str {
+    ErrorField::ALL
+        .get(usize::from(code))
+        .map_or("?", |field| field.name())
 }
 
 fn print_datum(source: u8, number: u16, out: &mut String) -> fmt::Result {

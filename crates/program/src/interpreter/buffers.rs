@@ -11,14 +11,15 @@ use weft_types::{
     format_text_ref,
 };
 
-use super::data::{image_layout, register_value};
+use super::data::{image_layout, load, register_value};
 use super::row_image::RowImage;
 use super::{Flow, Machine, broken};
 use crate::class::{Class, fits_without_check};
 use crate::data_access::DataAccess;
-use crate::instr::{Instr, KEY_BUFFERS, Op, ROW_BUFFERS, RaiseState};
+use crate::instr::{Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
+use crate::report::RaiseState;
 
-fn number(buffer: u8) -> usize {
+pub(super) fn number(buffer: u8) -> usize {
     usize::from(buffer) % ROW_BUFFERS
 }
 
@@ -51,7 +52,7 @@ fn value_of<'x>(ty: &SqlType, raw: &'x [u8]) -> ValueRef<'x> {
     }
 }
 
-fn column_of<'x>(layout: &RowLayout, image: &'x RowImage, column: u16) -> ValueRef<'x> {
+pub(super) fn column_of<'x>(layout: &RowLayout, image: &'x RowImage, column: u16) -> ValueRef<'x> {
     let column = usize::from(column);
     match (layout.types().get(column), image.raw(layout, column)) {
         (Some(ty), Some(raw)) => value_of(ty, raw),
@@ -69,11 +70,12 @@ impl<A: DataAccess> Machine<'_, A> {
         }
     }
 
-    /// KEYBUF, SETBUF, CAT, CATR, CUT.
+    /// KEYBUF, SETBUF, CAT, CATR, CUT, LDBUF.
     pub(super) fn buffer(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         match instr.op {
             Op::Keybuf => self.key_buffer(instr)?,
             Op::Setbuf => self.set_buffer(instr)?,
+            Op::Ldbuf => self.load_buffer(instr)?,
             _ => self.text(instr)?,
         }
         Ok(Flow::Next)
@@ -90,6 +92,14 @@ impl<A: DataAccess> Machine<'_, A> {
             }
             value => encode_key_value_ref(&mut key.bytes, &value),
         }
+        Ok(())
+    }
+
+    fn load_buffer(&mut self, instr: Instr) -> Result<(), SqlError> {
+        let image = &self.scratch.rows[number(instr.b)];
+        let layout = image_layout(self.program, image)?;
+        let bits = load(layout, image.finish(), usize::from(instr.low()));
+        self.scratch.registers.set_bits(instr.a, bits);
         Ok(())
     }
 
@@ -165,7 +175,7 @@ impl<A: DataAccess> Machine<'_, A> {
 
     /// The error that RAISEB sets.
     #[cold]
-    pub(super) fn raise_buffer(&self, instr: Instr) -> SqlError {
+    pub(super) fn raise_buffer(&mut self, instr: Instr) -> SqlError {
         let state = RaiseState::ALL
             .get(usize::from(instr.a))
             .map_or("P0001", |state| state.sqlstate());
@@ -173,7 +183,7 @@ impl<A: DataAccess> Machine<'_, A> {
             ValueRef::Text(text) => text.to_owned(),
             _ => String::new(),
         };
-        SqlError::new(SqlState(state), message)
+        self.dressed(SqlError::new(SqlState(state), message))
     }
 }
 

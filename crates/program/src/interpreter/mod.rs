@@ -28,20 +28,23 @@
 
 mod arithmetic;
 mod buffers;
+mod calls;
 mod data;
 mod database;
+mod handlers;
 mod row_image;
 mod scratch;
 
 use weft_types::{SqlError, SqlState};
 
 use crate::data_access::DataAccess;
-use crate::instr::{Instr, Op, RaiseState};
+use crate::instr::{Instr, Op};
 use scratch::RunState;
 
 use crate::compiled::SAMPLE_RUNS;
 use crate::outcome::Outcome;
 use crate::program::Program;
+use crate::report::RaiseState;
 use crate::resolve::Fused;
 
 #[cfg(feature = "compiled")]
@@ -134,7 +137,11 @@ pub fn resume<A: DataAccess>(
         out,
         left,
     };
-    machine.execute()
+    let result = machine.execute();
+    match result {
+        Err(error) if !out.notices.is_empty() => Err(handlers::with_notices(error, out)),
+        result => result,
+    }
 }
 
 /// A run in progress.
@@ -244,10 +251,16 @@ impl<A: DataAccess> Machine<'_, A> {
                 }
                 Ok(Flow::Abort) => {}
                 Err(error) if is_budget(&error) => return Err(out_of_budget(budget)),
-                Err(error) => {
-                    self.scratch.error.get_or_insert(error);
+                Err(error) => match self.catch(error, aborting) {
+                    Ok(handler) => {
+                        pc = handler as usize;
+                        continue;
+                    }
                     // An error within the abort handler ends it.
-                }
+                    Err(error) => {
+                        self.scratch.error.get_or_insert(error);
+                    }
+                },
             }
             if aborting {
                 return Err(self.scratch.error.take().unwrap_or_else(voluntary_abort));
@@ -280,6 +293,15 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Abort => Ok(Flow::Abort),
             Op::Raise => Err(self.raise(instr)),
             Op::Raiseb => Err(self.raise_buffer(instr)),
+            Op::Note
+            | Op::Noteb
+            | Op::Errcode
+            | Op::Diag
+            | Op::Try
+            | Op::Endtry
+            | Op::Caught
+            | Op::Rethrow
+            | Op::Errtext => self.report(instr),
             Op::Ret => {
                 let number = usize::from(b) % self.scratch.collect.len();
                 let status = std::mem::take(&mut self.scratch.collect[number].status);
@@ -289,7 +311,8 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => self.database(instr),
             Op::Emit | Op::Count => self.output(instr),
             Op::Key | Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => self.key(instr),
-            Op::Keybuf | Op::Setbuf | Op::Cat | Op::Catr | Op::Cut => self.buffer(instr),
+            Op::Keybuf | Op::Setbuf | Op::Cat | Op::Catr | Op::Cut | Op::Ldbuf => self.buffer(instr),
+            Op::Call | Op::Convert | Op::Assign => self.calculate(instr),
             Op::Row
             | Op::Outrow
             | Op::Copyrow
@@ -303,16 +326,12 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     #[cold]
-    fn raise(&self, instr: Instr) -> SqlError {
+    fn raise(&mut self, instr: Instr) -> SqlError {
         let state = RaiseState::ALL
             .get(usize::from(instr.a))
             .map_or("P0001", |state| state.sqlstate());
-        let layouts = &self.program.layouts;
-        let message = layouts
-            .consts
-            .var_bytes(&layouts.const_row, instr.imm as usize)
-            .unwrap_or_default();
-        SqlError::new(SqlState(state), String::from_utf8_lossy(message))
+        let message = self.text_constant(instr.imm).to_owned();
+        self.dressed(SqlError::new(SqlState(state), message))
     }
 }
 

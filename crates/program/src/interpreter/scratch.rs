@@ -9,6 +9,7 @@ use crate::ahead::Ahead;
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
+use crate::interpreter::handlers::Reports;
 use crate::interpreter::row_image::{RowImage, RowTarget};
 use crate::program::Program;
 use crate::resolve::FrameUse;
@@ -145,6 +146,8 @@ pub struct Scratch {
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,
+    /// Errors caught, and what the next one has besides its message.
+    pub(crate) reports: Reports,
     /// The first error, while the abort handler runs.
     pub(crate) error: Option<SqlError>,
 }
@@ -192,6 +195,19 @@ impl Scratch {
         self.probes.iter_mut().flatten()
     }
 
+    /// Forgets what rows and keys were at hand: their writes are undone.
+    pub(crate) fn forget_rows(&mut self, uses: FrameUse) {
+        for collect in self.collect.iter_mut().take(uses.collect) {
+            collect.clear(u8::MAX);
+        }
+        for key in self.keys.iter_mut().take(uses.keys) {
+            key.bytes.clear();
+            key.unmatchable = false;
+        }
+        self.ahead.reset();
+        self.run.is_fetched = false;
+    }
+
     /// Forgets the run before. What a program does not name keeps what it has.
     pub(crate) fn reset(&mut self, uses: FrameUse) {
         self.registers.nulls = u64::MAX;
@@ -207,6 +223,7 @@ impl Scratch {
             row.target = RowTarget::None;
         }
         self.error = None;
+        self.reports.reset();
         self.probes.clear();
         self.ahead.reset();
     }

@@ -16,9 +16,12 @@ use std::collections::HashMap;
 use super::{comparable, constant_fits};
 use crate::class::{Class, fits_without_check};
 use crate::error::ProgramError;
-use crate::instr::{COLLECT_REGISTERS, Datum, Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
+use crate::functions::Function;
+use crate::instr::{COLLECT_REGISTERS, Datum, HANDLERS, Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
 use crate::program::{IndexShape, Program, Section};
-use weft_types::SqlType;
+use weft_types::{SqlType, cast_context};
+
+const NOTHING_CAUGHT: &str = "a handler's error is asked for where none has come on every path";
 
 type Rule = Result<(), &'static str>;
 
@@ -55,6 +58,10 @@ struct State {
     /// Interned lists of key parts.
     keys: [Known<u32>; KEY_BUFFERS],
     rows: [Known<Target>; ROW_BUFFERS],
+    /// An interned list of the handlers that errors go to.
+    tries: Known<u32>,
+    /// Bit n: an error has come to handler n.
+    caught: u8,
 }
 
 impl State {
@@ -66,6 +73,8 @@ impl State {
             }; COLLECT_REGISTERS],
             keys: [Known::Unset; KEY_BUFFERS],
             rows: [Known::Unset; ROW_BUFFERS],
+            tries: Known::Is(0),
+            caught: 0,
         }
     }
 
@@ -82,8 +91,29 @@ impl State {
         for (mine, other) in self.rows.iter_mut().zip(&other.rows) {
             *mine = mine.join(*other);
         }
+        self.tries = self.tries.join(other.tries);
+        self.caught &= other.caught;
+    }
+
+    /// The state when a handler gets an error: no row and no key is at hand.
+    fn caught(&self, handler: u8, tries: u32) -> State {
+        State {
+            rows: self.rows,
+            caught: self.caught | handler_bit(handler),
+            tries: Known::Is(tries),
+            ..State::new()
+        }
     }
 }
+
+fn handler_bit(handler: u8) -> u8 {
+    1_u8.checked_shl(u32::from(handler)).unwrap_or(0)
+}
+
+const _: () = assert!(HANDLERS <= 8);
+
+/// Blocks with handlers around an instruction, innermost last: handler and its place.
+type Tries = Vec<(u8, u32)>;
 
 /// A part of a key: a value of a class, or the place of NULLs.
 type KeyTypes = Vec<Option<Class>>;
@@ -94,6 +124,7 @@ struct Flow<'p> {
     work: Vec<usize>,
     key_lists: Vec<KeyTypes>,
     key_numbers: HashMap<KeyTypes, u32>,
+    try_lists: Vec<Tries>,
 }
 
 /// Step 4 of verification.
@@ -104,6 +135,7 @@ pub(super) fn check(program: &Program) -> Result<(), ProgramError> {
         work: Vec::new(),
         key_lists: Vec::new(),
         key_numbers: HashMap::new(),
+        try_lists: vec![Vec::new()],
     };
     flow.reach(0, &State::new());
     flow.reach(program.abort_pc as usize, &State::new());
@@ -155,12 +187,13 @@ impl Flow<'_> {
         };
         let mut state = state.clone();
         if self.program.section_of(pc) != Section::Abort {
+            self.reach_handler(&state)?;
             self.apply(instr, &mut state)?;
         }
         if instr.op == Op::End {
             self.reach(self.program.commit_pc as usize, &state);
         }
-        if instr.op.is_branch() {
+        if instr.op.is_branch() && instr.op != Op::Try {
             self.reach(instr.imm as usize, &state);
         }
         if !instr.op.is_terminal() {
@@ -169,9 +202,57 @@ impl Flow<'_> {
         Ok(())
     }
 
+    fn tries(&self, state: &State) -> Result<&Tries, &'static str> {
+        match state.tries {
+            Known::Is(number) => self.try_lists.get(number as usize).ok_or("no such handlers"),
+            _ => Err("an instruction has different handlers on different paths"),
+        }
+    }
+
+    fn intern_tries(&mut self, list: Tries) -> u32 {
+        let known = self.try_lists.iter().position(|known| *known == list);
+        let number = known.unwrap_or(self.try_lists.len());
+        if number == self.try_lists.len() {
+            self.try_lists.push(list);
+        }
+        number as u32
+    }
+
+    /// An instruction may fail: its handler is reached with what is known before it.
+    fn reach_handler(&mut self, state: &State) -> Rule {
+        let Some((last, outer)) = self.tries(state)?.split_last() else {
+            return Ok(());
+        };
+        let ((handler, place), outer) = (*last, outer.to_vec());
+        let outer = self.intern_tries(outer);
+        self.reach(place as usize, &state.caught(handler, outer));
+        Ok(())
+    }
+
+    /// TRY and ENDTRY.
+    fn enter_or_leave(&mut self, instr: Instr, state: &mut State) -> Rule {
+        let mut list = self.tries(state)?.clone();
+        if instr.op == Op::Try {
+            if list.iter().any(|(handler, _)| *handler == instr.a) {
+                return Err("TRY within a block of the same handler");
+            }
+            list.push((instr.a, instr.imm));
+        } else if list.pop().is_none_or(|(handler, _)| handler != instr.a) {
+            return Err("ENDTRY of a handler that is not the innermost");
+        }
+        state.tries = Known::Is(self.intern_tries(list));
+        Ok(())
+    }
+
     fn apply(&mut self, instr: Instr, state: &mut State) -> Rule {
         let (a, b) = (usize::from(instr.a), usize::from(instr.b));
         match instr.op {
+            Op::Try | Op::Endtry => self.enter_or_leave(instr, state),
+            Op::Rethrow if state.caught & handler_bit(instr.a) == 0 => Err(NOTHING_CAUGHT),
+            Op::Caught | Op::Errtext if state.caught & handler_bit(instr.b) == 0 => Err(NOTHING_CAUGHT),
+            Op::End | Op::Emit | Op::Count if !self.tries(state)?.is_empty() => {
+                Err("END, EMIT or COUNT before ENDTRY: what they do is not undone")
+            }
             Op::Commit if state.collect.iter().any(|collect| collect.pending) => {
                 Err("COMMIT before RET of a DB instruction")
             }
@@ -202,7 +283,22 @@ impl Flow<'_> {
             Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keybuf | Op::Keynull => {
                 self.append_key(instr, state)
             }
-            Op::Cat | Op::Catr | Op::Cut | Op::Raiseb => self.text(instr, state),
+            Op::Cat | Op::Catr | Op::Cut | Op::Raiseb | Op::Noteb | Op::Diag | Op::Errtext => {
+                self.text(instr, state)
+            }
+            Op::Ldbuf => match Class::of(self.buffer_column(state, instr.b, instr.low())?).is_register() {
+                true => Ok(()),
+                false => Err("the value does not fit a register"),
+            },
+            Op::Call => self.call(instr, state),
+            Op::Convert | Op::Assign => {
+                let from = self.buffer_column(state, instr.b, instr.high())?;
+                let to = self.buffer_column(state, instr.a, instr.low())?;
+                match from.same_storage(to) || cast_context(from, to).is_some() {
+                    true => Ok(()),
+                    false => Err("there is no conversion between the columns' types"),
+                }
+            }
             Op::Row
             | Op::Outrow
             | Op::Copyrow
@@ -293,10 +389,10 @@ impl Flow<'_> {
             .ok_or("no such column")
     }
 
-    /// CAT, CATR, CUT and RAISEB.
+    /// CAT, CATR, CUT, ERRTEXT, and those that take a message.
     fn text(&self, instr: Instr, state: &State) -> Rule {
         let place = match instr.op {
-            Op::Raiseb => self.buffer_column(state, instr.b, instr.low())?,
+            Op::Raiseb | Op::Noteb | Op::Diag => self.buffer_column(state, instr.b, instr.low())?,
             _ => self.buffer_column(state, instr.a, instr.low())?,
         };
         if *place != SqlType::Text {
@@ -309,6 +405,20 @@ impl Flow<'_> {
             }
         }
         Ok(())
+    }
+
+    fn call(&self, instr: Instr, state: &State) -> Rule {
+        let function = Function::from_code(instr.b).ok_or("unknown function")?;
+        let columns = self.buffer_columns(state, instr.a)?;
+        let first = usize::from(instr.high());
+        let arguments = columns.get(first..first + function.arguments().len());
+        if !function.takes(arguments.ok_or("no such column")?.iter().map(Class::of)) {
+            return Err("the arguments are not of the function's types");
+        }
+        match self.buffer_column(state, instr.a, instr.low())? {
+            to if Class::of(to) == Class::of(&function.result()) && to.typmod() == -1 => Ok(()),
+            _ => Err("the column is not of the function's type"),
+        }
     }
 
     fn append_key(&mut self, instr: Instr, state: &mut State) -> Rule {

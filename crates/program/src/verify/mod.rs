@@ -14,8 +14,8 @@
 //!    | abort   | branches, registers, RET                           | ABORT                 |
 //!
 //! 4. Flow ([`flow`]): on every path a collect register is collected (RET) before its row is used, before it
-//!    is issued again and before COMMIT; keys fit their index and rows their table; END, COMMIT and ABORT
-//!    are reachable.
+//!    is issued again and before COMMIT; keys fit their index and rows their table; an instruction has the
+//!    same handlers (TRY) on every path to it; END, COMMIT and ABORT are reachable.
 //!
 //! Registers start NULL, so using one before setting it is no error. Whether DB instructions stay inside the
 //! declared accesses depends on values: that is the guard's work at run time.
@@ -26,7 +26,7 @@
 mod flow;
 
 use weft_store::Catalog;
-use weft_types::{SqlType, assign};
+use weft_types::{SqlState, SqlType, assign};
 
 use crate::access_keys::KeyPart;
 use crate::class::{Class, fits_without_check};
@@ -171,10 +171,17 @@ fn check_instr(program: &Program, pc: usize, instr: Instr) -> Result<(), &'stati
                 .map(|constant| &constant.ty),
         ),
         Op::Ldin => register_type(program.inputs.get(instr.imm as usize)),
-        Op::Raise => match program.consts.get(instr.imm as usize) {
-            Some(constant) if Class::of(&constant.ty) == Class::Text => Ok(()),
-            _ => Err("the message is not text"),
-        },
+        Op::Raise | Op::Note | Op::Caught | Op::Errcode => {
+            let constant = program.consts.get(instr.imm as usize);
+            let text = constant.and_then(|constant| constant.value.as_str());
+            match text {
+                Some(code) if instr.op == Op::Errcode && SqlState::interned(code).is_none() => {
+                    Err("not a SQLSTATE")
+                }
+                Some(_) => Ok(()),
+                None => Err("the message is not text"),
+            }
+        }
         Op::Search if index().is_none_or(|index| !index.unique) => {
             Err("SEARCH in an index that is not unique")
         }
@@ -186,7 +193,7 @@ fn check_instr(program: &Program, pc: usize, instr: Instr) -> Result<(), &'stati
 fn check_place(section: Section, op: Op) -> Result<(), &'static str> {
     let allowed = match section {
         Section::Logic => op != Op::Commit,
-        Section::Commit => op != Op::End && !op.is_issued(),
+        Section::Commit => !matches!(op, Op::End | Op::Try | Op::Endtry) && !op.is_issued(),
         Section::Abort => {
             op.is_branch()
                 || matches!(op, Op::Jmp | Op::Abort | Op::Ret)

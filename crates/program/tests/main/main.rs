@@ -7,6 +7,7 @@ mod allocation;
 mod compiled;
 mod decoding;
 mod fixture;
+mod kept_rows;
 mod random_programs;
 mod scripts;
 mod verification;

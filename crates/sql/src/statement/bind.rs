@@ -2,7 +2,7 @@
 //! them.
 //!
 //! Only what a point statement may contain is bound: one table's columns, parameters, literals, arithmetic,
-//! comparison, logic, casts and the functions of the session. Everything else is refused with
+//! comparison, logic, CASE, casts and functions ([`super::bind_calls`]). Everything else is refused with
 //! [`Refusal::General`], whereupon the statement goes the general way through the query engine. Errors that
 //! the general way would report too (an unknown column, an operator that does not exist) are reported here,
 //! with their position.
@@ -11,18 +11,18 @@
 //! is of *unknown* type and takes the type of what it meets; integers widen to the wider side; an integer or
 //! real that meets another kind of number is computed in double precision.
 
-use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, UnaryOperator,
-};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, UnaryOperator};
+use weft_program::Function;
 use weft_store::{Catalog, TableDef};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, cast_context};
 
-use super::literals::{number_literal, parse_unknown, without_regclass};
+use super::bind_calls::{called, numeric_function};
+use super::literals::{number_literal, parse_unknown};
 use super::params::ParamTypes;
-use super::scalar::{ArithmeticOp, CompareOp, Scalar, SessionValue};
+use super::scalar::{ArithmeticOp, CompareOp, Scalar};
 use super::type_rules::{
     arithmetic_op, arithmetic_symbol, base_type, compare_op, integer_width, is_date_like, is_float,
-    is_integer, is_system_column,
+    is_integer, is_number, is_system_column,
 };
 use super::{functions, names};
 use crate::error;
@@ -91,7 +91,7 @@ pub(crate) struct Binder<'a> {
     depth: usize,
 }
 
-type Bound<T> = Result<T, Refusal>;
+pub(super) type Bound<T> = Result<T, Refusal>;
 
 impl<'a> Binder<'a> {
     pub(crate) fn new(
@@ -159,7 +159,7 @@ impl<'a> Binder<'a> {
                 Ok(Typed::known(self.explicit(inner, &ty)?, ty))
             }
             Expr::Function(function) => self.function(function),
-            _ => Err(Refusal::General),
+            other => self.special_form(other),
         }
     }
 
@@ -293,7 +293,7 @@ impl<'a> Binder<'a> {
         Ok(Some(found))
     }
 
-    fn literal(&mut self, value: &ast::Value, negative: bool) -> Bound<Typed> {
+    pub(super) fn literal(&mut self, value: &ast::Value, negative: bool) -> Bound<Typed> {
         use ast::Value as V;
         match value {
             V::Number(digits, false) => number_literal(digits, negative),
@@ -347,13 +347,14 @@ impl<'a> Binder<'a> {
                     Some(ty) if is_integer(&ty) || is_float(&ty) => {
                         Ok(Typed::known(Scalar::Negate(Box::new(inner.scalar)), ty))
                     }
+                    Some(SqlType::Numeric(_)) => Ok(called(Function::NumericNeg, vec![inner.scalar])),
                     _ => Err(Refusal::General),
                 }
             }
             UnaryOperator::Plus => {
                 let inner = self.bind(expr)?;
                 match inner.ty {
-                    Some(ty) if is_integer(&ty) || is_float(&ty) => Ok(inner),
+                    Some(ty) if is_number(&ty) => Ok(inner),
                     _ => Err(Refusal::General),
                 }
             }
@@ -394,13 +395,14 @@ impl<'a> Binder<'a> {
             }
             BinaryOperator::StringConcat => {
                 let (left, right) = (self.bind(left)?, self.bind(right)?);
-                let textual =
+                let is_text =
                     |typed: &Typed| matches!(typed.ty, None | Some(SqlType::Text | SqlType::Varchar(_)));
-                if !textual(&left) || !textual(&right) {
+                // Anything may be appended to a text: it is shown.
+                if !is_text(&left) && !is_text(&right) {
                     return Err(Refusal::General);
                 }
-                let left = Box::new(self.coerce(left, &SqlType::Text)?);
-                let right = Box::new(self.coerce(right, &SqlType::Text)?);
+                let left = Box::new(self.shown(left)?);
+                let right = Box::new(self.shown(right)?);
                 Ok(Typed::known(Scalar::Concat(left, right), SqlType::Text))
             }
             _ => Err(Refusal::General),
@@ -414,25 +416,51 @@ impl<'a> Binder<'a> {
         Ok(Typed::known(Scalar::Compare(op, left, right), SqlType::Bool))
     }
 
-    fn arithmetic(&mut self, op: ArithmeticOp, left: Typed, right: Typed) -> Bound<Typed> {
+    pub(super) fn arithmetic(&mut self, op: ArithmeticOp, left: Typed, right: Typed) -> Bound<Typed> {
         let symbol = arithmetic_symbol(op);
         if left.ty.is_none() && right.ty.is_none() {
             return Err(Refusal::General);
         }
-        let numeric = |ty: &SqlType| is_integer(ty) || is_float(ty);
-        let all_numeric = [&left, &right]
+        if left.ty == Some(SqlType::Date) {
+            return self.date_arithmetic(op, left, right);
+        }
+        let all_numbers = [&left, &right]
             .iter()
-            .all(|side| side.ty.as_ref().is_none_or(numeric));
-        if !all_numeric {
+            .all(|side| side.ty.as_ref().is_none_or(is_number));
+        if !all_numbers {
             return Err(Refusal::General);
         }
         let ty = self.common_type(&left, &right, symbol)?;
         if op == ArithmeticOp::Modulo && is_float(&ty) {
             return Err(Refusal::General);
         }
-        let left = Box::new(self.coerce(left, &ty)?);
-        let right = Box::new(self.coerce(right, &ty)?);
-        Ok(Typed::known(Scalar::Arithmetic(op, left, right), ty))
+        let left = self.coerce(left, &ty)?;
+        let right = self.coerce(right, &ty)?;
+        if matches!(ty, SqlType::Numeric(_)) {
+            return Ok(called(numeric_function(op), vec![left, right]));
+        }
+        Ok(Typed::known(
+            Scalar::Arithmetic(op, Box::new(left), Box::new(right)),
+            ty,
+        ))
+    }
+
+    /// A date and days, or the days between two dates.
+    fn date_arithmetic(&mut self, op: ArithmeticOp, left: Typed, right: Typed) -> Bound<Typed> {
+        match (op, right.ty) {
+            (ArithmeticOp::Subtract, Some(SqlType::Date)) => {
+                Ok(called(Function::DateDiff, vec![left.scalar, right.scalar]))
+            }
+            (ArithmeticOp::Add | ArithmeticOp::Subtract, Some(SqlType::Int2 | SqlType::Int4)) => {
+                let days = self.coerce(right, &SqlType::Int4)?;
+                let days = match op {
+                    ArithmeticOp::Add => days,
+                    _ => Scalar::Negate(Box::new(days)),
+                };
+                Ok(called(Function::DateAdd, vec![left.scalar, days]))
+            }
+            _ => Err(Refusal::General),
+        }
     }
 
     /// The type in which an operator on two sides works.
@@ -633,129 +661,9 @@ impl<'a> Binder<'a> {
         let any = Typed::known(any.ok_or(Refusal::General)?, SqlType::Bool);
         Ok(if negated { not(any) } else { any })
     }
-
-    fn function(&mut self, function: &ast::Function) -> Bound<Typed> {
-        if function.filter.is_some()
-            || function.over.is_some()
-            || function.null_treatment.is_some()
-            || !function.within_group.is_empty()
-            || !matches!(function.parameters, FunctionArguments::None)
-        {
-            return Err(Refusal::General);
-        }
-        let name = functions::function_name(&function.name).ok_or(Refusal::General)?;
-        let mut arguments = Vec::new();
-        match &function.args {
-            FunctionArguments::None => {}
-            FunctionArguments::List(list)
-                if list.duplicate_treatment.is_none() && list.clauses.is_empty() =>
-            {
-                for argument in &list.args {
-                    match argument {
-                        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => arguments.push(expr),
-                        _ => return Err(Refusal::General),
-                    }
-                }
-            }
-            _ => return Err(Refusal::General),
-        }
-        self.call(&name, &arguments)
-    }
-
-    fn call(&mut self, name: &str, arguments: &[&Expr]) -> Bound<Typed> {
-        if let ([], Some(which)) = (arguments, functions::session_function(name)) {
-            return Ok(Typed::known(Scalar::Session(which), which.ty()));
-        }
-        match (name, arguments) {
-            ("gen_random_uuid", []) => Ok(Typed::known(Scalar::RandomUuid, SqlType::Uuid)),
-            ("random", []) => Ok(Typed::known(Scalar::Random, SqlType::Float8)),
-            ("nextval" | "currval", [argument]) => {
-                let typed = self.bind(without_regclass(argument))?;
-                let Scalar::Constant(Value::Text(text)) = typed.scalar else {
-                    return Err(Refusal::General);
-                };
-                let sequence = functions::sequence_named(self.catalog, &text)?;
-                let scalar = if name == "nextval" {
-                    Scalar::NextValue(sequence)
-                } else {
-                    Scalar::CurrentValue(sequence)
-                };
-                Ok(Typed::known(scalar, SqlType::Int8))
-            }
-            ("lastval", []) => Ok(Typed::known(
-                Scalar::Session(SessionValue::LastValue),
-                SqlType::Int8,
-            )),
-            ("current_setting", [argument]) => {
-                let typed = self.bind(argument)?;
-                let name = self.coerce(typed, &SqlType::Text)?;
-                Ok(Typed::known(Scalar::Setting(Box::new(name)), SqlType::Text))
-            }
-            ("lower" | "upper", [argument]) => {
-                let typed = self.bind(argument)?;
-                if !matches!(typed.ty, None | Some(SqlType::Text | SqlType::Varchar(_))) {
-                    return Err(Refusal::General);
-                }
-                let of = Box::new(self.coerce(typed, &SqlType::Text)?);
-                Ok(Typed::known(
-                    Scalar::ChangeCase {
-                        upper: name == "upper",
-                        of,
-                    },
-                    SqlType::Text,
-                ))
-            }
-            ("coalesce", [_, ..]) => self.coalesce(arguments),
-            ("left", [text, count]) => self.left(text, count),
-            _ => Err(Refusal::General),
-        }
-    }
-
-    fn left(&mut self, text: &Expr, count: &Expr) -> Bound<Typed> {
-        let text = self.bind(text)?;
-        let count = self.bind(count)?;
-        if !matches!(text.ty, None | Some(SqlType::Text | SqlType::Varchar(_))) {
-            return Err(Refusal::General);
-        }
-        if !matches!(count.ty, None | Some(SqlType::Int2 | SqlType::Int4)) {
-            return Err(Refusal::General);
-        }
-        let text = Box::new(self.coerce(text, &SqlType::Text)?);
-        let count = Box::new(self.coerce(count, &SqlType::Int4)?);
-        Ok(Typed::known(Scalar::Left(text, count), SqlType::Text))
-    }
-
-    fn coalesce(&mut self, arguments: &[&Expr]) -> Bound<Typed> {
-        let mut items = Vec::with_capacity(arguments.len());
-        for argument in arguments {
-            items.push(self.bind(argument)?);
-        }
-        let mut ty: Option<SqlType> = None;
-        for item in &items {
-            ty = match (ty, item.ty) {
-                (have, None) => have,
-                (None, Some(found)) => Some(base_type(&found)),
-                (Some(have), Some(found)) if is_integer(&have) && is_integer(&found) => {
-                    Some(if integer_width(&have) >= integer_width(&found) {
-                        have
-                    } else {
-                        found
-                    })
-                }
-                (Some(have), Some(found)) if have.same_storage(&found) => Some(have),
-                _ => return Err(Refusal::General),
-            };
-        }
-        let ty = ty.unwrap_or(SqlType::Text);
-        let items = items
-            .into_iter()
-            .map(|item| self.coerce(item, &ty))
-            .collect::<Bound<Vec<_>>>()?;
-        Ok(Typed::known(Scalar::Coalesce(items), ty))
-    }
 }
 
-fn not(typed: Typed) -> Typed {
+pub(super) fn not(typed: Typed) -> Typed {
     Typed {
         scalar: Scalar::Not(Box::new(typed.scalar)),
         ty: typed.ty,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use weft_program::asm::Annotation;
-use weft_program::{Access, AccessKind, Instr, KeyPart, Op};
+use weft_program::{Access, AccessKind, Instr, KeyPart, Op, RowBuf};
 use weft_store::Catalog;
 
 use super::compile::block::{Block, Place};
@@ -22,8 +22,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    pub(crate) fn new(heads: Vec<(u32, String)>, block: Block) -> Listing {
-        let frame = block.frame.map_or(0, |(buffer, _)| buffer.0);
+    pub(crate) fn new(heads: Vec<(u32, String)>, block: Block, frame: Option<RowBuf>) -> Listing {
+        let frame = frame.map_or(0, |buffer| buffer.0);
         let mut variables: Vec<String> = Vec::new();
         for variable in &block.variables {
             let place = match variable.place {

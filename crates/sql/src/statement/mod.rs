@@ -13,6 +13,7 @@
 //! no rows and no clock; whatever varies becomes a hidden input of the plan, computed at bind ([`inputs`]).
 
 mod bind;
+mod bind_calls;
 mod compile;
 pub mod control;
 mod control_parse;

@@ -11,8 +11,9 @@
 
 use std::cmp::Ordering;
 
+use weft_program::Function;
 use weft_store::SequenceId;
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
 
 /// What a session supplies when a statement's inputs are bound. All of it goes into the log with the inputs.
 pub trait InputSource {
@@ -198,12 +199,21 @@ pub enum Scalar {
     /// The value, or NULL where computing it is an error: what a procedure declares of a key that it may
     /// never come to compute.
     OrNull(Box<Scalar>),
-    /// `lower`, `upper` of text.
-    ChangeCase {
-        /// To upper case.
-        upper: bool,
-        /// Of what.
-        of: Box<Scalar>,
+    /// A function of values of its types.
+    Call(Function, Vec<Scalar>),
+    /// CASE: the value of the first arm whose condition is true. What is behind it is not computed.
+    Case {
+        /// Conditions and values, alike in type.
+        arms: Vec<(Scalar, Scalar)>,
+        /// Where no condition is true.
+        otherwise: Box<Scalar>,
+    },
+    /// `greatest`, `least`: of those that are not NULL, alike in type.
+    Extreme {
+        /// The greatest.
+        greatest: bool,
+        /// Of these.
+        items: Vec<Scalar>,
     },
 }
 
@@ -220,8 +230,7 @@ impl Scalar {
             | Scalar::Negate(inner)
             | Scalar::OrNull(inner)
             | Scalar::Not(inner)
-            | Scalar::IsNull(inner)
-            | Scalar::ChangeCase { of: inner, .. } => inner.visit(see),
+            | Scalar::IsNull(inner) => inner.visit(see),
             Scalar::Arithmetic(_, left, right)
             | Scalar::Compare(_, left, right)
             | Scalar::Concat(left, right)
@@ -231,7 +240,16 @@ impl Scalar {
                 left.visit(see);
                 right.visit(see);
             }
-            Scalar::Coalesce(items) => items.iter().for_each(|item| item.visit(see)),
+            Scalar::Coalesce(items) | Scalar::Call(_, items) | Scalar::Extreme { items, .. } => {
+                items.iter().for_each(|item| item.visit(see));
+            }
+            Scalar::Case { arms, otherwise } => {
+                for (condition, value) in arms {
+                    condition.visit(see);
+                    value.visit(see);
+                }
+                otherwise.visit(see);
+            }
             Scalar::Constant(_)
             | Scalar::Input(_)
             | Scalar::Column(_)
@@ -351,14 +369,43 @@ impl Scalar {
                 }
                 Value::Null
             }
-            Scalar::ChangeCase { upper, of } => match unary(of, source)? {
-                Value::Text(text) => Value::Text(if *upper {
-                    text.to_uppercase()
-                } else {
-                    text.to_lowercase()
-                }),
-                _ => Value::Null,
-            },
+            Scalar::Call(function, arguments) => {
+                let mut values = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    values.push(unary(argument, source)?);
+                }
+                let values: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
+                function.apply(&values)?
+            }
+            Scalar::Case { arms, otherwise } => {
+                for (condition, value) in arms {
+                    if truth(unary(condition, source)?) == Some(true) {
+                        return unary(value, source);
+                    }
+                }
+                unary(otherwise, source)?
+            }
+            Scalar::Extreme { greatest, items } => {
+                let mut found = Value::Null;
+                for item in items {
+                    let value = unary(item, source)?;
+                    let better = match weft_types::compare(&value, &found) {
+                        Some(order) => {
+                            order
+                                == if *greatest {
+                                    Ordering::Greater
+                                } else {
+                                    Ordering::Less
+                                }
+                        }
+                        None => found.is_null(),
+                    };
+                    if better {
+                        found = value;
+                    }
+                }
+                found
+            }
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use weft_program::Function;
 use weft_types::{SqlType, Value, format_text};
 
 use super::scalar::{ArithmeticOp, Scalar, SessionValue};
@@ -92,7 +93,30 @@ impl Shown<'_> {
             }
             Scalar::Coalesce(items) => self.put_call("coalesce", &items.iter().collect::<Vec<_>>()),
             Scalar::Left(text, count) => self.put_call("left", &[text, count]),
-            Scalar::ChangeCase { upper, of } => self.put_call(if *upper { "upper" } else { "lower" }, &[of]),
+            Scalar::Call(function, arguments) => match (numeric_symbol(*function), arguments.as_slice()) {
+                (Some(symbol), [left, right]) => self.put_pair(left, symbol, right, binds),
+                (_, [inner]) if *function == Function::NumericNeg => {
+                    self.out.push('-');
+                    self.put(inner, Binds::Cast);
+                }
+                _ => self.put_call(function.name(), &arguments.iter().collect::<Vec<_>>()),
+            },
+            Scalar::Extreme { greatest, items } => {
+                let name = if *greatest { "greatest" } else { "least" };
+                self.put_call(name, &items.iter().collect::<Vec<_>>());
+            }
+            Scalar::Case { arms, otherwise } => {
+                self.out.push_str("CASE");
+                for (condition, value) in arms {
+                    self.out.push_str(" WHEN ");
+                    self.put(condition, Binds::Or);
+                    self.out.push_str(" THEN ");
+                    self.put(value, Binds::Or);
+                }
+                self.out.push_str(" ELSE ");
+                self.put(otherwise, Binds::Or);
+                self.out.push_str(" END");
+            }
         }
     }
 
@@ -171,7 +195,9 @@ fn binds(scalar: &Scalar) -> Binds {
         Scalar::Concat(..) => Binds::Other,
         Scalar::Arithmetic(ArithmeticOp::Add | ArithmeticOp::Subtract, ..) => Binds::Sum,
         Scalar::Arithmetic(..) => Binds::Product,
-        Scalar::Negate(_) => Binds::Sign,
+        Scalar::Negate(_) | Scalar::Call(Function::NumericNeg, _) => Binds::Sign,
+        Scalar::Call(Function::NumericAdd | Function::NumericSub, _) => Binds::Sum,
+        Scalar::Call(Function::NumericMul | Function::NumericDiv | Function::NumericMod, _) => Binds::Product,
         Scalar::Cast(..) => Binds::Cast,
         Scalar::Assign(inner, ..)
         | Scalar::ExactKey(inner, _)
@@ -184,6 +210,18 @@ fn binds(scalar: &Scalar) -> Binds {
         Scalar::Constant(value @ Value::Numeric(_)) if constant_text(value).starts_with('-') => Binds::Sign,
         _ => Binds::Atom,
     }
+}
+
+/// The operator that a function on numeric is.
+fn numeric_symbol(function: Function) -> Option<&'static str> {
+    Some(match function {
+        Function::NumericAdd => "+",
+        Function::NumericSub => "-",
+        Function::NumericMul => "*",
+        Function::NumericDiv => "/",
+        Function::NumericMod => "%",
+        _ => return None,
+    })
 }
 
 fn arithmetic(op: ArithmeticOp) -> &'static str {

@@ -22,6 +22,11 @@ pub(crate) fn is_float(ty: &SqlType) -> bool {
     matches!(ty, SqlType::Float4 | SqlType::Float8)
 }
 
+/// Integers, numeric and floats.
+pub(crate) fn is_number(ty: &SqlType) -> bool {
+    is_integer(ty) || is_float(ty) || matches!(ty, SqlType::Numeric(_))
+}
+
 pub(crate) fn is_date_like(ty: &SqlType) -> bool {
     matches!(ty, SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz)
 }

@@ -33,6 +33,14 @@ struct Opened<'b> {
     digest_change: u64,
 }
 
+/// How far a member had come.
+#[derive(Default)]
+struct Savepoint {
+    writes: usize,
+    /// Of the tables opened by then: bytes linked, rows gained, change of the digest.
+    tables: SmallVec<[(u64, i64, u64); 4]>,
+}
+
 /// Writes of one member. Dropping it without [`MemberWriter::commit`] rolls it back.
 pub struct MemberWriter<'b> {
     batch: &'b BatchWriter<'b>,
@@ -41,6 +49,8 @@ pub struct MemberWriter<'b> {
     next_ordinal: u32,
     tables: SmallVec<[Opened<'b>; 4]>,
     writes: Writes,
+    /// Points to come back to, newest last.
+    savepoints: Vec<Savepoint>,
     observed: Cell<u64>,
     /// Encoded keys of the row being written, one per index of its table.
     keys: Vec<KeyBuffer>,
@@ -75,6 +85,7 @@ impl<'b> MemberWriter<'b> {
             next_ordinal: 0,
             tables: SmallVec::new(),
             writes: SmallVec::new(),
+            savepoints: Vec::new(),
             observed: Cell::new(0),
             keys: Vec::new(),
         }
@@ -274,6 +285,40 @@ impl<'b> MemberWriter<'b> {
 
     /// Undoes the writes exactly: versions and index entries.
     pub fn rollback(self) {}
+
+    /// Opens a savepoint within those that are open.
+    pub fn savepoint(&mut self) {
+        let tables = self.tables.iter();
+        self.savepoints.push(Savepoint {
+            writes: self.writes.len(),
+            tables: tables
+                .map(|opened| (opened.linked_bytes, opened.row_change, opened.digest_change))
+                .collect(),
+        });
+    }
+
+    /// Undoes the writes since the newest savepoint exactly, and closes it. Ordinals are not given out again.
+    pub fn rollback_to_savepoint(&mut self) {
+        let Some(savepoint) = self.savepoints.pop() else {
+            return;
+        };
+        if self.writes.len() <= savepoint.writes {
+            return;
+        }
+        for (number, opened) in self.tables.iter_mut().enumerate() {
+            let before = savepoint.tables.get(number).copied().unwrap_or_default();
+            let linked_bytes = opened.linked_bytes - before.0;
+            opened.data.core.linked(linked_bytes);
+            (opened.linked_bytes, opened.row_change, opened.digest_change) = before;
+        }
+        let undone: Writes = self.writes.drain(savepoint.writes..).collect();
+        self.batch.undo(&self.data_of_tables(), &undone);
+    }
+
+    /// Closes the newest savepoint and keeps what was written since.
+    pub fn release_savepoint(&mut self) {
+        self.savepoints.pop();
+    }
 
     fn undo(&mut self) {
         let writes = std::mem::take(&mut self.writes);

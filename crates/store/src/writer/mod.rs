@@ -362,6 +362,131 @@ mod tests {
         assert_eq!(store.snapshot().verify_digest(), digest);
     }
 
+    /// Two unique indexes, each with a hash and an order, and one with neither.
+    fn indexed() -> Arc<Store> {
+        use crate::catalog::{IndexDef, IndexMethod};
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        let columns = ["k", "u", "o"].map(|name| ColumnDef::new(name, SqlType::Int8));
+        let index = |number: u32, method| IndexDef {
+            id: IndexId(TABLE.0 + 1 + number),
+            name: format!("i{number}"),
+            table: TABLE,
+            columns: vec![number as usize],
+            unique: number < 2,
+            primary: number == 0,
+            method,
+        };
+        let def = TableDef::new(TABLE, "t", columns.to_vec())
+            .with_index(index(0, IndexMethod::Both))
+            .with_index(index(1, IndexMethod::Both))
+            .with_index(index(2, IndexMethod::Ordered));
+        batch.apply_catalog(&CatalogOp::CreateTable(def)).unwrap();
+        batch.finish();
+        store.publish(BatchId(1));
+        store
+    }
+
+    fn row(batch: &BatchWriter<'_>, values: [i64; 3]) -> Vec<u8> {
+        let table = batch.schema.table(TABLE).unwrap();
+        table.def.layout.encode(&values.map(Value::Int8)).unwrap()
+    }
+
+    /// Entries of each index: of its hash and of its order.
+    fn entries(batch: &BatchWriter<'_>) -> Vec<[usize; 2]> {
+        let table = batch.schema.table(TABLE).unwrap();
+        let indexes = table.indexes.iter().map(|index| {
+            let hash = index.data.hash.as_ref().map_or(0, |hash| hash.len());
+            [
+                hash,
+                index.data.ordered.as_ref().map_or(0, |ordered| ordered.len()),
+            ]
+        });
+        indexes.collect()
+    }
+
+    #[test]
+    fn what_fails_or_is_undone_leaves_no_entries() {
+        let store = indexed();
+        let batch = store.begin_batch(BatchId(2));
+        let mut member = batch.member(0);
+        let first = member.insert(TABLE, &row(&batch, [1, 10, 5])).unwrap();
+        member.insert(TABLE, &row(&batch, [2, 20, 5])).unwrap();
+        let before = entries(&batch);
+        assert_eq!(before, [[2, 2], [2, 2], [0, 2]]);
+        // By the first index, and by the second when the first has its entry already.
+        member.insert(TABLE, &row(&batch, [2, 30, 6])).unwrap_err();
+        assert_eq!(entries(&batch), before);
+        member.insert(TABLE, &row(&batch, [3, 20, 6])).unwrap_err();
+        assert_eq!(entries(&batch), before);
+        member.update(TABLE, first, &row(&batch, [7, 20, 7])).unwrap_err();
+        assert_eq!(entries(&batch), before);
+        // Undone by a savepoint: rows, changes of keys, and removals.
+        member.savepoint();
+        member.insert(TABLE, &row(&batch, [3, 30, 6])).unwrap();
+        member.update(TABLE, first, &row(&batch, [8, 11, 7])).unwrap();
+        assert_ne!(entries(&batch), before);
+        member.savepoint();
+        member.remove(TABLE, first).unwrap();
+        member.insert(TABLE, &row(&batch, [9, 90, 9])).unwrap();
+        member.rollback_to_savepoint();
+        assert!(member.get(TABLE, first).is_some());
+        member.rollback_to_savepoint();
+        assert_eq!(entries(&batch), before);
+        // The keys are free again.
+        member.insert(TABLE, &row(&batch, [3, 30, 6])).unwrap();
+        member.commit();
+        let mut other = batch.member(1);
+        other.insert(TABLE, &row(&batch, [4, 40, 6])).unwrap();
+        other.rollback();
+        assert_eq!(entries(&batch), [[3, 3], [3, 3], [0, 3]]);
+        let digest = batch.finish();
+        store.publish(BatchId(2));
+        assert_eq!(store.snapshot().verify_digest(), digest);
+        assert_eq!(store.snapshot().row_count_estimate(TABLE), 3);
+    }
+
+    /// What is undone by savepoints is as if it had never been: memory, digest and garbage.
+    #[test]
+    fn savepoints_account_for_what_they_undo() {
+        let (undone, plain) = (indexed(), indexed());
+        for store in [&undone, &plain] {
+            let batch = store.begin_batch(BatchId(2));
+            let mut member = batch.member(0);
+            let slot = member.insert(TABLE, &row(&batch, [1, 1, 1])).unwrap();
+            if Arc::ptr_eq(store, &undone) {
+                member.savepoint();
+                for n in 2..40 {
+                    member.insert(TABLE, &row(&batch, [n, n, n])).unwrap();
+                    member.update(TABLE, slot, &row(&batch, [1, 1, n])).unwrap();
+                }
+                member.rollback_to_savepoint();
+                member.savepoint();
+                member.release_savepoint();
+            }
+            member.update(TABLE, slot, &row(&batch, [1, 1, 2])).unwrap();
+            member.commit();
+            batch.finish();
+            store.publish(BatchId(2));
+            for number in 3..6 {
+                store.begin_batch(BatchId(number)).finish();
+                store.publish(BatchId(number));
+                store.collect_garbage(1_000);
+            }
+        }
+        assert_eq!(undone.state_digest(), plain.state_digest());
+        let sizes = |store: &Arc<Store>| {
+            let stats = store.memory_stats();
+            (
+                stats.version_bytes,
+                stats.unlinked_versions,
+                stats.superseded_rows,
+                stats.ordered_entries,
+            )
+        };
+        assert_eq!(sizes(&undone), sizes(&plain));
+    }
+
     #[test]
     #[should_panic(expected = "consecutive")]
     fn batches_are_consecutive() {

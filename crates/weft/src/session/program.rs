@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use weft_program::{Outcome, StatementOutcome};
 use weft_sql::statement::{self, ConstantPlan, OutputColumn as PlanColumn, ProgramPlan, StatementShape};
-use weft_types::{RowLayout, SqlError, SqlState, Value};
+use weft_types::{Notice, NoticeLevel, RowLayout, SqlError, SqlState, Value};
 
 use super::Session;
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
@@ -48,6 +48,7 @@ impl Session {
         self.shared
             .program_statements
             .fetch_add(plan.statements.len() as u64, Relaxed);
+        let result = result.map_err(|error| self.tell_before(error, sink));
         let outcome = match (result, &plan.fallback) {
             (Err(error), Some(fallback)) if error.state == OUT_OF_BUDGET => {
                 return self.run_query(fallback, params, sink);
@@ -55,8 +56,39 @@ impl Session {
             (Err(error), None) if error.state == OUT_OF_BUDGET => return Err(did_not_end(plan, error)),
             (result, _) => result?,
         };
+        self.tell(&outcome.notices, sink);
         push_outcome(plan, &outcome, sink);
         Ok(())
+    }
+
+    /// Shows notices, those that the client wants to see.
+    fn tell(&self, notices: &[Notice], sink: &mut dyn ResultSink) {
+        if notices.is_empty() {
+            return;
+        }
+        let wanted = self.settings.show("client_min_messages").unwrap_or_default();
+        let quietest = match wanted.to_ascii_lowercase().as_str() {
+            "error" => None,
+            "warning" => Some(NoticeLevel::Warning),
+            "notice" => Some(NoticeLevel::Notice),
+            "log" => Some(NoticeLevel::Log),
+            _ => Some(NoticeLevel::Debug),
+        };
+        for notice in notices {
+            let is_wanted = quietest.is_some_and(|quietest| notice.level >= quietest);
+            if is_wanted || notice.level == NoticeLevel::Info {
+                sink.notice(notice.level, &notice.text);
+            }
+        }
+    }
+
+    /// Shows what a program told before its error; the error without it.
+    fn tell_before(&self, mut error: SqlError, sink: &mut dyn ResultSink) -> SqlError {
+        if !error.fields().notices.is_empty() {
+            let notices = std::mem::take(&mut error.fields_mut().notices);
+            self.tell(&notices, sink);
+        }
+        error
     }
 
     /// Runs a program and keeps what it gives.

@@ -19,6 +19,7 @@ pub struct Results {
     pub rows: Vec<String>,
     pub columns: Vec<OutputColumn>,
     pub notices: Vec<SqlError>,
+    pub levels: Vec<NoticeLevel>,
     /// What COPY FROM STDIN reads.
     pub input: Vec<u8>,
     /// After the input the client fails.
@@ -59,7 +60,8 @@ impl ResultSink for Results {
         self.tags.push("(empty)".into());
     }
 
-    fn notice(&mut self, _level: NoticeLevel, notice: &SqlError) {
+    fn notice(&mut self, level: NoticeLevel, notice: &SqlError) {
+        self.levels.push(level);
         self.notices.push(notice.clone());
     }
 

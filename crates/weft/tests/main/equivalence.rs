@@ -87,6 +87,123 @@ fn outcome(c: &mut Client, sql: &str) -> String {
     }
 }
 
+/// Expressions over the columns `i int, b bigint, f float8, n numeric(8,2), t text, d date`.
+const EXPRESSIONS: &[&str] = &[
+    "n + i",
+    "n * n",
+    "n / (i + 1)",
+    "n % 3",
+    "-n",
+    "n - 0.125",
+    "i + 0.5",
+    "b / 2.5",
+    "abs(i)",
+    "abs(n)",
+    "abs(b)",
+    "abs(f)",
+    "round(n)",
+    "round(n, 1)",
+    "round(f)",
+    "trunc(n)",
+    "trunc(n, 1)",
+    "ceil(n)",
+    "floor(n)",
+    "ceil(f)",
+    "floor(f)",
+    "sign(n)",
+    "sqrt(f)",
+    "mod(i, 3)",
+    "mod(n, 2)",
+    "length(t)",
+    "char_length(t)",
+    "octet_length(t)",
+    "lower(t)",
+    "upper(t)",
+    "initcap(t)",
+    "left(t, 2)",
+    "right(t, 2)",
+    "substr(t, 2)",
+    "substring(t from 2 for 1)",
+    "trim(t)",
+    "ltrim(t)",
+    "rtrim(t)",
+    "btrim(t, 'a ')",
+    "replace(t, 'a', 'zz')",
+    "strpos(t, 'b')",
+    "position('b' in t)",
+    "lpad(t, 5, '*')",
+    "rpad(t, 5)",
+    "repeat(t, 2)",
+    "reverse(t)",
+    "split_part(t, 'b', 1)",
+    "starts_with(t, 'a')",
+    "ascii(t)",
+    "translate(t, 'ab', 'x')",
+    "t like 'a%'",
+    "t not like '%b_'",
+    "t || '-' || t",
+    "concat(t, i, t)",
+    "coalesce(t, 'none')",
+    "coalesce(n, 0)",
+    "coalesce(i, 7)",
+    "nullif(i, 2)",
+    "nullif(t, '')",
+    "greatest(i, 2)",
+    "least(n, 1.5)",
+    "greatest(t, 'b')",
+    "case when n > 1 then 'big' else t end",
+    "case i when 1 then n when 2 then 0 end",
+    "case when i > 1 then i end",
+    "i is distinct from 2",
+    "n is not null",
+    "n > 1.5 and t < 'b'",
+    "cast(n as int)",
+    "cast(i as text)",
+    "cast(n as text)",
+    "cast(t as varchar(2))",
+    "i::numeric(6,1)",
+    "d + 3",
+    "d - i",
+    "d - date '2020-01-01'",
+    "d::text",
+    "n = i",
+    "n between 1 and 2",
+    "i in (1, 2)",
+    "t in ('a', 'ab')",
+];
+
+/// A row read by its key and read by the query engine: the same values, of the same types.
+#[test]
+fn expressions_mean_the_same_in_both() {
+    let db = database();
+    let mut client = Client::with(
+        &db,
+        "create table e (id int primary key, i int, b bigint, f float8, n numeric(8,2), t text, d date);
+         insert into e values (1, 1, 10, 2.5, 1.50, 'ab', '2020-02-28'), (2, 2, -7, 3.5, -0.25, ' Añ b ', '1999-12-31'),
+             (3, -3, 9, 0, 100.05, '', '2024-02-29'), (4, null, null, null, null, null, null)",
+    );
+    let mut unlike = Vec::new();
+    for expression in EXPRESSIONS {
+        for id in 1..=4 {
+            let program = format!("select {expression} from e where id = {id}");
+            let general = format!("select {expression} from e where id + 0 = {id}");
+            let mut ask = |sql: &str| {
+                let (results, result) = client.message(sql);
+                let types: Vec<String> = results.columns.iter().map(|column| column.ty.name()).collect();
+                match result {
+                    Ok(()) => format!("{:?} {types:?}", results.rows),
+                    Err(error) => error.state.0.to_owned(),
+                }
+            };
+            let (program, general) = (ask(&program), ask(&general));
+            if program != general {
+                unlike.push(format!("{expression} of {id}: {program}, {general}"));
+            }
+        }
+    }
+    assert!(unlike.is_empty(), "{}", unlike.join("\n"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]

@@ -19,6 +19,7 @@ mod equivalence;
 mod locking;
 mod messages;
 mod pipelines;
+mod plpgsql;
 mod prepared;
 mod procedures;
 mod sequences;

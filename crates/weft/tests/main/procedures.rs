@@ -400,7 +400,6 @@ fn bodies_that_cannot_be_compiled_are_refused_with_their_line() {
             "0A000",
             "EXECUTE is not supported in a procedure (line 4)",
         ),
-        ("BEGIN RAISE NOTICE 'x'; END", "0A000", "RAISE NOTICE"),
         ("BEGIN UPDATE n SET v = 1; END", "0A000", "this UPDATE"),
         (
             "BEGIN UPDATE n SET v = 1 WHERE t = 'a'; END",
@@ -408,9 +407,9 @@ fn bodies_that_cannot_be_compiled_are_refused_with_their_line() {
             "this UPDATE",
         ),
         (
-            "DECLARE x numeric; BEGIN x := x + 1; END",
+            "DECLARE x float8; BEGIN x := power(x, 2); END",
             "0A000",
-            "the expression x + 1",
+            "the expression power(x, 2)",
         ),
         (
             "BEGIN SELECT v FROM n WHERE id = 1; END",
@@ -431,11 +430,6 @@ fn bodies_that_cannot_be_compiled_are_refused_with_their_line() {
         ("BEGIN IF 1 THEN NULL; END IF; END", "42804", "boolean"),
         ("BEGIN LOOP NULL; END; END", "42601", "syntax error"),
         ("BEGIN EXIT; END", "42601", "EXIT cannot be used outside a loop"),
-        (
-            "BEGIN NULL; EXCEPTION WHEN OTHERS THEN NULL; END",
-            "0A000",
-            "EXCEPTION WHEN",
-        ),
         (
             "BEGIN FOR i IN 1..3 BY 0 LOOP NULL; END LOOP; END",
             "22023",

@@ -1,8 +1,7 @@
 //! The block of a procedure: where its variables live, and the code that reads and sets them.
 //!
 //! A variable whose type fits 64 bits has a register of its own. All others (texts, numerics, bytea, uuid)
-//! are columns of one row buffer, the *frame*: an output row that is never emitted. SETBUF, KEYBUF, CAT and
-//! CMPV read it.
+//! are columns of the frame ([`super::workspace`]).
 //!
 //! Outside of procedures everything that depends on no row is computed when inputs are bound. Inside, only
 //! what cannot fail is: `IF b <> 0 THEN q := a / b` must not divide before it has looked. So arithmetic,
@@ -10,12 +9,12 @@
 //! would be, or NULL where computing it fails, and computed by the program when it gets there.
 
 use weft_program::instr::{COLLECT_REGISTERS, REGISTERS};
-use weft_program::{Class, Cond, Datum, KeyBuf, KeyPart, Op, RaiseState, Reg, RowBuf};
+use weft_program::{Class, Cond, ErrorField, KeyBuf, KeyPart, Op, Reg};
 use weft_types::{SqlType, Value};
 
 use super::super::bind::Refusal;
 use super::super::scalar::Scalar;
-use super::super::type_rules::{integer_width, is_integer};
+use super::super::type_rules::{base_type, integer_width, is_integer};
 use super::code::Coder;
 
 type Coded<T> = Result<T, Refusal>;
@@ -47,17 +46,10 @@ pub(crate) struct Variable {
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) variables: Vec<Variable>,
-    /// The frame and the statement whose shape it has.
-    pub(crate) frame: Option<(RowBuf, u32)>,
-    /// A frame was asked for and there is none: compile again with one.
-    pub(crate) needs_frame: bool,
-    /// Columns of the frame that no variable holds now.
-    free: Vec<(SqlType, u16)>,
-    /// Text columns for values under construction, and how many this statement uses.
-    scratch: Vec<u16>,
-    pub(crate) scratch_used: usize,
     /// The register behind FOUND, if the procedure asks for it.
     pub(crate) found: Option<Reg>,
+    /// The register behind ROW_COUNT, if the procedure asks for it.
+    pub(crate) row_count: Option<Reg>,
     /// Loops around the statement that is compiled: what is drawn anew each time cannot be an input there.
     pub(crate) loops: usize,
     /// Remarks about instructions, by number.
@@ -100,10 +92,16 @@ fn is_computed(scalar: &Scalar) -> bool {
         | Scalar::Or(..)
         | Scalar::Not(_)
         | Scalar::IsNull(_)
+        | Scalar::Case { .. }
+        | Scalar::Extreme { .. }
         | Scalar::Coalesce(_) => true,
+        Scalar::Call(function, arguments) => function.may_fail() || arguments.iter().any(is_computed),
+        Scalar::Concat(left, right) | Scalar::Left(left, right) => is_computed(left) || is_computed(right),
         Scalar::Cast(inner, from, to) | Scalar::Assign(inner, from, to) => {
             let register = |ty| Class::of(ty).is_register();
-            register(from) && register(to) || is_computed(inner)
+            // Of other types only what is put into their forms: a number may not be in the text.
+            let shows = Class::of(to) == Class::Text && to.typmod() == -1;
+            register(from) && register(to) || !shows && Class::of(from) != Class::of(to) || is_computed(inner)
         }
         _ => false,
     }
@@ -115,6 +113,7 @@ fn may_fail(scalar: &Scalar) -> bool {
     scalar.visit(&mut |node| {
         found |= match node {
             Scalar::Arithmetic(..) | Scalar::Negate(_) => true,
+            Scalar::Call(function, _) => function.may_fail(),
             Scalar::Cast(_, from, to) | Scalar::Assign(_, from, to) => {
                 let widens = is_integer(from) && is_integer(to) && integer_width(from) <= integer_width(to);
                 from != to && !widens
@@ -149,35 +148,11 @@ impl Coder {
         self.block.as_mut().ok_or(Refusal::General)
     }
 
-    /// The frame. Without one a place-holder: what is being compiled is compiled again with one.
-    fn frame(&mut self) -> Coded<RowBuf> {
-        let block = self.block()?;
-        match block.frame {
-            Some((buffer, _)) => Ok(buffer),
-            None => {
-                block.needs_frame = true;
-                Ok(RowBuf(0))
-            }
-        }
-    }
-
-    fn frame_column(&mut self, ty: SqlType) -> Coded<u16> {
-        self.frame()?;
-        let block = self.block()?;
-        if let Some(found) = block.free.iter().position(|(free, _)| *free == ty) {
-            return Ok(block.free.swap_remove(found).1);
-        }
-        match block.frame {
-            Some((_, statement)) => Ok(self.b.add_output_column(statement, ty)),
-            None => Ok(0),
-        }
-    }
-
     /// A new variable, NULL until it is set; at its place there may be an old value.
     pub(crate) fn add_variable(&mut self, name: &str, ty: SqlType) -> Coded<u16> {
         let place = match Class::of(&ty).is_register() {
             true => Place::Register(self.b.reserve_register()),
-            false => Place::Frame(self.frame_column(ty)?),
+            false => Place::Frame(self.frame_column(ty)),
         };
         let block = self.block()?;
         block.variables.push(Variable {
@@ -191,31 +166,19 @@ impl Coder {
 
     /// Gives the frame columns of variables from a number on to others.
     pub(crate) fn forget_variables(&mut self, from: usize) {
-        if let Some(block) = &mut self.block {
-            for variable in block.variables.iter_mut().skip(from) {
-                let was_forgotten = std::mem::replace(&mut variable.forgotten, true);
-                if let (false, Place::Frame(column)) = (was_forgotten, variable.place) {
-                    block.free.push((variable.ty, column));
-                }
+        let Some(block) = &mut self.block else {
+            return;
+        };
+        let mut gone = Vec::new();
+        for variable in block.variables.iter_mut().skip(from) {
+            let was_forgotten = std::mem::replace(&mut variable.forgotten, true);
+            if let (false, Place::Frame(column)) = (was_forgotten, variable.place) {
+                gone.push((variable.ty, column));
             }
         }
-    }
-
-    /// A text column for a value under construction, until the statement ends.
-    fn scratch_text(&mut self) -> Coded<u16> {
-        self.frame()?;
-        let block = self.block()?;
-        let used = block.scratch_used;
-        block.scratch_used += 1;
-        if let Some(column) = block.scratch.get(used) {
-            return Ok(*column);
+        for (ty, column) in gone {
+            self.free_column(ty, column);
         }
-        let Some((_, statement)) = block.frame else {
-            return Ok(0);
-        };
-        let column = self.b.add_output_column(statement, SqlType::Text);
-        self.block()?.scratch.push(column);
-        Ok(column)
     }
 
     /// Sets a variable to a scalar of its type.
@@ -223,7 +186,7 @@ impl Coder {
         let Variable { ty, place, name, .. } = self.variable(number)?.clone();
         match place {
             Place::Frame(column) => {
-                let frame = self.frame()?;
+                let frame = self.frame();
                 self.remark(|_| name);
                 match scalar {
                     Scalar::Constant(Value::Null) => {
@@ -269,176 +232,6 @@ impl Coder {
         Ok(())
     }
 
-    /// A value that changes while the program runs, as an operand of CMPV or CAT.
-    pub(super) fn block_datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
-        let buffer = self.frame()?;
-        if let Scalar::Variable(number) = scalar
-            && let Place::Frame(column) = self.variable(*number)?.place
-        {
-            return Ok(Datum::Buffer {
-                buffer: buffer.0,
-                column,
-            });
-        }
-        if Class::of(&ty) != Class::Text {
-            return Err(Refusal::General);
-        }
-        let column = self.scratch_text()?;
-        self.set_text(buffer, column, scalar, SqlType::Text)?;
-        Ok(Datum::Buffer {
-            buffer: buffer.0,
-            column,
-        })
-    }
-
-    /// Sets a column that no register fits to a value that changes while the program runs.
-    pub(super) fn set_text(
-        &mut self,
-        buffer: RowBuf,
-        column: u16,
-        scalar: &Scalar,
-        ty: SqlType,
-    ) -> Coded<()> {
-        if self.block.is_none() {
-            return Err(Refusal::General);
-        }
-        match scalar {
-            Scalar::Variable(number) => {
-                let Place::Frame(source) = self.variable(*number)?.place else {
-                    return Err(Refusal::General);
-                };
-                if Class::of(&self.variable(*number)?.ty) != Class::of(&ty) {
-                    return Err(Refusal::General);
-                }
-                let name = self.variable(*number)?.name.clone();
-                let frame = self.frame()?;
-                self.remark(|_| name);
-                self.b.setbuf(buffer, column, frame, source);
-                Ok(())
-            }
-            Scalar::Column(source) => self.set_checked(buffer, column, *source, ty),
-            // The column that is set checks the length.
-            Scalar::Assign(inner, from, to) if Class::of(from) == Class::of(to) && *to == ty => {
-                match self.hoists(inner) {
-                    true => Err(Refusal::General),
-                    false => self.set_text(buffer, column, inner, ty),
-                }
-            }
-            Scalar::Cast(inner, from, to)
-                if Class::of(from) == Class::Text && Class::of(to) == Class::Text && to.typmod() == -1 =>
-            {
-                self.set_column(buffer, column, inner, ty)
-            }
-            _ if Class::of(&ty) == Class::Text && ty != SqlType::Text => {
-                let frame = self.frame()?;
-                let text = self.scratch_text()?;
-                self.set_text(frame, text, scalar, SqlType::Text)?;
-                self.b.setbuf(buffer, column, frame, text);
-                Ok(())
-            }
-            Scalar::Cast(inner, from, _) | Scalar::Assign(inner, from, _)
-                if ty == SqlType::Text && Class::of(from).is_register() =>
-            {
-                let register = self.register(inner, *from)?;
-                let empty = self.b.constant(SqlType::Text, Value::Text(String::new()));
-                self.b.setk(buffer, column, empty);
-                self.b.catr(buffer, column, register, Class::of(from));
-                Ok(())
-            }
-            Scalar::Concat(left, right) if ty == SqlType::Text => {
-                self.set_joined(buffer, column, left, right)
-            }
-            Scalar::Left(text, count) if ty == SqlType::Text => {
-                self.set_column(buffer, column, text, SqlType::Text)?;
-                let count = self.register(count, SqlType::Int4)?;
-                self.b.cut(buffer, column, count);
-                Ok(())
-            }
-            _ => Err(Refusal::General),
-        }
-    }
-
-    /// A column of the row into a column with another length.
-    fn set_checked(&mut self, buffer: RowBuf, column: u16, source: u16, ty: SqlType) -> Coded<()> {
-        let from = self.column_type(source)?;
-        if Class::of(&from) != Class::of(&ty) {
-            return Err(Refusal::General);
-        }
-        let frame = self.frame()?;
-        let copy = self.frame_column(from)?;
-        let cp = self.cp()?;
-        self.b.setcol(frame, copy, cp, source);
-        self.b.setbuf(buffer, column, frame, copy);
-        self.block()?.free.push((from, copy));
-        Ok(())
-    }
-
-    fn set_joined(&mut self, buffer: RowBuf, column: u16, left: &Scalar, right: &Scalar) -> Coded<()> {
-        let right = self.datum(right, SqlType::Text)?;
-        // The right side may be the very column that is set.
-        let (target, direct) = match right {
-            Datum::Buffer {
-                buffer: same,
-                column: of,
-            } if same == buffer.0 && of == column => (self.scratch_text()?, false),
-            _ => (column, true),
-        };
-        let into = if direct { buffer } else { self.frame()? };
-        self.set_column(into, target, left, SqlType::Text)?;
-        self.b.cat(into, target, right);
-        if !direct {
-            self.b.setbuf(buffer, column, into, target);
-        }
-        Ok(())
-    }
-
-    /// RAISE with a text that is put together.
-    pub(crate) fn raise_text(&mut self, state: RaiseState, message: &Scalar) -> Coded<()> {
-        let frame = self.frame()?;
-        let column = self.scratch_text()?;
-        self.append_shown(frame, column, message)?;
-        self.b.raise_buffer(state, frame, column);
-        Ok(())
-    }
-
-    /// Appends the pieces of a message; a NULL shows as PL/pgSQL shows it.
-    fn append_shown(&mut self, frame: RowBuf, column: u16, message: &Scalar) -> Coded<()> {
-        let Scalar::Concat(left, right) = message else {
-            let first = self.b.constant(SqlType::Text, Value::Text(String::new()));
-            self.b.setk(frame, column, first);
-            return Ok(());
-        };
-        self.append_shown(frame, column, left)?;
-        if let Scalar::Constant(Value::Text(text)) = right.as_ref() {
-            if !text.is_empty() {
-                let number = self.b.constant(SqlType::Text, Value::Text(text.clone()));
-                self.b.cat(frame, column, Datum::Const(number));
-            }
-            return Ok(());
-        }
-        let (null, done) = (self.b.label(), self.b.label());
-        match right.as_ref() {
-            Scalar::Cast(inner, from, _) if Class::of(from).is_register() => {
-                let register = self.register(inner, *from)?;
-                self.b.branch_null(register, null);
-                self.b.catr(frame, column, register, Class::of(from));
-            }
-            other => {
-                let datum = self.datum(other, SqlType::Text)?;
-                let order = self.b.register();
-                self.b.cmpv(order, datum, datum);
-                self.b.branch_null(order, null);
-                self.b.cat(frame, column, datum);
-            }
-        }
-        self.b.jump(done);
-        self.b.bind(null);
-        let shown = self.b.constant(SqlType::Text, Value::Text("<NULL>".into()));
-        self.b.cat(frame, column, Datum::Const(shown));
-        self.b.bind(done);
-        Ok(())
-    }
-
     /// What is known beforehand of a value in a key, without any code.
     pub(super) fn declared_part(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Option<KeyPart>> {
         if scalar.is_dynamic() {
@@ -469,13 +262,13 @@ impl Coder {
         }
         match (declared, scalar) {
             (Some(part), _) => Ok(KeySource::part(part)),
-            (None, scalar) => match self.block_datum(scalar, ty)? {
-                Datum::Buffer { column, .. } => Ok(KeySource {
+            (None, scalar) => {
+                let (_, column) = self.frame_value(scalar, base_type(&ty))?;
+                Ok(KeySource {
                     declared: None,
                     how: How::Frame(column),
-                }),
-                _ => Err(Refusal::General),
-            },
+                })
+            }
         }
     }
 
@@ -489,7 +282,7 @@ impl Coder {
                 How::Part(KeyPart::Const(number)) => self.b.keyk(key, number),
                 How::Register(register, class) => self.b.keyr(key, register, class),
                 How::Frame(column) => {
-                    let frame = self.frame()?;
+                    let frame = self.frame();
                     self.b.keybuf(key, frame, column);
                 }
             }
@@ -558,10 +351,23 @@ impl Coder {
         Ok(register)
     }
 
-    /// The statement did something: FOUND.
+    /// Sets a text variable to a field of the error that came to a handler.
+    pub(crate) fn set_from_error(&mut self, number: u16, handler: u8, field: ErrorField) -> Coded<()> {
+        let Place::Frame(column) = self.variable(number)?.place else {
+            return Err(Refusal::General);
+        };
+        let frame = self.frame();
+        self.b.errtext(frame, column, handler, field);
+        Ok(())
+    }
+
+    /// The statement did something: FOUND and ROW_COUNT.
     pub(super) fn note_found(&mut self, status: Reg) {
         if let Some(found) = self.block.as_ref().and_then(|block| block.found) {
             self.b.arithmetic(Op::Or, found, found, status);
+        }
+        if let Some(count) = self.block.as_ref().and_then(|block| block.row_count) {
+            self.b.arithmetic(Op::Add, count, count, status);
         }
     }
 }

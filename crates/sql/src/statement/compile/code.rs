@@ -16,9 +16,10 @@ use super::super::bind::Refusal;
 use super::super::inputs::HiddenInputs;
 use super::super::plan::HiddenInput;
 use super::super::scalar::{ArithmeticOp, CompareOp, Scalar};
-use super::super::type_rules::{base_type, is_integer};
+use super::super::type_rules::{base_type, is_float, is_integer};
 use super::block::Block;
 use super::path::folded;
+use super::workspace::Workspace;
 
 /// Generates code for one program.
 pub(crate) struct Coder {
@@ -28,6 +29,8 @@ pub(crate) struct Coder {
     row: Option<(Arc<TableDef>, Cp)>,
     /// Inside a procedure: its variables.
     pub(crate) block: Option<Block>,
+    /// Where values are that no register holds.
+    pub(crate) work: Workspace,
 }
 
 type Coded<T> = Result<T, Refusal>;
@@ -44,6 +47,7 @@ impl Coder {
             hidden: HiddenInputs::after(params.len()),
             row: None,
             block: None,
+            work: Workspace::default(),
         }
     }
 
@@ -139,19 +143,22 @@ impl Coder {
             Scalar::ExactKey(_, to) | Scalar::ClampKey(_, to) => *to,
             Scalar::Negate(inner) => self.type_of(inner)?,
             Scalar::Arithmetic(_, left, right) => self.side_type(left, right)?,
-            Scalar::Setting(_) | Scalar::Concat(..) | Scalar::Left(..) | Scalar::ChangeCase { .. } => {
-                SqlType::Text
-            }
+            Scalar::Setting(_) | Scalar::Concat(..) | Scalar::Left(..) => SqlType::Text,
+            Scalar::Call(function, _) => function.result(),
             Scalar::Compare(..) | Scalar::And(..) | Scalar::Or(..) | Scalar::Not(_) | Scalar::IsNull(_) => {
                 SqlType::Bool
             }
-            Scalar::Coalesce(items) => {
-                let typed = items
-                    .iter()
-                    .find(|item| !matches!(item, Scalar::Constant(Value::Null)));
-                self.type_of(typed.ok_or(Refusal::General)?)?
+            Scalar::Coalesce(items) | Scalar::Extreme { items, .. } => self.first_type(items.iter())?,
+            Scalar::Case { arms, otherwise } => {
+                let values = arms.iter().map(|(_, value)| value);
+                self.first_type(values.chain([otherwise.as_ref()]))?
             }
         })
+    }
+
+    fn first_type<'s>(&self, mut items: impl Iterator<Item = &'s Scalar>) -> Coded<SqlType> {
+        let typed = items.find(|item| !matches!(item, Scalar::Constant(Value::Null)));
+        self.type_of(typed.ok_or(Refusal::General)?)
     }
 
     /// The type in which an operator works: that of the side that is not a bare NULL.
@@ -184,8 +191,8 @@ impl Coder {
 
     /// A value of any type as an operand of CMPV or CAT.
     pub(super) fn datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
-        if self.block.is_some() && !matches!(scalar, Scalar::Column(_)) && scalar.is_dynamic() {
-            return self.block_datum(scalar, ty);
+        if !matches!(scalar, Scalar::Column(_)) && !self.hoists(scalar) {
+            return self.computed_datum(scalar, base_type(&ty));
         }
         if let Scalar::Column(column) = scalar {
             return Ok(Datum::Column {
@@ -244,10 +251,14 @@ impl Coder {
                 Ok(to)
             }
             Scalar::IsNull(inner) => self.is_null(inner),
-            Scalar::Cast(inner, from, to) | Scalar::Assign(inner, from, to) => {
-                self.convert(inner, *from, *to)
-            }
+            Scalar::Cast(inner, from, to) => self.convert(inner, *from, *to, false),
+            Scalar::Assign(inner, from, to) => self.convert(inner, *from, *to, true),
             Scalar::Coalesce(items) => self.coalesce(items, ty),
+            Scalar::Case { arms, otherwise } => self.case(arms, otherwise, ty),
+            Scalar::Extreme { greatest, items } => self.extreme(*greatest, items, ty),
+            Scalar::Call(function, _) if Class::of(&function.result()).is_register() => {
+                self.register_from_frame(scalar, function.result())
+            }
             _ => Err(Refusal::General),
         }
     }
@@ -315,11 +326,7 @@ impl Coder {
             self.b.compare_values(cond, to, left, right);
             return Ok(to);
         }
-        let code = match ty {
-            SqlType::Float8 => Op::Fcmp,
-            SqlType::Float4 => Op::F4cmp,
-            _ => Op::Cmp,
-        };
+        let code = compare_code(&ty);
         let left = self.register(left, ty)?;
         let right = self.register(right, ty)?;
         let to = self.b.register();
@@ -351,8 +358,19 @@ impl Coder {
         Ok(to)
     }
 
-    fn convert(&mut self, inner: &Scalar, from: SqlType, to: SqlType) -> Coded<Reg> {
+    fn convert(&mut self, inner: &Scalar, from: SqlType, to: SqlType, assigns: bool) -> Coded<Reg> {
         let integers = is_integer(&from) && is_integer(&to);
+        let numbers = (is_integer(&from) || is_float(&from)) && (is_integer(&to) || is_float(&to));
+        if from != to && !numbers {
+            let whole = match assigns {
+                true => Scalar::Assign(Box::new(inner.clone()), from, to),
+                false => Scalar::Cast(Box::new(inner.clone()), from, to),
+            };
+            return match Class::of(&to).is_register() {
+                true => self.register_from_frame(&whole, to),
+                false => Err(Refusal::General),
+            };
+        }
         let source = self.register(inner, from)?;
         if integers {
             // A copy, because the source may be narrowed in place and used again.
@@ -395,6 +413,48 @@ impl Coder {
         Ok(to)
     }
 
+    fn case(&mut self, arms: &[(Scalar, Scalar)], otherwise: &Scalar, ty: SqlType) -> Coded<Reg> {
+        let to = self.b.register();
+        let done = self.b.label();
+        for (condition, value) in arms {
+            let next = self.b.label();
+            self.branch_unless(condition, next)?;
+            let mark = self.b.mark();
+            let value = self.register(value, ty)?;
+            self.b.mov(to, value);
+            self.b.release_to(mark);
+            self.b.jump(done);
+            self.b.bind(next);
+        }
+        let mark = self.b.mark();
+        let value = self.register(otherwise, ty)?;
+        self.b.mov(to, value);
+        self.b.release_to(mark);
+        self.b.bind(done);
+        Ok(to)
+    }
+
+    /// `greatest`, `least`.
+    fn extreme(&mut self, greatest: bool, items: &[Scalar], ty: SqlType) -> Coded<Reg> {
+        let to = self.b.register();
+        self.b.ldnull(to);
+        let cond = if greatest { Cond::Gt } else { Cond::Lt };
+        for item in items {
+            let mark = self.b.mark();
+            let (take, next) = (self.b.label(), self.b.label());
+            let value = self.register(item, ty)?;
+            self.b.branch_null(to, take);
+            let better = self.b.register();
+            self.b.compare(compare_code(&ty), cond, better, value, to);
+            self.b.branch_not_true(better, next);
+            self.b.bind(take);
+            self.b.mov(to, value);
+            self.b.bind(next);
+            self.b.release_to(mark);
+        }
+        Ok(to)
+    }
+
     /// Sets a column of a row buffer to a scalar that is of the column's type.
     pub(crate) fn set_column(
         &mut self,
@@ -405,10 +465,7 @@ impl Coder {
     ) -> Coded<()> {
         if let Scalar::Column(source) = scalar {
             if !weft_program::fits_without_check(&self.column_type(*source)?, &ty) {
-                return match self.block {
-                    Some(_) => self.set_text(buffer, column, scalar, ty),
-                    None => Err(Refusal::General),
-                };
+                return self.set_computed(buffer, column, scalar, ty);
             }
             self.remark(|coder| coder.column_name(*source));
             let cp = self.cp()?;
@@ -417,7 +474,7 @@ impl Coder {
         }
         if !self.hoists(scalar) {
             if !Class::of(&ty).is_register() {
-                return self.set_text(buffer, column, scalar, ty);
+                return self.set_computed(buffer, column, scalar, ty);
             }
             let register = self.register(scalar, ty)?;
             self.b.setr(buffer, column, register);
@@ -438,6 +495,14 @@ impl Coder {
             KeyPart::Const(number) => self.b.setk(buffer, column, number),
         }
         Ok(())
+    }
+}
+
+fn compare_code(ty: &SqlType) -> Op {
+    match ty {
+        SqlType::Float8 => Op::Fcmp,
+        SqlType::Float4 => Op::F4cmp,
+        _ => Op::Cmp,
     }
 }
 

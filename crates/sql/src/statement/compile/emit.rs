@@ -53,12 +53,6 @@ pub(crate) enum Sink<'s> {
 }
 
 impl Coder {
-    /// Generates one statement of a message. Registers are given back at its end.
-    pub(crate) fn statement(&mut self, statement: &PointStatement) -> Coded<()> {
-        let number = self.b.statement(statement.output_types());
-        self.statement_into(statement, Sink::Statement(number))
-    }
-
     /// Generates one statement. Registers are given back at its end.
     pub(crate) fn statement_into(&mut self, statement: &PointStatement, sink: Sink<'_>) -> Coded<()> {
         let mark = self.b.mark();

@@ -20,10 +20,13 @@ pub(crate) mod analyse;
 pub(crate) mod block;
 pub(crate) mod code;
 pub(crate) mod emit;
+mod messages;
 pub(crate) mod path;
 pub(crate) mod point;
 pub(crate) mod scan;
 pub(crate) mod shape;
+mod values;
+mod workspace;
 
 use std::sync::Arc;
 
@@ -45,9 +48,9 @@ pub(crate) fn compile(
     statements: &[PointStatement],
     params: Vec<SqlType>,
 ) -> Result<ProgramPlan, Refusal> {
-    let mut coder = Coder::new(catalog.version(), &params);
-    for statement in statements {
-        coder.statement(statement)?;
+    let mut coder = generate(catalog, statements, &params, false)?;
+    if coder.work.needs_frame {
+        coder = generate(catalog, statements, &params, true)?;
     }
     let range_inputs = match statements {
         [PointStatement::Select(select)] => range_inputs(&select.path),
@@ -83,6 +86,28 @@ pub(crate) fn compile(
         range_inputs,
         procedure: None,
     })
+}
+
+fn generate(
+    catalog: &Catalog,
+    statements: &[PointStatement],
+    params: &[SqlType],
+    with_frame: bool,
+) -> Result<Coder, Refusal> {
+    let mut coder = Coder::new(catalog.version(), params);
+    let numbers: Vec<u32> = statements
+        .iter()
+        .map(|statement| coder.b.statement(statement.output_types()))
+        .collect();
+    if with_frame {
+        let shape = coder.b.statement(Vec::new());
+        coder.make_frame(shape);
+    }
+    for (statement, number) in statements.iter().zip(numbers) {
+        coder.forget_temporaries();
+        coder.statement_into(statement, emit::Sink::Statement(number))?;
+    }
+    Ok(coder)
 }
 
 /// The parameters that bound an integer range.

@@ -13,9 +13,10 @@
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures).
 
-use weft_program::{Cond, Op};
 use weft_store::{Catalog, ColumnDef, ParamMode, ProcedureDef, ProcedureLanguage};
 use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use std::collections::HashSet;
 
 use super::super::bind::{Binder, Refusal};
 use super::super::compile::block;
@@ -55,6 +56,8 @@ pub(super) struct LoopLabels {
     pub(super) next: weft_program::Label,
     /// Number of the procedure that it belongs to.
     pub(super) frame: usize,
+    /// How many blocks with handlers are around it.
+    pub(super) handlers: usize,
 }
 
 /// Compiles one procedure.
@@ -63,6 +66,14 @@ pub(super) struct Compiler<'c> {
     pub(super) coder: Coder,
     pub(super) names: Names,
     pub(super) loops: Vec<LoopLabels>,
+    /// Handlers of the blocks around the statement that is compiled.
+    pub(super) handlers: Vec<u8>,
+    /// Handlers taken by blocks around it, those whose error is being handled included.
+    pub(super) handler_depth: u8,
+    /// The handler whose error is being handled.
+    pub(super) caught: Option<u8>,
+    /// The body names SQLERRM or SQLSTATE.
+    pub(super) names_errors: bool,
     /// What the listing says before an instruction.
     pub(super) heads: Vec<(u32, String)>,
 }
@@ -74,6 +85,8 @@ struct Needs {
     frame: bool,
     /// FOUND.
     found: bool,
+    /// ROW_COUNT.
+    row_count: bool,
     /// A branch to the end that is never taken: a body that only raises or loops cannot reach it, and a
     /// program must be able to.
     way_out: bool,
@@ -99,8 +112,9 @@ pub(crate) fn compile(catalog: &Catalog, procedure: &ProcedureDef) -> Compiled<C
     loop {
         let attempt = attempt(catalog, procedure, &body, needs)?;
         let more = Needs {
-            frame: needs.frame || attempt.needs_frame(),
+            frame: needs.frame || attempt.coder.work.needs_frame,
             found: needs.found || attempt.names.uses_found.get(),
+            row_count: needs.row_count || attempt.names.uses_row_count.get(),
             ..needs
         };
         if more != needs {
@@ -179,6 +193,10 @@ fn attempt<'c>(
         coder: Coder::new(catalog.version(), &inputs),
         names: Names::default(),
         loops: Vec::new(),
+        handlers: Vec::new(),
+        handler_depth: 0,
+        caught: None,
+        names_errors: names_errors(procedure),
         heads: Vec::new(),
     };
     compiler.coder.block = Some(block::Block::default());
@@ -186,6 +204,20 @@ fn attempt<'c>(
         .whole(procedure, body, needs)
         .map_err(|error| in_procedure(error, &procedure.name))?;
     Ok(compiler)
+}
+
+/// The words of a text, in lower case; a quoted name with capitals is among them too.
+fn words_of(body: &str) -> HashSet<String> {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '$';
+    body.split(|character| !is_part(character))
+        .flat_map(|word| [word.to_lowercase(), word.to_owned()])
+        .collect()
+}
+
+/// Whether a body looks at the error that it handles. One that says so elsewhere only sets two variables more.
+fn names_errors(procedure: &ProcedureDef) -> bool {
+    let body = procedure.body.to_ascii_lowercase();
+    body.contains("sqlerrm") || body.contains("sqlstate")
 }
 
 /// What a statement that cannot be compiled is called in the error.
@@ -197,10 +229,6 @@ fn refused(refusal: Refusal, what: &str, line: u32) -> SqlError {
 }
 
 impl Compiler<'_> {
-    fn needs_frame(&self) -> bool {
-        self.coder.block.as_ref().is_some_and(|block| block.needs_frame)
-    }
-
     pub(super) fn block(&mut self) -> Option<&mut block::Block> {
         self.coder.block.as_mut()
     }
@@ -225,21 +253,21 @@ impl Compiler<'_> {
         let result = self.coder.b.statement(outputs);
         if needs.frame {
             let statement = self.coder.b.statement(Vec::new());
-            let buffer = self.coder.b.row_buffer();
-            self.head("the frame: variables that no register holds".into());
-            self.coder.b.outrow(buffer, statement);
-            if let Some(block) = self.block() {
-                block.frame = Some((buffer, statement));
-            }
+            self.head("the frame: values that no register holds".into());
+            self.coder.make_frame(statement);
         }
         if needs.found {
-            let number = self.code("FOUND", 1, |coder| coder.add_variable("found", SqlType::Bool))?;
+            let (number, register) = self.count_variable("found", SqlType::Bool)?;
             self.names.found = Some(number);
-            if let Ok(register) = self.coder.variable_register(number) {
-                self.coder.b.ldi(register, 0);
-                if let Some(block) = self.block() {
-                    block.found = Some(register);
-                }
+            if let Some(block) = self.block() {
+                block.found = register;
+            }
+        }
+        if needs.row_count {
+            let (number, register) = self.count_variable("row_count", SqlType::Int8)?;
+            self.names.row_count = Some(number);
+            if let Some(block) = self.block() {
+                block.row_count = register;
             }
         }
         let end = self.coder.b.label();
@@ -306,6 +334,7 @@ impl Compiler<'_> {
         } = self;
         let mut coder = coder;
         let block = coder.block.take().unwrap_or_default();
+        let frame = coder.frame_buffer();
         let (mut builder, hidden_inputs) = coder.finish();
         builder.retain_accesses(|access, all| !is_covered(access, all));
         let program = builder
@@ -330,7 +359,7 @@ impl Compiler<'_> {
             .filter(|param| param.mode.is_output())
             .map(|param| OutputColumn::computed(param.name.clone(), param.ty))
             .collect();
-        let listing = Listing::new(heads, block);
+        let listing = Listing::new(heads, block, frame);
         Ok(CompiledProcedure {
             program,
             hidden_inputs,
@@ -387,6 +416,8 @@ impl Compiler<'_> {
             params,
             end,
             assigned,
+            words: words_of(&procedure.body),
+            handlers: self.handlers.len(),
         });
         Ok(())
     }
@@ -469,7 +500,10 @@ impl Compiler<'_> {
             for declaration in &body.declarations {
                 compiler.declare(declaration)?;
             }
-            compiler.statements(&body.statements)
+            match body.handlers.is_empty() {
+                true => compiler.statements(&body.statements),
+                false => compiler.catching(body, body.line),
+            }
         })
     }
 
@@ -499,7 +533,7 @@ impl Compiler<'_> {
     fn declared_type(&self, name: &TypeName, line: u32) -> Compiled<SqlType> {
         let parts = match name {
             TypeName::Known(ty) => return Ok(*ty),
-            TypeName::Like(parts) => parts,
+            TypeName::Like(parts) | TypeName::Row(parts) => parts,
         };
         let variable = match parts.as_slice() {
             [name] => self.names.look_up(None, name),
@@ -532,8 +566,18 @@ impl Compiler<'_> {
             }
             return Ok(());
         };
-        if declaration.not_null {
-            return Err(unsupported("NOT NULL of a variable", line));
+        if let TypeName::Row(table) = ty {
+            if declaration.default.is_some() {
+                return Err(unsupported("a default of a row variable", line));
+            }
+            return self.declare_row(&declaration.name, table, line);
+        }
+        if declaration.not_null && declaration.default.is_none() {
+            let message = format!(
+                "variable \"{}\" must have a default value, since it's declared NOT NULL",
+                declaration.name
+            );
+            return Err(at_line(SqlError::new(SqlState::SYNTAX_ERROR, message), line));
         }
         let name = &declaration.name;
         let ty = self.declared_type(ty, line)?;
@@ -554,6 +598,10 @@ impl Compiler<'_> {
         let number = self.variable(name, ty, line)?;
         self.head(format!("{line}: {name} {}", ty.name()));
         self.code("this default", line, |coder| coder.set_variable(number, &value))?;
+        if declaration.not_null {
+            self.names.not_null.push((number, name.clone()));
+            self.refuse_null(number, line)?;
+        }
         self.names
             .add(name, Meaning::Variable(number, ty, declaration.constant));
         Ok(())
@@ -561,9 +609,7 @@ impl Compiler<'_> {
 
     pub(super) fn statements(&mut self, statements: &[Statement]) -> Compiled<()> {
         for statement in statements {
-            if let Some(block) = self.block() {
-                block.scratch_used = 0;
-            }
+            self.coder.forget_temporaries();
             if !matches!(statement.kind, Kind::Block(_) | Kind::Null) {
                 let label = match self.names.frames.as_slice() {
                     [_] | [] => String::new(),
@@ -586,7 +632,8 @@ impl Compiler<'_> {
                 let value = self.value(value, &target.join("."), ty, line)?;
                 self.code("this assignment", line, |coder| {
                     coder.set_variable(number, &value)
-                })
+                })?;
+                self.refuse_null(number, line)
             }
             Kind::If { arms, otherwise } => self.conditional(arms, otherwise, line),
             Kind::Loop { label, body } => self.endless(label.as_deref(), None, body, line),
@@ -603,11 +650,16 @@ impl Compiler<'_> {
             } => self.for_loop(label.as_deref(), targets, over, body, line),
             Kind::Leave { exit, label, when } => self.leave(*exit, label.as_deref(), when.as_ref(), line),
             Kind::Return => {
-                if let Some(end) = self.names.frames.last().map(|frame| frame.end) {
-                    self.coder.b.jump(end);
-                }
+                self.leave_procedure();
                 Ok(())
             }
+            Kind::Case {
+                operand,
+                arms,
+                otherwise,
+            } => self.case(operand.as_ref(), arms, otherwise.as_deref(), line),
+            Kind::Assert { condition, message } => self.assert(condition, message.as_ref(), line),
+            Kind::Diagnostics { stacked, items } => self.diagnostics(*stacked, items, line),
             Kind::Raise(raise) => self.raise(raise, line),
             Kind::Sql {
                 statement,
@@ -616,172 +668,6 @@ impl Compiler<'_> {
             } => self.sql(statement, into.as_ref(), *discards, line),
             Kind::Call { name, arguments } => self.call(name, arguments, line),
         }
-    }
-
-    // ---- control ----
-
-    /// Jumps unless a condition is true; AND and OR look at their second side only where it matters.
-    pub(super) fn branch_unless(
-        &mut self,
-        condition: &Scalar,
-        target: weft_program::Label,
-        line: u32,
-    ) -> Compiled<()> {
-        match condition {
-            Scalar::And(left, right) => {
-                self.branch_unless(left, target, line)?;
-                self.branch_unless(right, target, line)
-            }
-            Scalar::Or(left, right) => {
-                let (second, holds) = (self.coder.b.label(), self.coder.b.label());
-                self.branch_unless(left, second, line)?;
-                self.coder.b.jump(holds);
-                self.coder.b.bind(second);
-                self.branch_unless(right, target, line)?;
-                self.coder.b.bind(holds);
-                Ok(())
-            }
-            condition => {
-                let mark = self.coder.b.mark();
-                let truth = self.code("this condition", line, |coder| {
-                    coder.register(condition, SqlType::Bool)
-                })?;
-                self.coder.b.branch_not_true(truth, target);
-                self.coder.b.release_to(mark);
-                Ok(())
-            }
-        }
-    }
-
-    fn conditional(
-        &mut self,
-        arms: &[(datafusion::sql::sqlparser::ast::Expr, Vec<Statement>)],
-        otherwise: &[Statement],
-        line: u32,
-    ) -> Compiled<()> {
-        let end = self.coder.b.label();
-        for (number, (condition, body)) in arms.iter().enumerate() {
-            let next = self.coder.b.label();
-            let condition = self.condition(condition, "IF", line)?;
-            self.branch_unless(&condition, next, line)?;
-            self.statements(body)?;
-            let is_last = number + 1 == arms.len() && otherwise.is_empty();
-            if !is_last {
-                self.coder.b.jump(end);
-            }
-            self.coder.b.bind(next);
-        }
-        self.statements(otherwise)?;
-        self.coder.b.bind(end);
-        Ok(())
-    }
-
-    /// Runs code inside of a loop.
-    pub(super) fn in_loop<T>(
-        &mut self,
-        labels: LoopLabels,
-        run: impl FnOnce(&mut Self) -> Compiled<T>,
-    ) -> Compiled<T> {
-        self.loops.push(labels);
-        if let Some(block) = self.block() {
-            block.loops += 1;
-        }
-        let result = run(self);
-        if let Some(block) = self.block() {
-            block.loops -= 1;
-        }
-        self.loops.pop();
-        result
-    }
-
-    pub(super) fn labels(&mut self, label: Option<&str>) -> LoopLabels {
-        LoopLabels {
-            label: label.map(str::to_owned),
-            exit: self.coder.b.label(),
-            next: self.coder.b.label(),
-            frame: self.names.frames.len(),
-        }
-    }
-
-    fn endless(
-        &mut self,
-        label: Option<&str>,
-        condition: Option<&datafusion::sql::sqlparser::ast::Expr>,
-        body: &[Statement],
-        line: u32,
-    ) -> Compiled<()> {
-        let labels = self.labels(label);
-        let (exit, next) = (labels.exit, labels.next);
-        self.coder.b.bind(next);
-        self.in_loop(labels, |compiler| {
-            if let Some(condition) = condition {
-                let condition = compiler.condition(condition, "WHILE", line)?;
-                compiler.branch_unless(&condition, exit, line)?;
-            }
-            compiler.statements(body)
-        })?;
-        self.coder.b.jump(next);
-        self.coder.b.bind(exit);
-        Ok(())
-    }
-
-    fn leave(
-        &mut self,
-        exit: bool,
-        label: Option<&str>,
-        when: Option<&datafusion::sql::sqlparser::ast::Expr>,
-        line: u32,
-    ) -> Compiled<()> {
-        let depth = self.names.frames.len();
-        let found = self
-            .loops
-            .iter()
-            .rev()
-            .filter(|labels| labels.frame == depth)
-            .find(|labels| label.is_none() || labels.label.as_deref() == label)
-            .map(|labels| if exit { labels.exit } else { labels.next });
-        let Some(place) = found else {
-            let word = if exit { "EXIT" } else { "CONTINUE" };
-            let message = match label {
-                Some(label) => format!("there is no label \"{label}\" attached to any block or loop"),
-                None => format!("{word} cannot be used outside a loop"),
-            };
-            return Err(at_line(SqlError::new(SqlState::SYNTAX_ERROR, message), line));
-        };
-        match when {
-            None => self.coder.b.jump(place),
-            Some(when) => {
-                let condition = self.condition(when, "WHEN", line)?;
-                let stay = self.coder.b.label();
-                self.branch_unless(&condition, stay, line)?;
-                self.coder.b.jump(place);
-                self.coder.b.bind(stay);
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts a loop's variable up or down: `variable` by `step`, while it has not passed `to`.
-    pub(super) fn count_loop(
-        &mut self,
-        labels: LoopLabels,
-        registers: [weft_program::Reg; 3],
-        down: bool,
-        body: impl FnOnce(&mut Self) -> Compiled<()>,
-    ) -> Compiled<()> {
-        let [variable, to, step] = registers;
-        let (exit, next) = (labels.exit, labels.next);
-        let top = self.coder.b.label();
-        self.coder.b.bind(top);
-        let past = if down { Cond::Lt } else { Cond::Gt };
-        self.coder.b.branch(past, variable, to, exit);
-        self.in_loop(labels, body)?;
-        self.coder.b.bind(next);
-        let op = if down { Op::Sub } else { Op::Add };
-        self.coder.b.arithmetic(op, variable, variable, step);
-        self.coder.b.jump(top);
-        self.coder.b.bind(exit);
-        Ok(())
     }
 }
 

@@ -14,10 +14,13 @@
 //! that a table does not exist yet is no reason to refuse it then.
 
 mod compile;
+mod conditions;
+mod control;
 mod coverage;
 mod header;
 mod names;
 mod parse;
+mod parse_errors;
 mod raise;
 mod rows;
 mod tree;

@@ -12,7 +12,7 @@ use weft_types::{SqlType, Value};
 
 use super::super::bind::{Typed, Variables};
 use super::super::scalar::Scalar;
-use super::tree::{Block, Kind, Over, Target, visit};
+use super::tree::{Block, Kind, Over, Target};
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
@@ -59,6 +59,10 @@ pub(crate) struct Frame {
     pub(crate) end: Label,
     /// Names that something assigns.
     pub(crate) assigned: HashSet<String>,
+    /// Words of its body: columns of a record that it never names are not kept.
+    pub(crate) words: HashSet<String>,
+    /// How many blocks with handlers are around the call.
+    pub(crate) handlers: usize,
 }
 
 /// All procedures being compiled, the innermost last.
@@ -67,6 +71,12 @@ pub(crate) struct Names {
     pub(crate) frames: Vec<Frame>,
     /// The variable FOUND, if there is one.
     pub(crate) found: Option<u16>,
+    /// The variable behind ROW_COUNT, if there is one.
+    pub(crate) row_count: Option<u16>,
+    /// ROW_COUNT was asked for.
+    pub(crate) uses_row_count: Cell<bool>,
+    /// Variables that must not be NULL, and their names.
+    pub(crate) not_null: Vec<(u16, String)>,
     /// FOUND was asked for.
     pub(crate) uses_found: Cell<bool>,
 }
@@ -95,6 +105,7 @@ impl Names {
 
     /// Variables from a number on are gone: records lose the columns that they had from them.
     pub(crate) fn forget_from(&mut self, first: usize) {
+        self.not_null.retain(|(number, _)| usize::from(*number) < first);
         let Some(frame) = self.frames.last_mut() else {
             return;
         };
@@ -169,13 +180,14 @@ impl Variables for Names {
 pub(crate) fn assigned(block: &Block, catalog: &Catalog) -> HashSet<String> {
     let mut names = HashSet::new();
     let mut target = |target: &Target| names.extend(target.last().cloned());
-    visit(&block.statements, &mut |statement| match &statement.kind {
+    block.visit(&mut |statement| match &statement.kind {
         Kind::Assign { target: name, .. } => target(name),
         Kind::For { targets, over, .. } => {
             if matches!(over, Over::Rows(_)) {
                 targets.iter().for_each(&mut target);
             }
         }
+        Kind::Diagnostics { items, .. } => items.iter().for_each(|(name, _)| target(name)),
         Kind::Sql { into: Some(into), .. } => into.targets.iter().for_each(&mut target),
         Kind::Call { name, arguments } => {
             let called = name.last().and_then(|name| catalog.procedure(name));

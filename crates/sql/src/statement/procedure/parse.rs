@@ -2,18 +2,17 @@
 //!
 //! The scanner finds tokens; keywords of PL/pgSQL are read here, and what lies between them is given to
 //! sqlparser as an expression or a statement. INTO is taken out of a statement before that. What PL/pgSQL has
-//! and this does not (EXECUTE, cursors by name, exception handlers, ...) is refused with 0A000 and its line.
+//! and this does not (EXECUTE, cursors by name, FOREACH, ...) is refused with 0A000 and its line.
 //!
 //! Source: PostgreSQL 15 documentation, chapter 43 (PL/pgSQL).
 
 use datafusion::sql::sqlparser::ast;
-use weft_program::RaiseState;
 use weft_types::{SqlError, SqlState};
 
 use super::super::scanner::{Token, TokenKind};
-use super::super::token_reader::{TokenReader, decode_string};
+use super::super::token_reader::TokenReader;
 use super::super::{named_type, parse};
-use super::tree::{Block, Declaration, Into, Kind, Numbers, Over, Raise, Statement, Target, TypeName};
+use super::tree::{Block, Declaration, Into, Kind, Numbers, Over, Statement, Target, TypeName};
 use crate::error;
 
 /// Deepest nesting of blocks.
@@ -21,7 +20,7 @@ const NESTING_MAX: usize = 32;
 /// Longest text of a statement in a listing, in characters.
 const SHOWN_MAX: usize = 76;
 
-type Parsed<T> = Result<T, SqlError>;
+pub(super) type Parsed<T> = Result<T, SqlError>;
 
 /// Reads a PL/pgSQL body.
 pub(crate) fn plpgsql(body: &str) -> Parsed<Block> {
@@ -62,8 +61,8 @@ pub(crate) fn sql(body: &str) -> Parsed<Block> {
         });
     }
     Ok(Block {
-        declarations: Vec::new(),
         statements,
+        ..Block::default()
     })
 }
 
@@ -89,7 +88,7 @@ pub(crate) fn unsupported(what: &str, line: u32) -> SqlError {
 }
 
 /// The text of a statement on one line.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut line = words.join(" ");
     if line.chars().count() > SHOWN_MAX {
@@ -116,14 +115,14 @@ fn call(function: &ast::Function) -> Option<Kind> {
     })
 }
 
-struct Parser<'a> {
-    body: &'a str,
-    reader: TokenReader<'a>,
+pub(super) struct Parser<'a> {
+    pub(super) body: &'a str,
+    pub(super) reader: TokenReader<'a>,
     depth: usize,
 }
 
 /// A word that comes at the nesting level of the text around it.
-fn is_word(token: &Token, text: &str, words: &[&str]) -> bool {
+pub(super) fn is_word(token: &Token, text: &str, words: &[&str]) -> bool {
     token.kind == TokenKind::Word && words.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
@@ -136,22 +135,22 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn line_of(&self, offset: usize) -> u32 {
+    pub(super) fn line_of(&self, offset: usize) -> u32 {
         let before = self.body.get(..offset).unwrap_or(self.body);
         u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX)
     }
 
-    fn line(&mut self) -> u32 {
+    pub(super) fn line(&mut self) -> u32 {
         let offset = self.reader.offset();
         self.line_of(offset)
     }
 
-    fn refuse(&mut self, what: &str) -> SqlError {
+    pub(super) fn refuse(&mut self, what: &str) -> SqlError {
         let line = self.line();
         unsupported(what, line)
     }
 
-    fn unexpected(&mut self) -> SqlError {
+    pub(super) fn unexpected(&mut self) -> SqlError {
         let line = self.line();
         at_line(self.reader.unexpected(), line)
     }
@@ -163,14 +162,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn expect(&mut self, word: &str) -> Parsed<()> {
+    pub(super) fn expect(&mut self, word: &str) -> Parsed<()> {
         match self.reader.accept(word) {
             true => Ok(()),
             false => Err(self.unexpected()),
         }
     }
 
-    fn semicolon(&mut self) -> Parsed<()> {
+    pub(super) fn semicolon(&mut self) -> Parsed<()> {
         match self.reader.accept_symbol(";") {
             true => Ok(()),
             false => Err(self.unexpected()),
@@ -178,17 +177,17 @@ impl<'a> Parser<'a> {
     }
 
     /// `:=` or `=`
-    fn accept_becomes(&mut self) -> bool {
+    pub(super) fn accept_becomes(&mut self) -> bool {
         self.reader.accept_symbol(":");
         self.reader.accept_symbol("=")
     }
 
-    fn identifier(&mut self) -> Parsed<String> {
+    pub(super) fn identifier(&mut self) -> Parsed<String> {
         let line = self.line();
         self.reader.identifier().map_err(|error| at_line(error, line))
     }
 
-    fn next_is(&mut self, words: &[&str]) -> bool {
+    pub(super) fn next_is(&mut self, words: &[&str]) -> bool {
         self.reader.peek_kind() == Some(TokenKind::Word)
             && words
                 .iter()
@@ -196,7 +195,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The text up to a token outside of parentheses and CASE that `stop` takes; it comes next.
-    fn until(&mut self, stop: impl Fn(&Token, &str) -> bool) -> Parsed<&'a str> {
+    pub(super) fn until(&mut self, stop: impl Fn(&Token, &str) -> bool) -> Parsed<&'a str> {
         let start = self.reader.offset();
         let mut end = start;
         let (mut depth, mut cases) = (0_usize, 0_usize);
@@ -236,7 +235,7 @@ impl<'a> Parser<'a> {
         Ok(self.body.get(start..end).unwrap_or(""))
     }
 
-    fn expression_of(&mut self, text: &str, line: u32) -> Parsed<ast::Expr> {
+    pub(super) fn expression_of(&mut self, text: &str, line: u32) -> Parsed<ast::Expr> {
         if text.trim().is_empty() {
             return Err(self.unexpected());
         }
@@ -244,14 +243,14 @@ impl<'a> Parser<'a> {
     }
 
     /// An expression up to one of some words.
-    fn expression_until(&mut self, words: &[&str]) -> Parsed<ast::Expr> {
+    pub(super) fn expression_until(&mut self, words: &[&str]) -> Parsed<ast::Expr> {
         let line = self.line();
         let text = self.until(|token, text| is_word(token, text, words))?;
         self.expression_of(text, line)
     }
 
     /// An expression up to the semicolon, which is taken.
-    fn expression_to_end(&mut self) -> Parsed<ast::Expr> {
+    pub(super) fn expression_to_end(&mut self) -> Parsed<ast::Expr> {
         let line = self.line();
         let text = self.until(|token, _| token.kind == TokenKind::Semicolon)?;
         let expression = self.expression_of(text, line)?;
@@ -268,6 +267,7 @@ impl<'a> Parser<'a> {
             let error = SqlError::new(SqlState("54001"), "blocks are nested too deeply");
             return Err(at_line(error, line));
         }
+        let line = self.line();
         let mut declarations = Vec::new();
         if self.reader.accept("DECLARE") {
             while !self.next_is(&["BEGIN"]) {
@@ -279,9 +279,10 @@ impl<'a> Parser<'a> {
         }
         self.expect("BEGIN")?;
         let statements = self.statements(&["END", "EXCEPTION"])?;
-        if self.next_is(&["EXCEPTION"]) {
-            return Err(self.refuse("EXCEPTION WHEN"));
-        }
+        let handlers = match self.reader.accept("EXCEPTION") {
+            true => self.handlers()?,
+            false => Vec::new(),
+        };
         self.expect("END")?;
         if matches!(
             self.reader.peek_kind(),
@@ -289,10 +290,12 @@ impl<'a> Parser<'a> {
         ) {
             self.identifier()?;
         }
-        self.depth -= 1;
+        self.leave_nest();
         Ok(Block {
+            line,
             declarations,
             statements,
+            handlers,
         })
     }
 
@@ -333,7 +336,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn statements(&mut self, ends: &[&str]) -> Parsed<Vec<Statement>> {
+    pub(super) fn statements(&mut self, ends: &[&str]) -> Parsed<Vec<Statement>> {
         let mut list = Vec::new();
         while !self.next_is(ends) {
             if self.reader.at_end() {
@@ -365,6 +368,7 @@ impl<'a> Parser<'a> {
                 (kind, start)
             }
             "IF" => self.conditional(start)?,
+            "CASE" => self.case(start)?,
             "LOOP" | "WHILE" | "FOR" | "FOREACH" => self.looped(&word, label)?,
             _ => {
                 let kind = self.simple(&word, line)?;
@@ -391,7 +395,7 @@ impl<'a> Parser<'a> {
             self.expect("THEN")?;
             self.nest()?;
             let body = self.statements(&["ELSIF", "ELSEIF", "ELSE", "END"])?;
-            self.depth -= 1;
+            self.leave_nest();
             arms.push((condition, body));
             if self.reader.accept_any(&["ELSIF", "ELSEIF"]) {
                 continue;
@@ -407,7 +411,7 @@ impl<'a> Parser<'a> {
         Ok((Kind::If { arms, otherwise }, head))
     }
 
-    fn nest(&mut self) -> Parsed<()> {
+    pub(super) fn nest(&mut self) -> Parsed<()> {
         self.depth += 1;
         match self.depth > NESTING_MAX {
             false => Ok(()),
@@ -417,6 +421,10 @@ impl<'a> Parser<'a> {
                 Err(at_line(error, line))
             }
         }
+    }
+
+    pub(super) fn leave_nest(&mut self) {
+        self.depth -= 1;
     }
 
     fn looped(&mut self, word: &str, label: Option<String>) -> Parsed<(Kind, usize)> {
@@ -435,7 +443,7 @@ impl<'a> Parser<'a> {
             self.expect("LOOP")?;
         }
         let body = self.statements(&["END"])?;
-        self.depth -= 1;
+        self.leave_nest();
         self.expect("END")?;
         self.expect("LOOP")?;
         if matches!(
@@ -499,7 +507,7 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    fn targets(&mut self) -> Parsed<Vec<Target>> {
+    pub(super) fn targets(&mut self) -> Parsed<Vec<Target>> {
         let mut targets = Vec::new();
         loop {
             let line = self.line();
@@ -554,10 +562,10 @@ impl<'a> Parser<'a> {
                     _ => Err(unsupported("this CALL", line)),
                 }
             }
-            "EXECUTE" | "OPEN" | "FETCH" | "MOVE" | "CLOSE" | "GET" | "CASE" | "COMMIT" | "ROLLBACK"
-            | "ASSERT" | "CREATE" | "DROP" | "ALTER" | "TRUNCATE" | "LOCK" | "SET" | "COPY" | "MERGE" => {
-                Err(unsupported(word, line))
-            }
+            "ASSERT" => self.assert(),
+            "GET" => self.diagnostics(),
+            "EXECUTE" | "OPEN" | "FETCH" | "MOVE" | "CLOSE" | "COMMIT" | "ROLLBACK" | "CREATE" | "DROP"
+            | "ALTER" | "TRUNCATE" | "LOCK" | "SET" | "COPY" | "MERGE" => Err(unsupported(word, line)),
             _ => self.assignment(),
         }
     }
@@ -591,51 +599,6 @@ impl<'a> Parser<'a> {
             }
         };
         Ok(Kind::Leave { exit, label, when })
-    }
-
-    fn raise(&mut self) -> Parsed<Raise> {
-        let line = self.line();
-        const LEVELS: [&str; 6] = ["EXCEPTION", "WARNING", "NOTICE", "INFO", "LOG", "DEBUG"];
-        let level = LEVELS.into_iter().find(|level| self.reader.accept(level));
-        let level = level.unwrap_or("EXCEPTION");
-        let token = match self.reader.peek_kind() {
-            Some(TokenKind::PlainString | TokenKind::OtherString) => self.reader.next_token(),
-            _ => return Err(unsupported("RAISE without a message", line)),
-        };
-        let format = token.map_or(String::new(), |token| decode_string(token.text(self.body)));
-        let mut arguments = Vec::new();
-        while self.reader.accept_symbol(",") {
-            let line = self.line();
-            let text = self.until(|token, text| {
-                matches!(token.kind, TokenKind::Semicolon) || text == "," || is_word(token, text, &["USING"])
-            })?;
-            arguments.push(self.expression_of(text, line)?);
-        }
-        let mut state = RaiseState::RaiseException;
-        if self.reader.accept("USING") {
-            if !self.reader.accept("ERRCODE") {
-                return Err(unsupported("RAISE ... USING other than ERRCODE", line));
-            }
-            if !self.accept_becomes() {
-                return Err(self.unexpected());
-            }
-            let code = self.reader.string().map_err(|error| at_line(error, line))?;
-            state = raise_state(&code).ok_or_else(|| unsupported(&format!("ERRCODE '{code}'"), line))?;
-        }
-        self.semicolon()?;
-        let wanted = format.replace("%%", "").matches('%').count();
-        if wanted != arguments.len() {
-            let which = if wanted > arguments.len() { "few" } else { "many" };
-            let message = format!("too {which} parameters specified for RAISE");
-            return Err(at_line(SqlError::new(SqlState::SYNTAX_ERROR, message), line));
-        }
-        Ok(Raise {
-            is_exception: level == "EXCEPTION",
-            level: level.to_owned(),
-            state,
-            format,
-            arguments,
-        })
     }
 
     /// A SQL statement; INTO is taken out.
@@ -702,35 +665,16 @@ fn type_name(text: &str, line: u32) -> Parsed<Option<TypeName>> {
         return Ok(None);
     }
     let upper = trimmed.to_ascii_uppercase();
-    if upper.ends_with("%ROWTYPE") {
-        return Ok(None);
+    let named = |length: usize| {
+        let mut reader = TokenReader::new(trimmed.get(..length).unwrap_or(""));
+        reader.qualified_name().map_err(|error| at_line(error, line))
+    };
+    if let Some(table) = upper.strip_suffix("%ROWTYPE") {
+        return Ok(Some(TypeName::Row(named(table.len())?)));
     }
     if let Some(like) = upper.strip_suffix("%TYPE") {
-        let mut reader = TokenReader::new(trimmed.get(..like.len()).unwrap_or(""));
-        let name = reader.qualified_name().map_err(|error| at_line(error, line))?;
-        return Ok(Some(TypeName::Like(name)));
+        return Ok(Some(TypeName::Like(named(like.len())?)));
     }
     let ty = named_type(trimmed).map_err(|error| at_line(error, line))?;
     Ok(Some(TypeName::Known(ty)))
-}
-
-/// A condition by its code or name.
-fn raise_state(code: &str) -> Option<RaiseState> {
-    let code = match code.to_ascii_lowercase().as_str() {
-        "raise_exception" => "P0001",
-        "no_data_found" => "P0002",
-        "too_many_rows" => "P0003",
-        "check_violation" => "23514",
-        "not_null_violation" => "23502",
-        "foreign_key_violation" => "23503",
-        "unique_violation" => "23505",
-        "serialization_failure" => "40001",
-        "numeric_value_out_of_range" => "22003",
-        "null_value_not_allowed" => "22004",
-        "invalid_parameter_value" => "22023",
-        "cardinality_violation" => "21000",
-        "feature_not_supported" => "0A000",
-        _ => code,
-    };
-    RaiseState::ALL.into_iter().find(|state| state.sqlstate() == code)
 }

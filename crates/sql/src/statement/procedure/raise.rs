@@ -1,37 +1,97 @@
-//! RAISE: a message with arguments in it, and an error.
+//! RAISE, ASSERT and GET DIAGNOSTICS: what a procedure tells, and what it learns of what happened.
 
 use datafusion::sql::sqlparser::ast::Expr;
-use weft_program::RaiseState;
-use weft_types::{SqlType, Value};
+use weft_program::{RaiseState, Reg};
+use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::super::bind::Typed;
 use super::super::compile::path::folded;
 use super::super::scalar::Scalar;
 use super::compile::{Compiled, Compiler};
-use super::parse::unsupported;
-use super::tree::Raise;
+use super::conditions;
+use super::names::Meaning;
+use super::parse::at_line;
+use super::tree::{Diagnostic, Message, Raise, Target};
+
+fn constant(text: &str) -> Scalar {
+    Scalar::Constant(Value::Text(text.into()))
+}
 
 impl Compiler<'_> {
     pub(super) fn raise(&mut self, raise: &Raise, line: u32) -> Compiled<()> {
-        if !raise.is_exception {
-            return match raise.level.as_str() {
-                // Below what a client is shown by default.
-                "DEBUG" | "LOG" => Ok(()),
-                level => Err(unsupported(&format!("RAISE {level}"), line)),
-            };
+        let pieces = match &raise.message {
+            Message::Again => return self.raise_again(line),
+            Message::Format(format) => self.pieces(format, &raise.arguments, line)?,
+            Message::Computed(message) => vec![self.shown_argument(message, line)?],
+        };
+        for (field, option) in &raise.options {
+            let text = self.shown_argument(option, line)?;
+            self.code("this option of RAISE", line, |coder| {
+                coder.diagnostic(*field, &text)
+            })?;
         }
-        if raise.arguments.is_empty() {
-            self.coder.b.raise(raise.state, &raise.format.replace("%%", "%"));
+        let state = match (&raise.state, raise.level) {
+            (Some(code), None) => {
+                let known = RaiseState::ALL.into_iter().find(|state| state.sqlstate() == code);
+                if known.is_none() {
+                    self.coder.b.errcode(code);
+                }
+                known.unwrap_or(RaiseState::RaiseException)
+            }
+            (Some(code), Some(_)) => {
+                self.coder.b.errcode(code);
+                RaiseState::RaiseException
+            }
+            (None, _) => RaiseState::RaiseException,
+        };
+        let constants: Option<Vec<&str>> = pieces
+            .iter()
+            .map(|piece| match piece {
+                Scalar::Constant(Value::Text(text)) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        if let Some(constants) = constants {
+            let text = constants.concat();
+            match raise.level {
+                Some(level) => self.coder.b.note(level, &text),
+                None => self.coder.b.raise(state, &text),
+            }
             return Ok(());
         }
-        let mut message = Scalar::Constant(Value::Text(String::new()));
-        let mut append = |piece: Scalar| {
-            let whole = std::mem::replace(&mut message, Scalar::Constant(Value::Null));
-            message = Scalar::Concat(Box::new(whole), Box::new(piece));
-        };
-        let mut arguments = raise.arguments.iter();
+        let mut message = constant("");
+        for piece in pieces {
+            message = Scalar::Concat(Box::new(message), Box::new(piece));
+        }
+        let mark = self.coder.b.mark();
+        self.code("this RAISE", line, |coder| match raise.level {
+            Some(level) => coder.note_text(level, &message),
+            None => coder.raise_text(state, &message),
+        })?;
+        self.coder.b.release_to(mark);
+        Ok(())
+    }
+
+    /// RAISE without anything.
+    fn raise_again(&mut self, line: u32) -> Compiled<()> {
+        match self.caught {
+            Some(handler) => {
+                self.coder.b.rethrow(handler);
+                Ok(())
+            }
+            None => {
+                let message = "RAISE without parameters cannot be used outside an exception handler";
+                Err(at_line(SqlError::new(SqlState("0Z002"), message), line))
+            }
+        }
+    }
+
+    /// A format cut at its `%`, with the arguments between.
+    fn pieces(&self, format: &str, arguments: &[Expr], line: u32) -> Compiled<Vec<Scalar>> {
+        let mut pieces = Vec::new();
+        let mut arguments = arguments.iter();
         let mut text = String::new();
-        let mut characters = raise.format.chars().peekable();
+        let mut characters = format.chars().peekable();
         while let Some(character) = characters.next() {
             if character != '%' || characters.next_if_eq(&'%').is_some() {
                 text.push(character);
@@ -40,11 +100,14 @@ impl Compiler<'_> {
             let Some(argument) = arguments.next() else {
                 continue;
             };
-            append(Scalar::Constant(Value::Text(std::mem::take(&mut text))));
-            append(self.shown_argument(argument, line)?);
+            pieces.push(constant(&std::mem::take(&mut text)));
+            pieces.push(match self.shown_argument(argument, line)? {
+                Scalar::Constant(Value::Null) => constant("<NULL>"),
+                piece => piece,
+            });
         }
-        append(Scalar::Constant(Value::Text(text)));
-        self.raise_text(raise.state, message, line)
+        pieces.push(constant(&text));
+        Ok(pieces)
     }
 
     /// An argument of RAISE as text.
@@ -54,19 +117,138 @@ impl Compiler<'_> {
             binder.settle(typed)
         })?;
         Ok(match ty {
-            SqlType::Text => scalar,
+            SqlType::Text => folded(scalar),
             ty => folded(Scalar::Cast(Box::new(scalar), ty, SqlType::Text)),
         })
     }
 
-    fn raise_text(&mut self, state: RaiseState, message: Scalar, line: u32) -> Compiled<()> {
-        if let Scalar::Constant(Value::Text(text)) = folded(message.clone()) {
-            self.coder.b.raise(state, &text);
-            return Ok(());
+    /// ASSERT: a false or NULL condition is an error that OTHERS does not catch.
+    pub(super) fn assert(&mut self, condition: &Expr, message: Option<&Expr>, line: u32) -> Compiled<()> {
+        let condition = self.condition(condition, "ASSERT", line)?;
+        let (failed, fine) = (self.coder.b.label(), self.coder.b.label());
+        self.branch_unless(&condition, failed, line)?;
+        self.coder.b.jump(fine);
+        self.coder.b.bind(failed);
+        let raise = Raise {
+            level: None,
+            state: conditions::code_of("assert_failure").map(str::to_owned),
+            message: match message {
+                Some(message) => Message::Computed(message.clone()),
+                None => Message::Format("assertion failed".into()),
+            },
+            arguments: Vec::new(),
+            options: Vec::new(),
+        };
+        self.raise(&raise, line)?;
+        self.coder.b.bind(fine);
+        Ok(())
+    }
+
+    /// GET [STACKED] DIAGNOSTICS.
+    pub(super) fn diagnostics(
+        &mut self,
+        stacked: bool,
+        items: &[(Target, Diagnostic)],
+        line: u32,
+    ) -> Compiled<()> {
+        for (name, item) in items {
+            let (number, ty) = self.target(name, line)?;
+            let typed = match item {
+                Diagnostic::RowCount => Typed::known(self.row_count(), SqlType::Int8),
+                Diagnostic::Error(field) => {
+                    let Some(handler) = self.caught.filter(|_| stacked) else {
+                        let message = "GET STACKED DIAGNOSTICS cannot be used outside an exception handler";
+                        return Err(at_line(SqlError::new(SqlState("0Z002"), message), line));
+                    };
+                    let text = self.variable("diagnostic", SqlType::Text, line)?;
+                    self.code("this item", line, |coder| {
+                        coder.set_from_error(text, handler, *field)
+                    })?;
+                    Typed::known(Scalar::Variable(text), SqlType::Text)
+                }
+            };
+            let value = self.bind("this item", line, |binder| {
+                let column = weft_store::ColumnDef::new(name.join("."), ty);
+                binder.assign(typed, &column).map(folded)
+            })?;
+            self.code("this item", line, |coder| coder.set_variable(number, &value))?;
         }
+        Ok(())
+    }
+
+    /// The variable that counts the rows of the last statement.
+    fn row_count(&self) -> Scalar {
+        self.names.uses_row_count.set(true);
+        match self.names.row_count {
+            Some(number) => Scalar::Variable(number),
+            None => Scalar::Constant(Value::Int8(0)),
+        }
+    }
+
+    /// FOUND and ROW_COUNT before a statement.
+    pub(super) fn reset_counts(&mut self) {
+        let registers = self.block().map(|block| [block.found, block.row_count]);
+        for register in registers.into_iter().flatten().flatten() {
+            self.coder.b.ldi(register, 0);
+        }
+    }
+
+    /// FOUND and ROW_COUNT after a statement with one row.
+    pub(super) fn count_one_row(&mut self) {
+        let registers = self.block().map(|block| [block.found, block.row_count]);
+        for register in registers.into_iter().flatten().flatten() {
+            self.coder.b.ldi(register, 1);
+        }
+    }
+
+    /// Declares the variable behind FOUND, or ROW_COUNT; its register.
+    pub(super) fn count_variable(&mut self, name: &str, ty: SqlType) -> Compiled<(u16, Option<Reg>)> {
+        let number = self.variable(name, ty, 1)?;
+        let register = self.coder.variable_register(number).ok();
+        if let Some(register) = register {
+            self.coder.b.ldi(register, 0);
+        }
+        Ok((number, register))
+    }
+
+    /// A variable declared NOT NULL that was set to NULL is an error.
+    pub(super) fn refuse_null(&mut self, number: u16, line: u32) -> Compiled<()> {
+        let declared = self.names.not_null.iter().find(|(known, _)| *known == number);
+        let Some((_, name)) = declared.cloned() else {
+            return Ok(());
+        };
+        let fine = self.coder.b.label();
         let mark = self.coder.b.mark();
-        self.code("this RAISE", line, |coder| coder.raise_text(state, &message))?;
+        let is_null = Scalar::IsNull(Box::new(Scalar::Variable(number)));
+        self.branch_unless(&is_null, fine, line)?;
+        let message = format!("null value cannot be assigned to variable \"{name}\" declared NOT NULL");
+        self.coder.b.raise(RaiseState::NullNotAllowed, &message);
+        self.coder.b.bind(fine);
         self.coder.b.release_to(mark);
         Ok(())
+    }
+
+    /// A variable of a row type: the columns of a table, as far as the body names them.
+    pub(super) fn declare_row(&mut self, name: &str, table: &[String], line: u32) -> Compiled<()> {
+        let table = super::super::names::table(self.catalog, table).map_err(|error| at_line(error, line))?;
+        let mut columns = Vec::new();
+        for column in &table.columns {
+            if !self.is_named(&column.name) {
+                continue;
+            }
+            let number = self.variable(&format!("{name}.{}", column.name), column.ty, line)?;
+            self.code("this variable", line, |coder| {
+                coder.set_variable(number, &Scalar::Constant(Value::Null))
+            })?;
+            columns.push((column.name.clone(), Meaning::Variable(number, column.ty, false)));
+        }
+        self.names.add_record(name, columns);
+        Ok(())
+    }
+
+    /// The procedure's body has this word somewhere.
+    pub(super) fn is_named(&self, word: &str) -> bool {
+        let frame = self.names.frames.last();
+        frame.is_some_and(|frame| frame.words.contains(word))
     }
 }

@@ -32,10 +32,9 @@ fn not_by_key(statement: &ast::Statement) -> &'static str {
             "this SELECT: it must read one table by a key, or by a prefix or range of an index, without \
              joins, grouping and aggregates"
         }
-        ast::Statement::Insert(_) => "this INSERT: it must insert given VALUES, computed without numeric",
+        ast::Statement::Insert(_) => "this INSERT: it must insert given VALUES",
         ast::Statement::Update(_) => {
-            "this UPDATE: it must name rows by the primary key or a prefix or range of it, and compute \
-             without numeric"
+            "this UPDATE: it must name rows by the primary key or a prefix or range of it"
         }
         ast::Statement::Delete(_) => {
             "this DELETE: it must name rows by the primary key or a prefix or range of it"
@@ -76,12 +75,6 @@ impl Compiler<'_> {
         match missing {
             Some(error) => Err(at_line(error, line)),
             None => Ok(()),
-        }
-    }
-
-    fn reset_found(&mut self) {
-        if let Some(found) = self.block().and_then(|block| block.found) {
-            self.coder.b.ldi(found, 0);
         }
     }
 
@@ -140,7 +133,12 @@ impl Compiler<'_> {
     ) -> Compiled<(Vec<OutputItem>, Vec<u16>)> {
         let mut numbers = Vec::with_capacity(items.len());
         let mut columns = Vec::with_capacity(items.len());
-        for item in items {
+        // What the body never looks at needs no place.
+        let is_kept = |item: &&OutputItem| {
+            !matches!(item.scalar, Scalar::Column(_)) || self.is_named(&item.column.name)
+        };
+        let items: Vec<OutputItem> = items.iter().filter(is_kept).cloned().collect();
+        for item in &items {
             let ty = item.column.ty;
             let known = self.names.look_up(Some(name), &item.column.name);
             let number = match known {
@@ -151,7 +149,7 @@ impl Compiler<'_> {
             numbers.push(number);
         }
         self.names.add_record(name, columns);
-        Ok((items.to_vec(), numbers))
+        Ok((items, numbers))
     }
 
     pub(super) fn sql(
@@ -171,7 +169,7 @@ impl Compiler<'_> {
                 .hint("If you want to discard the results of a SELECT, use PERFORM instead.");
             return Err(at_line(error, line));
         }
-        self.reset_found();
+        self.reset_counts();
         let mut targets = Vec::new();
         if let Some(into) = into {
             let (items, numbers) = self.assigned_items(point.output(), &into.targets, line)?;
@@ -187,7 +185,11 @@ impl Compiler<'_> {
         };
         self.code(not_by_key(statement), line, |coder| {
             coder.statement_into(&point, sink)
-        })
+        })?;
+        for target in targets {
+            self.refuse_null(target, line)?;
+        }
+        Ok(())
     }
 
     /// SELECT without FROM: its expressions go into the targets.
@@ -215,9 +217,7 @@ impl Compiler<'_> {
                 coder.set_variable(number, &item.scalar)
             })?;
         }
-        if let Some(found) = self.block().and_then(|block| block.found) {
-            self.coder.b.ldi(found, 1);
-        }
+        self.count_one_row();
         Ok(())
     }
 
@@ -268,13 +268,14 @@ impl Compiler<'_> {
         body: &[Statement],
     ) -> Compiled<()> {
         let labels = self.labels(label);
-        let (exit, frame) = (labels.exit, labels.frame);
+        let (exit, frame, handlers) = (labels.exit, labels.frame, labels.handlers);
         for number in numbers {
             let round = LoopLabels {
                 label: labels.label.clone(),
                 exit,
                 next: self.coder.b.label(),
                 frame,
+                handlers,
             };
             let next = round.next;
             self.head(format!("round {name} = {number}"));

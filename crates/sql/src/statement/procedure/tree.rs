@@ -2,14 +2,36 @@
 //! by the compiler.
 
 use datafusion::sql::sqlparser::ast;
-use weft_program::RaiseState;
+use weft_program::{ErrorField, Level};
 use weft_types::SqlType;
 
 /// `DECLARE ... BEGIN ... END`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
+    /// Line in the body, from 1.
+    pub(crate) line: u32,
     pub(crate) declarations: Vec<Declaration>,
     pub(crate) statements: Vec<Statement>,
+    /// EXCEPTION.
+    pub(crate) handlers: Vec<Handler>,
+}
+
+/// `WHEN condition [OR condition ...] THEN statements`
+#[derive(Clone, Debug)]
+pub(crate) struct Handler {
+    pub(crate) line: u32,
+    pub(crate) text: String,
+    /// Beginnings of SQLSTATEs; an empty one is OTHERS.
+    pub(crate) states: Vec<String>,
+    pub(crate) body: Vec<Statement>,
+}
+
+/// An arm of CASE.
+#[derive(Clone, Debug)]
+pub(crate) struct CaseArm {
+    /// Values of the operand, or one condition.
+    pub(crate) values: Vec<ast::Expr>,
+    pub(crate) body: Vec<Statement>,
 }
 
 /// One name of a DECLARE section.
@@ -31,6 +53,8 @@ pub(crate) enum TypeName {
     Known(SqlType),
     /// `table.column%TYPE`, `variable%TYPE`
     Like(Vec<String>),
+    /// `table%ROWTYPE`
+    Row(Vec<String>),
 }
 
 /// `name` or `record.field`.
@@ -49,14 +73,25 @@ pub(crate) struct Statement {
 /// RAISE.
 #[derive(Clone, Debug)]
 pub(crate) struct Raise {
-    /// `EXCEPTION`; anything quieter has no effect on the transaction.
-    pub(crate) is_exception: bool,
-    /// The level's word.
-    pub(crate) level: String,
-    pub(crate) state: RaiseState,
-    /// The format, whose `%` stand for the arguments.
-    pub(crate) format: String,
+    /// `None`: EXCEPTION. Anything quieter has no effect on the transaction.
+    pub(crate) level: Option<Level>,
+    /// The five characters; `None` where nothing says it.
+    pub(crate) state: Option<String>,
+    pub(crate) message: Message,
     pub(crate) arguments: Vec<ast::Expr>,
+    /// USING, less ERRCODE and MESSAGE.
+    pub(crate) options: Vec<(ErrorField, ast::Expr)>,
+}
+
+/// What RAISE says.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    /// Nothing: the error that is being handled, again.
+    Again,
+    /// A format, whose `%` stand for the arguments.
+    Format(String),
+    /// USING MESSAGE.
+    Computed(ast::Expr),
 }
 
 /// `[REVERSE] from..to [BY step]`
@@ -115,6 +150,23 @@ pub(crate) enum Kind {
         label: Option<String>,
         when: Option<ast::Expr>,
     },
+    /// CASE.
+    Case {
+        operand: Option<ast::Expr>,
+        arms: Vec<CaseArm>,
+        otherwise: Option<Vec<Statement>>,
+    },
+    /// ASSERT.
+    Assert {
+        condition: ast::Expr,
+        message: Option<ast::Expr>,
+    },
+    /// GET DIAGNOSTICS: variables and what they get.
+    Diagnostics {
+        /// Of the error that is being handled.
+        stacked: bool,
+        items: Vec<(Target, Diagnostic)>,
+    },
     Return,
     Null,
     Raise(Raise),
@@ -130,10 +182,22 @@ pub(crate) enum Kind {
     },
 }
 
+/// An item of GET DIAGNOSTICS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Diagnostic {
+    /// Rows of the last statement.
+    RowCount,
+    /// A field of the error.
+    Error(ErrorField),
+}
+
 impl Block {
     /// Calls `see` for every statement, nested ones included.
     pub(crate) fn visit<'t>(&'t self, see: &mut impl FnMut(&'t Statement)) {
         visit(&self.statements, see);
+        for handler in &self.handlers {
+            visit(&handler.body, see);
+        }
     }
 }
 
@@ -148,6 +212,12 @@ pub(crate) fn visit<'t>(statements: &'t [Statement], see: &mut impl FnMut(&'t St
                     visit(body, see);
                 }
                 visit(otherwise, see);
+            }
+            Kind::Case { arms, otherwise, .. } => {
+                for arm in arms {
+                    visit(&arm.body, see);
+                }
+                visit(otherwise.as_deref().unwrap_or_default(), see);
             }
             Kind::Loop { body, .. } | Kind::While { body, .. } | Kind::For { body, .. } => visit(body, see),
             _ => {}

@@ -1,0 +1,77 @@
+//! Code for messages that a procedure puts together: RAISE and its options.
+
+use weft_program::{Class, Datum, ErrorField, Level, RaiseState, RowBuf};
+use weft_types::{SqlType, Value};
+
+use super::super::bind::Refusal;
+use super::super::scalar::Scalar;
+use super::code::Coder;
+
+type Coded<T> = Result<T, Refusal>;
+
+impl Coder {
+    /// RAISE with a text that is put together.
+    pub(crate) fn raise_text(&mut self, state: RaiseState, message: &Scalar) -> Coded<()> {
+        let frame = self.frame();
+        let column = self.temporary(SqlType::Text);
+        self.append_shown(frame, column, message)?;
+        self.b.raise_buffer(state, frame, column);
+        Ok(())
+    }
+
+    /// Appends the pieces of a message; a NULL shows as PL/pgSQL shows it.
+    fn append_shown(&mut self, frame: RowBuf, column: u16, message: &Scalar) -> Coded<()> {
+        let Scalar::Concat(left, right) = message else {
+            let first = self.b.constant(SqlType::Text, Value::Text(String::new()));
+            self.b.setk(frame, column, first);
+            return Ok(());
+        };
+        self.append_shown(frame, column, left)?;
+        if let Scalar::Constant(Value::Text(text)) = right.as_ref() {
+            if !text.is_empty() {
+                let number = self.b.constant(SqlType::Text, Value::Text(text.clone()));
+                self.b.cat(frame, column, Datum::Const(number));
+            }
+            return Ok(());
+        }
+        let (null, done) = (self.b.label(), self.b.label());
+        match right.as_ref() {
+            Scalar::Cast(inner, from, _) if Class::of(from).is_register() => {
+                let register = self.register(inner, *from)?;
+                self.b.branch_null(register, null);
+                self.b.catr(frame, column, register, Class::of(from));
+            }
+            other => {
+                let datum = self.datum(other, SqlType::Text)?;
+                let order = self.b.register();
+                self.b.cmpv(order, datum, datum);
+                self.b.branch_null(order, null);
+                self.b.cat(frame, column, datum);
+            }
+        }
+        self.b.jump(done);
+        self.b.bind(null);
+        let shown = self.b.constant(SqlType::Text, Value::Text("<NULL>".into()));
+        self.b.cat(frame, column, Datum::Const(shown));
+        self.b.bind(done);
+        Ok(())
+    }
+
+    /// RAISE of a level that is no error, with a text that is put together.
+    pub(crate) fn note_text(&mut self, level: Level, message: &Scalar) -> Coded<()> {
+        let frame = self.frame();
+        let column = self.temporary(SqlType::Text);
+        self.append_shown(frame, column, message)?;
+        self.b.note_buffer(level, frame, column);
+        Ok(())
+    }
+
+    /// A field of the error or notice that comes next.
+    pub(crate) fn diagnostic(&mut self, field: ErrorField, text: &Scalar) -> Coded<()> {
+        let frame = self.frame();
+        let column = self.temporary(SqlType::Text);
+        self.set_column(frame, column, text, SqlType::Text)?;
+        self.b.diag(field, frame, column);
+        Ok(())
+    }
+}

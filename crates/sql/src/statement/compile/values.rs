@@ -1,0 +1,322 @@
+//! Code for values that no register holds: texts, numerics and the like, computed into columns of the frame.
+//!
+//! A value is put where it is wanted if nothing that it is computed from lies there; otherwise it is computed
+//! beside and copied. Functions find their arguments side by side, each computed into its place.
+
+use weft_program::{Class, Cond, Datum, Function, Op, Reg, RowBuf};
+use weft_types::{SqlType, Value, cast_context};
+
+use super::super::bind::Refusal;
+use super::super::scalar::Scalar;
+use super::block::Place;
+use super::code::Coder;
+
+type Coded<T> = Result<T, Refusal>;
+
+/// The session's time zone would have a say.
+fn needs_zone(from: &SqlType, to: &SqlType) -> bool {
+    matches!(from, SqlType::TimestampTz) != matches!(to, SqlType::TimestampTz)
+}
+
+impl Coder {
+    /// A value that is neither an input nor a plain column, as an operand of CMPV or CAT.
+    pub(super) fn computed_datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
+        let (buffer, column) = self.frame_value(scalar, ty)?;
+        Ok(Datum::Buffer {
+            buffer: buffer.0,
+            column,
+        })
+    }
+
+    /// The column of the frame that has a value: a variable's own, or one computed until the statement ends.
+    pub(super) fn frame_value(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<(RowBuf, u16)> {
+        let frame = self.frame();
+        if let Scalar::Variable(number) = scalar
+            && let Place::Frame(column) = self.variable(*number)?.place
+        {
+            return Ok((frame, column));
+        }
+        let column = self.temporary(ty);
+        self.set_column(frame, column, scalar, ty)?;
+        Ok((frame, column))
+    }
+
+    /// Computes a value that only instructions on the frame compute into a register.
+    pub(super) fn register_from_frame(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
+        let (frame, column) = (self.frame(), self.temporary(ty));
+        self.set_computed(frame, column, scalar, ty)?;
+        let to = self.b.register();
+        self.b.ldbuf(to, frame, column);
+        Ok(to)
+    }
+
+    /// Sets a column to a value that is neither an input nor in a register.
+    pub(super) fn set_computed(
+        &mut self,
+        buffer: RowBuf,
+        column: u16,
+        scalar: &Scalar,
+        ty: SqlType,
+    ) -> Coded<()> {
+        match scalar {
+            Scalar::Variable(number) => {
+                let variable = self.variable(*number)?;
+                let (place, from, name) = (variable.place, variable.ty, variable.name.clone());
+                let Place::Frame(source) = place else {
+                    return Err(Refusal::General);
+                };
+                if Class::of(&from) != Class::of(&ty) {
+                    return Err(Refusal::General);
+                }
+                let frame = self.frame();
+                self.remark(|_| name);
+                self.b.setbuf(buffer, column, frame, source);
+                Ok(())
+            }
+            Scalar::Column(source) => self.set_checked(buffer, column, *source, ty),
+            Scalar::Assign(inner, from, to) => {
+                self.set_converted(Op::Assign, (buffer, column), inner, (*from, *to), ty)
+            }
+            Scalar::Cast(inner, from, to) => {
+                self.set_converted(Op::Convert, (buffer, column), inner, (*from, *to), ty)
+            }
+            _ if ty.typmod() != -1 => {
+                let base = super::super::type_rules::base_type(&ty);
+                if base == ty {
+                    return Err(Refusal::General);
+                }
+                let (frame, beside) = self.frame_value(scalar, base)?;
+                self.b.setbuf(buffer, column, frame, beside);
+                Ok(())
+            }
+            Scalar::Concat(left, right) if Class::of(&ty) == Class::Text => {
+                self.set_joined(buffer, column, left, right)
+            }
+            Scalar::Left(text, count) if Class::of(&ty) == Class::Text => {
+                let count = self.register(count, SqlType::Int4)?;
+                self.set_column(buffer, column, text, SqlType::Text)?;
+                self.b.cut(buffer, column, count);
+                Ok(())
+            }
+            Scalar::Call(function, arguments) => self.set_called((buffer, column), *function, arguments, ty),
+            Scalar::Case { arms, otherwise } => {
+                let done = self.b.label();
+                for (condition, value) in arms {
+                    let next = self.b.label();
+                    self.branch_unless(condition, next)?;
+                    let mark = self.b.mark();
+                    self.set_column(buffer, column, value, ty)?;
+                    self.b.release_to(mark);
+                    self.b.jump(done);
+                    self.b.bind(next);
+                }
+                self.set_column(buffer, column, otherwise, ty)?;
+                self.b.bind(done);
+                Ok(())
+            }
+            Scalar::Coalesce(items) => self.set_first(buffer, column, items, ty),
+            Scalar::Extreme { greatest, items } => self.set_extreme((buffer, column), *greatest, items, ty),
+            _ => Err(Refusal::General),
+        }
+    }
+
+    /// Jumps unless a condition is true; AND and OR look at their second side only where it matters.
+    pub(crate) fn branch_unless(&mut self, condition: &Scalar, target: weft_program::Label) -> Coded<()> {
+        match condition {
+            Scalar::And(left, right) => {
+                self.branch_unless(left, target)?;
+                self.branch_unless(right, target)
+            }
+            Scalar::Or(left, right) => {
+                let (second, holds) = (self.b.label(), self.b.label());
+                self.branch_unless(left, second)?;
+                self.b.jump(holds);
+                self.b.bind(second);
+                self.branch_unless(right, target)?;
+                self.b.bind(holds);
+                Ok(())
+            }
+            condition => {
+                let mark = self.b.mark();
+                let truth = self.register(condition, SqlType::Bool)?;
+                self.b.branch_not_true(truth, target);
+                self.b.release_to(mark);
+                Ok(())
+            }
+        }
+    }
+
+    /// A conversion on the way into a column.
+    fn set_converted(
+        &mut self,
+        op: Op,
+        (buffer, column): (RowBuf, u16),
+        inner: &Scalar,
+        (from, to): (SqlType, SqlType),
+        ty: SqlType,
+    ) -> Coded<()> {
+        // A register shows itself: no way over the frame.
+        if Class::of(&to) == Class::Text
+            && to.typmod() == -1
+            && ty.typmod() == -1
+            && Class::of(&from).is_register()
+        {
+            let register = self.register(inner, from)?;
+            let empty = self.b.constant(SqlType::Text, Value::Text(String::new()));
+            self.b.setk(buffer, column, empty);
+            self.b.catr(buffer, column, register, Class::of(&from));
+            return Ok(());
+        }
+        // The column that is set checks the length, as assignment does.
+        let checks = to.typmod() == -1 || op == Op::Assign && to == ty;
+        if Class::of(&from) == Class::of(&to) && checks {
+            return match self.hoists(inner) && ty.typmod() != -1 {
+                true => {
+                    let (frame, beside) = self.frame_value(inner, from)?;
+                    self.b.setbuf(buffer, column, frame, beside);
+                    Ok(())
+                }
+                false => self.set_column(buffer, column, inner, ty),
+            };
+        }
+        if needs_zone(&from, &to) || !(from.same_storage(&to) || cast_context(&from, &to).is_some()) {
+            return Err(Refusal::General);
+        }
+        let (frame, source) = self.frame_value(inner, from)?;
+        if to == ty {
+            self.b.convert(op, buffer, column, frame, source);
+            return Ok(());
+        }
+        let beside = self.temporary(to);
+        self.b.convert(op, frame, beside, frame, source);
+        self.b.setbuf(buffer, column, frame, beside);
+        Ok(())
+    }
+
+    fn set_called(
+        &mut self,
+        (buffer, column): (RowBuf, u16),
+        function: Function,
+        arguments: &[Scalar],
+        ty: SqlType,
+    ) -> Coded<()> {
+        let frame = self.frame();
+        let first = self.argument_columns(function)?;
+        for ((number, argument), ty) in arguments.iter().enumerate().zip(function.arguments()) {
+            let mark = self.b.mark();
+            self.set_column(frame, first + number as u16, argument, *ty)?;
+            self.b.release_to(mark);
+        }
+        let result = function.result();
+        if buffer == frame && ty == result {
+            self.b.call(frame, column, function, first);
+            return Ok(());
+        }
+        let beside = self.temporary(result);
+        self.b.call(frame, beside, function, first);
+        if Class::of(&result) != Class::of(&ty) {
+            return Err(Refusal::General);
+        }
+        self.b.setbuf(buffer, column, frame, beside);
+        Ok(())
+    }
+
+    /// A column of the row into a column with another length.
+    fn set_checked(&mut self, buffer: RowBuf, column: u16, source: u16, ty: SqlType) -> Coded<()> {
+        let from = self.column_type(source)?;
+        if Class::of(&from) != Class::of(&ty) {
+            return Err(Refusal::General);
+        }
+        let frame = self.frame();
+        let copy = self.temporary(from);
+        let cp = self.cp()?;
+        self.b.setcol(frame, copy, cp, source);
+        self.b.setbuf(buffer, column, frame, copy);
+        Ok(())
+    }
+
+    fn set_joined(&mut self, buffer: RowBuf, column: u16, left: &Scalar, right: &Scalar) -> Coded<()> {
+        let right = self.datum(right, SqlType::Text)?;
+        // The right side may be the very column that is set.
+        let (target, direct) = match right {
+            Datum::Buffer {
+                buffer: same,
+                column: of,
+            } if same == buffer.0 && of == column => (self.temporary(SqlType::Text), false),
+            _ => (column, true),
+        };
+        let into = if direct { buffer } else { self.frame() };
+        self.set_column(into, target, left, SqlType::Text)?;
+        self.b.cat(into, target, right);
+        if !direct {
+            self.b.setbuf(buffer, column, into, target);
+        }
+        Ok(())
+    }
+
+    /// The order of a column of the frame and itself: NULL exactly if the value is.
+    fn order_with_itself(&mut self, datum: Datum) -> Reg {
+        let order = self.b.register();
+        self.b.cmpv(order, datum, datum);
+        order
+    }
+
+    /// COALESCE.
+    fn set_first(&mut self, buffer: RowBuf, column: u16, items: &[Scalar], ty: SqlType) -> Coded<()> {
+        let (frame, beside) = (self.frame(), self.temporary(ty));
+        let datum = Datum::Buffer {
+            buffer: frame.0,
+            column: beside,
+        };
+        let done = self.b.label();
+        for (number, item) in items.iter().enumerate() {
+            let mark = self.b.mark();
+            self.set_column(frame, beside, item, ty)?;
+            if number + 1 < items.len() {
+                let order = self.order_with_itself(datum);
+                self.b.branch_not_null(order, done);
+            }
+            self.b.release_to(mark);
+        }
+        self.b.bind(done);
+        self.b.setbuf(buffer, column, frame, beside);
+        Ok(())
+    }
+
+    /// `greatest`, `least`.
+    fn set_extreme(
+        &mut self,
+        (buffer, column): (RowBuf, u16),
+        greatest: bool,
+        items: &[Scalar],
+        ty: SqlType,
+    ) -> Coded<()> {
+        let (frame, beside) = (self.frame(), self.temporary(ty));
+        let found = Datum::Buffer {
+            buffer: frame.0,
+            column: beside,
+        };
+        self.b.setnull(frame, beside);
+        for item in items {
+            let mark = self.b.mark();
+            let (_, other) = self.frame_value(item, ty)?;
+            let datum = Datum::Buffer {
+                buffer: frame.0,
+                column: other,
+            };
+            let (take, next) = (self.b.label(), self.b.label());
+            let is_null = self.order_with_itself(found);
+            self.b.branch_null(is_null, take);
+            let better = self.b.register();
+            let cond = if greatest { Cond::Gt } else { Cond::Lt };
+            self.b.compare_values(cond, better, datum, found);
+            self.b.branch_not_true(better, next);
+            self.b.bind(take);
+            self.b.setbuf(frame, beside, frame, other);
+            self.b.bind(next);
+            self.b.release_to(mark);
+        }
+        self.b.setbuf(buffer, column, frame, beside);
+        Ok(())
+    }
+}

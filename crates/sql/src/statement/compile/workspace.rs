@@ -1,0 +1,123 @@
+//! The workspace of a program: columns of one row buffer for values that no register holds.
+//!
+//! Texts, numerics, bytea and uuid are columns of an output row that is never emitted, the *frame*: a
+//! procedure's variables of such types, values under construction, and arguments of functions, which lie side
+//! by side. CALL, CONVERT, SETBUF, KEYBUF, CAT and CMPV read it. Whether a program needs a frame shows while
+//! it is compiled; then it is compiled once more with one.
+
+use weft_program::{Function, RowBuf};
+use weft_types::SqlType;
+
+use super::super::bind::Refusal;
+use super::code::Coder;
+
+type Coded<T> = Result<T, Refusal>;
+
+/// Columns side by side for the arguments of a function.
+#[derive(Debug)]
+struct Arguments {
+    types: &'static [SqlType],
+    first: u16,
+    in_use: bool,
+}
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace {
+    /// The frame and the statement whose shape it has.
+    frame: Option<(RowBuf, u32)>,
+    /// A frame was asked for and there is none: compile again with one.
+    pub(crate) needs_frame: bool,
+    /// Columns of the frame that nothing holds now.
+    free: Vec<(SqlType, u16)>,
+    /// Columns of values under construction, until the statement ends.
+    temporary: Vec<(SqlType, u16)>,
+    arguments: Vec<Arguments>,
+}
+
+impl Coder {
+    /// Makes the frame, a row of a further statement without columns as yet. Comes first in the program.
+    pub(crate) fn make_frame(&mut self, statement: u32) {
+        let buffer = self.b.row_buffer();
+        self.b.outrow(buffer, statement);
+        self.work.frame = Some((buffer, statement));
+    }
+
+    /// The frame's row buffer, if there is one.
+    pub(crate) fn frame_buffer(&self) -> Option<RowBuf> {
+        self.work.frame.map(|(buffer, _)| buffer)
+    }
+
+    /// The frame. Without one a place-holder: what is being compiled is compiled again with one.
+    pub(super) fn frame(&mut self) -> RowBuf {
+        match self.work.frame {
+            Some((buffer, _)) => buffer,
+            None => {
+                self.work.needs_frame = true;
+                RowBuf(0)
+            }
+        }
+    }
+
+    /// A column of the frame.
+    pub(super) fn frame_column(&mut self, ty: SqlType) -> u16 {
+        self.frame();
+        if let Some(found) = self.work.free.iter().position(|(free, _)| *free == ty) {
+            return self.work.free.swap_remove(found).1;
+        }
+        match self.work.frame {
+            Some((_, statement)) => self.b.add_output_column(statement, ty),
+            None => 0,
+        }
+    }
+
+    /// Gives a column of the frame to others.
+    pub(super) fn free_column(&mut self, ty: SqlType, column: u16) {
+        self.work.free.push((ty, column));
+    }
+
+    /// A column for a value under construction, until the statement ends.
+    pub(super) fn temporary(&mut self, ty: SqlType) -> u16 {
+        let column = self.frame_column(ty);
+        self.work.temporary.push((ty, column));
+        column
+    }
+
+    /// A statement begins: what the one before had under construction is done.
+    pub(crate) fn forget_temporaries(&mut self) {
+        let done = std::mem::take(&mut self.work.temporary);
+        self.work.free.extend(done);
+        for arguments in &mut self.work.arguments {
+            arguments.in_use = false;
+        }
+    }
+
+    /// Columns for a function's arguments, until the statement ends; the first of them.
+    pub(super) fn argument_columns(&mut self, function: Function) -> Coded<u16> {
+        self.frame();
+        let types = function.arguments();
+        let known = self.work.arguments.iter_mut();
+        if let Some(found) = known
+            .into_iter()
+            .find(|arguments| !arguments.in_use && arguments.types == types)
+        {
+            found.in_use = true;
+            return Ok(found.first);
+        }
+        let Some((_, statement)) = self.work.frame else {
+            return Ok(0);
+        };
+        let mut first = None;
+        for ty in types {
+            let column = self.b.add_output_column(statement, *ty);
+            first.get_or_insert(column);
+        }
+        let first = first.ok_or(Refusal::General)?;
+        self.work.arguments.push(Arguments {
+            types,
+            first,
+            in_use: true,
+        });
+        Ok(first)
+    }
+}

@@ -1,0 +1,406 @@
+//! PL/pgSQL: notices, errors that a procedure catches, CASE, numeric, functions, diagnostics.
+
+use weft::sink::NoticeLevel;
+use weft_base::SimDisk;
+
+use crate::client::{Client, database, open_on};
+
+/// A table of accounts and a client.
+fn accounts() -> (weft::Database, Client) {
+    let db = database();
+    let client = Client::with(
+        &db,
+        "CREATE TABLE account (id int PRIMARY KEY, owner text, balance numeric(12,2), email text UNIQUE);
+         INSERT INTO account VALUES (1, 'ann', 100.50, 'a@x'), (2, 'bob', 20.25, 'b@x')",
+    );
+    (db, client)
+}
+
+#[track_caller]
+fn procedure(client: &mut Client, params: &str, body: &str) {
+    client.ok(&format!(
+        "CREATE OR REPLACE PROCEDURE p({params}) LANGUAGE plpgsql AS $$ {body} $$"
+    ));
+}
+
+#[track_caller]
+fn refused(client: &mut Client, body: &str, state: &str) -> String {
+    let sql = format!("CREATE OR REPLACE PROCEDURE q() LANGUAGE plpgsql AS $$ {body} $$");
+    client.fails(&sql, state).message
+}
+
+fn drop_p(client: &mut Client) {
+    client.ok("DROP PROCEDURE p");
+}
+
+#[test]
+fn notices_come_in_order_with_their_levels() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "x int",
+        "DECLARE b numeric;
+         BEGIN
+            SELECT balance INTO b FROM account WHERE id = x;
+            RAISE NOTICE 'account % has %', x, b USING HINT = 'look', DETAIL = 'of ' || x::text;
+            RAISE INFO 'plain 100%%';
+            RAISE WARNING USING MESSAGE = 'low: ' || b::text, ERRCODE = '01W01';
+            RAISE DEBUG 'unseen'; RAISE LOG 'unseen';
+            IF x = 2 THEN RAISE EXCEPTION 'no' USING ERRCODE = 'U0001', HINT = 'ask', CONSTRAINT = 'mine'; END IF;
+         END",
+    );
+    let (results, result) = client.message("CALL p(1)");
+    result.unwrap();
+    let told: Vec<(NoticeLevel, String)> = results
+        .levels
+        .iter()
+        .copied()
+        .zip(results.notices.iter().map(|notice| notice.message.clone()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (NoticeLevel::Notice, "account 1 has 100.50".to_owned()),
+            (NoticeLevel::Info, "plain 100%".to_owned()),
+            (NoticeLevel::Warning, "low: 100.50".to_owned()),
+        ]
+    );
+    let first = &results.notices[0];
+    assert_eq!(first.state.0, "00000");
+    assert_eq!(first.fields().hint.as_deref(), Some("look"));
+    assert_eq!(first.fields().detail.as_deref(), Some("of 1"));
+    assert_eq!(results.notices[2].state.0, "01W01");
+    // Before an error too, which has its own code and fields; in a transaction as alone.
+    for begin in ["", "BEGIN; "] {
+        let (results, result) = client.message(&format!("{begin}CALL p(2)"));
+        let error = result.unwrap_err();
+        assert_eq!((error.state.0, error.message.as_str()), ("U0001", "no"));
+        assert_eq!(error.fields().hint.as_deref(), Some("ask"));
+        assert_eq!(error.fields().constraint.as_deref(), Some("mine"));
+        assert!(error.fields().notices.is_empty(), "told already");
+        assert_eq!(results.notices.len(), 3, "{results:?}");
+        client.ok("ROLLBACK");
+    }
+    for (wanted, count) in [("warning", 2), ("error", 1), ("debug1", 5), ("log", 4)] {
+        client.ok(&format!("SET client_min_messages = {wanted}"));
+        let (results, result) = client.message("CALL p(1)");
+        result.unwrap();
+        assert_eq!(results.notices.len(), count, "{wanted}: {:?}", results.notices);
+    }
+}
+
+#[test]
+fn notices_without_end_are_an_error() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "",
+        "BEGIN FOR i IN 1..100000 LOOP RAISE NOTICE 'again and again and again %', i; END LOOP; END",
+    );
+    let (results, result) = client.message("CALL p()");
+    let error = result.unwrap_err();
+    assert_eq!(error.state.0, "54000");
+    assert!(error.message.contains("notices"), "{error:?}");
+    assert!(results.notices.len() > 1000);
+}
+
+#[test]
+fn a_caught_error_undoes_its_block_alone() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "x int, mail text, OUT state text, OUT message text, OUT n int",
+        "BEGIN
+            n := 1;
+            INSERT INTO account VALUES (10, 'before', 0, 'before');
+            BEGIN
+                n := n + 1;
+                UPDATE account SET balance = balance - 1 WHERE id = 1;
+                DELETE FROM account WHERE id = 2;
+                INSERT INTO account VALUES (11, 'x', 100 / x, 'c@x');
+                INSERT INTO account VALUES (12, 'y', 0, mail);
+                n := n + 10;
+            EXCEPTION
+                WHEN unique_violation OR not_null_violation THEN
+                    state := SQLSTATE; message := SQLERRM;
+                    INSERT INTO account VALUES (13, 'handled', n, 'h@x');
+                WHEN SQLSTATE '22012' THEN
+                    state := 'zero';
+                    RAISE NOTICE '%', SQLERRM;
+            END;
+            n := n + 100;
+         END",
+    );
+    let all = "SELECT id, balance FROM account ORDER BY id";
+    let reset = "DELETE FROM account WHERE id + 0 > 2";
+    for begin in ["", "BEGIN; "] {
+        assert_eq!(
+            client.rows(&format!("{begin}CALL p(1, 'a@x', NULL, NULL, NULL)")),
+            "23505,duplicate key value violates unique constraint \"account_email_key\",102"
+        );
+        assert_eq!(client.rows(all), "1,100.50;2,20.25;10,0.00;13,2.00");
+        client.ok(&format!("COMMIT; {reset}"));
+        let (results, result) = client.message(&format!("{begin}CALL p(0, 'd@x', NULL, NULL, NULL)"));
+        result.unwrap();
+        assert_eq!(results.rows, ["zero,NULL,102"]);
+        assert_eq!(results.notices[0].message, "division by zero");
+        assert_eq!(client.rows(all), "1,100.50;2,20.25;10,0.00");
+        client.ok(&format!("COMMIT; {reset}"));
+        // What no handler is for goes on.
+        client.fails(
+            &format!("{begin}CALL p(1, repeat('x', -1) || 1 / (1 - 1), NULL, NULL, NULL)"),
+            "22012",
+        );
+        client.ok("ROLLBACK");
+    }
+}
+
+#[test]
+fn handlers_nest_and_raise_again() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "kind int, OUT path text",
+        "DECLARE c text; d text;
+         BEGIN
+            path := '';
+            FOR i IN 1..3 LOOP
+                BEGIN
+                    path := path || 'a';
+                    BEGIN
+                        CONTINUE WHEN i = 2;
+                        UPDATE account SET owner = owner || '!' WHERE id = 1;
+                        IF kind = 1 THEN RAISE no_data_found; END IF;
+                        IF kind = 2 THEN RAISE EXCEPTION 'own' USING ERRCODE = 'ABCDE', DETAIL = 'deep'; END IF;
+                        IF kind = 3 THEN SELECT owner INTO STRICT c FROM account WHERE id = 99; END IF;
+                        IF kind = 4 THEN ASSERT i > 1, 'asserted'; END IF;
+                        IF kind = 5 THEN EXIT; END IF;
+                        IF kind = 6 THEN RETURN; END IF;
+                        path := path || 'b';
+                    EXCEPTION
+                        WHEN no_data_found THEN
+                            path := path || 'n';
+                            IF i = 3 THEN RAISE; END IF;
+                    END;
+                EXCEPTION WHEN OTHERS THEN
+                    GET STACKED DIAGNOSTICS c = RETURNED_SQLSTATE, d = PG_EXCEPTION_DETAIL;
+                    path := path || '<' || c || coalesce(d, '') || '>';
+                END;
+            END LOOP;
+         END",
+    );
+    let mut path = |kind: i32| client.rows(&format!("CALL p({kind}, NULL)"));
+    assert_eq!(path(0), "abaab");
+    assert_eq!(path(1), "anaan<P0002>");
+    assert_eq!(path(2), "a<ABCDEdeep>aa<ABCDEdeep>");
+    assert_eq!(path(3), "anaan<P0002>");
+    assert_eq!(path(5), "a");
+    assert_eq!(path(6), "a");
+    // Blocks that were left without an error keep what they did: twice for 0, once for 5 and for 6.
+    assert_eq!(client.rows("SELECT owner FROM account WHERE id = 1"), "ann!!!!");
+    assert_eq!(client.fails("CALL p(4, NULL)", "P0004").message, "asserted");
+}
+
+#[test]
+fn what_nobody_may_catch_is_not_caught() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "",
+        "BEGIN
+            UPDATE account SET owner = 'gone' WHERE id = 1;
+            LOOP BEGIN LOOP NULL; END LOOP; EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP;
+         END",
+    );
+    let error = client.fails("CALL p()", "54000");
+    assert!(error.message.contains("budget"), "{error:?}");
+    assert_eq!(client.rows("SELECT owner FROM account WHERE id = 1"), "ann");
+}
+
+/// Caught errors, savepoints released and undone, by several clients at once; then a recovery, which
+/// compares digests.
+#[test]
+fn caught_errors_replay() {
+    let disk = SimDisk::new(3);
+    let sum = "SELECT count(*), sum(v), sum(id) FROM t";
+    let before = {
+        let db = open_on(&disk);
+        let mut client = Client::with(&db, "CREATE TABLE t (id int PRIMARY KEY, v int, u int UNIQUE)");
+        client.ok("CREATE PROCEDURE p(a int, b int) LANGUAGE plpgsql AS $$
+             BEGIN
+                INSERT INTO t VALUES (a, 1, a);
+                BEGIN
+                    UPDATE t SET v = v + 1, u = a + 1000 WHERE id = a;
+                    INSERT INTO t VALUES (a + 100000, 5, b);
+                EXCEPTION WHEN unique_violation THEN
+                    UPDATE t SET v = v + 10 WHERE id = a;
+                END;
+             END $$");
+        let threads: Vec<_> = (0..3)
+            .map(|thread: i32| {
+                let mut client = Client::new(&db);
+                std::thread::spawn(move || {
+                    for round in 0..60 {
+                        let a = 1 + thread + 3 * round;
+                        client.ok(&format!("CALL p({a}, {})", 50_000 + a % 20));
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        // The first of each b keeps its second row; all others were taken back.
+        assert_eq!(client.rows("SELECT count(*) FROM t WHERE id > 100000"), "20");
+        assert_eq!(client.rows("SELECT count(*) FROM t WHERE v = 11"), "160");
+        assert_eq!(
+            client.rows("SELECT count(*) FROM t WHERE u > 1000 AND u < 50000"),
+            "20"
+        );
+        client.rows(sum)
+    };
+    let db = open_on(&disk);
+    assert_eq!(Client::new(&db).rows(sum), before);
+}
+
+#[test]
+fn numeric_is_computed_in_programs() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "a int, b int, amount numeric, OUT left_over numeric(12,2), OUT fee numeric, OUT poor boolean",
+        "DECLARE have account.balance%TYPE; rate CONSTANT numeric(5,4) := 0.015;
+         BEGIN
+            SELECT balance INTO STRICT have FROM account WHERE id = a;
+            fee := round(amount * rate, 2);
+            IF have - amount - fee < 0 THEN
+                RAISE EXCEPTION '% has % and needs %', a, have, amount + fee USING ERRCODE = 'check_violation';
+            END IF;
+            UPDATE account SET balance = balance - amount - fee WHERE id = a;
+            UPDATE account SET balance = balance + amount WHERE id = b RETURNING balance INTO left_over;
+            poor := left_over < 50 OR have = 0;
+         END",
+    );
+    assert_eq!(
+        client.rows("CALL p(1, 2, 10.10, NULL, NULL, NULL)"),
+        "30.35,0.15,t"
+    );
+    assert_eq!(
+        client
+            .fails("CALL p(2, 1, 30, NULL, NULL, NULL)", "23514")
+            .message,
+        "2 has 30.35 and needs 30.45"
+    );
+    assert_eq!(
+        client.rows("SELECT balance FROM account ORDER BY id"),
+        "90.25;30.35"
+    );
+    // A point statement is a program too.
+    let plan = client.rows("EXPLAIN UPDATE account SET balance = balance * 1.1 WHERE id = 1");
+    assert!(plan.contains("numeric_mul"), "{plan}");
+    assert_eq!(
+        client.rows("UPDATE account SET balance = balance * 1.1 WHERE id = 1 RETURNING balance, balance / 3"),
+        "99.28,33.0933333333333333"
+    );
+    client.fails(
+        "UPDATE account SET balance = balance * 1000000000 WHERE id = 1",
+        "22003",
+    );
+    client.fails(
+        "UPDATE account SET balance = balance / (id - 1) WHERE id = 1",
+        "22012",
+    );
+}
+
+#[test]
+fn case_functions_and_texts() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "x int, s text, OUT kind text, OUT n int, OUT m numeric, OUT t text",
+        "BEGIN
+            kind := CASE WHEN x < 0 THEN 'negative' WHEN x = 0 THEN 'zero' ELSE upper(s) || '!' END;
+            n := CASE x WHEN 1 THEN length(s) WHEN 2 THEN 100 / (x - 2) END;
+            m := greatest(x, 2.5, NULL) + least(1, x);
+            t := coalesce(nullif(trim(s), ''), 'empty') || '/' || substr(s, 2, 2) || '/' || replace(s, 'a', '<a>')
+                 || '/' || lpad(x::text, 3, '0') || concat('/', NULL, x, s);
+            CASE WHEN x IN (1, 5) THEN t := t || ' one'; WHEN s LIKE '%b_' THEN t := t || ' like';
+                 ELSE NULL; END CASE;
+            CASE x WHEN 1, 2 THEN t := t || ' small'; WHEN 7 THEN NULL; END CASE;
+         EXCEPTION WHEN case_not_found OR division_by_zero THEN
+            t := SQLERRM || ' ' || SQLSTATE;
+         END",
+    );
+    let mut call = |x: i32, s: &str| client.rows(&format!("CALL p({x}, '{s}', NULL, NULL, NULL, NULL)"));
+    assert_eq!(call(1, "xab"), "XAB!,3,3.5,xab/ab/x<a>b/001/1xab one small");
+    assert_eq!(call(7, "abc"), "ABC!,NULL,8,abc/bc/<a>bc/007/7abc like");
+    assert_eq!(call(-7, " "), "negative,NULL,-4.5,case not found 20000");
+    assert_eq!(call(2, "q"), "Q!,NULL,NULL,division by zero 22012");
+}
+
+#[test]
+fn diagnostics_rows_and_declarations() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "OUT a bigint, OUT b int, OUT c int, OUT d text",
+        "DECLARE r account%ROWTYPE; e account.email%TYPE; z int NOT NULL := 1;
+         BEGIN
+            UPDATE account SET owner = 'x' WHERE id >= 1 AND id <= 2;
+            GET DIAGNOSTICS a = ROW_COUNT;
+            UPDATE account SET owner = 'x' WHERE id = 77;
+            GET DIAGNOSTICS b := ROW_COUNT;
+            SELECT * INTO r FROM account WHERE id = 2;
+            GET DIAGNOSTICS c = ROW_COUNT;
+            e := r.email;
+            d := r.owner || r.balance || e;
+            r.owner := 'y';
+            d := d || r.owner;
+            BEGIN z := NULL; EXCEPTION WHEN null_value_not_allowed THEN d := d || '+'; END;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(NULL, NULL, NULL, NULL)"), "2,0,1,x20.25b@xy+");
+    drop_p(&mut client);
+    assert!(refused(&mut client, "BEGIN RAISE; END", "0Z002").contains("RAISE without"));
+    assert!(refused(&mut client, "BEGIN RAISE nothing_known; END", "42704").contains("unrecognized"));
+    refused(&mut client, "DECLARE x int NOT NULL; BEGIN NULL; END", "42601");
+    refused(
+        &mut client,
+        "BEGIN RAISE EXCEPTION 'x' USING COLOR = 'red'; END",
+        "42601",
+    );
+    refused(
+        &mut client,
+        "BEGIN NULL; EXCEPTION WHEN sometimes THEN NULL; END",
+        "42704",
+    );
+    refused(&mut client, "BEGIN NULL; EXCEPTION END", "42601");
+    refused(
+        &mut client,
+        "DECLARE c CONSTANT text := 'a'; BEGIN c := 'b'; END",
+        "22005",
+    );
+    refused(&mut client, "BEGIN CASE WHEN true THEN NULL; END; END", "42601");
+}
+
+#[test]
+fn explain_shows_handlers() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "x int",
+        "BEGIN
+            INSERT INTO account VALUES (x, 'o', 0, 'e');
+         EXCEPTION WHEN unique_violation THEN
+            RAISE NOTICE 'there is %', x;
+         END",
+    );
+    let text = client.rows("EXPLAIN CALL p(1)").replace(';', "\n");
+    for part in [
+        "try h0",
+        "endtry h0",
+        "caught r",
+        "EXCEPTION WHEN unique_violation",
+        "noteb NOTICE",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
