@@ -7,7 +7,8 @@
 //!
 //! A compaction that failed is not tried again at once: the same tables would be chosen, and fail again, and
 //! nothing else would ever be compacted. Its tables rest, for a time that doubles with each failure, and
-//! others go first. If the error names one of them, only that one rests.
+//! others go first. If the error names one of them, only that one rests. If it names none (the disk is full,
+//! the executor is gone), others would fail as well: then all compaction rests, for a shorter time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,10 @@ use crate::version::{KeyRange, Version};
 const REST_NANOS: u64 = 1_000_000_000;
 /// How long at most.
 const REST_NANOS_MAX: u64 = 300 * REST_NANOS;
+/// How long everything rests after a failure that may not be a table's; it doubles too.
+const PAUSE_NANOS: u64 = REST_NANOS / 5;
+/// How long at most.
+const PAUSE_NANOS_MAX: u64 = 10 * REST_NANOS;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub(crate) struct Turns {
     /// Level and tables of each compaction that runs.
     running: Vec<(usize, Vec<u64>)>,
     resting: BTreeMap<u64, Rest>,
+    /// Of everything, after failures that may not be a table's.
+    pause: Rest,
 }
 
 fn numbers(choice: &Choice) -> Vec<u64> {
@@ -38,10 +45,19 @@ fn numbers(choice: &Choice) -> Vec<u64> {
     tables.map(|table| table.number()).collect()
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Rest {
     until_nanos: u64,
     failures: u32,
+}
+
+impl Rest {
+    /// One more failure: twice as long as after the one before.
+    fn prolong(&mut self, now_nanos: u64, first_nanos: u64, most_nanos: u64) {
+        let nanos = first_nanos << self.failures.min(16);
+        self.until_nanos = now_nanos.saturating_add(nanos.min(most_nanos));
+        self.failures += 1;
+    }
 }
 
 impl Default for Turns {
@@ -50,6 +66,7 @@ impl Default for Turns {
             last_keys: vec![Bytes::new(); LEVEL_COUNT],
             running: Vec::new(),
             resting: BTreeMap::new(),
+            pause: Rest::default(),
         }
     }
 }
@@ -106,6 +123,7 @@ impl Turns {
 
     /// A compaction was installed.
     pub(crate) fn succeeded(&mut self, choice: &Choice) {
+        self.pause = Rest::default();
         if let (Some(place), Some(range)) =
             (self.last_keys.get_mut(choice.level), KeyRange::of(&choice.inputs))
         {
@@ -128,16 +146,37 @@ impl Turns {
             .filter(|number| named == Some(*number))
             .collect();
         if to_blame.is_empty() {
+            self.pause.prolong(now_nanos, PAUSE_NANOS, PAUSE_NANOS_MAX);
             to_blame.extend(choice.inputs.iter().map(|table| table.number()));
         }
         for number in to_blame {
-            let rest = self.resting.entry(number).or_insert(Rest {
-                until_nanos: 0,
-                failures: 0,
-            });
-            let nanos = REST_NANOS << rest.failures.min(16);
-            rest.until_nanos = now_nanos.saturating_add(nanos.min(REST_NANOS_MAX));
-            rest.failures += 1;
+            let rest = self.resting.entry(number).or_default();
+            rest.prolong(now_nanos, REST_NANOS, REST_NANOS_MAX);
         }
+    }
+
+    /// Whether all compaction rests.
+    pub(crate) fn is_paused(&self, now_nanos: u64) -> bool {
+        self.pause.until_nanos > now_nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_up_to_their_most() {
+        let mut rest = Rest::default();
+        rest.prolong(1_000, 200, 1_000);
+        assert_eq!((rest.until_nanos, rest.failures), (1_200, 1));
+        rest.prolong(1_000, 200, 1_000);
+        assert_eq!(rest.until_nanos, 1_400);
+        for _ in 0..100 {
+            rest.prolong(1_000, 200, 1_000);
+        }
+        assert_eq!(rest.until_nanos, 2_000);
+        rest.prolong(u64::MAX, 200, 1_000);
+        assert_eq!(rest.until_nanos, u64::MAX);
     }
 }

@@ -161,7 +161,11 @@ impl Engine {
             };
             let mut held = turns.busy();
             if matches!(wanted, Wanted::UrgentButResting) {
-                held.extend(turns.resting(self.clock.monotonic_nanos()));
+                let now_nanos = self.clock.monotonic_nanos();
+                if turns.is_paused(now_nanos) {
+                    return Ok(false);
+                }
+                held.extend(turns.resting(now_nanos));
                 let for_level0 = turns.last_is_for_level0(self.options.compaction_threads);
                 match find(if for_level0 { 1 } else { LEVEL_COUNT }, &held) {
                     Some(choice) => break choice,
