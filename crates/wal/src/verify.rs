@@ -41,27 +41,21 @@ pub fn verify(
 ) -> Result<LogCheck, WalError> {
     let names = disk.list(dir).map_err(io_error("listing", dir))?;
     let mut check = LogCheck::default();
-    let mut segments: Vec<Option<SegmentInfo>> = Vec::new();
+    let mut segments: Vec<Segment> = Vec::new();
     for name in names {
         if let Some(first_batch) = parse_segment_name(&name) {
             check.segments += 1;
             let header = read_header(disk, dir, name.into(), first_batch);
-            segments.push(check.note(header)?);
+            let info = check.note(header)?;
+            segments.push(Segment { first_batch, info });
         }
     }
-    let sound = segments.iter().flatten();
+    let sound = segments.iter().filter_map(|segment| segment.info.as_ref());
     check.first_batch = sound.map(|segment| BatchId(segment.header.first_batch)).next();
     for (at, segment) in segments.iter().enumerate() {
-        let Some(segment) = segment else { continue };
+        let Some(segment) = &segment.info else { continue };
         let next = segments.get(at + 1);
-        let checked = check_segment(
-            disk,
-            dir,
-            segment,
-            next.map(Option::as_ref),
-            &mut check,
-            &mut payload,
-        );
+        let checked = check_segment(disk, dir, segment, next, &mut check, &mut payload);
         check.note(checked)?;
     }
     Ok(check)
@@ -81,12 +75,20 @@ impl LogCheck {
     }
 }
 
-/// `next` is the segment behind it: `None` if there is none, `Some(None)` if its header is bad.
+/// A segment's file.
+struct Segment {
+    /// As its name says.
+    first_batch: u64,
+    /// `None` if its header is bad.
+    info: Option<SegmentInfo>,
+}
+
+/// `next` is the segment behind it.
 fn check_segment(
     disk: &dyn Disk,
     dir: &Path,
     segment: &SegmentInfo,
-    next: Option<Option<&SegmentInfo>>,
+    next: Option<&Segment>,
     check: &mut LogCheck,
     payload: &mut impl FnMut(BatchId, &[u8]) -> Result<(), String>,
 ) -> Result<(), WalError> {
@@ -111,9 +113,10 @@ fn check_segment(
     check.end_batch = Some(BatchId(scan.next_batch));
     match next {
         None => read_tail(disk, dir, segment).map(drop),
-        Some(Some(next)) => check_seam(segment, Some(next), scan, reason),
-        // Whether it is whole would show by the next one's header.
-        Some(None) => Ok(()),
+        Some(Segment { info: Some(next), .. }) => check_seam(segment, Some(next), scan, reason),
+        // By its name alone.
+        Some(next) if scan.next_batch == next.first_batch => Ok(()),
+        Some(_) => Err(corrupt(&segment.file, scan.offset, reason)),
     }
 }
 
@@ -193,6 +196,16 @@ mod tests {
             let expected: Vec<_> = segments.iter().map(|path| path.file_name().unwrap()).collect();
             assert_eq!(named, expected, "{offset}: {found:?}");
         }
+    }
+
+    #[test]
+    fn damage_before_a_segment_with_a_bad_header_is_found_too() {
+        let (disk, segments) = filled();
+        disk.flip_bit(&segments[1], 700, 2).unwrap();
+        disk.flip_bit(&segments[2], 20, 2).unwrap();
+        assert_eq!(check(&disk).findings.len(), 2);
+        disk.flip_bit(&segments[1], 700, 2).unwrap();
+        assert_eq!(check(&disk).findings.len(), 1);
     }
 
     #[test]

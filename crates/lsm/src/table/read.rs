@@ -38,8 +38,9 @@ pub(crate) struct TableFiles {
     pub dirs: Vec<PathBuf>,
     pub cache: BlockCache,
     pub open: OpenTables,
-    /// Memory for blocks and open tables together.
-    read_bytes: usize,
+    /// Memory for blocks and open tables together. Held while it is shared out, or the last to share would
+    /// not be the one who knows what is open.
+    read_bytes: Mutex<usize>,
     /// Files of tables that nobody reads any more.
     pub obsolete: Mutex<Vec<PathBuf>>,
 }
@@ -53,14 +54,15 @@ impl TableFiles {
             cache: BlockCache::new(read_bytes),
             // However many tables there are, some blocks are worth more than the last index.
             open: OpenTables::new(read_bytes - read_bytes / 8),
-            read_bytes,
+            read_bytes: Mutex::new(read_bytes),
             obsolete: Mutex::default(),
         }
     }
 
     /// Gives the blocks what open tables leave.
     fn share_out(&self) {
-        let left = self.read_bytes.saturating_sub(self.open.bytes());
+        let read_bytes = self.read_bytes.lock();
+        let left = read_bytes.saturating_sub(self.open.bytes());
         self.cache.set_bytes_max(left);
     }
 
