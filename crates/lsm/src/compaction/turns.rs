@@ -21,8 +21,10 @@ use crate::version::{KeyRange, Version};
 
 /// How long the tables of a compaction rest that failed for the first time, in nanoseconds.
 const REST_NANOS: u64 = 1_000_000_000;
-/// How long at most.
+/// How long at most if stored bytes are wrong, which time does not mend.
 const REST_NANOS_MAX: u64 = 300 * REST_NANOS;
+/// How long at most otherwise: a full disk has room again when somebody has made it.
+const REST_NANOS_MAX_MENDED: u64 = 4 * REST_NANOS;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -130,13 +132,18 @@ impl Turns {
         if to_blame.is_empty() {
             to_blame.extend(choice.inputs.iter().map(|table| table.number()));
         }
+        let longest = if error.is_corruption() {
+            REST_NANOS_MAX
+        } else {
+            REST_NANOS_MAX_MENDED
+        };
         for number in to_blame {
             let rest = self.resting.entry(number).or_insert(Rest {
                 until_nanos: 0,
                 failures: 0,
             });
-            let nanos = REST_NANOS << rest.failures.min(16);
-            rest.until_nanos = now_nanos.saturating_add(nanos.min(REST_NANOS_MAX));
+            let nanos = (REST_NANOS << rest.failures.min(16)).min(longest);
+            rest.until_nanos = now_nanos.saturating_add(nanos);
             rest.failures += 1;
         }
     }
