@@ -22,12 +22,12 @@ use crate::version::{KeyRange, Version};
 
 /// How long the tables of a compaction rest that failed for the first time, in nanoseconds.
 const REST_NANOS: u64 = 1_000_000_000;
-/// How long at most.
+/// How long at most if stored bytes are wrong, which time does not mend.
 const REST_NANOS_MAX: u64 = 300 * REST_NANOS;
-/// How long everything rests after a failure that may not be a table's; it doubles too.
+/// How long at most otherwise: a full disk has room again when somebody has made it.
+const REST_NANOS_MAX_MENDED: u64 = 4 * REST_NANOS;
+/// How long everything rests after a failure that may not be a table's; it doubles up to the same.
 const PAUSE_NANOS: u64 = REST_NANOS / 5;
-/// How long at most.
-const PAUSE_NANOS_MAX: u64 = 10 * REST_NANOS;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -146,12 +146,17 @@ impl Turns {
             .filter(|number| named == Some(*number))
             .collect();
         if to_blame.is_empty() {
-            self.pause.prolong(now_nanos, PAUSE_NANOS, PAUSE_NANOS_MAX);
+            self.pause.prolong(now_nanos, PAUSE_NANOS, REST_NANOS_MAX_MENDED);
             to_blame.extend(choice.inputs.iter().map(|table| table.number()));
         }
+        let longest = if error.is_corruption() {
+            REST_NANOS_MAX
+        } else {
+            REST_NANOS_MAX_MENDED
+        };
         for number in to_blame {
             let rest = self.resting.entry(number).or_default();
-            rest.prolong(now_nanos, REST_NANOS, REST_NANOS_MAX);
+            rest.prolong(now_nanos, REST_NANOS, longest);
         }
     }
 
