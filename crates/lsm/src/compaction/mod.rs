@@ -3,6 +3,7 @@
 //! ```text
 //! choose.rs    what to compact: a function of the version          (nothing is read or written)
 //! tasks.rs     cutting it into block-range tasks, reading their blocks
+//! buffers.rs   the memory that they are read into, used again
 //! executor.rs  who merges: any implementation of CompactionExecutor
 //! units.rs     one of them: the offload runtime
 //! output.rs    results, in order, into tables
@@ -12,6 +13,7 @@
 //! A task has at most four runs ([`TASK_RUNS_MAX`]), as X-DB's units have four decoders: three tables of
 //! level 0 at most, and the next level as one run.
 
+mod buffers;
 mod choose;
 mod executor;
 mod output;

@@ -12,6 +12,7 @@ use weft_ops::key::SeqNo;
 use weft_ops::merge::{MergeError, MergeTask, RangeTombstone, Run};
 
 use super::Choice;
+use super::buffers::ReadBuffers;
 use crate::error::{CorruptKind, LsmError, corrupt};
 use crate::table::Table;
 
@@ -81,13 +82,14 @@ pub(super) fn read_task(
     runs: &[Vec<Arc<Table>>],
     range: &TaskRange,
     common: &Common,
+    buffers: &ReadBuffers,
 ) -> Result<(MergeTask, Origins), LsmError> {
     let mut task_runs = Vec::with_capacity(runs.len());
     let mut origins = Vec::with_capacity(runs.len());
     for tables in runs {
         let (mut blocks, mut places) = (Vec::new(), Vec::new());
         for table in tables {
-            read_blocks(table, range, &mut blocks, &mut places)?;
+            read_blocks(table, range, buffers, &mut blocks, &mut places)?;
         }
         task_runs.push(Run { blocks });
         origins.push(places);
@@ -123,6 +125,7 @@ fn body_bytes(stored: &Bytes) -> u64 {
 fn read_blocks(
     table: &Arc<Table>,
     range: &TaskRange,
+    buffers: &ReadBuffers,
     blocks: &mut Vec<Bytes>,
     places: &mut Vec<(Arc<Table>, u64)>,
 ) -> Result<(), LsmError> {
@@ -138,7 +141,7 @@ fn read_blocks(
         return Ok(());
     };
     let bytes = last.offset + u64::from(last.bytes) - first.offset;
-    let stored = opened.read_stored(first.offset, bytes as usize)?;
+    let stored = buffers.filled(bytes as usize, |memory| opened.read_into(first.offset, memory))?;
     for entry in entries {
         let start = (entry.offset - first.offset) as usize;
         let block = stored.slice(start..start + entry.bytes as usize);
