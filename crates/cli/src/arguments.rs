@@ -50,6 +50,9 @@ pub enum BenchCommand {
     Index(IndexArguments),
     /// Merging sorted runs: one CPU thread, the offload runtime, the model of X-DB's compaction unit.
     Compaction(CompactionArguments),
+    /// The key-value engine alone, second by second: fills, overwrites, reads, with compaction by one or the
+    /// other executor or off.
+    Lsm(LsmArguments),
 }
 
 /// `weft demo`
@@ -436,7 +439,17 @@ pub enum CompactionUnit {
     Runtime,
     /// The model of X-DB's compaction unit: simulated cycles.
     Model,
+    /// A whole compaction by the engine, on one thread: files, filters, index and all.
+    Engine,
+    /// The same by RocksDB.
+    #[cfg(feature = "peers")]
+    Rocksdb,
 }
+
+#[cfg(feature = "peers")]
+const COMPACTION_UNITS: &str = "cpu,runtime,engine,rocksdb,model";
+#[cfg(not(feature = "peers"))]
+const COMPACTION_UNITS: &str = "cpu,runtime,engine,model";
 
 /// How blocks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -451,7 +464,7 @@ pub enum BlockCompression {
 #[derive(Debug, Clone, Args)]
 pub struct CompactionArguments {
     /// Executors; they take turns round by round.
-    #[arg(long, value_delimiter = ',', default_value = "cpu,runtime,model")]
+    #[arg(long, value_delimiter = ',', default_value = COMPACTION_UNITS)]
     pub unit: Vec<CompactionUnit>,
     /// Bytes of each value; one run for each number.
     #[arg(long, value_delimiter = ',', default_value = "32,128,512,1024")]
@@ -459,7 +472,7 @@ pub struct CompactionArguments {
     /// How input and output blocks are stored.
     #[arg(long, value_delimiter = ',', default_value = "none,lz4")]
     pub compression: Vec<BlockCompression>,
-    /// Sorted runs that are merged.
+    /// Sorted runs that are merged; an engine takes two to four.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub ways: u64,
     /// Decoders of the model; one contender for each number. Fewer than ways means several passes.
@@ -477,7 +490,110 @@ pub struct CompactionArguments {
     /// Rounds; medians count, and their spread is the jitter.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
+    /// Where the engines' files lie while they compact; default: the folder for temporary files.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
     /// One JSON object a line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is asked of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LsmCase {
+    /// New keys in no order, from an empty engine on.
+    Fill,
+    /// Keys that are there, by chance.
+    Overwrite,
+    /// The same, read.
+    Read,
+    /// Reads and overwrites by chance, in the proportion of --read-percent.
+    Mixed,
+    /// Reads beside a thread that overwrites as fast as it can.
+    ReadWhileWriting,
+}
+
+/// Who compacts, or which engine it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LsmUnit {
+    /// The engine's own thread.
+    Cpu,
+    /// The offload runtime's cpu unit.
+    Runtime,
+    /// The model of X-DB's compaction unit: simulated on this machine's cores, which it loads.
+    Model,
+    /// Nobody.
+    Off,
+    /// Another engine: RocksDB.
+    #[cfg(feature = "peers")]
+    Rocksdb,
+}
+
+impl LsmUnit {
+    /// As on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Runtime => "runtime",
+            Self::Model => "model",
+            Self::Off => "off",
+            #[cfg(feature = "peers")]
+            Self::Rocksdb => "rocksdb",
+        }
+    }
+}
+
+#[cfg(feature = "peers")]
+const LSM_UNITS: &str = "cpu,off,rocksdb";
+#[cfg(not(feature = "peers"))]
+const LSM_UNITS: &str = "cpu,off";
+
+/// `weft bench lsm`
+#[derive(Debug, Clone, Args)]
+pub struct LsmArguments {
+    /// What is asked of the engine.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "fill,overwrite,read,read-while-writing"
+    )]
+    pub case: Vec<LsmCase>,
+    /// Who compacts; they take turns.
+    #[arg(long, value_delimiter = ',', default_value = LSM_UNITS)]
+    pub unit: Vec<LsmUnit>,
+    /// Bytes of each value; one run for each number.
+    #[arg(long, value_delimiter = ',', default_value = "128")]
+    pub value_bytes: Vec<usize>,
+    /// Seconds that count of each run; a fifth of that goes before.
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Milliseconds of a slot of the series.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub slot_ms: u64,
+    /// Rounds; medians count.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub rounds: u64,
+    /// Keys that are loaded for all cases but fill.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub keys: u64,
+    /// Percent of reads of the case mixed; one run for each number.
+    #[arg(long, value_delimiter = ',', default_value = "50")]
+    pub read_percent: Vec<u32>,
+    /// How blocks below level 0 are stored.
+    #[arg(long, value_enum, default_value_t = BlockCompression::Lz4)]
+    pub compression: BlockCompression,
+    /// MiB of a memtable; there are four.
+    #[arg(long, default_value_t = 64)]
+    pub memtable_mb: usize,
+    /// MiB of the block cache.
+    #[arg(long, default_value_t = 256)]
+    pub cache_mb: usize,
+    /// Where the engines' directories are made; must be empty or absent. Without it: a fresh folder for
+    /// temporary files, removed at the end.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// One JSON object a line, with the series, instead of a table.
     #[arg(long)]
     pub json: bool,
 }

@@ -82,3 +82,9 @@ impl From<weft_workload::RunError> for Failure {
         Failure::Environment(error.to_string())
     }
 }
+
+impl From<weft_storage_load::LoadError> for Failure {
+    fn from(error: weft_storage_load::LoadError) -> Self {
+        Failure::Environment(error.to_string())
+    }
+}

@@ -39,6 +39,7 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Limits(limits)) => bench::limits::run(&limits),
         Command::Bench(BenchCommand::Index(index)) => bench::index::run(&index),
         Command::Bench(BenchCommand::Compaction(compaction)) => bench::compaction::run(&compaction),
+        Command::Bench(BenchCommand::Lsm(lsm)) => bench::lsm::run(&lsm),
         Command::Replay(replay) => replay::run(&replay),
         Command::Verify(verify) => verify::run(&verify),
     }

@@ -54,7 +54,7 @@ pub struct LsmOptions {
     pub level_factor: u64,
     /// Bytes of input that a compaction task is cut to.
     pub task_bytes: u64,
-    /// Memory for compaction tasks under way, their results included; one task may always be. All
+    /// Memory for compaction tasks under way, their results included; one task of each compaction may always be. All
     /// compactions share it.
     pub task_memory_bytes: u64,
     /// Bytes that wait to be compacted, from which on writers are slowed.
@@ -107,7 +107,7 @@ impl LsmOptions {
 
     /// What memtables, reading and compaction tasks may take together, in bytes. Beside it: what readers hold
     /// at the moment, a batch that is being written, the buffers of tables that are being written, and one
-    /// compaction task that is too large for its share.
+    /// task of each compaction that finds no room in its share.
     #[must_use]
     pub fn memory_bytes_max(&self) -> u64 {
         let memtables = (self.frozen_memtables_max.max(1) + 2) * self.memtable_bytes;

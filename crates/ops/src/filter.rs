@@ -86,7 +86,14 @@ fn line(hash: u64, line_count: u32) -> usize {
 /// pass. Cost: one visit of a random line per hash.
 #[must_use]
 pub fn build_filter(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
-    let bits_wanted = hashes.len() as u64 * u64::from(bits_per_key);
+    build_filter_of_parts(&[hashes], bits_per_key)
+}
+
+/// As [`build_filter`], over hashes that lie in several places.
+#[must_use]
+pub fn build_filter_of_parts<P: AsRef<[u64]>>(parts: &[P], bits_per_key: u32) -> Vec<u8> {
+    let hash_count: u64 = parts.iter().map(|part| part.as_ref().len() as u64).sum();
+    let bits_wanted = hash_count * u64::from(bits_per_key);
     let line_count = bits_wanted
         .div_ceil(8 * LINE_BYTES as u64)
         .clamp(1, u64::from(u32::MAX >> 6)) as u32;
@@ -96,7 +103,7 @@ pub fn build_filter(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     header[5] = PROBES;
     header[8..12].copy_from_slice(&line_count.to_le_bytes());
     let (lines, _) = lines.as_chunks_mut::<LINE_BYTES>();
-    for &hash in hashes {
+    for &hash in parts.iter().flat_map(AsRef::as_ref) {
         if let Some(line) = lines.get_mut(line(hash, line_count)) {
             for bit in bits(hash) {
                 line[bit / 8] |= 1 << (bit % 8);
@@ -206,6 +213,12 @@ mod tests {
             for hash in hashes {
                 prop_assert!(filter.may_contain(hash));
             }
+        }
+
+        #[test]
+        fn parts_make_the_filter_of_the_whole(parts: Vec<Vec<u64>>, bits_per_key in 1_u32..20) {
+            let whole = parts.concat();
+            prop_assert_eq!(build_filter_of_parts(&parts, bits_per_key), build_filter(&whole, bits_per_key));
         }
 
         #[test]

@@ -14,7 +14,6 @@
 //!                            report     records as JSON or tables
 //!                            limits     what the machine's memory allows
 //!                            lookups    the store's indexes beside that
-//!                            compaction runs to merge, and who merges them how fast
 //! contenders                 embedded   the embedded database: batches, sessions, prepared statements
 //! ```
 //!
@@ -23,7 +22,6 @@
 
 pub mod assembly;
 pub mod bank;
-pub mod compaction;
 pub mod driver;
 pub mod embedded;
 pub mod limits;

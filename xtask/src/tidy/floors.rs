@@ -11,7 +11,7 @@ use super::Finding;
 use super::tree::SourceFile;
 
 /// Floor of every crate, by package name.
-const FLOORS: [(&str, u8); 21] = [
+const FLOORS: [(&str, u8); 22] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
@@ -23,6 +23,7 @@ const FLOORS: [(&str, u8); 21] = [
     ("weft-column", 3),
     ("weft-join", 3),
     ("weft-store", 4),
+    ("weft-storage-load", 4),
     ("weft-program", 5),
     ("weft-txn", 6),
     ("weft-sql", 7),
@@ -44,13 +45,14 @@ enum Fence {
 }
 
 /// Foreign crates by the first word of their name, so that `arrow-array` is `arrow`.
-const FENCES: [(&str, Fence); 6] = [
+const FENCES: [(&str, Fence); 7] = [
     ("pgwire", Fence::Only("weft-server")),
     ("datafusion", Fence::FromFloor(7)),
     ("arrow", Fence::FromFloor(7)),
     ("sqlparser", Fence::FromFloor(7)),
     ("mpi", Fence::Only("weft-cluster")),
     ("opencl3", Fence::Only("weft-device")),
+    ("rocksdb", Fence::Only("weft-storage-load")),
 ];
 
 /// A dependency as a manifest names it.

@@ -17,7 +17,7 @@
 mod real;
 mod sim;
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::Path;
 
 pub use real::RealDisk;
@@ -116,6 +116,15 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// Whatever the system says; any part of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all parts, one behind the other, as one write of their bytes would.
+    ///
+    /// # Errors
+    /// As [`DiskFile::write_at`].
+    fn write_parts_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+        self.write_at(&parts.concat(), offset)
+    }
 
     /// Makes everything written so far, and the length, durable.
     ///

@@ -1,13 +1,13 @@
 //! The operating system's file system.
 //!
-//! Reads and writes are positional (`pread`, `pwrite`), so a file has no cursor to share. A file is synced
-//! with `fdatasync`, which writes the data and of the metadata only what is needed to find it (the length);
-//! writing into blocks that were written before therefore costs no journal commit. A directory is synced by
-//! `fsync` of its descriptor. The lock is `flock` on a file `LOCK`: the kernel releases it when the process
-//! dies, so a crash never leaves a stale one.
+//! Reads and writes are positional (`pread`, `pwrite`, `pwritev`), so a file has no cursor to share. A file
+//! is synced with `fdatasync`, which writes the data and of the metadata only what is needed to find it
+//! (the length); writing into blocks that were written before therefore costs no journal commit. A
+//! directory is synced by `fsync` of its descriptor. The lock is `flock` on a file `LOCK`: the kernel
+//! releases it when the process dies, so a crash never leaves a stale one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Write};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -146,6 +146,25 @@ impl DiskFile for RealFile {
         self.0.write_all_at(bytes, offset)
     }
 
+    fn write_parts_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let mut parts = parts.to_vec();
+        let (mut left, mut offset) = (parts.as_mut_slice(), offset);
+        // Also drops empty parts in front.
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match write_some_parts(&self.0, left, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut left, written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     fn sync(&self, _site: SyncSite) -> io::Result<()> {
         self.0.sync_data()
     }
@@ -206,6 +225,31 @@ fn write_out(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
         Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE | libc::EOPNOTSUPP) => Ok(()),
         _ => Err(error),
     }
+}
+
+/// Parts that one call of the system takes.
+#[cfg(target_os = "linux")]
+const PARTS_MAX: usize = 1024;
+
+/// Writes some of the first parts, which are not all empty; how many bytes.
+#[cfg(target_os = "linux")]
+fn write_some_parts(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+    let Ok(offset) = libc::off_t::try_from(offset) else {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    };
+    let count = parts.len().min(PARTS_MAX) as libc::c_int;
+    // SAFETY: `IoSlice` has the layout of `iovec`, the first `count` of them lie in `parts` and point to
+    // memory that is borrowed for the call, which only reads it. The descriptor as in `reserve`.
+    let written = unsafe { libc::pwritev(file.as_raw_fd(), parts.as_ptr().cast(), count, offset) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
+}
+
+/// Elsewhere one part at a time.
+#[cfg(not(target_os = "linux"))]
+fn write_some_parts(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+    parts
+        .first()
+        .map_or(Ok(0), |part| FileExt::write_at(file, part, offset))
 }
 
 /// Elsewhere the sync does it all.
@@ -295,6 +339,27 @@ mod tests {
         assert_eq!(super::super::read_file(&disk, &b).unwrap(), b"\0\0\0hello");
         disk.remove(&b).unwrap();
         assert!(!disk.exists(&b).unwrap());
+    }
+
+    #[test]
+    fn parts_are_written_one_behind_the_other() {
+        let scratch = Scratch::new();
+        let file = RealDisk.open(&scratch.0.join("a"), OpenMode::CreateNew).unwrap();
+        // More than one call takes, of all lengths, empty ones among them.
+        let parts: Vec<Vec<u8>> = (0..3000_usize).map(|n| vec![n as u8; n % 7]).collect();
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        file.write_parts_at(&slices, 5).unwrap();
+        file.write_parts_at(&[], 0).unwrap();
+        file.write_parts_at(&[IoSlice::new(b""), IoSlice::new(b"x")], 0)
+            .unwrap();
+        let mut whole = b"x\0\0\0\0".to_vec();
+        whole.extend(parts.concat());
+        let mut bytes = vec![9; whole.len()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == whole && file.len().unwrap() == whole.len() as u64);
+        assert!(file.write_parts_at(&slices, u64::MAX - 3).is_err());
+        let read_only = RealDisk.open(&scratch.0.join("a"), OpenMode::Read).unwrap();
+        assert!(read_only.write_parts_at(&slices, 0).is_err());
     }
 
     #[test]

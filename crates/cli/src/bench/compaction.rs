@@ -1,13 +1,14 @@
 //! `weft bench compaction`: merging sorted runs, executor beside executor over the same task.
 //!
 //! `throughput` is bytes of input blocks a second: of the thread's processor time for `cpu`, of the process's
-//! for `runtime`, and for `model` of *simulated* cycles at its stated clock rate, which its case says.
-//! `jitter` is the spread of the rounds, largest less smallest over the median.
+//! for `runtime`, `engine` and `rocksdb`, and for `model` of *simulated* cycles at its stated clock rate,
+//! which its case says. Its ratio is to `cpu`, the bare merge in memory; `times_rocksdb` is that of `engine`
+//! to RocksDB. `jitter` is the spread of the rounds, largest less smallest over the median.
 
 use weft_offload::model::ModelParams;
 use weft_ops::block::Compression;
+use weft_storage_load::compaction::{Compaction, Executor, FILTER_BITS_PER_KEY, KEY_BYTES, Rate, TaskShape};
 use weft_workload::Record;
-use weft_workload::compaction::{Compaction, Executor, KEY_BYTES, Rate, TaskShape};
 
 use super::limits::{median, print};
 use crate::arguments::{BlockCompression, CompactionArguments, CompactionUnit};
@@ -51,6 +52,9 @@ fn contenders(arguments: &CompactionArguments) -> Result<Vec<(String, Executor)>
         match unit {
             CompactionUnit::Cpu => contenders.push(("cpu".to_owned(), Executor::Cpu)),
             CompactionUnit::Runtime => contenders.push(("runtime".to_owned(), Executor::Runtime)),
+            CompactionUnit::Engine => contenders.push(("engine".to_owned(), Executor::Engine)),
+            #[cfg(feature = "peers")]
+            CompactionUnit::Rocksdb => contenders.push(("rocksdb".to_owned(), Executor::RocksDb)),
             CompactionUnit::Model => {
                 for decoders in &arguments.decoders {
                     let params = ModelParams {
@@ -80,10 +84,12 @@ fn measure(
     let failed = |error| Failure::doing("merging", error);
     let compaction = Compaction::new(shape).map_err(failed)?;
     let nanos = (arguments.seconds * 1e9) as u64;
+    let home = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let dir = home.join(format!("weft-bench-compaction-{}", std::process::id()));
     let mut rounds: Vec<Vec<Rate>> = vec![Vec::new(); contenders.len()];
     for _ in 0..arguments.rounds {
         for ((_, executor), rates) in contenders.iter().zip(&mut rounds) {
-            rates.push(compaction.round(*executor, nanos).map_err(failed)?);
+            rates.push(compaction.round(*executor, nanos, &dir).map_err(failed)?);
         }
     }
     let compression = match shape.compression {
@@ -92,8 +98,8 @@ fn measure(
         Compression::Zstd => "zstd",
     };
     let config = format!(
-        "ways={} key_bytes={KEY_BYTES} value_bytes={} compression={compression} block_bytes=16384 input_bytes={} \
-         entries={} seconds={} rounds={} version={}",
+        "ways={} key_bytes={KEY_BYTES} value_bytes={} compression={compression} block_bytes=16384 filter_bits={FILTER_BITS_PER_KEY} \
+         input_bytes={} entries={} seconds={} rounds={} version={}",
         shape.ways,
         shape.value_bytes,
         compaction.input_bytes(),
@@ -110,6 +116,10 @@ fn measure(
         .iter()
         .position(|(_, executor)| *executor == Executor::Cpu);
     let base = cpu
+        .and_then(|at| rounds.get(at))
+        .map(|rates| mid(rates, |rate| rate.bytes));
+    let peer = contenders.iter().position(|(name, _)| name == "rocksdb");
+    let peer = peer
         .and_then(|at| rounds.get(at))
         .map(|rates| mid(rates, |rate| rate.bytes));
     let mut found = Vec::new();
@@ -136,6 +146,9 @@ fn measure(
         };
         add("throughput", "B/s", bytes, against);
         add("entries", "1/s", entries, None);
+        if let Some(peer) = peer.filter(|peer| *peer > 0.0 && *executor == Executor::Engine) {
+            add("times_rocksdb", "1", bytes / peer, None);
+        }
         add(
             "jitter",
             "1",

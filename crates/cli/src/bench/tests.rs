@@ -66,6 +66,25 @@ fn compaction_runs_on_every_unit() {
 }
 
 #[test]
+fn the_key_value_engine_runs_every_case_with_every_compactor() {
+    let run = |words: &str| {
+        let line =
+            format!("weft bench lsm --keys 3000 --slot-ms 10 --memtable-mb 1 --cache-mb 1 --json {words}");
+        crate::run(WeftArguments::try_parse_from(line.split_whitespace()).unwrap())
+    };
+    run("--seconds 0.05 --case fill,overwrite,read,mixed,read-while-writing --unit cpu,runtime,model,off")
+        .unwrap();
+    run("--seconds 0.05 --case mixed --read-percent 0,90,100 --compression none --rounds 2").unwrap();
+    for words in [
+        "--seconds 0.02",
+        "--seconds 1 --read-percent 101",
+        "--seconds 1 --value-bytes 2000000",
+    ] {
+        assert!(matches!(run(words), Err(Failure::Usage(_))), "{words}");
+    }
+}
+
+#[test]
 fn smallbank_keeps_its_books_under_every_protocol() {
     let protocols = all_protocols();
     bench(&format!(

@@ -32,6 +32,12 @@ pub type TaskDone = Box<dyn FnOnce(Result<MergeOutput, ExecutorError>) + Send>;
 pub trait CompactionExecutor: Send + Sync {
     /// Takes a task. May wait while its queue is full.
     fn submit(&self, task: MergeTask, done: TaskDone);
+
+    /// Whether results are those of [`weft_ops::merge::merge`] itself, computed by the thread that submits
+    /// and carried nowhere: their blocks' checksums need no second look, and tasks are cut to fit its cache.
+    fn is_golden(&self) -> bool {
+        false
+    }
 }
 
 /// Merges on the thread that submits.
@@ -41,5 +47,9 @@ pub struct InlineExecutor;
 impl CompactionExecutor for InlineExecutor {
     fn submit(&self, task: MergeTask, done: TaskDone) {
         done(merge(&task).map_err(ExecutorError::Merge));
+    }
+
+    fn is_golden(&self) -> bool {
+        true
     }
 }

@@ -5,6 +5,7 @@
 //! turns.rs     whose turn it is: what failed rests
 //! bound.rs     how long the output of a task can be
 //! tasks.rs     cutting it into block-range tasks, reading their blocks
+//! buffers.rs   the memory that they are read into, used again
 //! executor.rs  who merges: any implementation of CompactionExecutor
 //! units.rs     one of them: the offload runtime
 //! output.rs    results, in order, into tables
@@ -15,6 +16,7 @@
 //! level 0 at most, and the next level as one run.
 
 mod bound;
+mod buffers;
 mod choose;
 mod executor;
 mod output;

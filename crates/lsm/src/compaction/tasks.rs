@@ -13,8 +13,9 @@ use weft_ops::merge::{MergeError, MergeTask, RangeTombstone, Run};
 
 use super::Choice;
 use super::bound::output_bytes_max;
+use super::buffers::ReadBuffers;
 use crate::error::{CorruptKind, LsmError, corrupt};
-use crate::table::Table;
+use crate::table::{Table, TableProperties};
 
 /// From one cut (inclusive) to the next (exclusive).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,13 +84,14 @@ pub(super) fn read_task(
     runs: &[Vec<Arc<Table>>],
     range: &TaskRange,
     common: &Common,
+    buffers: &ReadBuffers,
 ) -> Result<(MergeTask, Origins), LsmError> {
     let mut task_runs = Vec::with_capacity(runs.len());
     let mut origins = Vec::with_capacity(runs.len());
     for tables in runs {
         let (mut blocks, mut places) = (Vec::new(), Vec::new());
         for table in tables {
-            read_blocks(table, range, &mut blocks, &mut places)?;
+            read_blocks(table, range, buffers, &mut blocks, &mut places)?;
         }
         task_runs.push(Run { blocks });
         origins.push(places);
@@ -117,9 +119,17 @@ pub(super) fn read_task(
 fn read_blocks(
     table: &Arc<Table>,
     range: &TaskRange,
+    buffers: &ReadBuffers,
     blocks: &mut Vec<Bytes>,
     places: &mut Vec<(Arc<Table>, u64)>,
 ) -> Result<(), LsmError> {
+    let TableProperties { lower, upper, .. } = table.properties();
+    let ends_before = |bound: &Bytes| upper.is_before(bound);
+    if range.lower.as_ref().is_some_and(ends_before)
+        || range.upper.as_ref().is_some_and(|bound| *bound <= *lower)
+    {
+        return Ok(());
+    }
     let opened = table.opened()?;
     let index = opened.index();
     let from = range.lower.as_ref().map_or(0, |lower| opened.block_for(lower));
@@ -132,7 +142,7 @@ fn read_blocks(
         return Ok(());
     };
     let bytes = last.offset + u64::from(last.bytes) - first.offset;
-    let stored = opened.read_stored(first.offset, bytes as usize)?;
+    let stored = buffers.filled(bytes as usize, |memory| opened.read_into(first.offset, memory))?;
     for entry in entries {
         let start = (entry.offset - first.offset) as usize;
         let block = stored.slice(start..start + entry.bytes as usize);

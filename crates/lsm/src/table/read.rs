@@ -274,11 +274,15 @@ impl Opened {
     /// Bytes as they lie in the file.
     pub(crate) fn read_stored(&self, offset: u64, bytes: usize) -> Result<Bytes, LsmError> {
         let mut stored = vec![0; bytes];
-        let path = Path::new(&*self.name);
-        self.file
-            .read_exact_at(&mut stored, offset)
-            .map_err(io_error("reading", path))?;
+        self.read_into(offset, &mut stored)?;
         Ok(Bytes::from(stored))
+    }
+
+    /// Fills `out` with bytes as they lie in the file.
+    pub(crate) fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), LsmError> {
+        let path = Path::new(&*self.name);
+        let read = self.file.read_exact_at(out, offset);
+        read.map_err(io_error("reading", path))
     }
 
     /// Opens a stored block after checking that it is the one that was written there.

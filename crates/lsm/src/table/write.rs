@@ -1,12 +1,15 @@
 //! Writing a table: finished blocks come in, the rest is made here.
+//!
+//! Blocks are not copied: they are kept until there are enough of them for one large write, which takes them
+//! from where they lie.
 
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use weft_base::codec::ByteWriter;
 use weft_base::{Disk, DiskFile, OpenMode, SyncSite};
 use weft_ops::block::FinishedBlock;
-use weft_ops::filter::build_filter;
+use weft_ops::filter::build_filter_of_parts;
 use weft_ops::key::SeqNo;
 use weft_ops::merge::RangeTombstone;
 
@@ -20,7 +23,10 @@ use crate::error::{LsmError, io_error};
 /// Sync of a table's bytes, before its name counts.
 pub(crate) const SYNC_TABLE: SyncSite = SyncSite("lsm.table");
 
+/// Bytes from which on what was appended is written.
 const WRITE_BYTES: usize = 1 << 20;
+/// Hashes for the filter that are kept in one piece.
+const HASHES_PART: usize = 1 << 13;
 
 /// Writes one table.
 pub(crate) struct TableWriter {
@@ -28,11 +34,14 @@ pub(crate) struct TableWriter {
     path: PathBuf,
     number: u64,
     level: usize,
-    buffer: Vec<u8>,
-    /// Bytes before the buffer.
+    /// What was appended and not written.
+    parts: Vec<Bytes>,
+    parts_bytes: usize,
+    /// Bytes before that.
     written: u64,
     index: Vec<IndexEntry>,
-    hashes: Vec<u64>,
+    /// In parts of [`HASHES_PART`], so that none is moved when more come.
+    hashes: Vec<Vec<u64>>,
     filter_bits_per_key: u32,
     tombstones: Vec<RangeTombstone>,
     lower: Option<Bytes>,
@@ -59,7 +68,8 @@ impl TableWriter {
             path,
             number,
             level,
-            buffer: Vec::with_capacity(WRITE_BYTES + (64 << 10)),
+            parts: Vec::new(),
+            parts_bytes: 0,
             written: 0,
             index: Vec::new(),
             hashes: Vec::new(),
@@ -74,7 +84,7 @@ impl TableWriter {
 
     /// Bytes of blocks so far.
     pub(crate) fn bytes(&self) -> u64 {
-        self.written + self.buffer.len() as u64
+        self.written + self.parts_bytes as u64
     }
 
     /// Key of the last entry so far.
@@ -99,9 +109,24 @@ impl TableWriter {
         self.entry_count += u64::from(block.entry_count);
         self.last_key = block.last_key.clone();
         if self.filter_bits_per_key > 0 {
-            self.hashes.extend_from_slice(hashes);
+            self.add_hashes(hashes);
         }
-        self.append(&block.bytes)
+        self.append(block.bytes.clone())
+    }
+
+    fn add_hashes(&mut self, mut hashes: &[u64]) {
+        while !hashes.is_empty() {
+            let part = match self.hashes.last_mut() {
+                Some(part) if part.len() < HASHES_PART => part,
+                _ => {
+                    self.hashes.push(Vec::with_capacity(HASHES_PART));
+                    continue;
+                }
+            };
+            let (now, later) = hashes.split_at(hashes.len().min(HASHES_PART - part.len()));
+            part.extend_from_slice(now);
+            hashes = later;
+        }
     }
 
     /// Adds a range tombstone. They may come in any order.
@@ -114,9 +139,10 @@ impl TableWriter {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Result<(), LsmError> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= WRITE_BYTES {
+    fn append(&mut self, part: Bytes) -> Result<(), LsmError> {
+        self.parts_bytes += part.len();
+        self.parts.push(part);
+        if self.parts_bytes >= WRITE_BYTES {
             self.write_out()
         } else {
             Ok(())
@@ -124,20 +150,25 @@ impl TableWriter {
     }
 
     fn write_out(&mut self) -> Result<(), LsmError> {
+        if self.parts.is_empty() {
+            return Ok(());
+        }
+        let slices: Vec<IoSlice<'_>> = self.parts.iter().map(|part| IoSlice::new(part)).collect();
         self.file
-            .write_at(&self.buffer, self.written)
+            .write_parts_at(&slices, self.written)
             .map_err(io_error("writing", &self.path))?;
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
+        self.written += self.parts_bytes as u64;
+        self.parts.clear();
+        self.parts_bytes = 0;
         Ok(())
     }
 
-    fn section(&mut self, bytes: &[u8]) -> Result<Section, LsmError> {
+    fn section(&mut self, bytes: Vec<u8>) -> Result<Section, LsmError> {
         let section = Section {
             offset: self.bytes(),
             bytes: bytes.len() as u64,
         };
-        self.append(bytes)?;
+        self.append(Bytes::from(bytes))?;
         Ok(section)
     }
 
@@ -145,17 +176,17 @@ impl TableWriter {
     pub(crate) fn finish(mut self) -> Result<TableMeta, LsmError> {
         self.tombstones.sort();
         let properties = self.properties();
-        let tombstones = self.section(&encode_tombstones(&self.tombstones))?;
+        let tombstones = self.section(encode_tombstones(&self.tombstones))?;
         let filter = if self.filter_bits_per_key > 0 {
-            let filter = build_filter(&self.hashes, self.filter_bits_per_key);
-            self.section(&filter)?
+            let filter = build_filter_of_parts(&self.hashes, self.filter_bits_per_key);
+            self.section(filter)?
         } else {
             Section::default()
         };
-        let index = self.section(&encode_index(&self.index))?;
+        let index = self.section(encode_index(&self.index))?;
         let mut encoded = Vec::new();
         properties.encode(&mut encoded);
-        let properties_section = self.section(&seal(&encoded))?;
+        let properties_section = self.section(seal(&encoded))?;
         let footer = Footer {
             tombstones,
             filter,
@@ -163,7 +194,7 @@ impl TableWriter {
             properties: properties_section,
             file_number: self.number,
         };
-        self.buffer.put_bytes(&footer.encode());
+        self.append(Bytes::from(footer.encode()))?;
         self.write_out()?;
         self.file
             .sync(SYNC_TABLE)

@@ -8,26 +8,40 @@
 //! - [`Executor::Runtime`]: the same through the offload runtime on one `cpu` thread, per second of the whole
 //!   process's processor time: queue and hand-over included;
 //! - [`Executor::Model`]: the model of X-DB's compaction unit, per second of *simulated* cycles at its stated
-//!   clock rate. More runs than it has decoders take several passes, one unit doing them in turn.
+//!   clock rate. More runs than it has decoders take several passes, one unit doing them in turn;
+//! - [`Executor::Engine`]: a whole compaction of the same keys and values by Weft's engine on one thread,
+//!   files and filters and all, per second of the process's processor time;
+//! - `Executor::RocksDb` (feature `peers`): the same by RocksDB.
+//!
+//! The bytes are those of Weft's input blocks for everybody, so that rates of the same data compare.
+//!
+//! ```text
+//! data.rs    the runs
+//! whole.rs   compaction by Weft's engine
+//! rocks.rs   compaction by RocksDB
+//! ```
 //!
 //! Source: X-DB, figure 9 (throughput of a compaction unit over KV length against one CPU thread).
 
+mod data;
+#[cfg(feature = "peers")]
+mod rocks;
+mod whole;
+
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use weft_base::clock::{process_cpu_nanos, thread_cpu_nanos};
-use weft_base::{Clock, Prng, SystemClock};
+use weft_base::{Clock, SystemClock};
 use weft_offload::model::{ModelParams, Stop, simulate};
 use weft_offload::{Job, Scheduler, SchedulerConfig};
-use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
-use weft_ops::key::{EntryKind, SeqNo, Stamp};
 use weft_ops::merge::{MergeError, MergeOutput, MergeTask, Run, merge};
 
-/// Bytes of a key.
-pub const KEY_BYTES: usize = 16;
-/// One key in so many stands in a second run.
-const SECOND_VERSION_EVERY: u64 = 8;
+use crate::LoadError;
+
+pub use data::{KEY_BYTES, TaskShape};
+pub use whole::FILTER_BITS_PER_KEY;
 
 /// Who merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,21 +52,11 @@ pub enum Executor {
     Runtime,
     /// The compaction unit's model; simulated.
     Model(ModelParams),
-}
-
-/// What is to be merged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TaskShape {
-    /// Sorted runs.
-    pub ways: u64,
-    /// Bytes of each value.
-    pub value_bytes: usize,
-    /// Of input and output blocks.
-    pub compression: Compression,
-    /// Keys and values of all runs together, in bytes, about.
-    pub bytes: u64,
-    /// For keys and values.
-    pub seed: u64,
+    /// Weft's engine: the whole compaction, with tables on disk.
+    Engine,
+    /// RocksDB: the same.
+    #[cfg(feature = "peers")]
+    RocksDb,
 }
 
 /// Why nothing was measured.
@@ -66,6 +70,8 @@ pub enum CompactionError {
     Runtime(String),
     /// The system gave no thread.
     Io(io::Error),
+    /// An engine failed, or did not read what it was given.
+    Engine(LoadError),
 }
 
 impl std::fmt::Display for CompactionError {
@@ -77,6 +83,7 @@ impl std::fmt::Display for CompactionError {
             CompactionError::Unit(Stop::Broken(why)) => write!(f, "the unit's model is at fault: {why}"),
             CompactionError::Runtime(why) => write!(f, "the offload runtime: {why}"),
             CompactionError::Io(error) => write!(f, "starting the offload runtime: {error}"),
+            CompactionError::Engine(error) => error.fmt(f),
         }
     }
 }
@@ -85,6 +92,7 @@ impl std::error::Error for CompactionError {}
 
 /// One task, and what is known of it.
 pub struct Compaction {
+    shape: TaskShape,
     task: Arc<MergeTask>,
     golden: MergeOutput,
     input_bytes: u64,
@@ -107,10 +115,11 @@ impl Compaction {
     /// # Errors
     /// When the golden merge refuses it: a defect.
     pub fn new(shape: &TaskShape) -> Result<Compaction, CompactionError> {
-        let task = make_task(shape);
+        let task = shape.task();
         let golden = merge(&task).map_err(CompactionError::Merge)?;
         let input_bytes = task.block_bytes();
         Ok(Compaction {
+            shape: *shape,
             task: Arc::new(task),
             golden,
             input_bytes,
@@ -129,16 +138,31 @@ impl Compaction {
         self.golden.entries_in
     }
 
-    /// Measures one round of at least `nanos` (the model: one run). Every result is compared with the golden
-    /// merge's.
+    /// Measures one round of at least `nanos` (the model and engines: one run). Every executor's result is
+    /// compared with the golden merge's; an engine must read every entry once. Engines make a directory
+    /// `dir` and remove it.
     ///
     /// # Errors
-    /// When the executor does not merge the task, or not to the same bytes.
-    pub fn round(&self, executor: Executor, nanos: u64) -> Result<Rate, CompactionError> {
+    /// When the executor does not merge the task, or not to the same bytes; an engine's.
+    pub fn round(&self, executor: Executor, nanos: u64, dir: &Path) -> Result<Rate, CompactionError> {
         match executor {
             Executor::Cpu => self.round_on_cpu(nanos),
             Executor::Runtime => self.round_through_runtime(nanos),
             Executor::Model(params) => self.round_simulated(params),
+            Executor::Engine => {
+                let compacted = whole::compact_with_engine(&self.shape, dir);
+                let (nanos, entries) = compacted.map_err(CompactionError::Engine)?;
+                if entries != self.entries() {
+                    let why = format!("{entries} entries were compacted where {} are", self.entries());
+                    return Err(CompactionError::Engine(LoadError(why)));
+                }
+                Ok(self.rate(1, nanos))
+            }
+            #[cfg(feature = "peers")]
+            Executor::RocksDb => {
+                let compacted = rocks::compact_with_rocksdb(&self.shape, dir);
+                Ok(self.rate(1, compacted.map_err(CompactionError::Engine)?))
+            }
         }
     }
 
@@ -232,81 +256,10 @@ fn simulate_passes(params: ModelParams, task: &MergeTask) -> Result<(MergeOutput
     Ok((output, total + cycles.total))
 }
 
-fn make_task(shape: &TaskShape) -> MergeTask {
-    let mut prng = Prng::new(shape.seed);
-    let options = BlockOptions {
-        compression: shape.compression,
-        ..BlockOptions::default()
-    };
-    let ways = shape.ways.max(1);
-    let entry_bytes = (KEY_BYTES + shape.value_bytes) as u64;
-    let keys = (shape.bytes / entry_bytes).max(1) * SECOND_VERSION_EVERY / (SECOND_VERSION_EVERY + 1);
-    let mut writers: Vec<RunWriter> = (0..ways).map(|_| RunWriter::new(options)).collect();
-    for number in 0..keys.max(1) {
-        let key = format!("{number:016}").into_bytes();
-        let newest = prng.below(ways);
-        let second = prng.chance(1, SECOND_VERSION_EVERY).then(|| prng.below(ways));
-        for (run, seqno) in [(Some(newest), 2 * keys), (second, 1)] {
-            let writer = run.filter(|run| seqno > 1 || *run != newest);
-            let writer = writer.and_then(|run| writers.get_mut(run as usize));
-            if let Some(writer) = writer {
-                let value = value(shape.value_bytes, &mut prng);
-                writer.add(&key, SeqNo(seqno + number), &value);
-            }
-        }
-    }
-    MergeTask {
-        runs: writers.into_iter().map(RunWriter::finish).collect(),
-        output: options,
-        output_bytes_max: u64::MAX,
-        ..MergeTask::default()
-    }
-}
-
-/// Half chance, half the same byte again.
-fn value(bytes: usize, prng: &mut Prng) -> Vec<u8> {
-    let mut value = vec![b'v'; bytes];
-    let half = value.len() / 2;
-    if let Some(noise) = value.get_mut(..half) {
-        prng.fill(noise);
-    }
-    value
-}
-
-struct RunWriter {
-    builder: BlockBuilder,
-    last: Vec<u8>,
-    blocks: Vec<Bytes>,
-}
-
-impl RunWriter {
-    fn new(options: BlockOptions) -> RunWriter {
-        RunWriter {
-            builder: BlockBuilder::new(options),
-            last: Vec::new(),
-            blocks: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, key: &[u8], seqno: SeqNo, value: &[u8]) {
-        let stamp = Stamp::new(seqno, EntryKind::Value);
-        self.builder.add(&self.last, key, stamp, value);
-        self.last.clear();
-        self.last.extend_from_slice(key);
-        if self.builder.is_full() {
-            self.blocks.extend(self.builder.finish().map(|block| block.bytes));
-        }
-    }
-
-    fn finish(mut self) -> Run {
-        self.blocks.extend(self.builder.finish().map(|block| block.bytes));
-        Run { blocks: self.blocks }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_ops::block::Compression;
 
     #[test]
     fn every_executor_merges_every_shape_to_the_same_bytes() {
@@ -337,7 +290,12 @@ mod tests {
                 Executor::Model(ModelParams::default()),
                 Executor::Model(narrow),
             ];
-            let rates = executors.map(|executor| compaction.round(executor, 1).unwrap());
+            let home = tempfile::tempdir().unwrap();
+            let dir = home.path().join("engine");
+            let rates = executors.map(|executor| compaction.round(executor, 1, &dir).unwrap());
+            let engine = compaction.round(Executor::Engine, 1, &dir);
+            assert_eq!(engine.is_ok(), (2..=4).contains(&ways), "{engine:?}");
+            assert!(!dir.exists());
             assert!(rates.iter().all(|rate| rate.bytes > 0.0 && rate.entries > 0.0));
             if ways > 2 {
                 assert!(

@@ -1,0 +1,204 @@
+//! Weft's engine as a contender.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_base::{Clock, RealDisk, SystemClock};
+use weft_lsm::{
+    CompactionExecutor, FamilyId, InlineExecutor, LevelOptions, Lsm, LsmOptions, UnitExecutor, WriteBatch,
+    WriteOptions,
+};
+use weft_offload::model::{ModelEngine, ModelParams};
+use weft_offload::unit::PoolUnit;
+use weft_offload::{Counters, Engine, Scheduler, SchedulerConfig, Unit};
+use weft_ops::block::Compression;
+
+use super::{KeyValueStore, StoreShape};
+use crate::LoadError;
+
+const FAMILY: FamilyId = FamilyId(0);
+
+/// Who compacts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compactor {
+    /// The engine's own thread.
+    Cpu,
+    /// The offload runtime's `cpu` unit, one thread.
+    Runtime,
+    /// A unit that simulates X-DB's, cycle by cycle, on a thread of this machine: right results, and a load
+    /// on the processor that a unit would not be.
+    Model(ModelParams),
+    /// Nobody.
+    Off,
+}
+
+/// Weft's engine.
+pub struct WeftStore {
+    lsm: Lsm,
+    units: Option<Arc<Scheduler>>,
+}
+
+impl WeftStore {
+    /// Opens an engine in `dir`.
+    ///
+    /// # Errors
+    /// The engine's; the system gives no thread.
+    pub fn open(dir: &Path, shape: &StoreShape, compactor: Compactor) -> Result<WeftStore, LoadError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let units = scheduler(compactor, &clock)?.map(Arc::new);
+        let executor: Arc<dyn CompactionExecutor> = match &units {
+            Some(units) => Arc::new(UnitExecutor::new(Arc::clone(units))),
+            None => Arc::new(InlineExecutor),
+        };
+        let options = LsmOptions {
+            executor,
+            compact: compactor != Compactor::Off,
+            ..options(shape)
+        };
+        let opened = Lsm::open(Arc::new(RealDisk::new()), dir, options, clock);
+        let lsm = opened.map_err(|error| LoadError::doing("opening the engine", error))?;
+        Ok(WeftStore { lsm, units })
+    }
+
+    /// What the units did, if there are any.
+    #[must_use]
+    pub fn unit_counters(&self) -> Option<Counters> {
+        self.units.as_ref().map(|units| units.counters())
+    }
+}
+
+/// Weft's options for a shape.
+pub(crate) fn options(shape: &StoreShape) -> LsmOptions {
+    let mut options = LsmOptions {
+        memtable_bytes: shape.memtable_bytes,
+        frozen_memtables_max: shape.memtables_max.saturating_sub(1).max(1),
+        block_cache_bytes: shape.block_cache_bytes,
+        block_bytes: u32::try_from(shape.block_bytes).unwrap_or(u32::MAX),
+        filter_bits_per_key: shape.filter_bits_per_key,
+        table_bytes: shape.table_bytes,
+        level0_tables: shape.level0_tables,
+        level1_bytes: shape.level1_bytes,
+        base_compression: shape.compression,
+        ..LsmOptions::default()
+    };
+    for (level, settings) in options.levels.iter_mut().enumerate() {
+        let compression = if level == 0 {
+            Compression::None
+        } else {
+            shape.compression
+        };
+        *settings = LevelOptions {
+            compression,
+            dir: None,
+        };
+    }
+    options
+}
+
+fn scheduler(compactor: Compactor, clock: &Arc<dyn Clock>) -> Result<Option<Scheduler>, LoadError> {
+    let failed = |error| LoadError::doing("starting the offload runtime", error);
+    let mut config = SchedulerConfig::default();
+    let units: Vec<Box<dyn Unit>> = match compactor {
+        Compactor::Cpu | Compactor::Off => return Ok(None),
+        Compactor::Runtime => Vec::new(),
+        Compactor::Model(params) => {
+            // The simulation is slower than the unit would be: no attempt is late.
+            config.deadline_ns = u64::MAX / 4;
+            config.deadline_ns_per_kib = 0;
+            let engine: Box<dyn Engine> = Box::new(ModelEngine { params });
+            let unit = PoolUnit::new(params.spec("model", 2), vec![engine], 1.0, clock).map_err(failed)?;
+            vec![Box::new(unit)]
+        }
+    };
+    let scheduler = Scheduler::new(config, Arc::clone(clock), units).map_err(failed)?;
+    Ok(Some(scheduler))
+}
+
+impl KeyValueStore for WeftStore {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), LoadError> {
+        thread_local! {
+            static BATCH: std::cell::RefCell<WriteBatch> = std::cell::RefCell::new(WriteBatch::new());
+        }
+        BATCH.with_borrow_mut(|batch| {
+            batch.clear();
+            batch.put(FAMILY, key, value);
+            let written = self.lsm.write(batch, WriteOptions::default());
+            written
+                .map(drop)
+                .map_err(|error| LoadError::doing("writing", error))
+        })
+    }
+
+    fn get(&self, key: &[u8], look: &mut dyn FnMut(&[u8]) -> bool) -> Result<Option<bool>, LoadError> {
+        let found = self.lsm.get(FAMILY, key);
+        let found = found.map_err(|error| LoadError::doing("reading", error))?;
+        Ok(found.map(|value| look(&value)))
+    }
+
+    fn settle(&self) -> Result<(), LoadError> {
+        let failed = |error| LoadError::doing("settling", error);
+        self.lsm.flush().map_err(failed)?;
+        self.lsm.compact().map_err(failed)
+    }
+
+    fn debt_bytes(&self) -> u64 {
+        self.lsm.stats().debt_bytes
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let stats = self.lsm.stats();
+        stats.memtable_bytes + stats.block_cache_bytes
+    }
+
+    fn waited_nanos(&self) -> Option<u64> {
+        let stats = self.lsm.stats();
+        Some(stats.slowed_nanos + stats.full_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Case, KeyValues, Spell, run_case};
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn every_compactor_keeps_every_key() {
+        let small = StoreShape {
+            memtable_bytes: 64 << 10,
+            table_bytes: 64 << 10,
+            level1_bytes: 128 << 10,
+            ..StoreShape::default()
+        };
+        let spell = Spell {
+            warmup: Duration::from_millis(20),
+            steady: Duration::from_millis(100),
+            slot: Duration::from_millis(20),
+        };
+        for compactor in [
+            Compactor::Cpu,
+            Compactor::Runtime,
+            Compactor::Model(ModelParams::default()),
+            Compactor::Off,
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = WeftStore::open(dir.path(), &small, compactor).unwrap();
+            let mut data = KeyValues::new(100, 1);
+            for number in 0..3000 {
+                data.put(number, &store).unwrap();
+            }
+            store.settle().unwrap();
+            assert_eq!(store.debt_bytes(), 0);
+            for case in [Case::Overwrite, Case::ReadWhileWriting, Case::Read] {
+                let run = run_case(&store, case, 3000, 100, &spell, 5).unwrap();
+                assert!(run.operations > 0, "{compactor:?} {case:?}");
+            }
+            if let (Compactor::Model(_), Some(counters)) = (compactor, store.unit_counters()) {
+                assert!(
+                    counters.units[0].answered > 0 && counters.errors == 0,
+                    "{counters}"
+                );
+            }
+        }
+    }
+}
