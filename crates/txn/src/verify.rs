@@ -65,7 +65,8 @@ pub struct Verification {
 /// corrupt is no error but a finding. Cost: everything is read, a checkpoint's rows are in memory once.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Verification, EngineError> {
     let marked = has_marker_file(&**disk, dir)?;
-    let engines = engines(&**disk, dir, DEPTH_MAX)?;
+    // What lies in a directory that is not ours is none of our business.
+    let engines = engines(&**disk, dir, if marked { DEPTH_MAX } else { 0 })?;
     if !marked && engines.is_empty() {
         return Err(EngineError::Foreign {
             dir: dir.to_owned(),
