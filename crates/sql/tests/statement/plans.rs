@@ -62,7 +62,7 @@ fn kinds() {
         ("INSERT INTO t SELECT * FROM t", "modify"),
         ("UPDATE t SET a = 1", "modify"),
         ("UPDATE t SET a = 1 WHERE a = 5", "modify"),
-        ("UPDATE t SET d = d + 1 WHERE id = 5", "modify"),
+        ("UPDATE t SET d = d + 1 WHERE id = 5", "program"),
         ("UPDATE t SET id = 1 WHERE id = 5", "modify"),
         ("DELETE FROM t WHERE id = 1", "program"),
         ("DELETE FROM t WHERE id IN (1, 2)", "modify"),
