@@ -1,5 +1,5 @@
-//! What a program gives back: rows and counts, one entry per statement, and notices. Buffers keep their memory between
-//! runs.
+//! What a program gives back: rows and counts, one entry per statement, and notices. Buffers keep their
+//! memory between runs.
 
 use weft_types::Notice;
 

@@ -1,4 +1,5 @@
-//! Errors that a program catches, and what it says: TRY, ENDTRY, CAUGHT, RETHROW, ERRTEXT; NOTE, ERRCODE, DIAG.
+//! Errors that a program catches, and what it says: TRY, ENDTRY, CAUGHT, RETHROW, ERRTEXT; NOTE, ERRCODE,
+//! DIAG.
 //!
 //! ```text
 //!   try h0, L1 -----> block -----> endtry h0 ----> behind it

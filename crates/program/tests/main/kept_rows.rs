@@ -1,7 +1,7 @@
 //! What a program keeps of rows, and fetches ahead of their use, against writes of the same program.
 //!
-//! A [`BatchAccess`] keeps the bytes of rows that it found lately, and a loop over a range has probes under way
-//! for the rows to come. Both must never show what the program has changed since.
+//! A [`BatchAccess`] keeps the bytes of rows that it found lately, and a loop over a range has probes under
+//! way for the rows to come. Both must never show what the program has changed since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Rows = BTreeMap<i64, Vec<u8>>;
 
 /// Every row that is at hand shows what the model has, and so does every key.
-fn check(access: &mut BatchAccess<'_, '_>, held: &[(i64, RowHandle)], model: &Rows) {
+fn check(access: &BatchAccess<'_, '_>, held: &[(i64, RowHandle)], model: &Rows) {
     for (id, handle) in held {
         assert_eq!(access.row(handle), model.get(id).map(Vec::as_slice), "row {id}");
     }
@@ -161,7 +161,7 @@ proptest! {
                     }
                 }
             }
-            check(&mut access, &held, &model);
+            check(&access, &held, &model);
         }
         match commits {
             true => member.commit(),
@@ -185,8 +185,8 @@ proptest! {
     }
 }
 
-/// For each pair `(1, b, _)` in order: the pair `(2, b, text)` is searched, which is fetched ahead, and shown;
-/// then those that later rounds will search are changed: one grows, one goes or comes.
+/// For each pair `(1, b, _)` in order: the pair `(2, b, text)` is searched, which is fetched ahead, and
+/// shown; then those that later rounds will search are changed: one grows, one goes or comes.
 const LOOP: &str = "\
 .program catalog 3
 .inputs

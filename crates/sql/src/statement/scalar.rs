@@ -369,6 +369,21 @@ impl Scalar {
                 }
                 Value::Null
             }
+            Scalar::Call(..) | Scalar::Case { .. } | Scalar::Extreme { .. } => {
+                return self.evaluate_call(inputs, row, source);
+            }
+        })
+    }
+
+    /// Functions, CASE, `greatest` and `least`.
+    fn evaluate_call(
+        &self,
+        inputs: &[Value],
+        row: &[Value],
+        source: &mut dyn InputSource,
+    ) -> Result<Value, SqlError> {
+        let unary = |inner: &Scalar, source: &mut dyn InputSource| inner.evaluate(inputs, row, source);
+        Ok(match self {
             Scalar::Call(function, arguments) => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {
@@ -405,6 +420,11 @@ impl Scalar {
                     }
                 }
                 found
+            }
+            _ => {
+                return Err(SqlError::internal(
+                    "an expression that is no call was evaluated as one",
+                ));
             }
         })
     }

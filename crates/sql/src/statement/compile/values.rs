@@ -13,6 +13,15 @@ use super::code::Coder;
 
 type Coded<T> = Result<T, Refusal>;
 
+/// The type without a length or scale that functions and texts under construction have.
+fn plain(ty: &SqlType) -> SqlType {
+    match ty {
+        SqlType::Varchar(_) => SqlType::Text,
+        SqlType::Numeric(_) => SqlType::Numeric(None),
+        other => *other,
+    }
+}
+
 /// The session's time zone would have a say.
 fn needs_zone(from: &SqlType, to: &SqlType) -> bool {
     matches!(from, SqlType::TimestampTz) != matches!(to, SqlType::TimestampTz)
@@ -80,19 +89,15 @@ impl Coder {
             Scalar::Cast(inner, from, to) => {
                 self.set_converted(Op::Convert, (buffer, column), inner, (*from, *to), ty)
             }
-            _ if ty.typmod() != -1 => {
-                let base = super::super::type_rules::base_type(&ty);
-                if base == ty {
-                    return Err(Refusal::General);
-                }
-                let (frame, beside) = self.frame_value(scalar, base)?;
+            _ if ty != plain(&ty) => {
+                let (frame, beside) = self.frame_value(scalar, plain(&ty))?;
                 self.b.setbuf(buffer, column, frame, beside);
                 Ok(())
             }
-            Scalar::Concat(left, right) if Class::of(&ty) == Class::Text => {
+            Scalar::Concat(left, right) if ty == SqlType::Text => {
                 self.set_joined(buffer, column, left, right)
             }
-            Scalar::Left(text, count) if Class::of(&ty) == Class::Text => {
+            Scalar::Left(text, count) if ty == SqlType::Text => {
                 let count = self.register(count, SqlType::Int4)?;
                 self.set_column(buffer, column, text, SqlType::Text)?;
                 self.b.cut(buffer, column, count);
@@ -158,7 +163,7 @@ impl Coder {
         // A register shows itself: no way over the frame.
         if Class::of(&to) == Class::Text
             && to.typmod() == -1
-            && ty.typmod() == -1
+            && ty == SqlType::Text
             && Class::of(&from).is_register()
         {
             let register = self.register(inner, from)?;

@@ -214,7 +214,8 @@ fn words_of(body: &str) -> HashSet<String> {
         .collect()
 }
 
-/// Whether a body looks at the error that it handles. One that says so elsewhere only sets two variables more.
+/// Whether a body looks at the error that it handles. One that says so elsewhere only sets two variables
+/// more.
 fn names_errors(procedure: &ProcedureDef) -> bool {
     let body = procedure.body.to_ascii_lowercase();
     body.contains("sqlerrm") || body.contains("sqlstate")
@@ -658,7 +659,7 @@ impl Compiler<'_> {
                 arms,
                 otherwise,
             } => self.case(operand.as_ref(), arms, otherwise.as_deref(), line),
-            Kind::Assert { condition, message } => self.assert(condition, message.as_ref(), line),
+            Kind::Assert { condition, message } => self.assert(condition, message.as_deref(), line),
             Kind::Diagnostics { stacked, items } => self.diagnostics(*stacked, items, line),
             Kind::Raise(raise) => self.raise(raise, line),
             Kind::Sql {

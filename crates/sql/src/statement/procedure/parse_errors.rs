@@ -155,7 +155,7 @@ impl Parser<'_> {
                         let message = "RAISE option already specified: MESSAGE";
                         return Err(at_line(SqlError::new(SqlState::SYNTAX_ERROR, message), line));
                     }
-                    raise.message = Message::Computed(self.raise_expression()?);
+                    raise.message = Message::Computed(Box::new(self.raise_expression()?));
                 }
                 (_, Some((_, field))) => {
                     let value = self.raise_expression()?;
@@ -179,9 +179,9 @@ impl Parser<'_> {
     /// `ASSERT condition [, message]`
     pub(super) fn assert(&mut self) -> Parsed<Kind> {
         self.reader.next_token();
-        let condition = self.raise_expression()?;
+        let condition = Box::new(self.raise_expression()?);
         let message = match self.reader.accept_symbol(",") {
-            true => Some(self.raise_expression()?),
+            true => Some(Box::new(self.raise_expression()?)),
             false => None,
         };
         self.semicolon()?;

@@ -133,7 +133,7 @@ impl Compiler<'_> {
             level: None,
             state: conditions::code_of("assert_failure").map(str::to_owned),
             message: match message {
-                Some(message) => Message::Computed(message.clone()),
+                Some(message) => Message::Computed(Box::new(message.clone())),
                 None => Message::Format("assertion failed".into()),
             },
             arguments: Vec::new(),

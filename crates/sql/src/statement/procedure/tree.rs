@@ -91,7 +91,7 @@ pub(crate) enum Message {
     /// A format, whose `%` stand for the arguments.
     Format(String),
     /// USING MESSAGE.
-    Computed(ast::Expr),
+    Computed(Box<ast::Expr>),
 }
 
 /// `[REVERSE] from..to [BY step]`
@@ -158,8 +158,8 @@ pub(crate) enum Kind {
     },
     /// ASSERT.
     Assert {
-        condition: ast::Expr,
-        message: Option<ast::Expr>,
+        condition: Box<ast::Expr>,
+        message: Option<Box<ast::Expr>>,
     },
     /// GET DIAGNOSTICS: variables and what they get.
     Diagnostics {
