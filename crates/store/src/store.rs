@@ -11,6 +11,7 @@
 //! batch N wrote becomes visible as a whole when it is published.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use weft_base::BatchId;
@@ -69,6 +70,8 @@ pub struct Store {
     finished: Mutex<Option<Finished>>,
     garbage: Mutex<Garbage>,
     memory: Arc<RowMemory>,
+    /// The batch of the newest checkpoint that was begun or loaded.
+    checkpoint_begun: AtomicU64,
 }
 
 impl Store {
@@ -90,6 +93,8 @@ impl Store {
             finished: Mutex::new(None),
             garbage: Mutex::new(Garbage::new(&memory)),
             memory,
+            // A state that is not empty was loaded.
+            checkpoint_begun: AtomicU64::new(boundary.0),
         }
     }
 
@@ -213,6 +218,24 @@ impl Store {
 
     pub(crate) fn memory(&self) -> &Arc<RowMemory> {
         &self.memory
+    }
+
+    /// Rows of later batches are in no checkpoint.
+    pub(crate) fn checkpoint_begun(&self) -> BatchId {
+        BatchId(self.checkpoint_begun.load(Ordering::Relaxed))
+    }
+
+    /// Takes the newest boundary for a checkpoint: `take` sees it while no batch is open, so that what it
+    /// takes of the tables speaks of the batches up to there and of no later one. `None` if a finished batch
+    /// has not been published.
+    pub(crate) fn at_checkpoint<T>(self: &Arc<Self>, take: impl FnOnce(Snapshot) -> T) -> Option<T> {
+        self.close_gate();
+        let taken = self.finished.lock().is_none().then(|| {
+            self.checkpoint_begun.store(self.boundary().0, Ordering::Relaxed);
+            take(self.snapshot())
+        });
+        self.open_gate();
+        taken
     }
 
     pub(crate) fn set_finished(&self, finished: Finished) {

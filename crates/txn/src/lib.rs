@@ -59,3 +59,4 @@ pub use request::{Answer, Committed, Refused};
 pub use stats::EngineStats;
 pub use transaction::{Isolation, Mark, Transaction, TxnOptions, is_parked};
 pub use view::{TxnView, ViewRow};
+pub use weft_store::checkpoint::CheckpointConfig;

@@ -22,6 +22,10 @@ pub(crate) const SYNC_TABLE: SyncSite = SyncSite("lsm.table");
 
 const WRITE_BYTES: usize = 1 << 20;
 
+/// Bytes after which what was written is sent on to the device. Left to itself the system collects many times
+/// as much, and syncs of other files have to wait for it.
+const SEND_BYTES: u64 = 8 << 20;
+
 /// Writes one table.
 pub(crate) struct TableWriter {
     file: Box<dyn DiskFile>,
@@ -31,6 +35,8 @@ pub(crate) struct TableWriter {
     buffer: Vec<u8>,
     /// Bytes before the buffer.
     written: u64,
+    /// Up to here the system has been asked to write.
+    sent: u64,
     index: Vec<IndexEntry>,
     hashes: Vec<u64>,
     filter_bits_per_key: u32,
@@ -61,6 +67,7 @@ impl TableWriter {
             level,
             buffer: Vec::with_capacity(WRITE_BYTES + (64 << 10)),
             written: 0,
+            sent: 0,
             index: Vec::new(),
             hashes: Vec::new(),
             filter_bits_per_key,
@@ -129,6 +136,13 @@ impl TableWriter {
             .map_err(io_error("writing", &self.path))?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
+        let waiting = self.written - self.sent;
+        if waiting >= SEND_BYTES {
+            self.file
+                .begin_writing_out(self.sent, waiting)
+                .map_err(io_error("writing", &self.path))?;
+            self.sent = self.written;
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 mod corruption;
 mod crash;
 mod executors;
+mod ingest;
 mod limits;
 mod model;
 mod units;

@@ -402,6 +402,7 @@ impl<'b> MemberWriter<'b> {
         // batch, if that was alone.
         let supersedes = head.is_some_and(|head| head.batch() != self.batch.batch || head.older().is_none());
         let before = term(head);
+        data.core.slots.mark_written(slot);
         let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
         let digest_change = term(place.at(newest)).wrapping_sub(before);
         if self.writes.len() == self.writes.inline_size() {
@@ -411,6 +412,7 @@ impl<'b> MemberWriter<'b> {
             slot,
             table: position as u32,
             supersedes,
+            removes: row.is_none(),
         });
         if let Some(opened) = self.tables.get_mut(position) {
             opened.linked_bytes += bytes as u64;
