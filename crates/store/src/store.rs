@@ -11,7 +11,7 @@
 //! batch N wrote becomes visible as a whole when it is published.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use weft_base::BatchId;
@@ -72,6 +72,8 @@ pub struct Store {
     memory: Arc<RowMemory>,
     /// The batch of the newest checkpoint that was begun or loaded.
     checkpoint_begun: AtomicU64,
+    /// A row was found to be other than it was written.
+    is_damaged: AtomicBool,
 }
 
 impl Store {
@@ -95,6 +97,7 @@ impl Store {
             memory,
             // A state that is not empty was loaded.
             checkpoint_begun: AtomicU64::new(boundary.0),
+            is_damaged: AtomicBool::new(false),
         }
     }
 
@@ -218,6 +221,17 @@ impl Store {
 
     pub(crate) fn memory(&self) -> &Arc<RowMemory> {
         &self.memory
+    }
+
+    /// Notes that a row that was replaced was not what had been written: the digest is wrong from here on, as
+    /// a replay will find.
+    #[cold]
+    pub(crate) fn note_damage(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
     }
 
     /// Rows of later batches are in no checkpoint.

@@ -277,7 +277,9 @@ impl TableLoader {
             place.set_row_id(row_id);
             loaded.linked_bytes += place.push(batch, Some(row), core.slots.memory()) as u64;
             if let Some(version) = place.at(self.pin()) {
-                loaded.digest = loaded.digest.wrapping_add(core.term(place, version));
+                let term = core.term(place, version);
+                version.seal(term);
+                loaded.digest = loaded.digest.wrapping_add(term);
             }
         }
         loaded.row_count += 1;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, Clock, DirLock, Disk, TxnId, blocking};
+use weft_base::{BatchId, Clock, DirLock, Disk, Lsn, TxnId, blocking};
 use weft_program::{AccessScratch, Program};
 use weft_store::checkpoint::Checkpoints;
 use weft_store::{Catalog, Snapshot, Store};
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     relief_signal: Condvar,
     /// Bytes of the log behind the checkpoint that was there at the opening.
     replayed_bytes: u64,
+    /// Where the log ended then.
+    opened_at: Lsn,
     /// [`Shared::logged_bytes`] when the newest checkpoint began.
     pub checkpointed_at_bytes: AtomicU64,
     /// One checkpoint at a time.
@@ -138,9 +140,9 @@ impl Shared {
         self.failure().unwrap_or_else(|| write_ended(reason))
     }
 
-    /// Bytes of the log behind the checkpoint of the opening.
+    /// Bytes of the log behind the checkpoint of the opening, padding included.
     pub(crate) fn logged_bytes(&self) -> u64 {
-        self.replayed_bytes + self.log.stats().payload_bytes
+        self.replayed_bytes + (self.log.appended().0 - self.opened_at.0)
     }
 
     /// Waits until `batch` is on disk.
@@ -282,6 +284,7 @@ impl Engine {
         let sequencer = Sequencer::new(&config);
         let shared = Arc::new(Shared {
             replayed_bytes: recovered.replayed_bytes,
+            opened_at: recovered.log.appended(),
             checkpointed_at_bytes: AtomicU64::new(0),
             checkpoints: Mutex::new(recovered.checkpoints),
             store: recovered.store,

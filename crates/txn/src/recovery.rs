@@ -25,7 +25,7 @@ use weft_base::{BatchId, DirLock, Disk, OpenMode, RealDisk, SyncSite};
 use weft_program::{Program, ProgramHash};
 use weft_store::checkpoint::Checkpoints;
 use weft_store::{CatalogOp, Store};
-use weft_wal::{Log, LogConfig};
+use weft_wal::{Log, LogConfig, LogRecord};
 
 const MARKER_NAME: &str = "WEFT";
 /// What the marker is called until it is whole.
@@ -39,7 +39,7 @@ pub(crate) struct Recovered {
     pub store: Arc<Store>,
     pub log: Log,
     pub checkpoints: Checkpoints,
-    /// Bytes of the records that were replayed.
+    /// Bytes of the log behind the checkpoint.
     pub replayed_bytes: u64,
     pub dir_lock: Box<dyn DirLock>,
 }
@@ -147,6 +147,8 @@ pub struct Replay {
     reader: weft_wal::LogReader,
     checkpoints: Checkpoints,
     replayed_bytes: u64,
+    /// File and offset of the last record that was replayed.
+    replayed_to: Option<(Arc<str>, u64)>,
     dir_lock: Box<dyn DirLock>,
     programs: HashMap<ProgramHash, Arc<Program>>,
     workers: usize,
@@ -173,6 +175,7 @@ impl Replay {
             reader,
             checkpoints,
             replayed_bytes: 0,
+            replayed_to: None,
             dir_lock,
             programs: HashMap::new(),
             workers: config.workers,
@@ -192,7 +195,7 @@ impl Replay {
             if record.batch <= self.store.boundary() {
                 continue;
             }
-            self.replayed_bytes += record.payload.len() as u64;
+            self.count(&record);
             return self.apply(record.batch, &record.payload).map(Some);
         }
         // A checkpoint is made of durable batches only, so the log reaches at least as far.
@@ -208,6 +211,14 @@ impl Replay {
             });
         }
         Ok(None)
+    }
+
+    /// Adds what lies between this record and the one before, padding included.
+    fn count(&mut self, record: &LogRecord) {
+        let since = self.replayed_to.as_ref().filter(|(file, _)| *file == record.file);
+        let between = since.map(|(_, offset)| record.offset.saturating_sub(*offset));
+        self.replayed_bytes += between.unwrap_or(record.payload.len() as u64);
+        self.replayed_to = Some((Arc::clone(&record.file), record.offset));
     }
 
     pub(crate) fn finish(self) -> Recovered {

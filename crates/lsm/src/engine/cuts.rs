@@ -1,10 +1,18 @@
-//! Cutting a family into ranges of about equal size, for readers that share the work of reading all of it.
+//! For readers who share the work of reading all of a family: ranges of about equal size, and quiet
+//! meanwhile.
 
 use super::Lsm;
 use crate::batch::{FamilyId, user_key};
 use crate::error::LsmError;
 
 impl Lsm {
+    /// Does something while no compaction runs; waits for one that does. For who is waited for and needs all
+    /// processors and the disk.
+    pub fn without_compaction<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _turn = self.engine.compaction_turn.lock();
+        work()
+    }
+
     /// Keys of a family, ascending, that cut it into ranges of about `bytes` stored bytes each: the first
     /// range ends before the first of them, the last begins with the last. What is in memtables does not
     /// count. Reads the indexes of the family's tables and no block.

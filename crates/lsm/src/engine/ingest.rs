@@ -9,7 +9,8 @@
 //!
 //! Changes may come in any order, and the last one of a key counts. Those whose keys ascend share a table;
 //! where a key does not ascend another table begins, with the next sequence number. So who brings changes
-//! roughly in order makes few tables.
+//! roughly in order makes few tables. A table goes as deep as there is nothing in its range: what is only
+//! added behind all that is there is never merged with anything.
 //!
 //! # Invariants
 //!
@@ -20,6 +21,7 @@
 //!    go when a later edit, which speaks for the whole state, is durable.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use weft_ops::block::BlockBuilder;
@@ -31,8 +33,9 @@ use super::write::Writer;
 use super::{Engine, Lsm};
 use crate::batch::{FamilyId, keep};
 use crate::error::LsmError;
-use crate::table::{TableMeta, TableWriter, table_name};
-use crate::version::Edit;
+use crate::options::LEVEL_COUNT;
+use crate::table::{Table, TableMeta, TableWriter, table_name};
+use crate::version::{Edit, KeyRange};
 
 impl Lsm {
     /// Begins to ingest. Other writes wait until it is finished or dropped; reads go on. Dropped before
@@ -199,15 +202,21 @@ impl Ingest<'_> {
             return Ok(0);
         }
         let bytes = self.made.iter().map(|table| table.file_bytes).sum();
+        let engine = self.engine;
+        // Where a compaction is about to put something is not known: then they go to level 0.
+        let turn = engine.compaction_turn.try_lock();
+        let made = std::mem::take(&mut self.made);
         let edit = Edit {
-            added: self.made.drain(..).map(|table| (0, table)).collect(),
+            added: match &turn {
+                Some(_) => engine.places(made),
+                None => made.into_iter().map(|table| (0, table)).collect(),
+            },
             removed: Vec::new(),
             flushed: Some(self.last_seqno),
             first_log: None,
         };
         // Even if this fails the edit may count after a crash: its numbers are never given away again.
         self.writer.next_seqno = SeqNo(self.last_seqno.0 + 1);
-        let engine = self.engine;
         let created = std::mem::take(&mut self.created);
         if let Err(error) = engine.install(&edit, None) {
             engine.files.obsolete.lock().extend(created);
@@ -219,6 +228,41 @@ impl Ingest<'_> {
 }
 
 impl Engine {
+    /// The level for each of some tables that are newer than all others, and newer one after the other: the
+    /// deepest one above which and in which nothing meets it, but no deeper than the bytes ask for.
+    fn places(&self, tables: Vec<TableMeta>) -> Vec<(usize, TableMeta)> {
+        let version = &self.view().version;
+        let there = version.tables().map(|(_, table)| table.meta().file_bytes);
+        let bytes: u64 = there.chain(tables.iter().map(|table| table.file_bytes)).sum();
+        let deepest_used = (1..LEVEL_COUNT)
+            .rev()
+            .find(|level| !version.level(*level).is_empty());
+        let roomy = (1..LEVEL_COUNT).find(|level| self.options.level_bytes(*level) >= bytes);
+        let deepest = deepest_used.unwrap_or(1).max(roomy.unwrap_or(LEVEL_COUNT - 1));
+        let mut placed: Vec<(usize, Arc<Table>)> = Vec::new();
+        for meta in tables {
+            let table = Arc::new(Table::new(meta, Arc::clone(&self.files)));
+            let range = KeyRange::of([&table]);
+            let meets = |other: &Arc<Table>| range.as_ref().is_some_and(|range| range.meets(other));
+            let is_met = |level: &usize| {
+                let placed = placed.iter().filter(|(at, _)| at == level);
+                version
+                    .level(*level)
+                    .iter()
+                    .chain(placed.map(|(_, table)| table))
+                    .any(meets)
+            };
+            let level = (0..=deepest)
+                .find(is_met)
+                .map_or(deepest, |met| met.saturating_sub(1));
+            placed.push((level, table));
+        }
+        let placed = placed.into_iter();
+        placed
+            .map(|(level, table)| (level, table.meta().clone()))
+            .collect()
+    }
+
     /// Lets readers see what an edit has brought, and who compacts look at it.
     fn ingested(&self, last: SeqNo) {
         self.visible.store(last.0, std::sync::atomic::Ordering::Release);

@@ -25,8 +25,17 @@ impl Checkpoints {
     /// # Errors
     /// The disk's; whatever is damaged.
     pub fn load(&mut self, threads: usize) -> Result<Arc<Store>, CheckpointError> {
-        let Some(bytes) = self.lsm.get(HEADER_FAMILY, HEADER_KEY)? else {
+        let loaded = self.lsm.without_compaction(|| self.load_all(threads))?;
+        let Some((store, boundary)) = loaded else {
             return Ok(Store::new());
+        };
+        self.written = Some(boundary);
+        Ok(store)
+    }
+
+    fn load_all(&self, threads: usize) -> Result<Option<(Arc<Store>, Boundary)>, CheckpointError> {
+        let Some(bytes) = self.lsm.get(HEADER_FAMILY, HEADER_KEY)? else {
+            return Ok(None);
         };
         let in_header = |error: CodecError| CheckpointError::Corrupt {
             place: "the header".to_owned(),
@@ -68,12 +77,12 @@ impl Checkpoints {
                 reason,
             });
         }
-        self.written = Some(boundary);
         let schema = Schema {
             catalog: Arc::new(header.catalog),
             tables: Arc::new(tables),
         };
-        Ok(Arc::new(Store::with_state(header.batch, digest, schema, memory)))
+        let store = Store::with_state(header.batch, digest, schema, memory);
+        Ok(Some((Arc::new(store), boundary)))
     }
 }
 

@@ -58,9 +58,9 @@ impl Checkpoints {
     ) -> Result<Written, CheckpointError> {
         let snapshot = changes.snapshot();
         let (batch, expected) = (snapshot.batch(), snapshot.digest());
-        let found = snapshot.verify_digest();
-        if found != expected {
-            return Err(CheckpointError::DamagedMemory { expected, found });
+        if snapshot.store().is_damaged() {
+            let found = "a row that was replaced was not what had been written".to_owned();
+            return Err(CheckpointError::DamagedMemory { found });
         }
         let mut ingest = self.lsm.ingest()?;
         if let Some(before) = &self.written {
@@ -69,14 +69,13 @@ impl Checkpoints {
                 ingest.delete_family(family(*table))?;
             }
         }
-        let header = Header::encode(batch, expected, changes.catalog());
-        ingest.put(HEADER_FAMILY, HEADER_KEY, &header)?;
         let mut rows = RowsWriter {
             ingest,
             pin: snapshot.view().pin(),
             run_rows: self.run_rows.max(1),
             run: Vec::new(),
             value: Vec::new(),
+            digest: changes.catalog().digest(),
             written: Written {
                 batch,
                 ..Written::default()
@@ -89,8 +88,18 @@ impl Checkpoints {
             rows.table(table, base.map(|base| base.batch))?;
         }
         let RowsWriter {
-            ingest, mut written, ..
+            mut ingest,
+            mut written,
+            digest,
+            ..
         } = rows;
+        if self.written.is_none() && digest != expected {
+            let found = format!("rows have digest {digest:016x}, the batches computed {expected:016x}");
+            return Err(CheckpointError::DamagedMemory { found });
+        }
+        // Last, and so in a file of its own: it changes with every checkpoint.
+        let header = Header::encode(batch, expected, changes.catalog());
+        ingest.put(HEADER_FAMILY, HEADER_KEY, &header)?;
         written.bytes = ingest.finish()?;
         Ok(written)
     }
@@ -103,6 +112,8 @@ struct RowsWriter<'a, 'p> {
     /// Rows of one table that wait to be put in order; without a slot they are to be removed.
     run: Vec<(RowId, Option<SlotId>)>,
     value: Vec<u8>,
+    /// Of all rows written.
+    digest: u64,
     written: Written,
     progress: &'p mut dyn FnMut(u64) -> ControlFlow<()>,
 }
@@ -156,7 +167,14 @@ impl RowsWriter<'_, '_> {
             let key = row_key(row_id);
             match slot {
                 Some(slot) => {
-                    if let Some((_, version)) = changes.core.live(slot, self.pin) {
+                    if let Some((place, version)) = changes.core.live(slot, self.pin) {
+                        let term = changes.core.term(place, version);
+                        if !version.is_sealed_with(term) {
+                            let table = changes.table;
+                            let found = format!("row {row_id} of table {table} is not what was written");
+                            return Err(CheckpointError::DamagedMemory { found });
+                        }
+                        self.digest = self.digest.wrapping_add(term);
                         row_value(&mut self.value, version.batch(), version.bytes());
                         self.ingest.put(family, &key, &self.value)?;
                     }

@@ -141,7 +141,7 @@ impl<'s> Slot<'s> {
     /// a time (a lock above sees to it). Returns the memory it takes, in bytes.
     pub(crate) fn push(self, batch: BatchId, bytes: Option<&[u8]>, memory: &RowMemory) -> usize {
         let older = self.head().newest.load(Ordering::Relaxed);
-        let at_home = bytes.and_then(|row| self.home().write(batch, row, older));
+        let at_home = bytes.and_then(|row| self.home().write(batch, row, older, 0));
         let version = at_home.unwrap_or_else(|| version::allocate(batch, bytes, older, memory));
         self.head().newest.store(version.as_ptr(), Ordering::Release);
         version::size_of_row(bytes.map_or(0, <[u8]>::len))
@@ -167,9 +167,12 @@ impl<'s> Slot<'s> {
         if !version.is_live() || version.older().is_some() {
             return None;
         }
-        let moved = self
-            .home()
-            .write(version.batch(), version.bytes(), ptr::null_mut())?;
+        let moved = self.home().write(
+            version.batch(),
+            version.bytes(),
+            ptr::null_mut(),
+            version.seal_bits(),
+        )?;
         self.head().newest.store(moved.as_ptr(), Ordering::Release);
         Some(retired)
     }
@@ -546,6 +549,8 @@ mod tests {
         slot.push(BatchId(1), Some(&[1; 100]), memory);
         assert_eq!((slot.newest_elsewhere(), memory.block_bytes()), (None, 0));
         slot.push(BatchId(2), Some(&[2; 90]), memory);
+        // SAFETY: nothing is freed while the pin is used.
+        slot.at(unsafe { Pin::new(2) }).unwrap().seal(0x1234_5678_9abc);
         assert!(slot.newest_elsewhere().is_some());
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(2) }).unwrap().cut().collect();
@@ -553,6 +558,9 @@ mod tests {
         let left = arena.home_left(id).unwrap();
         assert!(!left.is_home());
         assert_eq!(see(slot, 2), Some((true, vec![2; 90])));
+        // SAFETY: nothing is freed while the pin is used.
+        let moved = slot.at(unsafe { Pin::new(2) }).unwrap();
+        assert!(moved.is_sealed_with(0x1234_5678_9abc) && !moved.is_sealed_with(0x1234_5678_9abd));
         assert_eq!(
             (slot.newest_elsewhere(), left.view().bytes()),
             (None, [2u8; 90].as_slice())

@@ -341,6 +341,33 @@ mod tests {
         assert!(!good.corrupt_row_for_test(TABLE, 3, 0));
     }
 
+    /// Damage to a row that is written, or was replaced, since the last checkpoint; damage elsewhere stays in
+    /// memory.
+    #[test]
+    fn damaged_memory_does_not_become_a_checkpoint() {
+        for (nth, is_replaced) in [(1, false), (1, true), (2, false)] {
+            let store = three_rows();
+            let disk = Arc::new(SimDisk::new(1));
+            let mut checkpoints =
+                Checkpoints::open(disk, "/".as_ref(), &CheckpointConfig::default()).unwrap();
+            let mut checkpoint = || {
+                let changes = Changes::take(&store).unwrap();
+                checkpoints.write(changes, &mut |_| ControlFlow::Continue(()))
+            };
+            checkpoint().unwrap();
+            if !is_replaced {
+                next_digest(&store);
+            }
+            assert!(store.corrupt_row_for_test(TABLE, nth, 8));
+            if is_replaced {
+                next_digest(&store);
+            }
+            let written = checkpoint();
+            let is_refused = matches!(written, Err(CheckpointError::DamagedMemory { .. }));
+            assert_eq!(is_refused, nth == 1, "{nth} {is_replaced}: {written:?}");
+        }
+    }
+
     /// Several members of a batch write one row, one of them takes its writes back: the digest is that of the
     /// rows as they are stored, and nothing older stays.
     #[test]
