@@ -46,11 +46,11 @@ pub use batch::{BATCH_BYTES_MAX, FamilyId, USER_KEY_BYTES_MAX, WriteBatch};
 pub use compaction::{
     CompactionExecutor, ExecutorError, InlineExecutor, TASK_RUNS_MAX, TaskDone, UnitExecutor,
 };
-pub use engine::{LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
+pub use engine::{Ingest, LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
 pub use error::{CorruptKind, LsmError};
 pub use iterator::LsmIterator;
 pub use options::{Background, LEVEL_COUNT, LevelOptions, LsmOptions};
-pub use verify::{VerifyReport, verify};
+pub use verify::{VerifyReport, verify, verify_and_show};
 
 use weft_base::SyncSite;
 

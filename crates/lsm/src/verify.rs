@@ -13,7 +13,7 @@ use weft_base::Disk;
 use weft_ops::hash64;
 use weft_ops::key::Stamp;
 
-use crate::batch::for_each_operation;
+use crate::batch::{FamilyId, for_each_operation};
 use crate::engine::{Found, level_dirs, lock_dirs};
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::log::{log_name, log_number, read_logs};
@@ -49,6 +49,20 @@ impl VerifyReport {
 /// # Errors
 /// `WouldBlock` if somebody has it open; other errors of the disk. What is corrupt is no error but a finding.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<VerifyReport, LsmError> {
+    verify_and_show(disk, dir, options, |_, _, _, _| {})
+}
+
+/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value. The
+/// entries of a key come from several tables in no particular order; what is in logs is not shown.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_and_show(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    options: &LsmOptions,
+    mut see: impl FnMut(FamilyId, &[u8], Stamp, &[u8]),
+) -> Result<VerifyReport, LsmError> {
     let dirs = level_dirs(dir, options);
     let distinct = dirs.iter().collect();
     let _locks = lock_dirs(&**disk, dir, &distinct)?;
@@ -71,7 +85,7 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<
     let version = Version::empty().apply(&state.as_edit(), &files);
     for (_, table) in version.tables() {
         report.tables += 1;
-        let checked = check_table(table, &mut report);
+        let checked = check_table(table, &mut report, &mut see);
         report.note(checked)?;
     }
     for level in 1..LEVEL_COUNT {
@@ -128,7 +142,11 @@ fn check_logs(
     Ok(())
 }
 
-fn check_table(table: &Table, report: &mut VerifyReport) -> Result<(), LsmError> {
+fn check_table(
+    table: &Table,
+    report: &mut VerifyReport,
+    see: &mut impl FnMut(FamilyId, &[u8], Stamp, &[u8]),
+) -> Result<(), LsmError> {
     let opened = table.opened()?;
     let filter = match opened.filter() {
         Ok(filter) => filter,
@@ -168,6 +186,14 @@ fn check_table(table: &Table, report: &mut VerifyReport) -> Result<(), LsmError>
                 last_key.extend_from_slice(key);
                 *last_stamp = stamp;
                 entries += 1;
+                if let Some((family, user_key)) = key.split_first_chunk() {
+                    see(
+                        FamilyId(u32::from_be_bytes(*family)),
+                        user_key,
+                        stamp,
+                        cursor.value(),
+                    );
+                }
                 cursor
                     .forward()
                     .map_err(|error| opened.bad_block(entry.offset, error))?;

@@ -11,6 +11,7 @@
 //! batch N wrote becomes visible as a whole when it is published.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use weft_base::BatchId;
@@ -69,6 +70,10 @@ pub struct Store {
     finished: Mutex<Option<Finished>>,
     garbage: Mutex<Garbage>,
     memory: Arc<RowMemory>,
+    /// The batch of the newest checkpoint that was begun or loaded.
+    checkpoint_begun: AtomicU64,
+    /// A row was found to be other than it was written.
+    is_damaged: AtomicBool,
 }
 
 impl Store {
@@ -90,6 +95,9 @@ impl Store {
             finished: Mutex::new(None),
             garbage: Mutex::new(Garbage::new(&memory)),
             memory,
+            // A state that is not empty was loaded.
+            checkpoint_begun: AtomicU64::new(boundary.0),
+            is_damaged: AtomicBool::new(false),
         }
     }
 
@@ -213,6 +221,35 @@ impl Store {
 
     pub(crate) fn memory(&self) -> &Arc<RowMemory> {
         &self.memory
+    }
+
+    /// Notes that a row that was replaced was not what had been written: the digest is wrong from here on, as
+    /// a replay will find.
+    #[cold]
+    pub(crate) fn note_damage(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Rows of later batches are in no checkpoint.
+    pub(crate) fn checkpoint_begun(&self) -> BatchId {
+        BatchId(self.checkpoint_begun.load(Ordering::Relaxed))
+    }
+
+    /// Takes the newest boundary for a checkpoint: `take` sees it while no batch is open, so that what it
+    /// takes of the tables speaks of the batches up to there and of no later one. `None` if a finished batch
+    /// has not been published.
+    pub(crate) fn at_checkpoint<T>(self: &Arc<Self>, take: impl FnOnce(Snapshot) -> T) -> Option<T> {
+        self.close_gate();
+        let taken = self.finished.lock().is_none().then(|| {
+            self.checkpoint_begun.store(self.boundary().0, Ordering::Relaxed);
+            take(self.snapshot())
+        });
+        self.open_gate();
+        taken
     }
 
     pub(crate) fn set_finished(&self, finished: Finished) {

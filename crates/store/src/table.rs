@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use weft_base::{BatchId, CodecError, IndexId, RowId, TableId};
 use weft_ops::{hash64, row_digest};
 use weft_types::{RowLayout, SqlError, SqlState};
@@ -34,6 +35,9 @@ pub(crate) struct TableCore {
     pub(crate) row_count: AtomicI64,
     /// Bytes of versions linked in this table.
     pub(crate) linked_bytes: AtomicU64,
+    /// Rows removed since a checkpoint last took this list, as far as that checkpoint or one before may have
+    /// them.
+    pub(crate) removed: Mutex<Vec<RowId>>,
 }
 
 impl TableCore {
@@ -46,6 +50,7 @@ impl TableCore {
             slots: SlotArena::new(memory),
             row_count: AtomicI64::new(0),
             linked_bytes: AtomicU64::new(0),
+            removed: Mutex::default(),
         }
     }
 
@@ -214,19 +219,38 @@ impl TableData {
     }
 }
 
-/// Fills a table that nobody else knows yet; indexes are built at the end.
+/// Fills a table that nobody else knows yet, from as many threads as there are; indexes are built at the end.
 pub(crate) struct TableLoader {
     data: TableData,
+}
+
+/// What one thread has put into a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loaded {
     linked_bytes: u64,
     row_count: i64,
+    /// The rows' terms of the state digest.
+    pub(crate) digest: u64,
+}
+
+impl Loaded {
+    /// How many rows.
+    pub(crate) fn row_count(&self) -> i64 {
+        self.row_count
+    }
+
+    /// Adds what another thread has put there.
+    pub(crate) fn add(&mut self, other: Loaded) {
+        self.linked_bytes += other.linked_bytes;
+        self.row_count += other.row_count;
+        self.digest = self.digest.wrapping_add(other.digest);
+    }
 }
 
 impl TableLoader {
     pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<RowMemory>) -> Self {
         TableLoader {
             data: TableData::new(def, memory),
-            linked_bytes: 0,
-            row_count: 0,
         }
     }
 
@@ -234,53 +258,82 @@ impl TableLoader {
         self.data.layout()
     }
 
-    /// Adds a row as it was. Errors: bytes that the table's layout does not allow.
-    pub(crate) fn push(&mut self, row_id: RowId, batch: BatchId, row: &[u8]) -> Result<(), CodecError> {
+    /// Adds a row as it was. Errors: bytes that the table's layout does not allow, NULL in a NOT NULL column.
+    pub(crate) fn push(
+        &self,
+        loaded: &mut Loaded,
+        row_id: RowId,
+        batch: BatchId,
+        row: &[u8],
+    ) -> Result<(), CodecError> {
         self.data.layout().validate(row)?;
-        let slots = &self.data.core.slots;
-        let slot = slots.reserve(row.len());
-        if let Some(place) = slots.slot(slot) {
-            place.set_row_id(row_id);
-            self.linked_bytes += place.push(batch, Some(row), slots.memory()) as u64;
+        if self.data.has_forbidden_null(row) {
+            return Err(CodecError::new(0, "NULL in a NOT NULL column"));
         }
-        self.row_count += 1;
+        let core = &self.data.core;
+        let slot = core.slots.reserve(row.len());
+        if let Some(place) = core.slots.slot(slot) {
+            place.set_row_id(row_id);
+            loaded.linked_bytes += place.push(batch, Some(row), core.slots.memory()) as u64;
+            if let Some(version) = place.at(self.pin()) {
+                let term = core.term(place, version);
+                version.seal(term);
+                loaded.digest = loaded.digest.wrapping_add(term);
+            }
+        }
+        loaded.row_count += 1;
         Ok(())
     }
 
-    /// Builds the indexes and returns the table with the digest of its stored rows. Errors: a duplicate in
-    /// a unique index, NULL in a NOT NULL column.
-    pub(crate) fn finish(mut self) -> Result<(TableData, u64), String> {
-        let core = Arc::clone(&self.data.core);
+    fn pin(&self) -> Pin<'_> {
         // SAFETY: nobody else knows this table, so no version of it is unlinked or freed.
-        let pin = unsafe { Pin::new(Pin::EVERYTHING) };
-        core.linked(self.linked_bytes);
-        core.row_count.store(self.row_count, Ordering::Relaxed);
-        for index in &mut self.data.indexes {
-            let built = build(&index.def, &core, pin)
-                .map_err(|_| format!("duplicate key in unique index \"{}\"", index.def.name))?;
-            index.data = Arc::new(built);
-        }
-        self.data.row_ids = self
-            .data
-            .row_ids
-            .is_some()
-            .then(|| Arc::new(core.row_id_index(pin)));
-        let columns = self.data.def.columns.iter().enumerate();
-        let not_null: Vec<usize> = columns
-            .filter(|(_, column)| column.not_null)
-            .map(|(at, _)| at)
-            .collect();
-        let mut has_null = false;
-        core.each_live(pin, |_, _, version| {
-            has_null |= not_null
-                .iter()
-                .any(|column| core.layout.is_null(version.bytes(), *column));
-        });
-        if has_null {
-            return Err("NULL in a NOT NULL column".to_owned());
-        }
-        Ok((self.data, core.digest(pin)))
+        unsafe { Pin::new(Pin::EVERYTHING) }
     }
+
+    /// How many structures are to be built over the rows once all are there.
+    pub(crate) fn structure_count(&self) -> usize {
+        self.data.indexes.len() + usize::from(self.data.row_ids.is_some())
+    }
+
+    /// Builds one of these structures; different ones may be built at the same time. Errors: a duplicate in a
+    /// unique index.
+    pub(crate) fn build(&self, number: usize) -> Result<Structure, String> {
+        match self.data.indexes.get(number) {
+            Some(TableIndex { def, .. }) => match build(def, &self.data.core, self.pin()) {
+                Ok(index) => Ok(Structure::Index(number, Arc::new(index))),
+                Err(_) => Err(format!("duplicate key in unique index \"{}\"", def.name)),
+            },
+            None => Ok(Structure::RowIds(self.data.core.row_id_index(self.pin()))),
+        }
+    }
+
+    /// The table, with its rows as they were counted and all its structures.
+    pub(crate) fn finish(mut self, loaded: Loaded, built: impl IntoIterator<Item = Structure>) -> TableData {
+        self.data.core.linked(loaded.linked_bytes);
+        self.data
+            .core
+            .row_count
+            .store(loaded.row_count, Ordering::Relaxed);
+        for structure in built {
+            match structure {
+                Structure::Index(number, index) => {
+                    if let Some(place) = self.data.indexes.get_mut(number) {
+                        place.data = index;
+                    }
+                }
+                Structure::RowIds(row_ids) => self.data.row_ids = Some(Arc::new(row_ids)),
+            }
+        }
+        self.data
+    }
+}
+
+/// What is built over a table's rows.
+pub(crate) enum Structure {
+    /// The index with this number.
+    Index(usize, Arc<IndexData>),
+    /// The index over row ids.
+    RowIds(HashIndex),
 }
 
 pub(crate) fn row_id_hash(id: RowId) -> u64 {

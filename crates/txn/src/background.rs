@@ -1,7 +1,7 @@
 //! What runs beside the callers: the flusher, the checkpointer and the sequencer's relief.
 //!
 //! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. The
-//! checkpointer writes a snapshot at a batch boundary once enough log has been written, while batches go
+//! checkpointer writes what changed up to a batch boundary once enough log has been written, while batches go
 //! on, and then drops the log before it. The relief takes the sequencer's role over from a caller that has
 //! served others for long. All end when the engine is dropped.
 
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use weft_base::BatchId;
-use weft_store::checkpoint as checkpoint_file;
+use weft_store::checkpoint::Changes;
 
 /// Starts the background threads.
 pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), EngineError> {
@@ -56,9 +56,9 @@ fn stopping(shared: &Shared, interval: Duration) -> bool {
 }
 
 fn checkpoint_as_needed(shared: &Shared) {
-    while !stopping(shared, Duration::from_millis(200)) {
-        let written = shared.log.stats().payload_bytes;
-        if written.saturating_sub(shared.checkpointed_at_bytes.load(Relaxed))
+    while !stopping(shared, Duration::from_millis(50)) {
+        let logged = shared.logged_bytes();
+        if logged.saturating_sub(shared.checkpointed_at_bytes.load(Relaxed))
             < shared.config.checkpoint_every_bytes
         {
             continue;
@@ -67,37 +67,38 @@ fn checkpoint_as_needed(shared: &Shared) {
             // The log still covers everything, so the engine goes on; the next round tries again, not at
             // once.
             eprintln!("weft: checkpoint failed, trying again later: {error}");
-            shared.checkpointed_at_bytes.store(written, Relaxed);
+            shared.checkpointed_at_bytes.store(logged, Relaxed);
         }
     }
 }
 
-/// Writes a checkpoint of the newest boundary and drops what it makes superfluous.
+/// Brings what is on disk to the newest boundary and drops the log before it.
 pub(crate) fn checkpoint(shared: &Shared) -> Result<BatchId, EngineError> {
-    let _one_at_a_time = shared.checkpointing.lock();
-    if let Some(error) = shared.failure() {
-        return Err(EngineError::Stopped(error));
+    let mut checkpoints = shared.checkpoints.lock();
+    let stopped = || EngineError::Stopped(shared.failure_or("the log failed"));
+    if shared.failure().is_some() {
+        return Err(stopped());
     }
     // The boundary is taken in the sequencer's role, so that the log after it defines its programs anew.
-    let snapshot = shared.at_boundary(|sequencer| {
+    let changes = shared.at_boundary(|sequencer| {
         sequencer.forget_definitions();
-        shared.store.snapshot()
+        Changes::take(&shared.store)
     });
-    let batch = snapshot.batch();
-    shared
-        .checkpointed_at_bytes
-        .store(shared.log.stats().payload_bytes, Relaxed);
+    let changes = changes.ok_or_else(stopped)?;
+    let (batch, logged) = (changes.batch(), shared.logged_bytes());
     // A checkpoint must not hold what the log could still lose.
     shared.wait_durable(batch).map_err(EngineError::Stopped)?;
     let mut go_on = |_rows| match *shared.stopping.lock() {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
-    checkpoint_file::write(shared.disk.as_ref(), &snapshot, &shared.dir, &[], &mut go_on)?;
-    drop(snapshot);
-    shared.log.retire_before(batch)?;
-    checkpoint_file::remove_before(shared.disk.as_ref(), &shared.dir, batch)?;
+    checkpoints.write(changes, &mut go_on)?;
+    shared.checkpointed_at_bytes.store(logged, Relaxed);
     shared.stats.checkpoints.fetch_add(1, Relaxed);
     shared.stats.checkpoint_batch.store(batch.0, Relaxed);
+    shared.log.retire_before(batch)?;
+    if !shared.config.checkpoint.merge_beside {
+        checkpoints.merge()?;
+    }
     Ok(batch)
 }

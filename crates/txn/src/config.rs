@@ -2,6 +2,7 @@
 
 use crate::executor::Execution;
 use std::time::Duration;
+use weft_store::checkpoint::CheckpointConfig;
 
 /// Settings of an engine. Every queue and wait has its bound here (DESIGN.md, invariant 7).
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub struct EngineConfig {
     pub log_salt: u64,
     /// Log bytes after which a checkpoint is taken; 0 never takes one by itself.
     pub checkpoint_every_bytes: u64,
+    /// Sizes of what checkpoints write.
+    pub checkpoint: CheckpointConfig,
     /// How long a commit with `synchronous_commit = off` may stay out of the disk.
     pub flush_interval: Duration,
     /// Row locks of one transaction in one table from which it takes the table instead.
@@ -46,6 +49,7 @@ impl Default for EngineConfig {
             segment_bytes: 64 << 20,
             log_salt: 0,
             checkpoint_every_bytes: 256 << 20,
+            checkpoint: CheckpointConfig::default(),
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
             garbage_per_batch: 4096,

@@ -19,13 +19,14 @@ use crate::ticket::TicketCell;
 use crate::transaction::{Transaction, TxnOptions};
 use parking_lot::{Condvar, Mutex};
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, Clock, DirLock, Disk, TxnId, blocking};
+use weft_base::{BatchId, Clock, DirLock, Disk, Lsn, TxnId, blocking};
 use weft_program::{AccessScratch, Program};
+use weft_store::checkpoint::Checkpoints;
 use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState};
 use weft_wal::{Log, WalError};
@@ -37,8 +38,6 @@ const CALLER_TIME_MAX: Duration = Duration::from_millis(1);
 pub(crate) struct Shared {
     pub store: Arc<Store>,
     pub log: Log,
-    pub disk: Arc<dyn Disk>,
-    pub dir: PathBuf,
     pub clock: Arc<dyn Clock>,
     pub config: EngineConfig,
     pub stats: Counters,
@@ -53,10 +52,14 @@ pub(crate) struct Shared {
     /// True when the sequencer's role waits for a thread that takes it over.
     relief_wanted: Mutex<bool>,
     relief_signal: Condvar,
-    /// Log bytes when the newest checkpoint began.
+    /// Bytes of the log behind the checkpoint that was there at the opening.
+    replayed_bytes: u64,
+    /// Where the log ended then.
+    opened_at: Lsn,
+    /// [`Shared::logged_bytes`] when the newest checkpoint began.
     pub checkpointed_at_bytes: AtomicU64,
     /// One checkpoint at a time.
-    pub checkpointing: Mutex<()>,
+    pub checkpoints: Mutex<Checkpoints>,
 }
 
 impl Shared {
@@ -124,12 +127,22 @@ impl Shared {
     /// Notes that the log failed and returns the error that every writer gets from now on.
     pub(crate) fn fail(&self, error: &WalError) -> SqlError {
         let _ = self.failed.set(error.to_string());
-        self.failure().unwrap_or_else(|| write_ended("the log failed"))
+        self.failure_or("the log failed")
     }
 
     /// The error for writers once the log failed.
     pub(crate) fn failure(&self) -> Option<SqlError> {
         self.failed.get().map(|reason| write_ended(reason))
+    }
+
+    /// The same, or `reason` if it is not noted yet.
+    pub(crate) fn failure_or(&self, reason: &str) -> SqlError {
+        self.failure().unwrap_or_else(|| write_ended(reason))
+    }
+
+    /// Bytes of the log behind the checkpoint of the opening, padding included.
+    pub(crate) fn logged_bytes(&self) -> u64 {
+        self.replayed_bytes + (self.log.appended().0 - self.opened_at.0)
     }
 
     /// Waits until `batch` is on disk.
@@ -267,14 +280,15 @@ impl Engine {
         clock: Arc<dyn Clock>,
         config: EngineConfig,
     ) -> Result<Engine, EngineError> {
-        let recovered = recovery::recover(Arc::clone(&disk), dir, &config)?;
+        let recovered = recovery::recover(disk, dir, &config)?;
         let sequencer = Sequencer::new(&config);
         let shared = Arc::new(Shared {
+            replayed_bytes: recovered.replayed_bytes,
+            opened_at: recovered.log.appended(),
             checkpointed_at_bytes: AtomicU64::new(0),
+            checkpoints: Mutex::new(recovered.checkpoints),
             store: recovered.store,
             log: recovered.log,
-            disk,
-            dir: dir.to_path_buf(),
             clock,
             config,
             stats: Counters::default(),
@@ -286,7 +300,6 @@ impl Engine {
             stop_signal: Condvar::new(),
             relief_wanted: Mutex::new(false),
             relief_signal: Condvar::new(),
-            checkpointing: Mutex::new(()),
         });
         // Dropped on an error, the handle ends the threads that did start.
         let handle = Handle {

@@ -1,15 +1,16 @@
 //! Recovery and replay: from what is on disk to the state after the last durable batch.
 //!
 //! ```text
-//! lock the directory -> marker file -> newest checkpoint -> log records after it, in order
+//! lock the directory -> marker file -> checkpoint -> log records after it, in order
 //!                    -> each applied as it was placed -> digest compared -> boundary published
 //! ```
 //!
 //! Replay never plans: the record says who stood where (DESIGN.md, invariant 1). A digest that differs ends
 //! recovery with an error that names the batch, rather than a database that is wrong.
 //!
-//! Invariants: 1. Recovering twice gives the same state as once: nothing is written but the log's torn tail
-//! being cut. 2. A directory that holds other files than ours is refused before anything in it is touched.
+//! Invariants: 1. Recovering twice gives the same state as once: nothing changes but the log's torn tail
+//! being cut, and leftovers of interrupted checkpoints going. 2. A directory that holds other files than ours
+//! is refused before anything in it is touched.
 
 use crate::config::EngineConfig;
 use crate::error::EngineError;
@@ -22,18 +23,24 @@ use weft_base::codec::ByteReader;
 use weft_base::disk::read_file;
 use weft_base::{BatchId, DirLock, Disk, OpenMode, RealDisk, SyncSite};
 use weft_program::{Program, ProgramHash};
-use weft_store::{CatalogOp, Store, checkpoint as checkpoint_file};
-use weft_wal::{Log, LogConfig};
+use weft_store::checkpoint::Checkpoints;
+use weft_store::{CatalogOp, Store};
+use weft_wal::{Log, LogConfig, LogRecord};
 
-const MARKER_NAME: &str = "WEFT";
+pub(crate) const MARKER_NAME: &str = "WEFT";
 /// What the marker is called until it is whole.
 const UNFINISHED_MARKER_NAME: &str = ".WEFT.partial";
-const MARKER_TEXT: &[u8] = b"weft database 1\n";
+const MARKER_TEXT: &[u8] = b"weft database 2\n";
+/// What a directory had whose checkpoints were files with everything in them.
+const OLD_MARKER_TEXT: &[u8] = b"weft database 1\n";
 
 /// What recovery hands to the engine.
 pub(crate) struct Recovered {
     pub store: Arc<Store>,
     pub log: Log,
+    pub checkpoints: Checkpoints,
+    /// Bytes of the log behind the checkpoint.
+    pub replayed_bytes: u64,
     pub dir_lock: Box<dyn DirLock>,
 }
 
@@ -68,14 +75,8 @@ fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineErro
     Ok(lock)
 }
 
-/// Whether a file is there that has the marker's name.
-pub(crate) fn has_marker_file(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
-    disk.exists(&dir.join(MARKER_NAME))
-        .map_err(io_error(format!("reading {}", dir.display())))
-}
-
 /// True when `dir` carries our marker, false when it is empty; an error when it is somebody else's.
-fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
+pub(crate) fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
     let foreign = |found: String| {
         Err(EngineError::Foreign {
             dir: dir.to_path_buf(),
@@ -89,10 +90,14 @@ fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
         let marker = dir.join(MARKER_NAME);
         let text = read_file(disk, &marker).map_err(io_error(format!("reading {}", marker.display())))?;
         // The marker is renamed into place when it is whole, so a power cut does not make another one of it.
-        return if text == MARKER_TEXT {
-            Ok(true)
-        } else {
-            foreign(format!("a file {MARKER_NAME} of another version, or damaged"))
+        return match text.as_slice() {
+            MARKER_TEXT => Ok(true),
+            OLD_MARKER_TEXT => foreign(
+                "a database of format 1, which this version cannot read: copy its tables out with the \
+                 version that made it, and into a new directory"
+                    .to_string(),
+            ),
+            _ => foreign(format!("a file {MARKER_NAME} of another version, or damaged")),
         };
     }
     let other = names
@@ -132,8 +137,7 @@ pub(crate) fn recover(
 ) -> Result<Recovered, EngineError> {
     let mut replay = Replay::open(disk, dir, config)?;
     while replay.step()?.is_some() {}
-    let (store, log, dir_lock) = replay.finish();
-    Ok(Recovered { store, log, dir_lock })
+    Ok(replay.finish())
 }
 
 /// A replay that can be watched batch by batch.
@@ -141,6 +145,10 @@ pub struct Replay {
     store: Arc<Store>,
     log: Log,
     reader: weft_wal::LogReader,
+    checkpoints: Checkpoints,
+    replayed_bytes: u64,
+    /// File and offset of the last record that was replayed.
+    replayed_to: Option<(Arc<str>, u64)>,
     dir_lock: Box<dyn DirLock>,
     programs: HashMap<ProgramHash, Arc<Program>>,
     workers: usize,
@@ -148,14 +156,11 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Loads the newest checkpoint of `dir` and stands before the first batch after it.
+    /// Loads the checkpoint of `dir` and stands before the first batch after it.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, config: &EngineConfig) -> Result<Replay, EngineError> {
         let dir_lock = claim_dir(disk.as_ref(), dir)?;
-        checkpoint_file::remove_leftovers(disk.as_ref(), dir)?;
-        let store = match checkpoint_file::list(disk.as_ref(), dir)?.pop() {
-            Some((_, path)) => checkpoint_file::read(disk.as_ref(), &path)?.0,
-            None => Store::new(),
-        };
+        let mut checkpoints = Checkpoints::open(Arc::clone(&disk), dir, &config.checkpoint)?;
+        let store = checkpoints.load(config.workers)?;
         let salt = config.log_salt;
         let log_config = LogConfig {
             segment_bytes: config.segment_bytes,
@@ -168,6 +173,9 @@ impl Replay {
             store,
             log,
             reader,
+            checkpoints,
+            replayed_bytes: 0,
+            replayed_to: None,
             dir_lock,
             programs: HashMap::new(),
             workers: config.workers,
@@ -187,6 +195,7 @@ impl Replay {
             if record.batch <= self.store.boundary() {
                 continue;
             }
+            self.count(&record);
             return self.apply(record.batch, &record.payload).map(Some);
         }
         // A checkpoint is made of durable batches only, so the log reaches at least as far.
@@ -204,8 +213,22 @@ impl Replay {
         Ok(None)
     }
 
-    pub(crate) fn finish(self) -> (Arc<Store>, Log, Box<dyn DirLock>) {
-        (self.store, self.log, self.dir_lock)
+    /// Adds what lies between this record and the one before, padding included.
+    fn count(&mut self, record: &LogRecord) {
+        let since = self.replayed_to.as_ref().filter(|(file, _)| *file == record.file);
+        let between = since.map(|(_, offset)| record.offset.saturating_sub(*offset));
+        self.replayed_bytes += between.unwrap_or(record.payload.len() as u64);
+        self.replayed_to = Some((Arc::clone(&record.file), record.offset));
+    }
+
+    pub(crate) fn finish(self) -> Recovered {
+        Recovered {
+            store: self.store,
+            log: self.log,
+            checkpoints: self.checkpoints,
+            replayed_bytes: self.replayed_bytes,
+            dir_lock: self.dir_lock,
+        }
     }
 
     fn apply(&mut self, batch: BatchId, payload: &[u8]) -> Result<ReplayedBatch, EngineError> {

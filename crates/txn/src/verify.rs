@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! log           each segment by itself, each record decoded              (weft_wal::verify)
-//! checkpoints   each read as recovery would, digest included             (weft_store::checkpoint)
+//! rows          every block of the checkpoint's tables, and its header   (weft_store::checkpoint)
 //! LSM           every directory below that holds an engine's files       (weft_lsm::verify)
-//! together      the log begins where the newest sound checkpoint ends
+//! together      the log begins where the checkpoint ends
 //! ```
+//!
+//! Rows are not loaded, so their digest is not compared: that is what opening does.
 //!
 //! Recovery ends at the first thing that is wrong; here nothing hides anything else. No byte of the database
 //! is changed and nothing is repaired: at most the file of the lock is made.
@@ -15,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_base::{BatchId, Disk};
-use weft_lsm::{LsmError, LsmOptions};
-use weft_store::checkpoint::{self, CheckpointError};
+use weft_lsm::{LsmError, LsmOptions, VerifyReport};
+use weft_store::checkpoint;
 use weft_wal::WalError;
 
 use crate::error::EngineError;
 use crate::record::BatchRecord;
-use crate::recovery::{has_marker_file, io_error};
+use crate::recovery::{MARKER_NAME, has_marker, io_error};
 
 /// Directories are looked into so deep.
 const DEPTH_MAX: usize = 4;
@@ -62,34 +64,62 @@ pub struct Verification {
 ///
 /// # Errors
 /// The disk's, `WouldBlock` among them for a database that is open; a directory that is neither. What is
-/// corrupt is no error but a finding. Cost: everything is read, a checkpoint's rows are in memory once.
+/// corrupt is no error but a finding. Cost: everything is read once.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Verification, EngineError> {
-    let marked = has_marker_file(&**disk, dir)?;
-    // What lies in a directory that is not ours is none of our business.
-    let engines = engines(&**disk, dir, if marked { DEPTH_MAX } else { 0 })?;
-    if !marked && engines.is_empty() {
+    let mut report = Verification::default();
+    let ours = is_ours(&**disk, dir, &mut report)?;
+    let rows = dir.join(checkpoint::FOLDER);
+    let depth = if ours { DEPTH_MAX } else { 0 };
+    let mut engines = engines(&**disk, dir, depth, &mut report)?;
+    engines.retain(|engine| !(ours && *engine == rows));
+    if !ours && engines.is_empty() {
         return Err(EngineError::Foreign {
             dir: dir.to_owned(),
             found: "nothing of ours".to_owned(),
         });
     }
-    let mut report = Verification::default();
     // The lock of an engine's own directory is taken when that is checked.
-    let lock = if marked && !engines.iter().any(|engine| engine == dir) {
+    let lock = if ours && !engines.iter().any(|engine| engine == dir) {
         let doing = format!("locking {} (is a server running on it?)", dir.display());
         Some(disk.lock_dir(dir).map_err(io_error(doing))?)
     } else {
         None
     };
-    if marked {
-        let newest = checkpoints(&**disk, dir, &mut report)?;
+    if ours {
+        let newest = checkpoint(disk, dir, &mut report)?;
         log(&**disk, dir, newest, &mut report)?;
     }
     for engine in engines {
-        lsm(disk, &engine, &mut report)?;
+        let checked = weft_lsm::verify(disk, &engine, &LsmOptions::default());
+        let checked = checked.map_err(|error| checking(&engine, &error))?;
+        lsm(&engine, checked, &mut report);
     }
     drop(lock);
     Ok(report)
+}
+
+/// Whether a database lies in `dir`: its marker is there, or what only a database has.
+fn is_ours(disk: &dyn Disk, dir: &Path, report: &mut Verification) -> Result<bool, EngineError> {
+    let names = disk.list(dir).map_err(reading(dir))?;
+    let wrong = match has_marker(disk, dir) {
+        Ok(true) => return Ok(true),
+        Err(EngineError::Foreign { found, .. }) if names.iter().any(|name| name == MARKER_NAME) => found,
+        Err(EngineError::Foreign { .. }) | Ok(false) => {
+            let is_segment = |name: &String| name.starts_with("log-") && name.ends_with(".weft");
+            if !names.iter().any(is_segment) {
+                return Ok(false);
+            }
+            format!("the marker file {MARKER_NAME} is missing")
+        }
+        Err(error) => return Err(error),
+    };
+    report.findings.push(Finding {
+        file: dir.join(MARKER_NAME),
+        offset: None,
+        kind: "marker".to_owned(),
+        reason: wrong,
+    });
+    Ok(true)
 }
 
 fn reading(path: &Path) -> impl FnOnce(std::io::Error) -> EngineError {
@@ -97,51 +127,59 @@ fn reading(path: &Path) -> impl FnOnce(std::io::Error) -> EngineError {
 }
 
 /// Directories in which an LSM engine has files: `dir` and those below.
-fn engines(disk: &dyn Disk, dir: &Path, depth: usize) -> Result<Vec<PathBuf>, EngineError> {
+fn engines(
+    disk: &dyn Disk,
+    dir: &Path,
+    depth: usize,
+    report: &mut Verification,
+) -> Result<Vec<PathBuf>, EngineError> {
     let names = disk.list(dir).map_err(reading(dir))?;
-    let is_table = |name: &String| name.ends_with(".sst") || name.ends_with(".lsm");
+    let any = |ending: &str| names.iter().any(|name| name.ends_with(ending));
     let mut found = Vec::new();
-    if names.iter().any(is_table) {
+    if any(".lsm") {
         found.push(dir.to_owned());
+    } else if any(".sst") {
+        let line = format!(
+            "{} holds tables and no manifest: not checked by itself",
+            dir.display()
+        );
+        report.looked_at.push(line);
     }
     if depth > 0 {
-        for name in disk.list_dirs(dir).map_err(reading(dir))? {
-            found.extend(engines(disk, &dir.join(name), depth - 1)?);
+        // A mount point's own folder is nobody's to read.
+        let folders = disk.list_dirs(dir).map_err(reading(dir))?;
+        for name in folders.iter().filter(|name| *name != "lost+found") {
+            found.extend(engines(disk, &dir.join(name), depth - 1, report)?);
         }
     }
     Ok(found)
 }
 
-/// Reads every checkpoint; the batch of the newest sound one.
-fn checkpoints(
-    disk: &dyn Disk,
+/// Checks the rows on disk; their batch, if it can be told.
+fn checkpoint(
+    disk: &Arc<dyn Disk>,
     dir: &Path,
     report: &mut Verification,
 ) -> Result<Option<BatchId>, EngineError> {
-    let files = checkpoint::list(disk, dir).map_err(EngineError::Checkpoint)?;
-    report
-        .looked_at
-        .push(format!("{} checkpoint file(s)", files.len()));
-    let mut newest = None;
-    for (batch, path) in files {
-        let (offset, reason) = match checkpoint::read(disk, &path) {
-            Ok(_) => {
-                newest = newest.max(Some(batch));
-                continue;
-            }
-            Err(CheckpointError::Io { path, source }) => return Err(reading(&path)(source)),
-            Err(CheckpointError::Corrupt { offset, reason, .. }) => (Some(offset), reason),
-            Err(error) => (None, error.to_string()),
-        };
-        let kind = "checkpoint".to_owned();
+    let rows = dir.join(checkpoint::FOLDER);
+    let is_there = disk.list_dirs(dir).map_err(reading(dir))?;
+    if !is_there.iter().any(|name| name == checkpoint::FOLDER) {
+        return Ok(None);
+    }
+    let checked = checkpoint::verify(disk, dir).map_err(|error| checking(&rows, &error))?;
+    lsm(&rows, checked.files, report);
+    let batch = checked.batch.unwrap_or_else(|reason| {
         report.findings.push(Finding {
-            file: path,
-            offset,
-            kind,
+            file: rows,
+            offset: None,
+            kind: "checkpoint".to_owned(),
             reason,
         });
-    }
-    Ok(newest)
+        None
+    });
+    let batch_name = batch.map_or("no batch yet".to_owned(), |batch| format!("batch {batch}"));
+    report.looked_at.push(format!("a checkpoint of {batch_name}"));
+    Ok(batch)
 }
 
 /// Reads every segment and decodes every record.
@@ -175,6 +213,7 @@ fn log(
     }
     let due = newest.map_or(0, |batch| batch.0) + 1;
     let missing = match (check.first_batch, check.end_batch) {
+        (None, None) if check.segments == 0 && newest.is_some() => Some("there is no log".to_owned()),
         (Some(first), _) if first.0 > due => Some(format!("the log begins with batch {}", first.0)),
         (_, Some(end)) if end.0 < due => Some(format!("the log ends before batch {}", end.0)),
         _ => None,
@@ -184,22 +223,22 @@ fn log(
             file: dir.to_owned(),
             offset: None,
             kind: "log".to_owned(),
-            reason: format!("{missing}, and batch {due} is due behind the newest sound checkpoint"),
+            reason: format!("{missing}, and batch {due} is due behind the checkpoint"),
         });
     }
     Ok(())
 }
 
-fn lsm(disk: &Arc<dyn Disk>, dir: &Path, report: &mut Verification) -> Result<(), EngineError> {
-    let check = weft_lsm::verify(disk, dir, &LsmOptions::default());
-    let check = check.map_err(|error| {
-        let doing = format!("checking {}", dir.display());
-        let source = match &error {
-            LsmError::Io { source, .. } => std::io::Error::new(source.kind(), error.to_string()),
-            other => std::io::Error::other(other.to_string()),
-        };
-        io_error(doing)(source)
-    })?;
+fn checking(dir: &Path, error: &LsmError) -> EngineError {
+    let doing = format!("checking {}", dir.display());
+    let source = match error {
+        LsmError::Io { source, .. } => std::io::Error::new(source.kind(), error.to_string()),
+        other => std::io::Error::other(other.to_string()),
+    };
+    io_error(doing)(source)
+}
+
+fn lsm(dir: &Path, check: VerifyReport, report: &mut Verification) {
     report.looked_at.push(format!(
         "LSM in {}: {} table(s), {} block(s), {} entries, {} log record(s)",
         dir.display(),
@@ -229,5 +268,4 @@ fn lsm(disk: &Arc<dyn Disk>, dir: &Path, report: &mut Verification) -> Result<()
             },
         });
     }
-    Ok(())
 }

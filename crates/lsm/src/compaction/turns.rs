@@ -83,6 +83,11 @@ impl Turns {
         running.copied().collect()
     }
 
+    /// No compaction runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
     /// Tables whose last compaction failed and that are not to be touched yet.
     pub(crate) fn resting(&self, now_nanos: u64) -> impl Iterator<Item = u64> {
         let resting = self.resting.iter();

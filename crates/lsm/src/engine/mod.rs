@@ -4,6 +4,8 @@
 //! write.rs       batch -> log -> memtable; group sync; freezing; putting things right after an error
 //! read.rs        get, multi-get, iterators over a view and a sequence number
 //! flush.rs       frozen memtable -> table of level 0
+//! ingest.rs      many changes -> tables, past log and memtable
+//! cuts.rs        a family in ranges of equal size
 //! background.rs  who flushes and compacts, and when
 //! pressure.rs    how much writers are slowed
 //! checkpoint.rs  a second engine with the state of a moment
@@ -23,7 +25,9 @@
 
 mod background;
 mod checkpoint;
+mod cuts;
 mod flush;
+mod ingest;
 mod open;
 mod pressure;
 mod read;
@@ -54,6 +58,7 @@ use pressure::Pressure;
 use stats::Counters;
 use write::{SyncState, Writer};
 
+pub use ingest::Ingest;
 pub(crate) use open::{Found, level_dirs, lock_dirs};
 pub use stats::{LevelStats, LsmStats};
 pub use write::WriteOptions;

@@ -223,7 +223,7 @@ impl Engine {
     }
 
     /// Tries to end a refusal: everything in memory goes into tables, and a new log begins.
-    fn put_right(&self, writer: &mut Writer) -> Result<(), LsmError> {
+    pub(super) fn put_right(&self, writer: &mut Writer) -> Result<(), LsmError> {
         let refusal = |error: LsmError| error.refusal();
         self.freeze(writer).map_err(refusal)?;
         while self.flush_oldest().map_err(refusal)? {}

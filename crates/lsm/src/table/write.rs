@@ -28,6 +28,10 @@ const WRITE_BYTES: usize = 1 << 20;
 /// Hashes for the filter that are kept in one piece.
 const HASHES_PART: usize = 1 << 13;
 
+/// Bytes after which what was written is sent on to the device. Left to itself the system collects many times
+/// as much, and syncs of other files have to wait for it.
+const SEND_BYTES: u64 = 8 << 20;
+
 /// Writes one table.
 pub(crate) struct TableWriter {
     file: Box<dyn DiskFile>,
@@ -39,6 +43,8 @@ pub(crate) struct TableWriter {
     parts_bytes: usize,
     /// Bytes before that.
     written: u64,
+    /// Up to here the system has been asked to write.
+    sent: u64,
     index: Vec<IndexEntry>,
     /// In parts of [`HASHES_PART`], so that none is moved when more come.
     hashes: Vec<Vec<u64>>,
@@ -71,6 +77,7 @@ impl TableWriter {
             parts: Vec::new(),
             parts_bytes: 0,
             written: 0,
+            sent: 0,
             index: Vec::new(),
             hashes: Vec::new(),
             filter_bits_per_key,
@@ -160,6 +167,13 @@ impl TableWriter {
         self.written += self.parts_bytes as u64;
         self.parts.clear();
         self.parts_bytes = 0;
+        let waiting = self.written - self.sent;
+        if waiting >= SEND_BYTES {
+            self.file
+                .begin_writing_out(self.sent, waiting)
+                .map_err(io_error("writing", &self.path))?;
+            self.sent = self.written;
+        }
         Ok(())
     }
 

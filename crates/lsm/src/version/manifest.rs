@@ -76,7 +76,8 @@ impl ManifestState {
         for (level, meta) in &edit.added {
             self.tables.insert(meta.number, (*level, meta.clone()));
         }
-        self.flushed = edit.flushed.unwrap_or(self.flushed);
+        // An empty memtable that is flushed behind an ingestion knows nothing of it.
+        self.flushed = self.flushed.max(edit.flushed.unwrap_or_default());
         self.first_log = edit.first_log.unwrap_or(self.first_log);
     }
 

@@ -7,6 +7,7 @@ mod corruption;
 mod crash;
 mod directories;
 mod executors;
+mod ingest;
 mod iterators;
 mod limits;
 mod model;

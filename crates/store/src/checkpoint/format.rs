@@ -1,110 +1,126 @@
-//! Names and framing of checkpoint files. `docs/formats/checkpoint.md` is the same in prose.
+//! What stands in the engine. `docs/formats/checkpoint.md` is the same in prose.
 //!
 //! ```text
-//! prefix   magic "WEFTCKPT" | version u32 | 0 u32 | batch u64                   24 bytes
-//! block    kind u8 | length u32 | crc32c u32 | payload                      9 bytes and the payload
-//!   1 header   digest u64 | catalog, length first | extra, length first                the first block, once
-//!   2 rows     table u32 | count u32 | count x ( row id 16 | batch u64 | row, length first )
-//!   3 footer   row count u64 | block count u64                                         the last block, once
+//! family 0          key "header": version u32 | batch u64 | digest u64 | catalog, length first
+//! family of a table key row id, 16 bytes big endian, so that rows stand in the order of their ids:
+//!                   batch that wrote this version, varint | row
 //! ```
 //!
-//! All numbers are little endian; "length first" is a varint length and the bytes. The checksum of a block
-//! covers the prefix's batch, the block's number from 0, its kind, its length and its payload, so a block
-//! that was moved, repeated or left over from another checkpoint is found out.
+//! A table's family has the table's number, which is never 0 and never used again. Numbers in values are
+//! little endian; "length first" is a varint length and the bytes.
 
-use weft_base::{BatchId, ByteWriter};
-use weft_ops::{crc32c, crc32c_append};
+use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, RowId, TableId};
+use weft_lsm::FamilyId;
 
-pub(super) const MAGIC: [u8; 8] = *b"WEFTCKPT";
+use crate::catalog::Catalog;
+
 pub(super) const VERSION: u32 = 1;
-pub(super) const PREFIX_BYTES: usize = 24;
-pub(super) const BLOCK_HEAD_BYTES: usize = 9;
-/// Payload bytes at which a block of rows is closed. A longer row makes a longer block.
-pub(super) const BLOCK_BYTES_TARGET: usize = 256 * 1024;
+pub(super) const HEADER_FAMILY: FamilyId = FamilyId(0);
+pub(super) const HEADER_KEY: &[u8] = b"header";
+pub(super) const ROW_KEY_BYTES: usize = 16;
 
-pub(super) const KIND_HEADER: u8 = 1;
-pub(super) const KIND_ROWS: u8 = 2;
-pub(super) const KIND_FOOTER: u8 = 3;
-
-const NAME_START: &str = "checkpoint-";
-const NAME_END: &str = ".weft";
-const PARTIAL_END: &str = ".partial";
-
-/// The name of the checkpoint of a batch: sorts by batch.
-pub fn file_name(batch: BatchId) -> String {
-    format!("{NAME_START}{:020}{NAME_END}", batch.0)
+pub(super) const fn family(table: TableId) -> FamilyId {
+    FamilyId(table.0)
 }
 
-/// The batch in a checkpoint's name; `None` for any other name, partial ones included.
-pub fn parse_file_name(name: &str) -> Option<BatchId> {
-    let digits = name.strip_prefix(NAME_START)?.strip_suffix(NAME_END)?;
-    if digits.len() != 20 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+pub(super) fn row_key(id: RowId) -> [u8; ROW_KEY_BYTES] {
+    let wide = u128::from(id.batch.0) << 64 | u128::from(id.member) << 32 | u128::from(id.ordinal);
+    wide.to_be_bytes()
+}
+
+/// Reverse of [`row_key`]; `None` for a key of another length.
+pub(super) fn row_id(key: &[u8]) -> Option<RowId> {
+    let wide = u128::from_be_bytes(key.try_into().ok()?);
+    Some(RowId {
+        batch: BatchId((wide >> 64) as u64),
+        member: (wide >> 32) as u32,
+        ordinal: wide as u32,
+    })
+}
+
+/// Puts a row's value into `out`, replacing what was there.
+pub(super) fn row_value(out: &mut Vec<u8>, batch: BatchId, row: &[u8]) {
+    out.clear();
+    out.put_varint(batch.0);
+    out.put_bytes(row);
+}
+
+/// Reverse of [`row_value`].
+pub(super) fn split_row_value(value: &[u8]) -> Result<(BatchId, &[u8]), CodecError> {
+    let mut reader = ByteReader::new(value);
+    let batch = BatchId(reader.varint()?);
+    Ok((batch, reader.bytes(reader.remaining())?))
+}
+
+/// What a checkpoint says of itself.
+pub(super) struct Header {
+    pub batch: BatchId,
+    pub digest: u64,
+    pub catalog: Catalog,
+}
+
+impl Header {
+    /// A header's bytes.
+    pub(super) fn encode(batch: BatchId, digest: u64, catalog: &Catalog) -> Vec<u8> {
+        let mut encoded_catalog = Vec::new();
+        catalog.encode(&mut encoded_catalog);
+        let mut out = Vec::with_capacity(encoded_catalog.len() + 32);
+        out.put_u32(VERSION);
+        out.put_u64(batch.0);
+        out.put_u64(digest);
+        out.put_len_prefixed(&encoded_catalog);
+        out
     }
-    digits.parse().ok().map(BatchId)
-}
 
-pub(super) fn partial_name(batch: BatchId) -> String {
-    file_name(batch) + PARTIAL_END
-}
+    /// The version of a header.
+    pub(super) fn version(bytes: &[u8]) -> Result<u32, CodecError> {
+        ByteReader::new(bytes).u32()
+    }
 
-pub(super) fn is_partial_name(name: &str) -> bool {
-    name.strip_suffix(PARTIAL_END).and_then(parse_file_name).is_some()
-}
-
-pub(super) fn put_prefix(out: &mut Vec<u8>, batch: BatchId) {
-    out.put_bytes(&MAGIC);
-    out.put_u32(VERSION);
-    out.put_u32(0);
-    out.put_u64(batch.0);
-}
-
-/// The head of a block, checksum included.
-pub(super) fn block_head(batch: BatchId, number: u64, kind: u8, payload: &[u8]) -> [u8; BLOCK_HEAD_BYTES] {
-    // Blocks are closed at BLOCK_BYTES_TARGET plus one row, and a row is below 4 GiB less this.
-    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-    let mut head = [0; BLOCK_HEAD_BYTES];
-    let mut bytes = Vec::with_capacity(BLOCK_HEAD_BYTES);
-    bytes.put_u8(kind);
-    bytes.put_u32(length);
-    bytes.put_u32(block_crc(batch, number, kind, payload));
-    head.copy_from_slice(&bytes);
-    head
-}
-
-pub(super) fn block_crc(batch: BatchId, number: u64, kind: u8, payload: &[u8]) -> u32 {
-    let mut place = Vec::with_capacity(21);
-    place.put_u64(batch.0);
-    place.put_u64(number);
-    place.put_u8(kind);
-    place.put_u32(payload.len() as u32);
-    crc32c_append(crc32c(&place), payload)
+    /// Reads a header of [`VERSION`].
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut reader = ByteReader::new(bytes);
+        reader.u32()?;
+        let (batch, digest) = (BatchId(reader.u64()?), reader.u64()?);
+        let mut catalog_reader = ByteReader::new(reader.len_prefixed()?);
+        let catalog = Catalog::decode(&mut catalog_reader)?;
+        catalog_reader.finish()?;
+        reader.finish()?;
+        Ok(Header {
+            batch,
+            digest,
+            catalog,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn names_go_both_ways() {
-        let name = file_name(BatchId(42));
-        assert_eq!(name, "checkpoint-00000000000000000042.weft");
-        assert_eq!(parse_file_name(&name), Some(BatchId(42)));
-        assert_eq!(
-            parse_file_name(&file_name(BatchId(u64::MAX))),
-            Some(BatchId(u64::MAX))
-        );
-        for other in [
-            "checkpoint-42.weft",
-            "checkpoint-0000000000000000004x.weft",
-            "log",
-            "",
-        ] {
-            assert_eq!(parse_file_name(other), None);
+    proptest! {
+        #[test]
+        fn row_keys_go_both_ways_and_keep_the_order(one: (u64, u32, u32), other: (u64, u32, u32)) {
+            let id = |(batch, member, ordinal)| RowId { batch: BatchId(batch), member, ordinal };
+            let (one, other) = (id(one), id(other));
+            prop_assert_eq!(row_id(&row_key(one)), Some(one));
+            prop_assert_eq!(row_key(one).cmp(&row_key(other)), one.cmp(&other));
+            prop_assert_eq!(row_id(&row_key(one)[1..]), None);
         }
-        assert_eq!(parse_file_name("checkpoint-99999999999999999999.weft"), None);
-        assert!(is_partial_name(&partial_name(BatchId(42))));
-        assert!(!is_partial_name(&name));
-        assert_eq!(parse_file_name(&partial_name(BatchId(42))), None);
+
+        #[test]
+        fn row_values_go_both_ways(batch: u64, row: Vec<u8>) {
+            let mut value = vec![1, 2, 3];
+            row_value(&mut value, BatchId(batch), &row);
+            prop_assert_eq!(split_row_value(&value), Ok((BatchId(batch), row.as_slice())));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
+            let _ = split_row_value(&bytes);
+            let _ = Header::decode(&bytes).map(|_| ());
+        }
     }
 }

@@ -1,107 +1,218 @@
-//! A snapshot as one file, and back.
+//! What memory holds, durably: rows of a batch boundary in an ordered key-value engine.
 //!
-//! A checkpoint holds the whole state at a batch boundary: catalog, sequence positions, every visible row
-//! with its row id and the batch that wrote it, and the state digest. It is written from a
+//! ```text
+//!   batches ──► marks on slots written, lists of rows removed       memory/slots.rs, writer/
+//!                   │ at a boundary
+//!                   ▼
+//!   Changes (snapshot, marks, lists) ──► sorted runs ──► tables of the engine ──► one edit
+//!       changes.rs                          write.rs          weft-lsm
+//!
+//!   opening: header ──► catalog, empty tables ◄── rows, by ranges and threads ──► indexes
+//!                                                     load.rs
+//! ```
+//!
+//! The engine holds a header (batch, digest, catalog) and every row under (table, row id): the state at one
+//! batch boundary. A checkpoint brings it to a newer boundary: it writes the rows that changed, tombstones
+//! for those that went, and the header, and all of that appears in one edit of the engine's manifest. So what
+//! is on disk is always one whole boundary, the old one or the new one. It is written from a
 //! [`Snapshot`](crate::Snapshot) while batches go on. Together with the log after its batch it is the
 //! database; the log before it may go.
 //!
-//! The file is written under a `.partial` name, synced (`checkpoint.file`), renamed, and the directory is
-//! synced (`checkpoint.dir`). So a file with a final name is complete, and what a crash leaves has a name
-//! that nobody reads and [`remove_leftovers`] removes.
+//! # Which rows changed
 //!
-//! Both directions check. The writer compares the digest of what it wrote with the snapshot's, so damaged
-//! memory does not become a checkpoint. The reader trusts nothing: every block has a checksum that covers
-//! its place in the file, every length is checked against the bytes that are left, every row against its
-//! layout, uniqueness when the indexes are built, and in the end the digest.
+//! A writer marks the group of slots that it writes to, a batch lists the rows that it removed. A checkpoint
+//! takes marks and lists at its boundary, looks through marked groups alone, and writes the rows there whose
+//! version is younger than the checkpoint before. If it fails it gives marks and lists back, so that the next
+//! one covers both. A table whose rows were replaced as a whole (TRUNCATE, a new layout) or that is new is
+//! written as a whole, behind the deletion of all that was there before.
 //!
-//! Byte tables: `docs/formats/checkpoint.md`; constants: `format.rs`.
+//! # Checks
+//!
+//! Damaged memory does not become a checkpoint: every row that is written must be what was sealed when it was
+//! put into memory (`memory/version.rs`), no row that was replaced since may have been found to be other, and
+//! when all rows are written their digest must be the batches'. Rows that did not change are not looked at:
+//! what is on disk of them stays. The reader trusts nothing: blocks have checksums, rows are checked against
+//! their layout, unique keys when indexes are built, and in the end the digest.
+//!
+//! Byte tables: `docs/formats/checkpoint.md`. Choices and their price: decision 0015.
 
+mod changes;
 mod format;
-mod read;
+mod load;
+mod verify;
 mod write;
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use weft_base::{BatchId, Disk, SyncSite};
+use hashbrown::HashMap;
+use weft_base::{BatchId, Disk, SystemClock, TableId};
+use weft_lsm::{Background, LsmError, LsmOptions};
+use weft_ops::block::Compression;
 
-pub use format::{file_name, parse_file_name};
-pub use read::read;
-pub use write::write;
+pub use changes::Changes;
+pub use verify::{Checked, verify};
+pub use weft_lsm::SYNC_SITES;
+pub use write::Written;
 
-/// The sync of the file's bytes.
-pub const SYNC_FILE: SyncSite = SyncSite("checkpoint.file");
-/// The sync of the directory after the rename, and after removals.
-pub const SYNC_DIR: SyncSite = SyncSite("checkpoint.dir");
+/// Folder of the engine in a database's directory.
+pub const FOLDER: &str = "rows";
 
-/// Why a checkpoint was not written or not read.
+/// Sizes of what is on disk. None of them is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointConfig {
+    /// A file is finished when it has this many bytes.
+    pub table_bytes: u64,
+    /// Bytes of a block: the unit of reading, checking and compression.
+    pub block_bytes: u32,
+    /// Files of changes that call for their being merged with older ones.
+    pub level0_tables: usize,
+    /// Bytes that the first level of merged files is to hold.
+    pub level1_bytes: u64,
+    /// Rows that are put in order at a time: 32 bytes of memory each.
+    pub run_rows: usize,
+    /// Whether files are merged by a thread of their own. If not, [`Checkpoints::merge`] does it.
+    pub merge_beside: bool,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        CheckpointConfig {
+            table_bytes: 64 << 20,
+            block_bytes: 64 << 10,
+            level0_tables: 4,
+            level1_bytes: 256 << 20,
+            run_rows: 1 << 20,
+            merge_beside: true,
+        }
+    }
+}
+
+impl CheckpointConfig {
+    fn engine_options(&self) -> LsmOptions {
+        let mut options = LsmOptions {
+            // Nothing is written but whole checkpoints, and nothing read but all of it.
+            memtable_bytes: 1 << 20,
+            block_cache_bytes: 0,
+            filter_bits_per_key: 0,
+            block_bytes: self.block_bytes,
+            table_bytes: self.table_bytes,
+            level0_tables: self.level0_tables,
+            level1_bytes: self.level1_bytes,
+            // Opening has to read all of it.
+            base_compression: Compression::Lz4,
+            background: if self.merge_beside {
+                Background::Threads
+            } else {
+                Background::Inline
+            },
+            ..LsmOptions::default()
+        };
+        for level in &mut options.levels {
+            level.compression = Compression::Lz4;
+        }
+        options
+    }
+}
+
+/// The durable rows of a database.
+pub struct Checkpoints {
+    lsm: weft_lsm::Lsm,
+    run_rows: usize,
+    written: Option<Boundary>,
+}
+
+/// The state that the engine holds.
+struct Boundary {
+    batch: BatchId,
+    /// Which rows each table had, by [`TableCore::id`](crate::table::TableCore::id).
+    cores: HashMap<TableId, u64>,
+}
+
+impl Checkpoints {
+    /// Opens what is in the database directory `dir`, or makes it.
+    ///
+    /// # Errors
+    /// The disk's; corrupt files that opening has to look at.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, config: &CheckpointConfig) -> Result<Self, CheckpointError> {
+        let (dir, options) = (dir.join(FOLDER), config.engine_options());
+        // The clock serves the engine's statistics alone.
+        let clock = Arc::new(SystemClock::default());
+        Ok(Checkpoints {
+            lsm: weft_lsm::Lsm::open(disk, &dir, options, clock)?,
+            run_rows: config.run_rows,
+            written: None,
+        })
+    }
+
+    /// Merges files until none is superfluous, if no thread does it.
+    ///
+    /// # Errors
+    /// The disk's; corrupt files. What was written stays as it is.
+    pub fn merge(&self) -> Result<(), CheckpointError> {
+        Ok(self.lsm.compact()?)
+    }
+
+    /// What the engine holds and did so far.
+    pub fn stats(&self) -> weft_lsm::LsmStats {
+        self.lsm.stats()
+    }
+}
+
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoints")
+            .field("batch", &self.written.as_ref().map(|written| written.batch))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a checkpoint was not written or not loaded. The one before is as it was.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The disk failed. What is on it of this checkpoint is unknown; earlier checkpoints are as they were.
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file does not begin as a checkpoint does.
-    NotACheckpoint {
-        /// The file.
-        path: PathBuf,
-    },
+    /// The engine refused: the disk, or files that are damaged.
+    Storage(LsmError),
     /// Another version of the format.
     UnknownVersion {
-        /// The file.
-        path: PathBuf,
         /// Its version.
         version: u32,
     },
-    /// The file is damaged.
+    /// What is stored is whole and makes no sense.
     Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// Where the damage shows, in bytes from the start.
-        offset: u64,
+        /// Header, or table and row.
+        place: String,
         /// What is wrong.
         reason: String,
     },
-    /// The snapshot's rows do not have the digest that the batches computed: memory is damaged. Nothing was
-    /// kept.
+    /// Rows in memory are not what batches have written. Nothing was written.
     DamagedMemory {
-        /// The digest that the batches computed.
-        expected: u64,
-        /// The digest of the rows.
-        found: u64,
+        /// How that shows.
+        found: String,
     },
     /// The caller stopped it.
     Canceled,
 }
 
+impl CheckpointError {
+    /// Whether the disk was full.
+    pub fn is_storage_full(&self) -> bool {
+        matches!(self, CheckpointError::Storage(error) if error.is_storage_full())
+    }
+}
+
 impl fmt::Display for CheckpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CheckpointError::Io { path, source } => write!(f, "checkpoint {}: {source}", path.display()),
-            CheckpointError::NotACheckpoint { path } => write!(f, "{} is not a checkpoint", path.display()),
-            CheckpointError::UnknownVersion { path, version } => {
-                write!(
-                    f,
-                    "checkpoint {} has unknown format version {version}",
-                    path.display()
-                )
+            CheckpointError::Storage(error) => write!(f, "{error}"),
+            CheckpointError::UnknownVersion { version } => {
+                write!(f, "the checkpoint has unknown format version {version}")
             }
-            CheckpointError::Corrupt { path, offset, reason } => {
-                write!(
-                    f,
-                    "checkpoint {} is corrupt at byte {offset}: {reason}",
-                    path.display()
-                )
+            CheckpointError::Corrupt { place, reason } => {
+                write!(f, "{place} of the checkpoint is corrupt: {reason}")
             }
-            CheckpointError::DamagedMemory { expected, found } => write!(
-                f,
-                "rows in memory have digest {found:016x}, the batches computed {expected:016x}: memory is damaged"
-            ),
+            CheckpointError::DamagedMemory { found } => write!(f, "memory is damaged: {found}"),
             CheckpointError::Canceled => f.write_str("checkpoint canceled"),
         }
     }
@@ -110,59 +221,14 @@ impl fmt::Display for CheckpointError {
 impl std::error::Error for CheckpointError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            CheckpointError::Io { source, .. } => Some(source),
+            CheckpointError::Storage(error) => Some(error),
             _ => None,
         }
     }
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
-    let path = path.to_owned();
-    |source| CheckpointError::Io { path, source }
-}
-
-/// Checkpoints in a directory, oldest first. Partial files do not count.
-pub fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<(BatchId, PathBuf)>, CheckpointError> {
-    let names = disk.list(dir).map_err(io_error(dir))?;
-    let mut found: Vec<(BatchId, PathBuf)> = names
-        .iter()
-        .filter_map(|name| Some((parse_file_name(name)?, dir.join(name))))
-        .collect();
-    found.sort();
-    Ok(found)
-}
-
-/// Removes what interrupted writes left. Returns how many files went.
-pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<usize, CheckpointError> {
-    let names = disk.list(dir).map_err(io_error(dir))?;
-    let partial = names
-        .iter()
-        .filter(|name| format::is_partial_name(name))
-        .map(|name| dir.join(name));
-    remove_files(disk, dir, partial)
-}
-
-/// Removes checkpoints of batches before `batch`. Returns how many went.
-pub fn remove_before(disk: &dyn Disk, dir: &Path, batch: BatchId) -> Result<usize, CheckpointError> {
-    let old = list(disk, dir)?
-        .into_iter()
-        .filter(|(of, _)| *of < batch)
-        .map(|(_, path)| path);
-    remove_files(disk, dir, old)
-}
-
-fn remove_files(
-    disk: &dyn Disk,
-    dir: &Path,
-    files: impl Iterator<Item = PathBuf>,
-) -> Result<usize, CheckpointError> {
-    let mut count = 0;
-    for path in files {
-        disk.remove(&path).map_err(io_error(&path))?;
-        count += 1;
+impl From<LsmError> for CheckpointError {
+    fn from(error: LsmError) -> Self {
+        CheckpointError::Storage(error)
     }
-    if count > 0 {
-        disk.sync_dir(dir, SYNC_DIR).map_err(io_error(dir))?;
-    }
-    Ok(count)
 }

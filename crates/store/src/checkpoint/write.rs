@@ -1,201 +1,190 @@
-//! Writing a checkpoint.
+//! Writing a checkpoint: changes into the engine.
+//!
+//! Slots are in no order, and tables of the engine are sorted by row id. So the changed rows of a table are
+//! put in order run by run ([`CheckpointConfig::run_rows`](super::CheckpointConfig::run_rows)): ids and slots
+//! alone, the rows stay where they are. Runs that overlap become files that overlap, which merging puts right
+//! later. Rows that lie in the order in which they were inserted, as most do, make runs one behind the other.
 
-use std::io;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 
-use weft_base::{BatchId, ByteWriter, Disk, DiskFile, OpenMode, TableId};
-use weft_ops::row_digest;
+use weft_base::{BatchId, RowId};
+use weft_lsm::Ingest;
 
-use super::format::{self, BLOCK_BYTES_TARGET, KIND_FOOTER, KIND_HEADER, KIND_ROWS};
-use super::{CheckpointError, SYNC_DIR, SYNC_FILE, io_error};
-use crate::read::RowVersion;
-use crate::snapshot::Snapshot;
+use super::changes::TableChanges;
+use super::format::{HEADER_FAMILY, HEADER_KEY, Header, family, row_key, row_value};
+use super::{Boundary, Changes, CheckpointError, Checkpoints};
+use crate::memory::{Pin, SlotId};
 
-/// Writes the snapshot into `dir` and returns the file's path once it is durable. `extra` is the caller's,
-/// opaque here. `progress` is told the rows written so far, after every block; breaking cancels and removes
-/// the partial file.
-///
-/// On an error the directory holds no new checkpoint under a final name, unless the last step, the sync of
-/// the directory, failed: then a complete one may be there.
-pub fn write(
-    disk: &dyn Disk,
-    snapshot: &Snapshot,
-    dir: &Path,
-    extra: &[u8],
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<PathBuf, CheckpointError> {
-    let batch = snapshot.batch();
-    let path = dir.join(format::file_name(batch));
-    let partial = dir.join(format::partial_name(batch));
-    if disk.exists(&partial).map_err(io_error(&partial))? {
-        disk.remove(&partial).map_err(io_error(&partial))?;
-    }
-    let written = write_partial(disk, snapshot, &partial, extra, progress);
-    if let Err(error) = written {
-        // What stays after a failed removal has a name that nobody reads.
-        disk.remove(&partial).unwrap_or_default();
-        return Err(error);
-    }
-    disk.rename(&partial, &path).map_err(io_error(&path))?;
-    disk.sync_dir(dir, SYNC_DIR).map_err(io_error(dir))?;
-    Ok(path)
+/// What a checkpoint wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its boundary.
+    pub batch: BatchId,
+    /// Rows written.
+    pub rows: u64,
+    /// Rows of earlier checkpoints removed one by one.
+    pub removed: u64,
+    /// Bytes of the files made.
+    pub bytes: u64,
 }
 
-fn write_partial(
-    disk: &dyn Disk,
-    snapshot: &Snapshot,
-    path: &Path,
-    extra: &[u8],
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<(), CheckpointError> {
-    let file = disk.open(path, OpenMode::CreateNew).map_err(io_error(path))?;
-    let mut blocks = BlockWriter {
-        file,
-        path,
-        batch: snapshot.batch(),
-        offset: 0,
-        written_out: 0,
-        number: 0,
-    };
-    let mut payload = Vec::new();
-    format::put_prefix(&mut payload, snapshot.batch());
-    blocks.put(&payload)?;
-
-    payload.clear();
-    payload.put_u64(snapshot.digest());
-    let mut catalog = Vec::new();
-    snapshot.catalog().encode(&mut catalog);
-    payload.put_len_prefixed(&catalog);
-    payload.put_len_prefixed(extra);
-    blocks.block(KIND_HEADER, &payload)?;
-
-    let mut rows = RowsWriter {
-        blocks,
-        progress,
-        payload: Vec::new(),
-        table: TableId(0),
-        count: 0,
-        total: 0,
-    };
-    let mut digest = snapshot.catalog().digest();
-    for table in snapshot.catalog().tables() {
-        rows.table = table.id;
-        for chunk in 0..snapshot.scan_chunks(table.id) {
-            let mut outcome = Ok(());
-            snapshot.scan_chunk(table.id, chunk, |row| {
-                if outcome.is_ok() {
-                    digest = digest.wrapping_add(row_digest(table.id.0, row.row_id.encode(), row.bytes));
-                    outcome = rows.row(&row);
-                }
-            });
-            outcome?;
-        }
-        rows.flush()?;
-    }
-    let RowsWriter {
-        mut blocks, total, ..
-    } = rows;
-    payload.clear();
-    payload.put_u64(total);
-    payload.put_u64(blocks.number + 1);
-    blocks.block(KIND_FOOTER, &payload)?;
-    if digest != snapshot.digest() {
-        return Err(CheckpointError::DamagedMemory {
-            expected: snapshot.digest(),
-            found: digest,
+impl Checkpoints {
+    /// Brings what is on disk to the boundary of `changes`, which were taken from the store that was loaded
+    /// from here, or from a new one if nothing was here. `progress` is told the rows written so far, at least
+    /// every `run_rows`; breaking cancels.
+    ///
+    /// # Errors
+    /// On any error what is on disk is the boundary before, and the changes are the tables' again. (If the
+    /// last step failed a crash may find either.)
+    pub fn write(
+        &mut self,
+        changes: Changes,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Written, CheckpointError> {
+        let written = self.ingest(&changes, progress)?;
+        let cores = changes.tables().iter().map(|table| (table.table, table.core.id));
+        self.written = Some(Boundary {
+            batch: written.batch,
+            cores: cores.collect(),
         });
-    }
-    blocks.file.sync(SYNC_FILE).map_err(io_error(path))
-}
-
-/// Bytes after which what was written is sent on to the device. Left to itself the system collects many times
-/// as much, and the sync of the log has to wait for it.
-const WRITE_OUT_BYTES: u64 = 8 << 20;
-
-struct BlockWriter<'a> {
-    file: Box<dyn DiskFile>,
-    path: &'a Path,
-    batch: BatchId,
-    offset: u64,
-    /// Up to here the system has been asked to write.
-    written_out: u64,
-    number: u64,
-}
-
-impl BlockWriter<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), CheckpointError> {
-        self.file
-            .write_at(bytes, self.offset)
-            .map_err(io_error(self.path))?;
-        self.offset += bytes.len() as u64;
-        Ok(())
+        changes.set_written();
+        Ok(written)
     }
 
-    fn block(&mut self, kind: u8, payload: &[u8]) -> Result<(), CheckpointError> {
-        if u32::try_from(payload.len()).is_err() {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "block longer than 4 GiB");
-            return Err(CheckpointError::Io {
-                path: self.path.to_owned(),
-                source,
-            });
+    fn ingest(
+        &self,
+        changes: &Changes,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Written, CheckpointError> {
+        let snapshot = changes.snapshot();
+        let (batch, expected) = (snapshot.batch(), snapshot.digest());
+        if snapshot.store().is_damaged() {
+            let found = "a row that was replaced was not what had been written".to_owned();
+            return Err(CheckpointError::DamagedMemory { found });
         }
-        let head = format::block_head(self.batch, self.number, kind, payload);
-        self.put(&head)?;
-        self.put(payload)?;
-        self.number += 1;
-        let waiting = self.offset - self.written_out;
-        if waiting >= WRITE_OUT_BYTES {
-            self.file
-                .begin_writing_out(self.written_out, waiting)
-                .map_err(io_error(self.path))?;
-            self.written_out = self.offset;
+        let mut ingest = self.lsm.ingest()?;
+        if let Some(before) = &self.written {
+            let is_there = |id| changes.tables().iter().any(|table| table.core.id == id);
+            for (table, _) in before.cores.iter().filter(|(_, core)| !is_there(**core)) {
+                ingest.delete_family(family(*table))?;
+            }
         }
-        Ok(())
+        let mut rows = RowsWriter {
+            ingest,
+            pin: snapshot.view().pin(),
+            run_rows: self.run_rows.max(1),
+            run: Vec::new(),
+            value: Vec::new(),
+            digest: changes.catalog().digest(),
+            written: Written {
+                batch,
+                ..Written::default()
+            },
+            progress,
+        };
+        for table in changes.tables() {
+            let before = self.written.as_ref();
+            let base = before.filter(|before| before.cores.get(&table.table) == Some(&table.core.id));
+            rows.table(table, base.map(|base| base.batch))?;
+        }
+        let RowsWriter {
+            mut ingest,
+            mut written,
+            digest,
+            ..
+        } = rows;
+        if self.written.is_none() && digest != expected {
+            let found = format!("rows have digest {digest:016x}, the batches computed {expected:016x}");
+            return Err(CheckpointError::DamagedMemory { found });
+        }
+        // Last, and so in a file of its own: it changes with every checkpoint.
+        let header = Header::encode(batch, expected, changes.catalog());
+        ingest.put(HEADER_FAMILY, HEADER_KEY, &header)?;
+        written.bytes = ingest.finish()?;
+        Ok(written)
     }
 }
 
 struct RowsWriter<'a, 'p> {
-    blocks: BlockWriter<'a>,
+    ingest: Ingest<'a>,
+    pin: Pin<'a>,
+    run_rows: usize,
+    /// Rows of one table that wait to be put in order; without a slot they are to be removed.
+    run: Vec<(RowId, Option<SlotId>)>,
+    value: Vec<u8>,
+    /// Of all rows written.
+    digest: u64,
+    written: Written,
     progress: &'p mut dyn FnMut(u64) -> ControlFlow<()>,
-    payload: Vec<u8>,
-    table: TableId,
-    count: u32,
-    total: u64,
 }
 
 impl RowsWriter<'_, '_> {
-    fn row(&mut self, row: &RowVersion<'_>) -> Result<(), CheckpointError> {
-        if self.payload.is_empty() {
-            self.payload.put_u32(self.table.0);
-            self.payload.put_u32(0);
+    /// One table; all its rows if there is no boundary `since` which they are known to be written.
+    fn table(&mut self, changes: &TableChanges, since: Option<BatchId>) -> Result<(), CheckpointError> {
+        match since {
+            Some(since) => {
+                for row_id in changes.removed.iter().filter(|row_id| row_id.batch <= since) {
+                    self.run.push((*row_id, None));
+                    self.written.removed += 1;
+                    self.write_run_if_full(changes)?;
+                }
+                for slot in changes.slots() {
+                    self.slot(changes, slot, since)?;
+                }
+            }
+            None => {
+                for slot in changes.core.slots.ids() {
+                    self.slot(changes, slot, BatchId(0))?;
+                }
+            }
         }
-        self.payload.put_bytes(&row.row_id.encode());
-        self.payload.put_u64(row.batch.0);
-        self.payload.put_len_prefixed(row.bytes);
-        self.count += 1;
-        self.total += 1;
-        if self.payload.len() >= BLOCK_BYTES_TARGET {
-            self.flush()
-        } else {
-            Ok(())
-        }
+        self.write_run(changes)
     }
 
-    fn flush(&mut self) -> Result<(), CheckpointError> {
-        if self.count == 0 {
-            return Ok(());
+    /// Takes the row in a slot if it was written after `since`.
+    fn slot(&mut self, changes: &TableChanges, slot: SlotId, since: BatchId) -> Result<(), CheckpointError> {
+        if let Some((place, version)) = changes.core.live(slot, self.pin)
+            && version.batch() > since
+        {
+            self.run.push((place.row_id(), Some(slot)));
+            self.written.rows += 1;
+            self.write_run_if_full(changes)?;
         }
-        if let Some(place) = self.payload.get_mut(4..8) {
-            place.copy_from_slice(&self.count.to_le_bytes());
+        Ok(())
+    }
+
+    fn write_run_if_full(&mut self, changes: &TableChanges) -> Result<(), CheckpointError> {
+        if self.run.len() >= self.run_rows {
+            self.write_run(changes)?;
         }
-        self.blocks.block(KIND_ROWS, &self.payload)?;
-        self.payload.clear();
-        self.count = 0;
-        if (self.progress)(self.total).is_break() {
-            Err(CheckpointError::Canceled)
-        } else {
-            Ok(())
+        Ok(())
+    }
+
+    fn write_run(&mut self, changes: &TableChanges) -> Result<(), CheckpointError> {
+        self.run.sort_unstable();
+        let family = family(changes.table);
+        for (row_id, slot) in self.run.drain(..) {
+            let key = row_key(row_id);
+            match slot {
+                Some(slot) => {
+                    if let Some((place, version)) = changes.core.live(slot, self.pin) {
+                        let term = changes.core.term(place, version);
+                        if !version.is_sealed_with(term) {
+                            let table = changes.table;
+                            let found = format!("row {row_id} of table {table} is not what was written");
+                            return Err(CheckpointError::DamagedMemory { found });
+                        }
+                        self.digest = self.digest.wrapping_add(term);
+                        row_value(&mut self.value, version.batch(), version.bytes());
+                        self.ingest.put(family, &key, &self.value)?;
+                    }
+                }
+                None => self.ingest.delete(family, &key)?,
+            }
         }
+        if (self.progress)(self.written.rows + self.written.removed).is_break() {
+            return Err(CheckpointError::Canceled);
+        }
+        Ok(())
     }
 }

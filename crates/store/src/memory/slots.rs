@@ -16,6 +16,10 @@
 //! Region r holds the slot numbers from r * 4096 on: 256 slots in a table's first region, then 1024, then
 //! 4096, at addresses that never change. Its stride follows from the rows that the table has seen:
 //! the longest one's length when lengths hardly differ, their mean otherwise.
+//!
+//! A region has a mark for every 64 slots: whether one of them was written since a checkpoint last took the
+//! marks. The mark lies beside the region's address, which a writer has just looked at, and is written once
+//! between two checkpoints, so it costs a write next to nothing.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -47,6 +51,9 @@ const FIRST_BUCKET_BITS: u32 = 6;
 const BUCKETS: usize = 22;
 /// One insertion in so many counts for the mean length.
 const SAMPLE_EVERY: u32 = 8;
+/// Slots that share a mark.
+const GROUP_BITS: u32 = 6;
+const _: () = assert!(REGION_SLOTS >> GROUP_BITS == u64::BITS as u64);
 
 /// What begins a slot. All zero is an empty slot.
 #[repr(C)]
@@ -134,7 +141,7 @@ impl<'s> Slot<'s> {
     /// a time (a lock above sees to it). Returns the memory it takes, in bytes.
     pub(crate) fn push(self, batch: BatchId, bytes: Option<&[u8]>, memory: &RowMemory) -> usize {
         let older = self.head().newest.load(Ordering::Relaxed);
-        let at_home = bytes.and_then(|row| self.home().write(batch, row, older));
+        let at_home = bytes.and_then(|row| self.home().write(batch, row, older, 0));
         let version = at_home.unwrap_or_else(|| version::allocate(batch, bytes, older, memory));
         self.head().newest.store(version.as_ptr(), Ordering::Release);
         version::size_of_row(bytes.map_or(0, <[u8]>::len))
@@ -160,9 +167,12 @@ impl<'s> Slot<'s> {
         if !version.is_live() || version.older().is_some() {
             return None;
         }
-        let moved = self
-            .home()
-            .write(version.batch(), version.bytes(), ptr::null_mut())?;
+        let moved = self.home().write(
+            version.batch(),
+            version.bytes(),
+            ptr::null_mut(),
+            version.seal_bits(),
+        )?;
         self.head().newest.store(moved.as_ptr(), Ordering::Release);
         Some(retired)
     }
@@ -173,6 +183,8 @@ struct Region {
     base: NonNull<u8>,
     stride: u32,
     slots: u32,
+    /// A bit for each group of slots: one of them was written.
+    written: AtomicU64,
 }
 
 // SAFETY: an address of memory that lives as long as the arena; what lies there is made of atomics and of
@@ -236,6 +248,45 @@ impl SlotArena {
         };
         let first = region << REGION_BITS;
         (first..first + u64::from(taken)).map(SlotId)
+    }
+
+    /// Marks a slot as written.
+    #[inline]
+    pub(crate) fn mark_written(&self, slot: SlotId) {
+        if let Some(region) = self.region(slot.0 >> REGION_BITS) {
+            let bit = 1 << ((slot.0 & (REGION_SLOTS - 1)) >> GROUP_BITS);
+            if region.written.load(Ordering::Relaxed) & bit == 0 {
+                region.written.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes the marks of all regions and leaves none. No batch is open, so all writes of the batches so far
+    /// are in them.
+    pub(crate) fn take_written(&self) -> Vec<u64> {
+        let regions = (0..self.region_count()).map(|number| self.region(number));
+        regions
+            .map(|region| region.map_or(0, |region| region.written.swap(0, Ordering::Relaxed)))
+            .collect()
+    }
+
+    /// Sets marks again that were taken. Any time.
+    pub(crate) fn give_written_back(&self, marks: &[u64]) {
+        for (number, marks) in (0..).zip(marks) {
+            if let Some(region) = self.region(number) {
+                region.written.fetch_or(*marks, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The slots that these marks, of all regions, stand for.
+    pub(crate) fn ids_of_marks(&self, marks: &[u64]) -> impl Iterator<Item = SlotId> {
+        let regions = (0..).zip(marks).filter(|(_, marks)| **marks != 0);
+        regions.flat_map(|(region, marks)| {
+            let is_marked =
+                move |slot: &SlotId| marks >> ((slot.0 & (REGION_SLOTS - 1)) >> GROUP_BITS) & 1 == 1;
+            self.ids_in(region).filter(is_marked)
+        })
     }
 
     /// All slots in use or once used.
@@ -311,6 +362,7 @@ impl SlotArena {
                 base: self.memory.arena.take(Kind::Slots, slots as usize * stride),
                 stride: stride as u32,
                 slots,
+                written: AtomicU64::new(0),
             });
         }
         self.region_count.store(number + 1, Ordering::Release);
@@ -497,6 +549,8 @@ mod tests {
         slot.push(BatchId(1), Some(&[1; 100]), memory);
         assert_eq!((slot.newest_elsewhere(), memory.block_bytes()), (None, 0));
         slot.push(BatchId(2), Some(&[2; 90]), memory);
+        // SAFETY: nothing is freed while the pin is used.
+        slot.at(unsafe { Pin::new(2) }).unwrap().seal(0x1234_5678_9abc);
         assert!(slot.newest_elsewhere().is_some());
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(2) }).unwrap().cut().collect();
@@ -504,6 +558,9 @@ mod tests {
         let left = arena.home_left(id).unwrap();
         assert!(!left.is_home());
         assert_eq!(see(slot, 2), Some((true, vec![2; 90])));
+        // SAFETY: nothing is freed while the pin is used.
+        let moved = slot.at(unsafe { Pin::new(2) }).unwrap();
+        assert!(moved.is_sealed_with(0x1234_5678_9abc) && !moved.is_sealed_with(0x1234_5678_9abd));
         assert_eq!(
             (slot.newest_elsewhere(), left.view().bytes()),
             (None, [2u8; 90].as_slice())
@@ -537,6 +594,32 @@ mod tests {
         assert!(arena.home_left(slots[7]).is_none());
         assert_eq!((arena.free_len(), arena.reserve(8)), (1, slots[7]));
         assert!(arena.slot(SlotId(1 << 60)).is_none() && arena.slot(SlotId(256)).is_none());
+    }
+
+    #[test]
+    fn marks_stand_for_slots_until_they_are_taken() {
+        let arena = arena();
+        let slots: Vec<SlotId> = (0..2_000).map(|_| arena.reserve(8)).collect();
+        let written = [0, 63, 64, 255, 256, 300, 1_999];
+        written.iter().for_each(|at| arena.mark_written(slots[*at]));
+        let marks = arena.take_written();
+        let found: Vec<SlotId> = arena.ids_of_marks(&marks).collect();
+        assert!(written.iter().all(|at| found.contains(&slots[*at])));
+        assert!(found.len() <= 6 * 64 && found.is_sorted());
+        assert!(arena.ids_of_marks(&arena.take_written()).next().is_none());
+        arena.mark_written(slots[700]);
+        arena.give_written_back(&marks);
+        let again: Vec<SlotId> = arena.ids_of_marks(&arena.take_written()).collect();
+        assert!(again.contains(&slots[700]) && found.iter().all(|slot| again.contains(slot)));
+        // A region made after the marks were taken has none.
+        let more: Vec<SlotId> = (0..9_000).map(|_| arena.reserve(8)).collect();
+        more.iter().for_each(|slot| arena.mark_written(*slot));
+        assert!(arena.region_count() > marks.len() as u64);
+        assert!(
+            arena
+                .ids_of_marks(&marks)
+                .all(|slot| slot.0 >> REGION_BITS < marks.len() as u64)
+        );
     }
 
     #[test]

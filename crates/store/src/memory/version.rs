@@ -1,8 +1,9 @@
 //! One version of a row: a header and the row's bytes behind it, linked to the version that it superseded.
 //!
 //! A version lies in the home place of its slot (`slots.rs`) or in a block of its own (`slab.rs`). Once
-//! linked, neither its bytes nor its header change, but for the link, which the collector cuts, and for a
-//! mark in the flags of a home.
+//! linked, neither its bytes nor its header change, but for the link, which the collector cuts, and for the
+//! flags: a mark of a home, and the *seal*, 24 bits of the row's term of the state digest. Who is about to
+//! replace a row or to write it to disk compares, and so notices bits that have flipped since.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -27,6 +28,9 @@ const TOMBSTONE: u32 = 1;
 const HOME: u32 = 2;
 /// The slot waits for its home to become free, and is then released.
 const RELEASE: u32 = 4;
+/// Bits of the flags below the seal.
+const SEAL_SHIFT: u32 = 8;
+const MARKS: u32 = (1 << SEAL_SHIFT) - 1;
 
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = size_of::<Version>();
@@ -117,6 +121,25 @@ impl<'s> VersionRef<'s> {
     /// Memory that it takes.
     pub(crate) fn size_bytes(self) -> usize {
         size_of_row(self.header().len as usize)
+    }
+
+    /// Seals it with the row's term of the digest. By who has linked it, at once.
+    #[inline]
+    pub(crate) fn seal(self, term: u64) {
+        let flags = &self.header().flags;
+        let marks = flags.load(Ordering::Relaxed) & MARKS;
+        flags.store(marks | (term as u32) << SEAL_SHIFT, Ordering::Relaxed);
+    }
+
+    /// Whether it was sealed with this term: not if a bit of the row has flipped since, but for one case in
+    /// 16 million.
+    #[inline]
+    pub(crate) fn is_sealed_with(self, term: u64) -> bool {
+        self.seal_bits() == (term as u32) << SEAL_SHIFT
+    }
+
+    pub(super) fn seal_bits(self) -> u32 {
+        self.header().flags.load(Ordering::Relaxed) & !MARKS
     }
 
     /// Cuts off everything older, newest first. Garbage collector only: no registered reader goes past this
@@ -263,13 +286,20 @@ impl Home {
         unsafe { &(*self.place.as_ptr()).flags }
     }
 
-    /// Writes a version here if the home is free and the row fits. One writer per slot at a time.
-    pub(super) fn write(&self, batch: BatchId, row: &[u8], prev: *mut Version) -> Option<NonNull<Version>> {
+    /// Writes a version here, sealed with these bits, if the home is free and the row fits. One writer per
+    /// slot at a time.
+    pub(super) fn write(
+        &self,
+        batch: BatchId,
+        row: &[u8],
+        prev: *mut Version,
+        seal_bits: u32,
+    ) -> Option<NonNull<Version>> {
         if row.len() > self.room || self.flags().load(Ordering::Relaxed) != 0 {
             return None;
         }
         // SAFETY: free, so no slot leads here and no reader is left; the row fits.
-        unsafe { write(self.place, batch, Some(row), prev, HOME) };
+        unsafe { write(self.place, batch, Some(row), prev, HOME | seal_bits) };
         Some(self.place)
     }
 

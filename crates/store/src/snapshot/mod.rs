@@ -17,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::memory::{Pin, SlotId};
 use crate::read::{Locator, ReadView, RowVersion};
 use crate::store::Store;
-use crate::table::Schema;
+use crate::table::{Schema, TableCore};
 pub(crate) use published::Published;
 pub(crate) use registry::ReaderRegistry;
 use registry::{CellId, IDLE};
@@ -129,6 +129,12 @@ impl Snapshot {
     /// The state digest at the boundary.
     pub fn digest(&self) -> u64 {
         self.inner.digest
+    }
+
+    /// The rows of all tables, in any order.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &Arc<TableCore>)> {
+        let tables = self.inner.schema.tables.values();
+        tables.map(|table| (table.core.table, &table.core))
     }
 
     /// The store that this snapshot reads.

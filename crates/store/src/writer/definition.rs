@@ -14,7 +14,7 @@ use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
 use crate::index::build::build;
 use crate::memory::Pin;
-use crate::table::{Schema, TableData, TableIndex, TableLoader, not_null_bits};
+use crate::table::{Loaded, Schema, TableData, TableIndex, TableLoader, not_null_bits};
 
 impl BatchWriter<'_> {
     /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On
@@ -162,7 +162,8 @@ impl BatchWriter<'_> {
         change: impl Fn(&mut Vec<Value>),
     ) -> Result<TableData, SqlError> {
         let old = self.schema.table(table)?;
-        let mut loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
+        let loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
+        let mut loaded = Loaded::default();
         let mut outcome = Ok(());
         old.core
             .each_live(self.pin(Pin::EVERYTHING), |_, place, version| {
@@ -170,14 +171,17 @@ impl BatchWriter<'_> {
                     outcome = changed_row(old.layout(), loader.layout(), version.bytes(), &change).and_then(
                         |row| {
                             loader
-                                .push(place.row_id(), self.batch, &row)
+                                .push(&mut loaded, place.row_id(), self.batch, &row)
                                 .map_err(|error| damaged_row(&error))
                         },
                     );
                 }
             });
         outcome?;
-        let (mut data, _) = loader.finish().map_err(SqlError::internal)?;
+        let built: Result<Vec<_>, String> = (0..loader.structure_count())
+            .map(|number| loader.build(number))
+            .collect();
+        let mut data = loader.finish(loaded, built.map_err(SqlError::internal)?);
         if data.row_ids.is_none() && old.row_ids.is_some() {
             data.row_ids = Some(Arc::new(data.core.row_id_index(self.pin(Pin::EVERYTHING))));
         }

@@ -440,17 +440,26 @@ impl<'b> MemberWriter<'b> {
 
     fn link(&mut self, position: usize, data: &TableData, slot: SlotId, place: Slot<'b>, row: Option<&[u8]>) {
         let newest = self.batch.pin(Pin::EVERYTHING);
-        let term = |version: Option<VersionRef<'_>>| {
-            let live = version.filter(|version| version.is_live());
-            live.map_or(0, |version| data.core.term(place, version))
-        };
+        let live = |version: Option<VersionRef<'b>>| version.filter(|version| version.is_live());
         let head = place.at(newest);
         // A batch's first write to a chain supersedes what was there; a later one only what came with the
         // batch, if that was alone.
         let supersedes = head.is_some_and(|head| head.batch() != self.batch.batch || head.older().is_none());
-        let before = term(head);
+        let mut digest_change = 0u64;
+        if let Some(old) = live(head) {
+            let term = data.core.term(place, old);
+            digest_change = digest_change.wrapping_sub(term);
+            if !old.is_sealed_with(term) {
+                self.batch.store.note_damage();
+            }
+        }
+        data.core.slots.mark_written(slot);
         let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
-        let digest_change = term(place.at(newest)).wrapping_sub(before);
+        if let Some(new) = live(place.at(newest)) {
+            let term = data.core.term(place, new);
+            digest_change = digest_change.wrapping_add(term);
+            new.seal(term);
+        }
         if self.writes.len() == self.writes.inline_size() {
             self.writes.reserve(MANY_WRITES);
         }
@@ -458,6 +467,7 @@ impl<'b> MemberWriter<'b> {
             slot,
             table: position as u32,
             supersedes,
+            removes: row.is_none(),
         });
         if let Some(opened) = self.tables.get_mut(position) {
             opened.linked_bytes += bytes as u64;

@@ -20,11 +20,11 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use weft_base::{BatchId, IndexId, TableId};
+use weft_base::{BatchId, IndexId, RowId, TableId};
 
 use crate::catalog::Catalog;
 use crate::garbage::RowPlace;
-use crate::memory::{Pin, SlotId};
+use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::store::{Finished, Store};
 use crate::table::{Schema, TableCore, TableData};
@@ -38,6 +38,8 @@ struct Write {
     table: u32,
     /// The chain has something to collect from this write on, once readers below this batch are gone.
     supersedes: bool,
+    /// The row is gone with this write.
+    removes: bool,
 }
 
 /// What a member wrote, in order.
@@ -133,10 +135,20 @@ impl<'s> BatchWriter<'s> {
             {
                 digest = digest.wrapping_add(*change);
             }
-            for write in member.writes.iter().filter(|write| write.supersedes) {
+            for write in member
+                .writes
+                .iter()
+                .filter(|write| write.supersedes || write.removes)
+            {
                 let at = write.table as usize;
-                if let (Some(table), Some((_, true))) = (member.tables.get(at), kept.get(at)) {
+                let (Some(table), Some((_, true))) = (member.tables.get(at), kept.get(at)) else {
+                    continue;
+                };
+                if write.supersedes {
                     superseded.push(RowPlace::new(&table.core, write.slot));
+                }
+                if write.removes {
+                    self.note_removed(&table.core, write.slot);
                 }
             }
         }
@@ -149,6 +161,14 @@ impl<'s> BatchWriter<'s> {
         });
         self.store.open_gate();
         digest
+    }
+
+    /// Notes for the next checkpoint that a row is gone which an earlier one may have. (The row's slot may be
+    /// another row's by then.)
+    fn note_removed(&self, core: &TableCore, slot: SlotId) {
+        let row_id = core.slots.slot(slot).map(Slot::row_id);
+        let may_be_there = |row_id: &RowId| row_id.batch <= self.store.checkpoint_begun();
+        core.removed.lock().extend(row_id.filter(may_be_there));
     }
 
     /// Undoes everything that the batch did, catalog changes included. The same batch number may be opened
@@ -253,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::{CatalogOp, ColumnDef, TableDef};
-    use crate::checkpoint::{self, CheckpointError};
+    use crate::checkpoint::{Changes, CheckpointConfig, CheckpointError, Checkpoints};
 
     const TABLE: TableId = TableId(crate::FIRST_OBJECT_ID);
 
@@ -308,16 +328,44 @@ mod tests {
             assert!(bad.corrupt_row_for_test(TABLE, 2, bit));
             next_digest(&bad);
             assert_ne!(bad.snapshot().verify_digest(), bad.state_digest());
-            let disk = SimDisk::new(1);
-            let written = checkpoint::write(&disk, &bad.snapshot(), "/".as_ref(), b"", &mut |_| {
-                ControlFlow::Continue(())
-            });
+            let disk = Arc::new(SimDisk::new(1));
+            let mut checkpoints =
+                Checkpoints::open(disk, "/".as_ref(), &CheckpointConfig::default()).unwrap();
+            let changes = Changes::take(&bad).unwrap();
+            let written = checkpoints.write(changes, &mut |_| ControlFlow::Continue(()));
             assert!(
                 matches!(written, Err(CheckpointError::DamagedMemory { .. })),
                 "{written:?}"
             );
         }
         assert!(!good.corrupt_row_for_test(TABLE, 3, 0));
+    }
+
+    /// Damage to a row that is written, or was replaced, since the last checkpoint; damage elsewhere stays in
+    /// memory.
+    #[test]
+    fn damaged_memory_does_not_become_a_checkpoint() {
+        for (nth, is_replaced) in [(1, false), (1, true), (2, false)] {
+            let store = three_rows();
+            let disk = Arc::new(SimDisk::new(1));
+            let mut checkpoints =
+                Checkpoints::open(disk, "/".as_ref(), &CheckpointConfig::default()).unwrap();
+            let mut checkpoint = || {
+                let changes = Changes::take(&store).unwrap();
+                checkpoints.write(changes, &mut |_| ControlFlow::Continue(()))
+            };
+            checkpoint().unwrap();
+            if !is_replaced {
+                next_digest(&store);
+            }
+            assert!(store.corrupt_row_for_test(TABLE, nth, 8));
+            if is_replaced {
+                next_digest(&store);
+            }
+            let written = checkpoint();
+            let is_refused = matches!(written, Err(CheckpointError::DamagedMemory { .. }));
+            assert_eq!(is_refused, nth == 1, "{nth} {is_replaced}: {written:?}");
+        }
     }
 
     /// Several members of a batch write one row, one of them takes its writes back: the digest is that of the

@@ -9,6 +9,7 @@ use weft_base::{BatchId, IndexId, ManualClock, SimDisk, TableId};
 use weft_program::{
     Access, AccessKind, Cond, KeyPart, Op, Outcome, Program, ProgramBuilder, RaiseState, verify,
 };
+use weft_store::checkpoint::CheckpointConfig;
 use weft_store::{Catalog, CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, Snapshot, TableDef};
 use weft_txn::{Committed, Engine, EngineConfig, EngineError, Isolation, Refused, Transaction, TxnOptions};
 use weft_types::{SqlError, SqlType, Value, encode_key_value};
@@ -376,6 +377,14 @@ pub fn quiet() -> EngineConfig {
         workers: 1,
         segment_bytes: 8192,
         checkpoint_every_bytes: 0,
+        checkpoint: CheckpointConfig {
+            table_bytes: 1500,
+            block_bytes: 256,
+            level0_tables: 2,
+            level1_bytes: 4000,
+            run_rows: 7,
+            merge_beside: false,
+        },
         flush_interval: Duration::from_secs(3600),
         batch_lock_slots: 1 << 12,
         ..EngineConfig::default()

@@ -92,12 +92,22 @@ fn write_file(disk: &SimDisk, name: &str, text: &[u8]) {
 
 #[test]
 fn another_marker_is_refused() {
-    for text in ["weft database 2\n", "weft data", "", "weft database 1\nmore"] {
+    for text in ["weft database 3\n", "weft data", "", "weft database 2\nmore"] {
         let disk = SimDisk::new(1);
         write_file(&disk, "WEFT", text.as_bytes());
         let error = open_engine(&disk, quiet()).unwrap_err();
         assert!(matches!(error, EngineError::Foreign { .. }), "{text:?}: {error}");
     }
+}
+
+#[test]
+fn a_directory_with_checkpoints_of_old_is_refused_in_words() {
+    let disk = SimDisk::new(1);
+    write_file(&disk, "WEFT", b"weft database 1\n");
+    write_file(&disk, "checkpoint-00000000000000000007.weft", b"WEFTCKPT");
+    let error = open_engine(&disk, quiet()).unwrap_err();
+    assert!(error.to_string().contains("a database of format 1"), "{error}");
+    assert_eq!(disk.list(Path::new(DIR)).unwrap().len(), 2);
 }
 
 #[test]

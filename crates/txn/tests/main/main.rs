@@ -12,6 +12,7 @@
 
 mod allocation;
 mod bank;
+mod checkpoints;
 mod crash;
 mod definitions;
 mod directory;

@@ -84,7 +84,7 @@ fn a_stopped_database_is_sound_and_an_open_one_is_refused() {
     assert_eq!(checked.findings, []);
     let looked_at = checked.looked_at.join("\n");
     assert!(
-        looked_at.contains("1000 entries") && looked_at.contains("1 checkpoint"),
+        looked_at.contains("1000 entries") && looked_at.contains("a checkpoint of batch"),
         "{looked_at}"
     );
     assert!(!looked_at.contains("with 0 batch(es)"), "{looked_at}");
@@ -116,8 +116,9 @@ fn everything_that_is_wrong_is_listed() {
     assert_eq!(damage(&scratch.0.join("side"), "table-", |_| 40), 1);
     // Behind the header of 512 bytes, in the first record.
     let segments = damage(&scratch.0, "log-", |_| 600);
-    let checkpoints = damage(&scratch.0, "checkpoint-", |bytes| bytes / 2);
-    assert!(segments > 0 && checkpoints > 0);
+    let rows = damage(&scratch.0.join("rows"), "table-", |_| 40);
+    assert!(segments > 0 && rows > 0);
+    assert_eq!(damage(&scratch.0, "WEFT", |_| 3), 1);
     let checked = check(&scratch.0).unwrap();
     let lines: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
     let count = |kind: &str| {
@@ -127,12 +128,32 @@ fn everything_that_is_wrong_is_listed() {
             .filter(|finding| finding.kind == kind)
             .count()
     };
-    assert_eq!(count("block"), 1, "{lines:#?}");
-    assert_eq!(count("checkpoint"), checkpoints, "{lines:#?}");
+    assert_eq!(count("block"), 1 + rows, "{lines:#?}");
+    assert_eq!(count("marker"), 1, "{lines:#?}");
     assert!(count("log") >= segments, "{lines:#?}");
     let named = |part: &str| lines.iter().any(|line| line.contains(part));
+    assert!(named(".sst, byte 0: block:") && named("rows/"), "{lines:#?}");
+}
+
+/// What is missing as a whole is missed.
+#[test]
+fn a_log_or_a_marker_that_is_gone_is_missed() {
+    let scratch = database("gone");
+    std::fs::remove_file(scratch.0.join("WEFT")).unwrap();
+    let lines =
+        |checked: Verification| -> Vec<String> { checked.findings.iter().map(ToString::to_string).collect() };
+    let found = lines(check(&scratch.0).unwrap());
+    assert!(found.len() == 1 && found[0].contains("marker"), "{found:#?}");
+    for entry in std::fs::read_dir(&scratch.0).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "weft") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    std::fs::write(scratch.0.join("WEFT"), b"weft database 2\n").unwrap();
+    let found = lines(check(&scratch.0).unwrap());
     assert!(
-        named(".sst, byte 0: block:") && named("checkpoint-"),
-        "{lines:#?}"
+        found.len() == 1 && found[0].contains("there is no log"),
+        "{found:#?}"
     );
 }

@@ -1,0 +1,289 @@
+//! Ingesting: many changes become tables at once, past log and memtable, and appear in one edit.
+//!
+//! ```text
+//! put, delete, delete_range ─► table | table | ...  (synced as they fill)  ─► finish: one edit
+//! ```
+//!
+//! For state that has its own source of truth until the call returns (a checkpoint has the log of its
+//! database): written once, without a copy in memory, and all of it or nothing is there after a crash.
+//!
+//! Changes may come in any order, and the last one of a key counts. Those whose keys ascend share a table;
+//! where a key does not ascend another table begins, with the next sequence number. So who brings changes
+//! roughly in order makes few tables. A table goes as deep as there is nothing in its range: what is only
+//! added behind all that is there is never merged with anything.
+//!
+//! # Invariants
+//!
+//! 1. Before the first change everything in memory was put into tables, and no write comes in between: what
+//!    is ingested is newer than all that stands in tables, and older than all writes that follow.
+//! 2. Nothing is seen, and nothing survives a crash, before the edit is durable; with it everything is.
+//! 3. Files of an ingestion that was given up are removed. If its edit failed its fate is unknown, and they
+//!    go when a later edit, which speaks for the whole state, is durable.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use weft_ops::block::BlockBuilder;
+use weft_ops::hash64;
+use weft_ops::key::{EntryKind, KEY_BYTES_MAX, SeqNo, Stamp, VALUE_BYTES_MAX};
+use weft_ops::merge::RangeTombstone;
+
+use super::write::Writer;
+use super::{Engine, Lsm};
+use crate::batch::{FamilyId, keep};
+use crate::error::LsmError;
+use crate::options::LEVEL_COUNT;
+use crate::table::{Table, TableMeta, TableWriter, table_name};
+use crate::version::{Edit, KeyRange};
+
+impl Lsm {
+    /// Begins to ingest. Other writes wait until it is finished or dropped; reads go on. Dropped before
+    /// [`Ingest::finish`] it changes nothing.
+    ///
+    /// # Errors
+    /// The disk's, when what was in memory could not be put into tables.
+    pub fn ingest(&self) -> Result<Ingest<'_>, LsmError> {
+        let engine = &*self.engine;
+        let mut writer = engine.writer.lock();
+        if writer.refused.is_some() {
+            engine.put_right(&mut writer)?;
+        }
+        engine.freeze(&mut writer)?;
+        while engine.flush_oldest()? {}
+        Ok(Ingest {
+            last_seqno: SeqNo(writer.next_seqno.0 - 1),
+            engine,
+            writer,
+            table: None,
+            builder: BlockBuilder::new(engine.options.block_options(0, false)),
+            tombstones: Vec::new(),
+            key: Vec::new(),
+            last_key: Vec::new(),
+            hashes: Vec::new(),
+            made: Vec::new(),
+            created: Vec::new(),
+        })
+    }
+}
+
+/// Changes on their way into tables.
+pub struct Ingest<'a> {
+    engine: &'a Engine,
+    writer: MutexGuard<'a, Writer>,
+    /// The last sequence number that was given away.
+    last_seqno: SeqNo,
+    /// The table that is being written; its entries have `last_seqno`.
+    table: Option<TableWriter>,
+    builder: BlockBuilder,
+    /// Range tombstones for the next table that is finished.
+    tombstones: Vec<RangeTombstone>,
+    key: Vec<u8>,
+    /// The last key of the present table.
+    last_key: Vec<u8>,
+    hashes: Vec<u64>,
+    made: Vec<TableMeta>,
+    /// Files that no edit speaks of.
+    created: Vec<PathBuf>,
+}
+
+impl Ingest<'_> {
+    /// Gives `key` a value.
+    ///
+    /// # Errors
+    /// The disk's; [`LsmError::TooLarge`].
+    pub fn put(&mut self, family: FamilyId, key: &[u8], value: &[u8]) -> Result<(), LsmError> {
+        self.add(family, key, EntryKind::Value, value)
+    }
+
+    /// Removes `key`, whether it is there or not.
+    ///
+    /// # Errors
+    /// As [`Ingest::put`].
+    pub fn delete(&mut self, family: FamilyId, key: &[u8]) -> Result<(), LsmError> {
+        self.add(family, key, EntryKind::Tombstone, b"")
+    }
+
+    /// Removes all keys of a family that are there so far.
+    ///
+    /// # Errors
+    /// As [`Ingest::put`].
+    pub fn delete_family(&mut self, family: FamilyId) -> Result<(), LsmError> {
+        self.finish_table()?;
+        self.last_seqno.0 += 1;
+        let end = family.end().unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]);
+        self.tombstones.push(RangeTombstone {
+            start: keep(&family.key(b"")),
+            end: keep(&end),
+            seqno: self.last_seqno,
+        });
+        Ok(())
+    }
+
+    fn add(&mut self, family: FamilyId, key: &[u8], kind: EntryKind, value: &[u8]) -> Result<(), LsmError> {
+        self.key.clear();
+        self.key.extend_from_slice(&family.0.to_be_bytes());
+        self.key.extend_from_slice(key);
+        for (what, bytes, bytes_max) in [
+            ("key", self.key.len(), KEY_BYTES_MAX),
+            ("value", value.len(), VALUE_BYTES_MAX),
+        ] {
+            if bytes > bytes_max {
+                return Err(LsmError::TooLarge {
+                    what,
+                    bytes,
+                    bytes_max,
+                });
+            }
+        }
+        let goes_on = self
+            .table
+            .as_ref()
+            .is_some_and(|table| self.key > self.last_key && table.bytes() < self.engine.options.table_bytes);
+        if !goes_on {
+            self.finish_table()?;
+            self.begin_table()?;
+        }
+        if self.engine.options.filter_bits_per_key > 0 {
+            self.hashes.push(hash64(&self.key));
+        }
+        let stamp = Stamp::new(self.last_seqno, kind);
+        self.builder.add(&self.last_key, &self.key, stamp, value);
+        std::mem::swap(&mut self.last_key, &mut self.key);
+        if self.builder.is_full() {
+            self.finish_block()?;
+        }
+        Ok(())
+    }
+
+    fn begin_table(&mut self) -> Result<(), LsmError> {
+        let engine = self.engine;
+        let (dir, number) = (engine.files.dir(0), engine.next_number());
+        self.created.push(dir.join(table_name(number)));
+        let bits = engine.options.filter_bits_per_key;
+        self.table = Some(TableWriter::create(&*engine.disk, dir, number, 0, bits)?);
+        self.last_seqno.0 += 1;
+        self.last_key.clear();
+        Ok(())
+    }
+
+    fn finish_block(&mut self) -> Result<(), LsmError> {
+        if let (Some(table), Some(block)) = (&mut self.table, self.builder.finish()) {
+            table.add_block(&block, &self.hashes)?;
+        }
+        self.hashes.clear();
+        Ok(())
+    }
+
+    fn finish_table(&mut self) -> Result<(), LsmError> {
+        self.finish_block()?;
+        if let Some(mut table) = self.table.take() {
+            for tombstone in self.tombstones.drain(..) {
+                table.add_tombstone(tombstone);
+            }
+            table.raise_last_seqno(self.last_seqno);
+            self.made.push(table.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Makes all of it durable and visible at once. Returns the bytes of the tables that were made.
+    ///
+    /// # Errors
+    /// The disk's. If the edit failed, whether it counts is unknown until the next one succeeds, which is
+    /// then without it.
+    pub fn finish(mut self) -> Result<u64, LsmError> {
+        self.finish_table()?;
+        if !self.tombstones.is_empty() {
+            self.begin_table()?;
+            self.finish_table()?;
+        }
+        if self.made.is_empty() {
+            return Ok(0);
+        }
+        let bytes = self.made.iter().map(|table| table.file_bytes).sum();
+        let engine = self.engine;
+        // Where a compaction is about to put something is not known: then they go to level 0.
+        let turn = engine.compaction_turn.try_lock();
+        let made = std::mem::take(&mut self.made);
+        let edit = Edit {
+            added: match &turn {
+                Some(_) => engine.places(made),
+                None => made.into_iter().map(|table| (0, table)).collect(),
+            },
+            removed: Vec::new(),
+            flushed: Some(self.last_seqno),
+            first_log: None,
+        };
+        // Even if this fails the edit may count after a crash: its numbers are never given away again.
+        self.writer.next_seqno = SeqNo(self.last_seqno.0 + 1);
+        let created = std::mem::take(&mut self.created);
+        if let Err(error) = engine.install(&edit, None) {
+            engine.files.obsolete.lock().extend(created);
+            return Err(error);
+        }
+        engine.ingested(self.last_seqno);
+        Ok(bytes)
+    }
+}
+
+impl Engine {
+    /// The level for each of some tables that are newer than all others, and newer one after the other: the
+    /// deepest one above which and in which nothing meets it, but no deeper than the bytes ask for.
+    fn places(&self, tables: Vec<TableMeta>) -> Vec<(usize, TableMeta)> {
+        let version = &self.view().version;
+        let there = version.tables().map(|(_, table)| table.meta().file_bytes);
+        let bytes: u64 = there.chain(tables.iter().map(|table| table.file_bytes)).sum();
+        let deepest_used = (1..LEVEL_COUNT)
+            .rev()
+            .find(|level| !version.level(*level).is_empty());
+        let roomy = (1..LEVEL_COUNT).find(|level| self.options.level_bytes(*level) >= bytes);
+        let deepest = deepest_used.unwrap_or(1).max(roomy.unwrap_or(LEVEL_COUNT - 1));
+        let mut placed: Vec<(usize, Arc<Table>)> = Vec::new();
+        for meta in tables {
+            let table = Arc::new(Table::new(meta, Arc::clone(&self.files)));
+            let range = KeyRange::of([&table]);
+            let meets = |other: &Arc<Table>| range.as_ref().is_some_and(|range| range.meets(other));
+            let is_met = |level: &usize| {
+                let placed = placed.iter().filter(|(at, _)| at == level);
+                version
+                    .level(*level)
+                    .iter()
+                    .chain(placed.map(|(_, table)| table))
+                    .any(meets)
+            };
+            let level = (0..=deepest)
+                .find(is_met)
+                .map_or(deepest, |met| met.saturating_sub(1));
+            placed.push((level, table));
+        }
+        let placed = placed.into_iter();
+        placed
+            .map(|(level, table)| (level, table.meta().clone()))
+            .collect()
+    }
+
+    /// Lets readers see what an edit has brought, and who compacts look at it.
+    fn ingested(&self, last: SeqNo) {
+        self.visible.store(last.0, std::sync::atomic::Ordering::Release);
+        self.measure_pressure();
+        self.wake();
+    }
+}
+
+impl Drop for Ingest<'_> {
+    fn drop(&mut self) {
+        for path in &self.created {
+            // What stays is removed by the next opening.
+            let _ = self.engine.disk.remove(path);
+        }
+    }
+}
+
+impl std::fmt::Debug for Ingest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ingest")
+            .field("tables", &self.made.len())
+            .finish_non_exhaustive()
+    }
+}

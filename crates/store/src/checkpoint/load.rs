@@ -1,0 +1,248 @@
+//! Loading: the engine's rows into a store, by several threads.
+//!
+//! First the rows: each table is cut into ranges of about equal size ([`Lsm::cuts`](weft_lsm::Lsm::cuts)),
+//! and whoever is free takes the next one. Then the indexes, one by one in the same way. Slots are taken in
+//! any order, so addresses and index shapes differ between two loads; they enter no file and no digest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use weft_base::{CodecError, TableId};
+use weft_lsm::{Lsm, Snapshot as LsmSnapshot};
+
+use super::format::{HEADER_FAMILY, HEADER_KEY, Header, VERSION, family, row_id, split_row_value};
+use super::{Boundary, CheckpointError, Checkpoints};
+use crate::store::Store;
+use crate::table::{Loaded, Schema, Structure, TableLoader};
+use crate::table_map::TableMap;
+
+/// Stored bytes of a range that one thread loads at a time.
+const RANGE_BYTES: u64 = 8 << 20;
+
+impl Checkpoints {
+    /// Loads and verifies what is on disk, with so many threads: a store at its boundary, or an empty one if
+    /// there is no checkpoint yet.
+    ///
+    /// # Errors
+    /// The disk's; whatever is damaged.
+    pub fn load(&mut self, threads: usize) -> Result<Arc<Store>, CheckpointError> {
+        let loaded = self.lsm.without_compaction(|| self.load_all(threads))?;
+        let Some((store, boundary)) = loaded else {
+            return Ok(Store::new());
+        };
+        self.written = Some(boundary);
+        Ok(store)
+    }
+
+    fn load_all(&self, threads: usize) -> Result<Option<(Arc<Store>, Boundary)>, CheckpointError> {
+        let Some(bytes) = self.lsm.get(HEADER_FAMILY, HEADER_KEY)? else {
+            return Ok(None);
+        };
+        let in_header = |error: CodecError| CheckpointError::Corrupt {
+            place: "the header".to_owned(),
+            reason: error.to_string(),
+        };
+        let version = Header::version(&bytes).map_err(in_header)?;
+        if version != VERSION {
+            return Err(CheckpointError::UnknownVersion { version });
+        }
+        let header = Header::decode(&bytes).map_err(in_header)?;
+        let memory = Arc::default();
+        let loaders: Vec<(TableId, TableLoader)> = header
+            .catalog
+            .tables()
+            .map(|def| (def.id, TableLoader::new(def, &memory)))
+            .collect();
+        let loaded = load_rows(&self.lsm, &header, &loaders, threads)?;
+        let built = build_structures(&loaders, &loaded, threads)?;
+
+        let mut digest = header.catalog.digest();
+        let mut tables = TableMap::default();
+        let mut boundary = Boundary {
+            batch: header.batch,
+            cores: hashbrown::HashMap::default(),
+        };
+        for (((id, loader), loaded), built) in loaders.into_iter().zip(loaded).zip(built) {
+            digest = digest.wrapping_add(loaded.digest);
+            let table = loader.finish(loaded, built);
+            boundary.cores.insert(id, table.core.id);
+            tables.insert(id, Arc::new(table));
+        }
+        if digest != header.digest {
+            let reason = format!(
+                "rows have digest {digest:016x}, the header says {:016x}",
+                header.digest
+            );
+            return Err(CheckpointError::Corrupt {
+                place: "the state".to_owned(),
+                reason,
+            });
+        }
+        let schema = Schema {
+            catalog: Arc::new(header.catalog),
+            tables: Arc::new(tables),
+        };
+        let store = Store::with_state(header.batch, digest, schema, memory);
+        Ok(Some((Arc::new(store), boundary)))
+    }
+}
+
+/// A part of a table.
+struct Range {
+    /// Position of the table.
+    table: usize,
+    start: Vec<u8>,
+    /// `None` for the table's end.
+    end: Option<Vec<u8>>,
+}
+
+/// What was loaded into each table.
+fn load_rows(
+    lsm: &Lsm,
+    header: &Header,
+    loaders: &[(TableId, TableLoader)],
+    threads: usize,
+) -> Result<Vec<Loaded>, CheckpointError> {
+    let mut ranges = Vec::new();
+    for (table, (id, _)) in loaders.iter().enumerate() {
+        let mut start = Vec::new();
+        for cut in lsm.cuts(family(*id), RANGE_BYTES)? {
+            let end = Some(cut.clone());
+            let start = std::mem::replace(&mut start, cut);
+            ranges.push(Range { table, start, end });
+        }
+        let end = None;
+        ranges.push(Range { table, start, end });
+    }
+    let snapshot = lsm.snapshot();
+    let done = in_parallel(threads, ranges.len(), |number| match ranges.get(number) {
+        Some(range) => load_range(lsm, &snapshot, header, loaders, range).map(|loaded| (range.table, loaded)),
+        None => Ok((0, Loaded::default())),
+    })?;
+    let mut loaded = vec![Loaded::default(); loaders.len()];
+    for (table, part) in done {
+        if let Some(sum) = loaded.get_mut(table) {
+            sum.add(part);
+        }
+    }
+    Ok(loaded)
+}
+
+fn load_range(
+    lsm: &Lsm,
+    snapshot: &Arc<LsmSnapshot>,
+    header: &Header,
+    loaders: &[(TableId, TableLoader)],
+    range: &Range,
+) -> Result<Loaded, CheckpointError> {
+    let mut loaded = Loaded::default();
+    let Some((table, loader)) = loaders.get(range.table) else {
+        return Ok(loaded);
+    };
+    let mut rows = lsm.iterator(family(*table), snapshot)?;
+    rows.seek(&range.start)?;
+    while rows.valid() && range.end.as_ref().is_none_or(|end| *rows.key() < **end) {
+        let pushed = push(loader, &mut loaded, header, rows.key(), rows.value());
+        pushed.map_err(|error| CheckpointError::Corrupt {
+            place: format!("row {:02x?} of table {table}", rows.key()),
+            reason: error.to_string(),
+        })?;
+        rows.forward()?;
+    }
+    Ok(loaded)
+}
+
+fn push(
+    loader: &TableLoader,
+    loaded: &mut Loaded,
+    header: &Header,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), CodecError> {
+    let Some(row_id) = row_id(key) else {
+        return Err(CodecError::new(0, "a key that is no row id"));
+    };
+    let (batch, row) = split_row_value(value)?;
+    if row_id.batch > batch || batch > header.batch {
+        return Err(CodecError::new(0, "a row from after the checkpoint"));
+    }
+    loader.push(loaded, row_id, batch, row)
+}
+
+/// Indexes and row id maps of each table.
+fn build_structures(
+    loaders: &[(TableId, TableLoader)],
+    loaded: &[Loaded],
+    threads: usize,
+) -> Result<Vec<Vec<Structure>>, CheckpointError> {
+    let mut work: Vec<(usize, usize)> = loaders
+        .iter()
+        .enumerate()
+        .flat_map(|(table, (_, loader))| (0..loader.structure_count()).map(move |number| (table, number)))
+        .collect();
+    // What takes longest comes first.
+    work.sort_by_key(|(table, _)| std::cmp::Reverse(loaded.get(*table).map(Loaded::row_count)));
+    let done = in_parallel(threads, work.len(), |at| {
+        let Some((table, number)) = work.get(at) else {
+            return Ok(None);
+        };
+        let Some((id, loader)) = loaders.get(*table) else {
+            return Ok(None);
+        };
+        let built = loader.build(*number).map_err(|reason| CheckpointError::Corrupt {
+            place: format!("table {id}"),
+            reason,
+        })?;
+        Ok(Some((*table, built)))
+    })?;
+    let mut built: Vec<Vec<Structure>> = loaders.iter().map(|_| Vec::new()).collect();
+    for (table, structure) in done.into_iter().flatten() {
+        if let Some(list) = built.get_mut(table) {
+            list.push(structure);
+        }
+    }
+    Ok(built)
+}
+
+/// Does `count` pieces of work with so many threads, the caller's included; results in any order, or the
+/// first error that somebody met.
+fn in_parallel<T: Send>(
+    threads: usize,
+    count: usize,
+    work: impl Fn(usize) -> Result<T, CheckpointError> + Sync,
+) -> Result<Vec<T>, CheckpointError> {
+    let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let serve = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count || has_failed.load(Ordering::Relaxed) {
+                return Ok(done);
+            }
+            match work(number) {
+                Ok(result) => done.push(result),
+                Err(error) => {
+                    has_failed.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+    };
+    let others = threads.min(count).saturating_sub(1);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(serve)).collect();
+        let mut outcomes = vec![serve()];
+        for other in others {
+            outcomes.push(
+                other
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            );
+        }
+        let mut all = Vec::new();
+        for outcome in outcomes {
+            all.append(&mut outcome?);
+        }
+        Ok(all)
+    })
+}

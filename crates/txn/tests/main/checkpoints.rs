@@ -1,0 +1,157 @@
+//! Checkpoints of a running engine: the log behind them stays short, also over restarts; a power cut at any
+//! of their writes and an error at any of them lose nothing.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use weft_base::{Disk, FaultKind, OpenMode, SimDisk};
+use weft_txn::EngineConfig;
+
+use crate::bank::{Bank, DIR, balances, check_digest, open_engine, quiet};
+
+const ACCOUNTS: i64 = 12;
+
+/// Bytes of the log's files.
+fn log_bytes(disk: &SimDisk) -> u64 {
+    let names = disk.list(Path::new(DIR)).unwrap();
+    let logs = names.iter().filter(|name| name.starts_with("log-"));
+    // A file may go between the listing and the look.
+    let open = |name: &String| disk.open(&Path::new(DIR).join(name), OpenMode::Read).ok();
+    logs.filter_map(open).map(|file| file.len().unwrap_or(0)).sum()
+}
+
+const EVERY_BYTES: u64 = 32 << 10;
+
+fn by_log_bytes() -> EngineConfig {
+    EngineConfig {
+        checkpoint_every_bytes: EVERY_BYTES,
+        ..quiet()
+    }
+}
+
+/// Writes about so many bytes of log.
+fn write_log(bank: &Bank, bytes: u64) {
+    let begun = bank.engine.stats().log_bytes;
+    let mut number = 0;
+    while bank.engine.stats().log_bytes - begun < bytes {
+        number += 1;
+        bank.set(number % ACCOUNTS, number);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    }
+}
+
+/// Waits until the log is no longer than the next checkpoint lets it be, with two segments beside.
+fn wait_for_short_log(disk: &SimDisk) {
+    let begun = Instant::now();
+    while log_bytes(disk) > EVERY_BYTES + 2 * quiet().segment_bytes {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{} bytes of log",
+            log_bytes(disk)
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_log_stays_short() {
+    let disk = SimDisk::new(1);
+    let bank = Bank::open(&disk, by_log_bytes(), ACCOUNTS).unwrap();
+    for _ in 0..20 {
+        write_log(&bank, EVERY_BYTES);
+        wait_for_short_log(&disk);
+    }
+    let stats = bank.engine.stats();
+    assert!(
+        stats.checkpoints >= 10 && stats.log_bytes >= 20 * EVERY_BYTES,
+        "{stats:?}"
+    );
+    check_digest(&bank.engine);
+}
+
+/// No process writes enough for a checkpoint, but what one finds counts.
+#[test]
+fn the_log_stays_short_over_restarts() {
+    let disk = SimDisk::new(2);
+    let mut checkpoints = 0;
+    for _ in 0..12 {
+        let bank = Bank::open(&disk, by_log_bytes(), ACCOUNTS).unwrap();
+        write_log(&bank, EVERY_BYTES * 2 / 3);
+        wait_for_short_log(&disk);
+        checkpoints += bank.engine.stats().checkpoints;
+    }
+    assert!(checkpoints >= 4, "{checkpoints}");
+}
+
+/// A checkpoint, some changes, another checkpoint, more changes. Returns the engine, or nothing if something
+/// failed.
+fn script(disk: &SimDisk) -> Option<Bank> {
+    let bank = Bank::open(disk, quiet(), ACCOUNTS).ok()?;
+    for round in 0..3 {
+        for number in 0..8 {
+            let values = [round * 100 + number, number, number + 1, 5];
+            bank.execute(&bank.programs.transfer, &values).ok()?;
+        }
+        bank.execute(&bank.programs.open, &[100 + round, 0]).ok()?;
+        if round > 0 {
+            bank.execute(&bank.programs.close, &[99 + round]).ok()?;
+        }
+        bank.engine.wait_durable(bank.engine.boundary()).ok()?;
+        bank.engine.checkpoint().ok()?;
+    }
+    Some(bank)
+}
+
+#[test]
+fn a_power_cut_at_every_write_loses_nothing() {
+    let whole = SimDisk::new(0);
+    let expected = script(&whole).unwrap();
+    let last = expected.engine.boundary();
+    for op in 1..=whole.op_count() {
+        let disk = SimDisk::new(op);
+        disk.cut_power_at(op);
+        let told = script(&disk).map(|bank| bank.engine.boundary());
+        disk.crash();
+        // Opened twice, since opening writes too.
+        drop(open_engine(&disk, quiet()).unwrap_or_else(|error| panic!("op {op}: {error}")));
+        let engine = open_engine(&disk, quiet()).unwrap_or_else(|error| panic!("op {op}: {error}"));
+        check_digest(&engine);
+        assert!(engine.boundary() >= told.unwrap_or_default(), "op {op}");
+        assert!(engine.boundary() <= last, "op {op}");
+    }
+}
+
+#[test]
+fn an_error_in_a_checkpoint_is_reported_and_loses_nothing() {
+    for kind in [FaultKind::Io, FaultKind::StorageFull] {
+        let mut failures = 0;
+        for nth in 1..80 {
+            let disk = SimDisk::new(nth);
+            let bank = script(&disk).unwrap();
+            bank.set(1, 77);
+            bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+            disk.fail_after(disk.op_count() + nth, kind);
+            let outcome = bank.engine.checkpoint();
+            disk.fail_after(u64::MAX, kind);
+            failures += u64::from(outcome.is_err());
+            let expected = balances(&bank.engine.snapshot());
+            // Killed now, or later with another checkpoint, unless it was the log that failed.
+            let copy = disk.fork(nth);
+            copy.crash();
+            let found = open_engine(&copy, quiet()).unwrap();
+            assert_eq!(balances(&found.snapshot()), expected, "{nth}");
+            check_digest(&found);
+            if bank.engine.checkpoint().is_ok() {
+                bank.set(2, 88);
+                bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+            }
+            let expected = balances(&bank.engine.snapshot());
+            drop(bank);
+            disk.crash();
+            let found = open_engine(&disk, quiet()).unwrap();
+            assert_eq!(balances(&found.snapshot()), expected, "{nth}");
+            check_digest(&found);
+        }
+        assert!(failures > 10, "{failures}");
+    }
+}
