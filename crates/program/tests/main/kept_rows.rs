@@ -77,7 +77,7 @@ proptest! {
 
     #[test]
     fn kept_rows_are_the_newest(steps in prop::collection::vec(step(), 1..120), commits in any::<bool>()) {
-        let mut database = Database::new();
+        let database = Database::new();
         let mut committed = Rows::new();
         for id in 0..20 {
             committed.insert(id * 2, account(&database, id * 2, 7));
