@@ -54,8 +54,8 @@ pub struct LsmOptions {
     pub level_factor: u64,
     /// Bytes of input that a compaction task is cut to.
     pub task_bytes: u64,
-    /// Memory for compaction tasks under way, their results included; one task of each compaction may always be. All
-    /// compactions share it.
+    /// Memory for compaction tasks under way, their results included; one task of each compaction may always
+    /// be. All compactions share it.
     pub task_memory_bytes: u64,
     /// Bytes that wait to be compacted, from which on writers are slowed.
     pub debt_soft_bytes: u64,

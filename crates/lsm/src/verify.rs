@@ -52,8 +52,8 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<
     verify_and_show(disk, dir, options, |_, _, _, _| {})
 }
 
-/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value. The
-/// entries of a key come from several tables in no particular order; what is in logs is not shown.
+/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value.
+/// The entries of a key come from several tables in no particular order; what is in logs is not shown.
 ///
 /// # Errors
 /// As [`verify`].

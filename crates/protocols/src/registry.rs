@@ -88,8 +88,8 @@ impl std::error::Error for UnknownProtocol {}
 
 /// The names that [`run_by_name`] takes, the product's own first. `batch-serial` and
 /// `two-phase-locking-interleaved` tell prefetching and concurrency control apart: `batch` is interleaved,
-/// `two-phase-locking` is not. It also takes `waves@N`, waves whose groups have at most N probes in flight (or
-/// those of one member): for measuring how many pay off.
+/// `two-phase-locking` is not. It also takes `waves@N`, waves whose groups have N probes in flight at
+/// most (or those of one member): for measuring how many pay off.
 pub fn protocol_names() -> Vec<&'static str> {
     PROTOCOLS.iter().map(|(name, _)| *name).collect()
 }
