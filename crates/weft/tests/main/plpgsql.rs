@@ -404,3 +404,33 @@ fn explain_shows_handlers() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn booleans_and_moments_become_texts_as_elsewhere() {
+    let db = database();
+    let mut client = Client::with(
+        &db,
+        "CREATE TABLE t (id int PRIMARY KEY, flag boolean, at timestamptz, txt text, short varchar(10));
+         INSERT INTO t VALUES (1, true, '2024-07-01 12:00:00+00')",
+    );
+    assert_eq!(
+        client.rows("SELECT flag::text, at::text FROM t WHERE id = 1"),
+        "true,2024-07-01 12:00:00+00"
+    );
+    // The session's zone shows it: the query engine knows, a program does not.
+    let plan = client.rows("EXPLAIN SELECT at::text FROM t WHERE id = 1");
+    assert!(!plan.to_lowercase().contains("catr"), "{plan}");
+    client.ok("UPDATE t SET txt = flag, short = NOT flag WHERE id = 1");
+    assert_eq!(client.rows("SELECT txt, short FROM t WHERE id = 1"), "true,false");
+    procedure(
+        &mut client,
+        "OUT a text, OUT b text",
+        "DECLARE f boolean; BEGIN SELECT flag INTO f FROM t WHERE id = 1; a := f; b := 'so ' || f::text; END",
+    );
+    assert_eq!(client.rows("CALL p(NULL, NULL)"), "true,so true");
+    refused(
+        &mut client,
+        "DECLARE x text; BEGIN SELECT at::text INTO x FROM t WHERE id = 1; END",
+        "0A000",
+    );
+}
