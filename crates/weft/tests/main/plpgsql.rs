@@ -434,3 +434,38 @@ fn booleans_and_moments_become_texts_as_elsewhere() {
         "0A000",
     );
 }
+
+#[test]
+fn errors_in_computed_keys_are_raised() {
+    let db = database();
+    let mut client = Client::with(
+        &db,
+        "CREATE TABLE t (k numeric PRIMARY KEY, v int); INSERT INTO t VALUES (2, 20);
+         CREATE TABLE c (k varchar(3) PRIMARY KEY, v int); INSERT INTO c VALUES ('abc', 1)",
+    );
+    procedure(
+        &mut client,
+        "n numeric, m numeric, OUT r int",
+        "BEGIN SELECT v INTO r FROM t WHERE k = n / m; END",
+    );
+    assert_eq!(client.rows("CALL p(4, 2, NULL)"), "20");
+    assert_eq!(client.rows("CALL p(4, 3, NULL)"), "NULL");
+    client.fails("CALL p(4, 0, NULL)", "22012");
+    procedure(
+        &mut client,
+        "n numeric, m numeric, OUT r int",
+        "BEGIN
+            SELECT v INTO r FROM t WHERE k >= n / m AND k < 1000;
+         EXCEPTION WHEN division_by_zero THEN r := -1;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(4, 2, NULL)"), "20");
+    assert_eq!(client.rows("CALL p(4, 0, NULL)"), "-1");
+    drop_p(&mut client);
+    procedure(
+        &mut client,
+        "s text, OUT r int",
+        "BEGIN UPDATE c SET v = v + 1 WHERE k = repeat(s, 3) RETURNING v INTO r; END",
+    );
+    assert_eq!(client.rows("CALL p('x', NULL)"), "NULL");
+}

@@ -260,16 +260,11 @@ impl Coder {
                 how: How::Register(register, Class::of(&ty)),
             });
         }
-        match (declared, scalar) {
-            (Some(part), _) => Ok(KeySource::part(part)),
-            (None, scalar) => {
-                let (_, column) = self.frame_value(scalar, base_type(&ty))?;
-                Ok(KeySource {
-                    declared: None,
-                    how: How::Frame(column),
-                })
-            }
-        }
+        let (_, column) = self.frame_value(scalar, base_type(&ty))?;
+        Ok(KeySource {
+            declared,
+            how: How::Frame(column),
+        })
     }
 
     /// Builds a key.
