@@ -469,3 +469,44 @@ fn errors_in_computed_keys_are_raised() {
     );
     assert_eq!(client.rows("CALL p('x', NULL)"), "NULL");
 }
+
+#[test]
+fn lengths_are_checked_where_a_value_is_assigned() {
+    let db = database();
+    let mut client = Client::with(
+        &db,
+        "CREATE TABLE t (id int PRIMARY KEY, s varchar(3) UNIQUE, c char(2), n numeric(4,2))",
+    );
+    procedure(
+        &mut client,
+        "i int, x text, m numeric, OUT r text",
+        "DECLARE short varchar(4);
+         BEGIN
+            r := 'none';
+            IF i > 0 THEN
+                BEGIN
+                    short := x;
+                    INSERT INTO t VALUES (i, x, left(x, 1), m);
+                EXCEPTION
+                    WHEN string_data_right_truncation THEN r := 'long' || coalesce(short, '');
+                    WHEN numeric_value_out_of_range THEN r := 'large';
+                END;
+            END IF;
+         END",
+    );
+    let mut call = |arguments: &str| client.rows(&format!("CALL p({arguments}, NULL)"));
+    assert_eq!(call("0, 'far too long', 1000000"), "none");
+    assert_eq!(call("1, 'far too long', 1"), "long");
+    assert_eq!(call("1, 'four', 1"), "longfour");
+    assert_eq!(call("1, 'abc', 1000"), "large");
+    assert_eq!(call("1, 'abc', 1.005"), "none");
+    assert_eq!(client.rows("SELECT * FROM t"), "1,abc,a ,1.01");
+    // What the session may refuse when inputs are bound would come to no handler.
+    for expression in ["current_setting('no.such')", "currval('q')", "lastval()"] {
+        client.ok("CREATE SEQUENCE IF NOT EXISTS q");
+        let body = format!(
+            "DECLARE x text; BEGIN BEGIN x := {expression}; EXCEPTION WHEN OTHERS THEN NULL; END; END"
+        );
+        refused(&mut client, &body, "0A000");
+    }
+}
