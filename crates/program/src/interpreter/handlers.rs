@@ -5,9 +5,10 @@
 //!   try h0, L1 -----> block -----> endtry h0 ----> behind it
 //!    savepoint          | error                    savepoint released
 //!                       v
-//!                L1: handler: writes since TRY are undone, no row is at hand, registers and rows under
-//!                    construction are as they were when the error came (PL/pgSQL: variables keep their
-//!                    values); CAUGHT and ERRTEXT look at the error, RETHROW passes it on
+//!                L1: handler: writes since TRY are undone, no row is at hand but those of a SCAN that the
+//!                    block stands in, registers and rows under construction are as they were when the
+//!                    error came (PL/pgSQL: variables keep their values); CAUGHT and ERRTEXT look at the
+//!                    error, RETHROW passes it on
 //! ```
 //!
 //! Not every error can be caught: running out of budget ends the program whatever it does; an access that

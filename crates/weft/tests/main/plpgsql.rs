@@ -510,3 +510,47 @@ fn lengths_are_checked_where_a_value_is_assigned() {
         refused(&mut client, &body, "0A000");
     }
 }
+
+#[test]
+fn a_loop_over_rows_goes_on_after_an_error() {
+    let (_db, mut client) = accounts();
+    client.ok("INSERT INTO account VALUES (3, 'cid', 7, 'c@x'), (4, 'dan', 8, 'd@x')");
+    procedure(
+        &mut client,
+        "bad int, OUT path text",
+        "DECLARE r record; q record;
+         BEGIN
+            path := '';
+            FOR r IN SELECT id, owner FROM account WHERE id >= 1 AND id <= 4 LOOP
+                BEGIN
+                    UPDATE account SET balance = balance - 1 WHERE id = r.id;
+                    FOR q IN SELECT id FROM account WHERE id >= 2 AND id <= 3 LOOP
+                        path := path || q.id;
+                        IF r.id = bad THEN
+                            DELETE FROM account WHERE id = 4;
+                            path := path || 1 / (q.id - 2);
+                        END IF;
+                    END LOOP;
+                    path := path || r.owner || ' ';
+                EXCEPTION WHEN division_by_zero THEN
+                    path := path || '! ';
+                    CONTINUE WHEN r.id = 1;
+                    UPDATE account SET balance = 0 WHERE id = r.id;
+                END;
+            END LOOP;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "23ann 23bob 23cid 23dan ");
+    let balances = "SELECT balance FROM account ORDER BY id";
+    assert_eq!(client.rows(balances), "99.50;19.25;6.00;7.00");
+    for begin in ["", "BEGIN; "] {
+        assert_eq!(
+            client.rows(&format!("{begin}CALL p(1, NULL)")),
+            "2! 23bob 23cid 23dan "
+        );
+        client.ok("COMMIT");
+    }
+    assert_eq!(client.rows(balances), "99.50;17.25;4.00;5.00");
+    assert_eq!(client.rows("CALL p(4, NULL)"), "23ann 23bob 23cid 2! ");
+    assert_eq!(client.rows(balances), "98.50;16.25;3.00;0.00");
+}
