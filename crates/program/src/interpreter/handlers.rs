@@ -101,6 +101,9 @@ impl<A: DataAccess> Machine<'_, A> {
         };
         self.access.rollback_to_savepoint();
         self.scratch.forget_rows(self.program.layouts.resolved.uses);
+        // What was set for an error or notice that did not come about is not for the next one.
+        self.scratch.reports.state = None;
+        self.scratch.reports.fields = None;
         if let Some(slot) = self.scratch.reports.caught.get_mut(usize::from(handler)) {
             *slot = Some(Box::new(error));
         }

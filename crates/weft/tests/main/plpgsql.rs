@@ -554,3 +554,25 @@ fn a_loop_over_rows_goes_on_after_an_error() {
     assert_eq!(client.rows("CALL p(4, NULL)"), "23ann 23bob 23cid 2! ");
     assert_eq!(client.rows(balances), "98.50;16.25;3.00;0.00");
 }
+
+#[test]
+fn what_an_abandoned_raise_had_is_forgotten() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "x int, OUT state text, OUT detail text",
+        "BEGIN
+            BEGIN
+                RAISE EXCEPTION 'never %', 1 / x USING ERRCODE = 'ABCDE', DETAIL = 'old', HINT = (1 / x)::text;
+            EXCEPTION WHEN division_by_zero THEN NULL;
+            END;
+            BEGIN
+                RAISE EXCEPTION 'new';
+            EXCEPTION WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
+            END;
+         END",
+    );
+    let both = client.rows("CALL p(0, NULL, NULL)");
+    assert!(both == "P0001," || both == "P0001,NULL", "{both}");
+}
