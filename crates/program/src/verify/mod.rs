@@ -195,7 +195,7 @@ fn check_place(section: Section, op: Op) -> Result<(), &'static str> {
         Section::Logic => op != Op::Commit,
         Section::Commit => !matches!(op, Op::End | Op::Try | Op::Endtry) && !op.is_issued(),
         Section::Abort => {
-            op.is_branch()
+            op.is_branch() && op != Op::Try
                 || matches!(op, Op::Jmp | Op::Abort | Op::Ret)
                 || (Op::Mov..=Op::Ldin).contains(&op)
                 || (Op::Add..=Op::F4cmp).contains(&op)
