@@ -576,3 +576,85 @@ fn what_an_abandoned_raise_had_is_forgotten() {
     let both = client.rows("CALL p(0, NULL, NULL)");
     assert!(both == "P0001," || both == "P0001,NULL", "{both}");
 }
+
+#[test]
+fn any_state_may_be_raised_and_caught() {
+    let (_db, mut client) = accounts();
+    for state in ["54001", "XX000", "XX001", "57014", "P0004", "40001"] {
+        procedure(
+            &mut client,
+            "",
+            &format!("BEGIN RAISE EXCEPTION 'mine' USING ERRCODE = '{state}'; END"),
+        );
+        let error = client.fails("CALL p()", state);
+        assert_eq!((error.message.as_str(), &error.fields().hint), ("mine", &None));
+        drop_p(&mut client);
+        procedure(
+            &mut client,
+            "OUT r text",
+            &format!(
+                "BEGIN
+                    UPDATE account SET owner = '{state}' WHERE id = 1;
+                    BEGIN
+                        RAISE EXCEPTION 'mine' USING ERRCODE = '{state}';
+                    EXCEPTION WHEN OTHERS THEN r := 'others'; RAISE;
+                    END;
+                 EXCEPTION WHEN SQLSTATE '{state}' THEN r := coalesce(r, '') || SQLSTATE;
+                 END"
+            ),
+        );
+        // OTHERS leaves these out, as PostgreSQL's does.
+        let others = if ["57014", "P0004"].contains(&state) {
+            ""
+        } else {
+            "others"
+        };
+        assert_eq!(client.rows("CALL p(NULL)"), format!("{others}{state}"));
+        drop_p(&mut client);
+    }
+    procedure(
+        &mut client,
+        "OUT r text",
+        "BEGIN ASSERT false, 'no'; EXCEPTION WHEN assert_failure THEN r := SQLERRM; END",
+    );
+    assert_eq!(client.rows("CALL p(NULL)"), "no");
+}
+
+#[test]
+fn functions_are_bounded_by_the_budget() {
+    let (_db, mut client) = accounts();
+    let started = std::time::Instant::now();
+    for expression in [
+        "x LIKE '%' || repeat('a', 500000) || 'b'",
+        "btrim(x, repeat('b', 1000000) || 'a') = ''",
+        "translate(x, repeat('b', 1000000), '') = ''",
+        "(repeat('9', 100000)::numeric * repeat('9', 100000)::numeric) > 0",
+    ] {
+        procedure(
+            &mut client,
+            "n int, OUT r boolean",
+            &format!(
+                "DECLARE x text;
+                 BEGIN
+                    x := repeat('a', n);
+                    r := {expression};
+                 EXCEPTION WHEN OTHERS THEN r := false;
+                 END"
+            ),
+        );
+        let error = client.fails("CALL p(1000000, NULL)", "54000");
+        assert!(error.message.contains("budget"), "{error:?}");
+    }
+    assert!(
+        started.elapsed() < std::time::Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    drop_p(&mut client);
+    procedure(
+        &mut client,
+        "x text, OUT r boolean",
+        "BEGIN r := x LIKE '%aab_' AND btrim(x, 'a') = 'bc'; END",
+    );
+    assert_eq!(client.rows("CALL p('aaaaaabc', NULL)"), "t");
+}
