@@ -658,3 +658,31 @@ fn functions_are_bounded_by_the_budget() {
     );
     assert_eq!(client.rows("CALL p('aaaaaabc', NULL)"), "t");
 }
+
+/// A called procedure is compiled in its place: what it knows of errors is its own.
+#[test]
+fn a_called_procedure_has_its_own_errors() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE PROCEDURE inner_one(x int, OUT said text) LANGUAGE plpgsql AS $$
+         BEGIN said := (1 / x)::text; EXCEPTION WHEN division_by_zero THEN said := SQLSTATE || SQLERRM; END $$");
+    procedure(
+        &mut client,
+        "x int, OUT a text",
+        "BEGIN CALL inner_one(x, a); END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero");
+    // Within a handler too, whose error is still there behind the call.
+    procedure(
+        &mut client,
+        "x int, OUT a text",
+        "DECLARE b text;
+         BEGIN
+            RAISE EXCEPTION 'outer';
+         EXCEPTION WHEN OTHERS THEN
+            CALL inner_one(x, a);
+            GET STACKED DIAGNOSTICS b = MESSAGE_TEXT;
+            a := a || '/' || b;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero/outer");
+}

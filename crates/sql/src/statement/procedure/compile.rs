@@ -72,7 +72,7 @@ pub(super) struct Compiler<'c> {
     pub(super) handler_depth: u8,
     /// The handler whose error is being handled.
     pub(super) caught: Option<u8>,
-    /// The body names SQLERRM or SQLSTATE.
+    /// The body that is compiled names SQLERRM or SQLSTATE.
     pub(super) names_errors: bool,
     /// What the listing says before an instruction.
     pub(super) heads: Vec<(u32, String)>,
@@ -216,7 +216,7 @@ fn words_of(body: &str) -> HashSet<String> {
 
 /// Whether a body looks at the error that it handles. One that says so elsewhere only sets two variables
 /// more.
-fn names_errors(procedure: &ProcedureDef) -> bool {
+pub(super) fn names_errors(procedure: &ProcedureDef) -> bool {
     let body = procedure.body.to_ascii_lowercase();
     body.contains("sqlerrm") || body.contains("sqlstate")
 }

@@ -16,7 +16,7 @@ use super::super::compile::shape::plain_select;
 use super::super::params::ParamTypes;
 use super::super::plan::OutputColumn;
 use super::super::scalar::Scalar;
-use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, read_body};
+use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, names_errors, read_body};
 use super::names::Meaning;
 use super::parse::{at_line, unsupported};
 use super::tree::{Into, Kind, Numbers, Over, Statement, Target, visit};
@@ -466,9 +466,13 @@ impl Compiler<'_> {
             });
         }
         let end = self.coder.b.label();
+        // The error that is being handled here is not the other body's, whose handlers have their own.
+        let names_errors = std::mem::replace(&mut self.names_errors, names_errors(&procedure));
+        let caught = self.caught.take();
         self.enter(&procedure, &body, values, end)
             .and_then(|()| self.body(&body))
             .map_err(|error| in_procedure(error, &procedure.name))?;
+        (self.names_errors, self.caught) = (names_errors, caught);
         self.coder.b.bind(end);
         let frame = self.names.frames.pop();
         for (number, (variable, ty)) in outputs {
