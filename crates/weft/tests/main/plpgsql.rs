@@ -686,3 +686,60 @@ fn a_called_procedure_has_its_own_errors() {
     );
     assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero/outer");
 }
+
+#[test]
+fn a_variable_keeps_what_null_was_refused_for() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "kind int, OUT r text",
+        "DECLARE n int NOT NULL := 1; t text NOT NULL := 'one'; e text; nothing int;
+         BEGIN
+            BEGIN
+                IF kind = 1 THEN n := nothing; END IF;
+                IF kind = 2 THEN t := NULL; END IF;
+                IF kind = 3 THEN SELECT owner, id INTO t, n FROM account WHERE id = 99; END IF;
+                IF kind = 4 THEN SELECT nothing, 'two' INTO n, t; END IF;
+                IF kind = 5 THEN SELECT owner, id INTO t, n FROM account WHERE id = 2; END IF;
+                IF kind = 6 THEN n := n + 6; t := t || n; END IF;
+            EXCEPTION WHEN null_value_not_allowed THEN e := ' refused';
+            END;
+            r := t || n || coalesce(e, '');
+         END",
+    );
+    let mut call = |kind: i32| client.rows(&format!("CALL p({kind}, NULL)"));
+    assert_eq!(call(0), "one1");
+    for kind in 1..5 {
+        assert_eq!(call(kind), "one1 refused", "{kind}");
+    }
+    assert_eq!(call(5), "bob2");
+    assert_eq!(call(6), "one77");
+}
+
+#[test]
+fn options_of_raise_are_not_null() {
+    let (_db, mut client) = accounts();
+    for using in [
+        "DETAIL = x",
+        "MESSAGE = x",
+        "HINT = n::text",
+        "HINT = 'h', DETAIL = upper(x)",
+    ] {
+        let message = if using.starts_with("MESSAGE") { "" } else { "'no'" };
+        procedure(
+            &mut client,
+            "x text, n int",
+            &format!("BEGIN RAISE EXCEPTION {message} USING {using}; END"),
+        );
+        let error = client.fails("CALL p(NULL, NULL)", "22004");
+        assert_eq!(error.message, "RAISE statement option cannot be null");
+        assert_eq!(error.fields().hint, None);
+        client.fails("CALL p('x', 1)", "P0001");
+    }
+    procedure(&mut client, "x text, n int", "BEGIN ASSERT n = 1, x; END");
+    assert_eq!(
+        client.fails("CALL p(NULL, 2)", "P0004").message,
+        "assertion failed"
+    );
+    assert_eq!(client.fails("CALL p('so', 2)", "P0004").message, "so");
+}

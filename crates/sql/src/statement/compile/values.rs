@@ -264,7 +264,7 @@ impl Coder {
     }
 
     /// The order of a column of the frame and itself: NULL exactly if the value is.
-    fn order_with_itself(&mut self, datum: Datum) -> Reg {
+    pub(super) fn order_with_itself(&mut self, datum: Datum) -> Reg {
         let order = self.b.register();
         self.b.cmpv(order, datum, datum);
         order

@@ -601,7 +601,7 @@ impl Compiler<'_> {
         self.code("this default", line, |coder| coder.set_variable(number, &value))?;
         if declaration.not_null {
             self.names.not_null.push((number, name.clone()));
-            self.refuse_null(number, line)?;
+            self.refuse_null(number, name, line)?;
         }
         self.names
             .add(name, Meaning::Variable(number, ty, declaration.constant));
@@ -631,10 +631,7 @@ impl Compiler<'_> {
             Kind::Assign { target, value } => {
                 let (number, ty) = self.target(target, line)?;
                 let value = self.value(value, &target.join("."), ty, line)?;
-                self.code("this assignment", line, |coder| {
-                    coder.set_variable(number, &value)
-                })?;
-                self.refuse_null(number, line)
+                self.set(number, &value, "this assignment", line)
             }
             Kind::If { arms, otherwise } => self.conditional(arms, otherwise, line),
             Kind::Loop { label, body } => self.endless(label.as_deref(), None, body, line),

@@ -176,20 +176,20 @@ impl Compiler<'_> {
             *point.output_mut() = items;
             targets = numbers;
         }
-        let sink = match into {
-            Some(into) => Sink::Variables {
-                targets: &targets,
-                strict: into.strict,
-            },
-            None => Sink::Nothing,
+        let Some(into) = into else {
+            return self.code(not_by_key(statement), line, |coder| {
+                coder.statement_into(&point, Sink::Nothing)
+            });
         };
-        self.code(not_by_key(statement), line, |coder| {
-            coder.statement_into(&point, sink)
-        })?;
-        for target in targets {
-            self.refuse_null(target, line)?;
-        }
-        Ok(())
+        self.setting(&targets, line, |compiler, targets| {
+            let sink = Sink::Variables {
+                targets,
+                strict: into.strict,
+            };
+            compiler.code(not_by_key(statement), line, |coder| {
+                coder.statement_into(&point, sink)
+            })
+        })
     }
 
     /// SELECT without FROM: its expressions go into the targets.
@@ -213,9 +213,7 @@ impl Compiler<'_> {
         };
         let (output, numbers) = self.assigned_items(&output, &into.targets, line)?;
         for (item, number) in output.iter().zip(numbers) {
-            self.code("this SELECT", line, |coder| {
-                coder.set_variable(number, &item.scalar)
-            })?;
+            self.set(number, &item.scalar, "this SELECT", line)?;
         }
         self.count_one_row();
         Ok(())
@@ -487,9 +485,7 @@ impl Compiler<'_> {
             let scalar = self.bind("this argument", line, |binder| {
                 binder.assign(typed, &ColumnDef::new("argument", ty))
             })?;
-            self.code("this argument", line, |coder| {
-                coder.set_variable(variable, &scalar)
-            })?;
+            self.set(variable, &scalar, "this argument", line)?;
         }
         self.names.forget_from(variables);
         self.coder.forget_variables(variables);
