@@ -89,10 +89,10 @@ pub trait DataAccess {
     /// Removes a row.
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError>;
 
-    /// A point to come back to; several are open at once, the newest of which is meant below. Errors: 0A000,
-    /// as here, where writes cannot be taken back one by one.
+    /// A point to come back to; several are open at once, the newest of which is meant below. Errors: XX000,
+    /// as here, where writes cannot be taken back one by one; no handler may get that error.
     fn savepoint(&mut self) -> Result<(), SqlError> {
-        Err(SqlError::unsupported(
+        Err(SqlError::internal(
             "a program that catches errors cannot run under this concurrency control",
         ))
     }

@@ -87,6 +87,18 @@ impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
         Ok(())
     }
 
+    fn savepoint(&mut self) -> Result<(), SqlError> {
+        self.access.savepoint()
+    }
+
+    fn rollback_to_savepoint(&mut self) {
+        self.access.rollback_to_savepoint();
+    }
+
+    fn release_savepoint(&mut self) {
+        self.access.release_savepoint();
+    }
+
     fn observed(&self) -> BatchId {
         self.access.observed()
     }

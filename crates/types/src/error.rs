@@ -136,15 +136,21 @@ impl SqlState {
         Self::ALL.iter().copied().find(|state| state.0 == code)
     }
 
-    /// The state with a code that a user may have thought up: five digits and capital letters. A code without
-    /// a name is kept for the rest of the process, so it must come from a definition, not from data.
+    /// Whether a text has the form of a code: five digits and capital letters.
+    #[must_use]
+    pub fn is_code(text: &str) -> bool {
+        let fits = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
+        text.len() == 5 && text.bytes().all(fits)
+    }
+
+    /// The state with a code that a user may have thought up ([`SqlState::is_code`]). A code without a name is
+    /// kept for the rest of the process, so it must come from a definition, not from data.
     #[must_use]
     pub fn interned(code: &str) -> Option<Self> {
         if let Some(known) = Self::from_code(code) {
             return Some(known);
         }
-        let fits = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
-        if code.len() != 5 || !code.bytes().all(fits) {
+        if !Self::is_code(code) {
             return None;
         }
         static INTERNED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
@@ -259,6 +265,9 @@ pub struct ErrorFields {
     pub context: Option<String>,
     /// What the client is told before the error.
     pub notices: Vec<Notice>,
+    /// The error is that a program used up its budget of instructions: the state alone does not tell, for a
+    /// program may raise any.
+    pub out_of_budget: bool,
 }
 
 static NO_FIELDS: ErrorFields = ErrorFields {
@@ -272,6 +281,7 @@ static NO_FIELDS: ErrorFields = ErrorFields {
     constraint: None,
     context: None,
     notices: Vec::new(),
+    out_of_budget: false,
 };
 
 /// An error for a client.

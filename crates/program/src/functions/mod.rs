@@ -21,7 +21,7 @@ use crate::class::Class;
 /// Bytes that a function may make out of nothing, such as `repeat` and `lpad`.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of arguments and result for which a call costs as much as one more instruction.
+/// Work ([`Function::work`]) and bytes made for which a call costs as much as one more instruction.
 pub(crate) const BYTES_PER_INSTRUCTION: usize = 256;
 
 const NUMERIC: SqlType = SqlType::Numeric(None);
@@ -197,12 +197,39 @@ impl Function {
         )
     }
 
+    /// How much work the arguments are at most, in bytes looked at. What is made beside them is not in it.
+    pub(crate) fn work(self, arguments: &[ValueRef<'_>]) -> usize {
+        let sum = arguments.iter().map(bytes_of).fold(0, usize::saturating_add);
+        let bytes = |number: usize| arguments.get(number).map_or(0, bytes_of);
+        let more = match self {
+            // Each character is looked for among those of the set.
+            Function::Btrim | Function::Ltrim | Function::Rtrim | Function::Translate => {
+                bytes(0).saturating_mul(bytes(1))
+            }
+            Function::Like => texts::like_work(arguments),
+            // Digits of one side by those of the other.
+            _ if matches!(arguments.first(), Some(ValueRef::Numeric(_))) => sum.saturating_mul(sum) / 8,
+            _ => 0,
+        };
+        sum.saturating_add(more)
+    }
+
     /// Whether the arguments' classes are the function's.
     pub(crate) fn takes(self, classes: impl ExactSizeIterator<Item = Class>) -> bool {
         classes.len() == self.arguments().len()
             && classes
                 .zip(self.arguments())
                 .all(|(class, ty)| class == Class::of(ty))
+    }
+}
+
+/// Bytes of a value that registers do not hold.
+pub(crate) fn bytes_of(value: &ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Text(text) => text.len(),
+        ValueRef::Bytea(bytes) => bytes.len(),
+        ValueRef::Numeric(number) => number.size(),
+        _ => 0,
     }
 }
 

@@ -249,7 +249,22 @@ fn steps(pattern: &str, escape: Option<char>) -> Result<Vec<Step>, SqlError> {
     Ok(steps)
 }
 
-/// Greedy, going back to the last `%` only: the product of both lengths at most.
+/// Bytes that [`like`] looks at: what is between two `%` is tried at each character once, and given up where it
+/// does not fit.
+pub(super) fn like_work(arguments: Arguments<'_, '_>) -> usize {
+    let (Ok(whole), Ok(pattern)) = (text(arguments, 0), text(arguments, 1)) else {
+        return 0;
+    };
+    let escape = text(arguments, 2).unwrap_or_default();
+    let longest = match !escape.is_empty() && pattern.contains(escape) {
+        // An escaped `%` parts nothing.
+        true => pattern.len(),
+        false => pattern.split('%').skip(1).map(str::len).max().unwrap_or(0),
+    };
+    whole.len().saturating_mul(longest)
+}
+
+/// Greedy, going back to the last `%` only: see [`like_work`].
 pub(super) fn like(arguments: Arguments<'_, '_>) -> Computed {
     let (whole, pattern, escape) = (text(arguments, 0)?, text(arguments, 1)?, text(arguments, 2)?);
     let mut escapes = escape.chars();
@@ -389,6 +404,33 @@ mod tests {
             call(F::Like, &[t("a\\b"), t("a\\b"), t("")]),
             Ok(Value::Bool(true))
         );
+    }
+
+    /// What is asked of the budget before the work is what the work may be.
+    #[test]
+    fn work_grows_with_products() {
+        let work = |function: F, arguments: &[Value]| {
+            let arguments: Vec<ValueRef<'_>> = arguments.iter().map(Value::as_ref).collect();
+            function.work(&arguments)
+        };
+        let (long, other) = ("a".repeat(10_000), "b".repeat(1_000));
+        let like = |pattern: &str, escape: &str| work(F::Like, &[t(&long), t(pattern), t(escape)]);
+        assert!(like("abc", "\\") < 11_000);
+        assert!(like("abc%", "\\") < 11_000);
+        assert!(like("%abc", "\\") < 50_000);
+        assert!(like(&format!("%{other}%x"), "\\") > 10_000_000);
+        // Escaped signs are one stretch.
+        let escaped = format!("%{}", "\\%".repeat(1_000));
+        assert!(like(&escaped, "\\") > 10_000_000);
+        for function in [F::Btrim, F::Ltrim, F::Rtrim] {
+            assert!(work(function, &[t(&long), t(&other)]) > 10_000_000);
+            assert!(work(function, &[t(&long), t(" ")]) < 30_000);
+        }
+        assert!(work(F::Translate, &[t(&long), t(&other), t("")]) > 10_000_000);
+        assert!(work(F::Replace, &[t(&long), t(&other), t("")]) < 20_000);
+        let number = |digits: usize| Value::Numeric(weft_types::Numeric::parse(&"9".repeat(digits)).unwrap());
+        assert!(work(F::NumericMul, &[number(9), number(9)]) < 256);
+        assert!(work(F::NumericMul, &[number(50_000), number(50_000)]) > 100_000_000);
     }
 
     /// The definition, exponential.

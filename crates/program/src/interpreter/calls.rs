@@ -1,29 +1,32 @@
 //! CALL, CONVERT and ASSIGN: values that no register holds, computed from columns of row buffers.
 //!
-//! What such an instruction costs of the budget grows with the bytes that it looks at and makes, so that the
-//! budget bounds the work.
+//! What such an instruction costs of the budget grows with its work, so that the budget bounds it: what the
+//! arguments tell beforehand ([`Function::work`]) is there before it is begun, what it made is paid after.
 //!
 //! Source: extension of BionicDB 4.3, Table 2; see [`crate::functions`].
 
 use smallvec::SmallVec;
-use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value, ValueRef, assign_from, cast_from};
+use weft_types::{RowLayout, SqlError, SqlType, Value, ValueRef, assign_from, cast_from};
 
 use super::buffers::{column_of, number};
 use super::data::image_layout;
 use super::{Flow, Machine, broken};
 use crate::data_access::DataAccess;
-use crate::functions::{BYTES_PER_INSTRUCTION, Function};
+use crate::functions::{BYTES_PER_INSTRUCTION, Function, bytes_of};
 use crate::instr::{Instr, Op};
 
 /// Arguments that a call keeps without allocating.
 const ARGUMENTS: usize = 3;
 
-fn text_bytes(value: &ValueRef<'_>) -> usize {
-    match value {
-        ValueRef::Text(text) => text.len(),
-        ValueRef::Bytea(bytes) => bytes.len(),
+/// How much work a conversion is, in bytes looked at: digits are read and shown one after the other, each
+/// changing all that there are.
+fn conversion_work(value: &ValueRef<'_>, to: &SqlType) -> usize {
+    let number = match (value, to) {
+        (ValueRef::Numeric(number), _) => number.size(),
+        (ValueRef::Text(text), SqlType::Numeric(_)) => text.len() / 2,
         _ => 0,
-    }
+    };
+    bytes_of(value).saturating_add(number.saturating_mul(number) / 8)
 }
 
 impl<A: DataAccess> Machine<'_, A> {
@@ -34,21 +37,25 @@ impl<A: DataAccess> Machine<'_, A> {
         let Some(ty) = target.types().get(column).copied() else {
             return Err(broken("a row buffer has no such column"));
         };
-        let (value, bytes) = match instr.op {
+        let (value, work) = match instr.op {
             Op::Call => self.call(instr, target)?,
             _ => self.converted(instr, &ty)?,
         };
-        let made = value.as_str().map_or(0, str::len);
-        let cost = u32::try_from((bytes + made) / BYTES_PER_INSTRUCTION).unwrap_or(u32::MAX);
-        self.left = self
-            .left
-            .checked_sub(cost)
-            .ok_or_else(|| SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, String::new()))?;
+        let made = bytes_of(&value.as_ref());
+        self.spend(work.saturating_add(made) / BYTES_PER_INSTRUCTION)?;
         self.set_value(instr.a, target, column, &ty, &value)?;
         Ok(Flow::Next)
     }
 
-    /// The function's value, and how many bytes it looked at.
+    /// An error unless the budget has room for so much work.
+    fn has_left(&self, work: usize) -> Result<(), SqlError> {
+        match work / BYTES_PER_INSTRUCTION <= self.left as usize {
+            true => Ok(()),
+            false => Err(super::out_of_budget(self.scratch.run.budget)),
+        }
+    }
+
+    /// The function's value, and how much work it was.
     fn call(&self, instr: Instr, layout: &RowLayout) -> Result<(Value, usize), SqlError> {
         let function = Function::from_code(instr.b).ok_or_else(|| broken("no such function"))?;
         let image = &self.scratch.rows[number(instr.a)];
@@ -56,23 +63,25 @@ impl<A: DataAccess> Machine<'_, A> {
         let arguments: SmallVec<[ValueRef<'_>; ARGUMENTS]> = (0..function.arguments().len())
             .map(|argument| column_of(layout, image, first.saturating_add(argument as u16)))
             .collect();
-        let bytes = arguments.iter().map(text_bytes).sum();
-        Ok((function.apply(&arguments)?, bytes))
+        let work = function.work(&arguments);
+        self.has_left(work)?;
+        Ok((function.apply(&arguments)?, work))
     }
 
-    /// The column as a value of another type, and how many bytes it has.
+    /// The column as a value of another type, and how much work it was.
     fn converted(&self, instr: Instr, to: &SqlType) -> Result<(Value, usize), SqlError> {
         let image = &self.scratch.rows[number(instr.b)];
         let layout = image_layout(self.program, image)?;
         let from = layout.types().get(usize::from(instr.high())).copied();
         let from = from.ok_or_else(|| broken("a row buffer has no such column"))?;
         let value = column_of(layout, image, instr.high());
-        let bytes = text_bytes(&value);
+        let work = conversion_work(&value, to);
+        self.has_left(work)?;
         let value = match instr.op {
             Op::Convert => cast_from(value.to_value(), &from, to)?,
             _ => assign_from(value.to_value(), &from, to)?,
         };
-        Ok((value, bytes))
+        Ok((value, work))
     }
 
     /// Sets a column to a value of its type.

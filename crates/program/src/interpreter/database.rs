@@ -182,7 +182,7 @@ impl<A: DataAccess> Machine<'_, A> {
         self.left = u32::try_from(collected.rows.len())
             .ok()
             .and_then(|rows| self.left.checked_sub(rows))
-            .ok_or_else(|| SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, String::new()))?;
+            .ok_or_else(|| super::out_of_budget(scratch.run.budget))?;
         collected.row = collected.rows.first().copied();
         collected.status = collected.row.is_some();
         collected.next = 1;

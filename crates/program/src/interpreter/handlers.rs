@@ -5,14 +5,15 @@
 //!   try h0, L1 -----> block -----> endtry h0 ----> behind it
 //!    savepoint          | error                    savepoint released
 //!                       v
-//!                L1: handler: writes since TRY are undone, no row is at hand, registers and rows under
-//!                    construction are as they were when the error came (PL/pgSQL: variables keep their
-//!                    values); CAUGHT and ERRTEXT look at the error, RETHROW passes it on
+//!                L1: handler: writes since TRY are undone, no row is at hand but those of a SCAN that the
+//!                    block stands in, registers and rows under construction are as they were when the
+//!                    error came (PL/pgSQL: variables keep their values); CAUGHT and ERRTEXT look at the
+//!                    error, RETHROW passes it on
 //! ```
 //!
-//! Not every error can be caught: running out of budget ends the program whatever it does; an access that
-//! was not declared makes it run again later (class XX, like every fault of this program); and PostgreSQL
-//! lets nobody catch a cancellation or a failed assertion with OTHERS.
+//! Not every error can be caught: running out of budget ends the program whatever it does, and an access that
+//! was not declared makes it run again later (class XX, like every fault of this program that RAISE did not
+//! make up). As in PostgreSQL a cancellation or a failed assertion is caught by name, not by OTHERS.
 //!
 //! Source: PostgreSQL 15 documentation, 43.6.8 (trapping errors), 43.9.
 
@@ -61,12 +62,17 @@ pub(super) fn with_notices(mut error: SqlError, out: &mut Outcome) -> SqlError {
     error
 }
 
-fn can_be_caught(error: &SqlError) -> bool {
-    !matches!(error.state.class(), "XX")
-        && !matches!(
-            error.state,
-            SqlState::STATEMENT_TOO_COMPLEX | SqlState::QUERY_CANCELED | ASSERT_FAILURE
-        )
+/// What RAISE makes up can be caught whatever its state; so can what was caught before.
+fn can_be_caught(error: &SqlError, op: Op) -> bool {
+    matches!(op, Op::Raise | Op::Raiseb | Op::Rethrow) || error.state.class() != "XX"
+}
+
+/// Whether a handler is for an error: its state begins so. OTHERS, of which nothing is asked, leaves some out.
+fn is_for(beginning: &str, state: SqlState) -> bool {
+    match beginning.is_empty() {
+        true => !matches!(state, SqlState::QUERY_CANCELED | ASSERT_FAILURE),
+        false => state.code().starts_with(beginning),
+    }
 }
 
 impl<A: DataAccess> Machine<'_, A> {
@@ -89,10 +95,10 @@ impl<A: DataAccess> Machine<'_, A> {
         error
     }
 
-    /// Where control goes on after an error; the error itself where nothing catches it.
+    /// Where control goes on after an error of an instruction; the error itself where nothing catches it.
     #[cold]
-    pub(super) fn catch(&mut self, error: SqlError, aborting: bool) -> Result<u32, SqlError> {
-        if aborting || !can_be_caught(&error) {
+    pub(super) fn catch(&mut self, error: SqlError, op: Op, aborting: bool) -> Result<u32, SqlError> {
+        if aborting || !can_be_caught(&error, op) {
             return Err(error);
         }
         let Some((handler, place)) = self.scratch.reports.tries.pop() else {
@@ -100,6 +106,9 @@ impl<A: DataAccess> Machine<'_, A> {
         };
         self.access.rollback_to_savepoint();
         self.scratch.forget_rows(self.program.layouts.resolved.uses);
+        // What was set for an error or notice that did not come about is not for the next one.
+        self.scratch.reports.state = None;
+        self.scratch.reports.fields = None;
         if let Some(slot) = self.scratch.reports.caught.get_mut(usize::from(handler)) {
             *slot = Some(Box::new(error));
         }
@@ -145,7 +154,7 @@ impl<A: DataAccess> Machine<'_, A> {
             }
             Op::Caught => {
                 let state = self.caught(instr.b)?.state;
-                let is_it = state.code().starts_with(self.text_constant(instr.imm));
+                let is_it = is_for(self.text_constant(instr.imm), state);
                 self.scratch.registers.set(instr.a, Some(i64::from(is_it)));
             }
             Op::Rethrow => return Err(self.caught(instr.a)?.clone()),

@@ -61,8 +61,8 @@ pub const RESULT_BYTES_MAX: usize = 1 << 30;
 /// Runs a program over a row of inputs ([`Program::encode_inputs`]).
 ///
 /// On success `out` holds each statement's rows and count. On an error everything that the program wrote
-/// through `access` must be rolled back by the caller. Errors are deterministic; 54001 when `budget`
-/// instructions were not enough.
+/// through `access` must be rolled back by the caller. Errors are deterministic; 54001, with
+/// [`ErrorFields::out_of_budget`](weft_types::ErrorFields) set, when `budget` instructions were not enough.
 pub fn run<A: DataAccess>(
     program: &Program,
     inputs: &[u8],
@@ -169,10 +169,12 @@ enum Flow {
 
 #[cold]
 fn out_of_budget(budget: u32) -> SqlError {
-    SqlError::new(
+    let mut error = SqlError::new(
         SqlState::STATEMENT_TOO_COMPLEX,
         format!("the program exceeded its budget of {budget} instructions"),
-    )
+    );
+    error.fields_mut().out_of_budget = true;
+    error
 }
 
 #[cold]
@@ -184,6 +186,17 @@ fn voluntary_abort() -> SqlError {
 #[cold]
 fn broken(what: &'static str) -> SqlError {
     SqlError::internal(format!("program is broken: {what}"))
+}
+
+impl<A> Machine<'_, A> {
+    /// Takes from the budget what an instruction costs besides itself.
+    fn spend(&mut self, cost: usize) -> Result<(), SqlError> {
+        let left = u32::try_from(cost)
+            .ok()
+            .and_then(|cost| self.left.checked_sub(cost));
+        self.left = left.ok_or_else(|| out_of_budget(self.scratch.run.budget))?;
+        Ok(())
+    }
 }
 
 impl<A: DataAccess> Machine<'_, A> {
@@ -250,8 +263,8 @@ impl<A: DataAccess> Machine<'_, A> {
                     return Ok(Progress::Waiting);
                 }
                 Ok(Flow::Abort) => {}
-                Err(error) if is_budget(&error) => return Err(out_of_budget(budget)),
-                Err(error) => match self.catch(error, aborting) {
+                Err(error) if error.fields().out_of_budget => return Err(error),
+                Err(error) => match self.catch(error, instr.op, aborting) {
                     Ok(handler) => {
                         pc = handler as usize;
                         continue;
@@ -333,9 +346,4 @@ impl<A: DataAccess> Machine<'_, A> {
         let message = self.text_constant(instr.imm).to_owned();
         self.dressed(SqlError::new(SqlState(state), message))
     }
-}
-
-/// Inside a step running out is told by this state alone; `execute` knows the budget for the message.
-fn is_budget(error: &SqlError) -> bool {
-    error.state == SqlState::STATEMENT_TOO_COMPLEX
 }

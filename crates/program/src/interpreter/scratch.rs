@@ -195,10 +195,15 @@ impl Scratch {
         self.probes.iter_mut().flatten()
     }
 
-    /// Forgets what rows and keys were at hand: their writes are undone.
+    /// Forgets what rows and keys were at hand, for writes are undone. The rows of a SCAN stay: a loop that
+    /// the block stands in goes on with the next of them. (Those of a SCAN within the block may be gone; the
+    /// verifier lets nothing use them.)
     pub(crate) fn forget_rows(&mut self, uses: FrameUse) {
         for collect in self.collect.iter_mut().take(uses.collect) {
-            collect.clear(u8::MAX);
+            match collect.rows.is_empty() {
+                true => collect.clear(u8::MAX),
+                false => (collect.status, collect.access) = (false, None),
+            }
         }
         for key in self.keys.iter_mut().take(uses.keys) {
             key.bytes.clear();

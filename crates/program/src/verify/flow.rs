@@ -95,9 +95,17 @@ impl State {
         self.caught &= other.caught;
     }
 
-    /// The state when a handler gets an error: no row and no key is at hand.
+    /// The state when a handler gets an error: no key is at hand, and of rows those of a SCAN that was over
+    /// when the block began (one issued within it leaves a register that differs by path).
     fn caught(&self, handler: u8, tries: u32) -> State {
+        let mut collect = State::new().collect;
+        for (kept, before) in collect.iter_mut().zip(self.collect) {
+            if !before.pending && matches!(before.row, Known::Is((_, true))) {
+                kept.row = before.row;
+            }
+        }
         State {
+            collect,
             rows: self.rows,
             caught: self.caught | handler_bit(handler),
             tries: Known::Is(tries),

@@ -175,9 +175,7 @@ fn check_instr(program: &Program, pc: usize, instr: Instr) -> Result<(), &'stati
             let constant = program.consts.get(instr.imm as usize);
             let text = constant.and_then(|constant| constant.value.as_str());
             match text {
-                Some(code) if instr.op == Op::Errcode && SqlState::interned(code).is_none() => {
-                    Err("not a SQLSTATE")
-                }
+                Some(code) if instr.op == Op::Errcode && !SqlState::is_code(code) => Err("not a SQLSTATE"),
                 Some(_) => Ok(()),
                 None => Err("the message is not text"),
             }
@@ -195,7 +193,7 @@ fn check_place(section: Section, op: Op) -> Result<(), &'static str> {
         Section::Logic => op != Op::Commit,
         Section::Commit => !matches!(op, Op::End | Op::Try | Op::Endtry) && !op.is_issued(),
         Section::Abort => {
-            op.is_branch()
+            op.is_branch() && op != Op::Try
                 || matches!(op, Op::Jmp | Op::Abort | Op::Ret)
                 || (Op::Mov..=Op::Ldin).contains(&op)
                 || (Op::Add..=Op::F4cmp).contains(&op)

@@ -68,10 +68,12 @@ fn control_stays_inside_its_section() {
         refusal("", "end\n", "key k0\nsearch cp0, t0.x0, k0\ncommit\n", "abort\n"),
         "instruction 2: not allowed in this section"
     );
-    assert_eq!(
-        refusal("", "end\n", "commit\n", "row b0, t0\nabort\n"),
-        "instruction 2: not allowed in this section"
-    );
+    for abort in ["row b0, t0\nabort\n", "try h0, x\nx:\nabort\n"] {
+        assert_eq!(
+            refusal("", "end\n", "commit\n", abort),
+            "instruction 2: not allowed in this section"
+        );
+    }
 }
 
 #[test]

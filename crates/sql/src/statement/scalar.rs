@@ -283,6 +283,16 @@ impl Scalar {
         self.any(|node| matches!(node, Scalar::NextValue(_)))
     }
 
+    /// Asks the session for what it may not have: an error when inputs are bound.
+    pub fn may_be_refused(&self) -> bool {
+        self.any(|node| {
+            matches!(
+                node,
+                Scalar::Setting(_) | Scalar::CurrentValue(_) | Scalar::Session(SessionValue::LastValue)
+            )
+        })
+    }
+
     /// Gives another value each time it is evaluated, so that it must not be computed once for several rows.
     pub fn is_volatile(&self) -> bool {
         self.any(|node| {

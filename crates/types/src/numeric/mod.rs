@@ -172,6 +172,20 @@ impl Numeric {
         Ok(Self(Repr::Big(Box::new(Big { mantissa, scale }))))
     }
 
+    /// Bytes that computing with it looks at, about: those of its digits, and those that its scale may add
+    /// where scales are made alike.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match &self.0 {
+            Repr::NaN => 1,
+            Repr::Small { scale, .. } => size_of::<i64>() + usize::from(*scale) / 2,
+            Repr::Big(big) => {
+                let bytes = usize::try_from(big.mantissa.bits() / 8).unwrap_or(usize::MAX);
+                bytes.saturating_add(usize::from(big.scale) / 2)
+            }
+        }
+    }
+
     /// Whether it is NaN.
     #[must_use]
     pub const fn is_nan(&self) -> bool {

@@ -10,9 +10,6 @@ use weft_types::{Notice, NoticeLevel, RowLayout, SqlError, SqlState, Value};
 use super::Session;
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
 
-/// A program ran out of instructions: a range had more rows than a point statement should read.
-const OUT_OF_BUDGET: SqlState = SqlState("54001");
-
 /// A planned column as results announce it.
 pub(crate) fn sink_column(column: &PlanColumn) -> OutputColumn {
     OutputColumn {
@@ -50,10 +47,11 @@ impl Session {
             .fetch_add(plan.statements.len() as u64, Relaxed);
         let result = result.map_err(|error| self.tell_before(error, sink));
         let outcome = match (result, &plan.fallback) {
-            (Err(error), Some(fallback)) if error.state == OUT_OF_BUDGET => {
+            // A range had more rows than a point statement should read.
+            (Err(error), Some(fallback)) if error.fields().out_of_budget => {
                 return self.run_query(fallback, params, sink);
             }
-            (Err(error), None) if error.state == OUT_OF_BUDGET => return Err(did_not_end(plan, error)),
+            (Err(error), None) if error.fields().out_of_budget => return Err(did_not_end(plan, error)),
             (result, _) => result?,
         };
         self.tell(&outcome.notices, sink);

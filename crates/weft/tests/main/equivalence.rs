@@ -166,6 +166,19 @@ const EXPRESSIONS: &[&str] = &[
     "d - i",
     "d - date '2020-01-01'",
     "d::text",
+    "y::text",
+    "cast(y as varchar(3))",
+    "cast(y as varchar)",
+    "y::int",
+    "(i > 1)::text",
+    "'is ' || y::text",
+    "coalesce(y::text, t)",
+    "a::text",
+    "a::date",
+    "a::timestamp",
+    "s::timestamptz",
+    "s::text",
+    "'at ' || a::text",
     "n = i",
     "n between 1 and 2",
     "i in (1, 2)",
@@ -216,9 +229,13 @@ fn expressions_mean_the_same_in_both() {
     let db = database();
     let mut client = Client::with(
         &db,
-        "create table e (id int primary key, i int, b bigint, f float8, n numeric(8,2), t text, d date);
-         insert into e values (1, 1, 10, 2.5, 1.50, 'ab', '2020-02-28'), (2, 2, -7, 3.5, -0.25, ' Añ b ', '1999-12-31'),
-             (3, -3, 9, 0, 100.05, '', '2024-02-29'), (4, null, null, null, null, null, null)",
+        "create table e (id int primary key, i int, b bigint, f float8, n numeric(8,2), t text, d date, y bool,
+             a timestamptz, s timestamp);
+         insert into e values
+             (1, 1, 10, 2.5, 1.50, 'ab', '2020-02-28', true, '2024-07-01 12:00:00+00', '2024-01-02 03:04:05'),
+             (2, 2, -7, 3.5, -0.25, ' Añ b ', '1999-12-31', false, '2024-01-01 23:30:00+00', '2024-07-02 00:00:00'),
+             (3, -3, 9, 0, 100.05, '', '2024-02-29', true, '1999-12-31 23:59:59.5+00', '2000-01-01 00:00:00'),
+             (4, null, null, null, null, null, null, null, null, null)",
     );
     let mut unlike = Vec::new();
     for expression in EXPRESSIONS {

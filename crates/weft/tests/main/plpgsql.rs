@@ -404,3 +404,342 @@ fn explain_shows_handlers() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn booleans_and_moments_become_texts_as_elsewhere() {
+    let db = database();
+    let mut client = Client::with(
+        &db,
+        "CREATE TABLE t (id int PRIMARY KEY, flag boolean, at timestamptz, txt text, short varchar(10));
+         INSERT INTO t VALUES (1, true, '2024-07-01 12:00:00+00')",
+    );
+    assert_eq!(
+        client.rows("SELECT flag::text, at::text FROM t WHERE id = 1"),
+        "true,2024-07-01 12:00:00+00"
+    );
+    // The session's zone shows it: the query engine knows, a program does not.
+    let plan = client.rows("EXPLAIN SELECT at::text FROM t WHERE id = 1");
+    assert!(!plan.to_lowercase().contains("catr"), "{plan}");
+    client.ok("UPDATE t SET txt = flag, short = NOT flag WHERE id = 1");
+    assert_eq!(client.rows("SELECT txt, short FROM t WHERE id = 1"), "true,false");
+    procedure(
+        &mut client,
+        "OUT a text, OUT b text",
+        "DECLARE f boolean; BEGIN SELECT flag INTO f FROM t WHERE id = 1; a := f; b := 'so ' || f::text; END",
+    );
+    assert_eq!(client.rows("CALL p(NULL, NULL)"), "true,so true");
+    refused(
+        &mut client,
+        "DECLARE x text; BEGIN SELECT at::text INTO x FROM t WHERE id = 1; END",
+        "0A000",
+    );
+}
+
+#[test]
+fn errors_in_computed_keys_are_raised() {
+    let db = database();
+    let mut client = Client::with(
+        &db,
+        "CREATE TABLE t (k numeric PRIMARY KEY, v int); INSERT INTO t VALUES (2, 20);
+         CREATE TABLE c (k varchar(3) PRIMARY KEY, v int); INSERT INTO c VALUES ('abc', 1)",
+    );
+    procedure(
+        &mut client,
+        "n numeric, m numeric, OUT r int",
+        "BEGIN SELECT v INTO r FROM t WHERE k = n / m; END",
+    );
+    assert_eq!(client.rows("CALL p(4, 2, NULL)"), "20");
+    assert_eq!(client.rows("CALL p(4, 3, NULL)"), "NULL");
+    client.fails("CALL p(4, 0, NULL)", "22012");
+    procedure(
+        &mut client,
+        "n numeric, m numeric, OUT r int",
+        "BEGIN
+            SELECT v INTO r FROM t WHERE k >= n / m AND k < 1000;
+         EXCEPTION WHEN division_by_zero THEN r := -1;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(4, 2, NULL)"), "20");
+    assert_eq!(client.rows("CALL p(4, 0, NULL)"), "-1");
+    drop_p(&mut client);
+    procedure(
+        &mut client,
+        "s text, OUT r int",
+        "BEGIN UPDATE c SET v = v + 1 WHERE k = repeat(s, 3) RETURNING v INTO r; END",
+    );
+    assert_eq!(client.rows("CALL p('x', NULL)"), "NULL");
+}
+
+#[test]
+fn lengths_are_checked_where_a_value_is_assigned() {
+    let db = database();
+    let mut client = Client::with(
+        &db,
+        "CREATE TABLE t (id int PRIMARY KEY, s varchar(3) UNIQUE, c char(2), n numeric(4,2))",
+    );
+    procedure(
+        &mut client,
+        "i int, x text, m numeric, OUT r text",
+        "DECLARE short varchar(4);
+         BEGIN
+            r := 'none';
+            IF i > 0 THEN
+                BEGIN
+                    short := x;
+                    INSERT INTO t VALUES (i, x, left(x, 1), m);
+                EXCEPTION
+                    WHEN string_data_right_truncation THEN r := 'long' || coalesce(short, '');
+                    WHEN numeric_value_out_of_range THEN r := 'large';
+                END;
+            END IF;
+         END",
+    );
+    let mut call = |arguments: &str| client.rows(&format!("CALL p({arguments}, NULL)"));
+    assert_eq!(call("0, 'far too long', 1000000"), "none");
+    assert_eq!(call("1, 'far too long', 1"), "long");
+    assert_eq!(call("1, 'four', 1"), "longfour");
+    assert_eq!(call("1, 'abc', 1000"), "large");
+    assert_eq!(call("1, 'abc', 1.005"), "none");
+    assert_eq!(client.rows("SELECT * FROM t"), "1,abc,a ,1.01");
+    // What the session may refuse when inputs are bound would come to no handler.
+    for expression in ["current_setting('no.such')", "currval('q')", "lastval()"] {
+        client.ok("CREATE SEQUENCE IF NOT EXISTS q");
+        let body = format!(
+            "DECLARE x text; BEGIN BEGIN x := {expression}; EXCEPTION WHEN OTHERS THEN NULL; END; END"
+        );
+        refused(&mut client, &body, "0A000");
+    }
+}
+
+#[test]
+fn a_loop_over_rows_goes_on_after_an_error() {
+    let (_db, mut client) = accounts();
+    client.ok("INSERT INTO account VALUES (3, 'cid', 7, 'c@x'), (4, 'dan', 8, 'd@x')");
+    procedure(
+        &mut client,
+        "bad int, OUT path text",
+        "DECLARE r record; q record;
+         BEGIN
+            path := '';
+            FOR r IN SELECT id, owner FROM account WHERE id >= 1 AND id <= 4 LOOP
+                BEGIN
+                    UPDATE account SET balance = balance - 1 WHERE id = r.id;
+                    FOR q IN SELECT id FROM account WHERE id >= 2 AND id <= 3 LOOP
+                        path := path || q.id;
+                        IF r.id = bad THEN
+                            DELETE FROM account WHERE id = 4;
+                            path := path || 1 / (q.id - 2);
+                        END IF;
+                    END LOOP;
+                    path := path || r.owner || ' ';
+                EXCEPTION WHEN division_by_zero THEN
+                    path := path || '! ';
+                    CONTINUE WHEN r.id = 1;
+                    UPDATE account SET balance = 0 WHERE id = r.id;
+                END;
+            END LOOP;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "23ann 23bob 23cid 23dan ");
+    let balances = "SELECT balance FROM account ORDER BY id";
+    assert_eq!(client.rows(balances), "99.50;19.25;6.00;7.00");
+    for begin in ["", "BEGIN; "] {
+        assert_eq!(
+            client.rows(&format!("{begin}CALL p(1, NULL)")),
+            "2! 23bob 23cid 23dan "
+        );
+        client.ok("COMMIT");
+    }
+    assert_eq!(client.rows(balances), "99.50;17.25;4.00;5.00");
+    assert_eq!(client.rows("CALL p(4, NULL)"), "23ann 23bob 23cid 2! ");
+    assert_eq!(client.rows(balances), "98.50;16.25;3.00;0.00");
+}
+
+#[test]
+fn what_an_abandoned_raise_had_is_forgotten() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "x int, OUT state text, OUT detail text",
+        "BEGIN
+            BEGIN
+                RAISE EXCEPTION 'never %', 1 / x USING ERRCODE = 'ABCDE', DETAIL = 'old', HINT = (1 / x)::text;
+            EXCEPTION WHEN division_by_zero THEN NULL;
+            END;
+            BEGIN
+                RAISE EXCEPTION 'new';
+            EXCEPTION WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
+            END;
+         END",
+    );
+    let both = client.rows("CALL p(0, NULL, NULL)");
+    assert!(both == "P0001," || both == "P0001,NULL", "{both}");
+}
+
+#[test]
+fn any_state_may_be_raised_and_caught() {
+    let (_db, mut client) = accounts();
+    for state in ["54001", "XX000", "XX001", "57014", "P0004", "40001"] {
+        procedure(
+            &mut client,
+            "",
+            &format!("BEGIN RAISE EXCEPTION 'mine' USING ERRCODE = '{state}'; END"),
+        );
+        let error = client.fails("CALL p()", state);
+        assert_eq!((error.message.as_str(), &error.fields().hint), ("mine", &None));
+        drop_p(&mut client);
+        procedure(
+            &mut client,
+            "OUT r text",
+            &format!(
+                "BEGIN
+                    UPDATE account SET owner = '{state}' WHERE id = 1;
+                    BEGIN
+                        RAISE EXCEPTION 'mine' USING ERRCODE = '{state}';
+                    EXCEPTION WHEN OTHERS THEN r := 'others'; RAISE;
+                    END;
+                 EXCEPTION WHEN SQLSTATE '{state}' THEN r := coalesce(r, '') || SQLSTATE;
+                 END"
+            ),
+        );
+        // OTHERS leaves these out, as PostgreSQL's does.
+        let others = if ["57014", "P0004"].contains(&state) {
+            ""
+        } else {
+            "others"
+        };
+        assert_eq!(client.rows("CALL p(NULL)"), format!("{others}{state}"));
+        drop_p(&mut client);
+    }
+    procedure(
+        &mut client,
+        "OUT r text",
+        "BEGIN ASSERT false, 'no'; EXCEPTION WHEN assert_failure THEN r := SQLERRM; END",
+    );
+    assert_eq!(client.rows("CALL p(NULL)"), "no");
+}
+
+#[test]
+fn functions_are_bounded_by_the_budget() {
+    let (_db, mut client) = accounts();
+    let started = std::time::Instant::now();
+    for expression in [
+        "x LIKE '%' || repeat('a', 500000) || 'b'",
+        "btrim(x, repeat('b', 1000000) || 'a') = ''",
+        "translate(x, repeat('b', 1000000), '') = ''",
+        "(repeat('9', 100000)::numeric * repeat('9', 100000)::numeric) > 0",
+    ] {
+        procedure(
+            &mut client,
+            "n int, OUT r boolean",
+            &format!(
+                "DECLARE x text;
+                 BEGIN
+                    x := repeat('a', n);
+                    r := {expression};
+                 EXCEPTION WHEN OTHERS THEN r := false;
+                 END"
+            ),
+        );
+        let error = client.fails("CALL p(1000000, NULL)", "54000");
+        assert!(error.message.contains("budget"), "{error:?}");
+    }
+    assert!(
+        started.elapsed() < std::time::Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    drop_p(&mut client);
+    procedure(
+        &mut client,
+        "x text, OUT r boolean",
+        "BEGIN r := x LIKE '%aab_' AND btrim(x, 'a') = 'bc'; END",
+    );
+    assert_eq!(client.rows("CALL p('aaaaaabc', NULL)"), "t");
+}
+
+/// A called procedure is compiled in its place: what it knows of errors is its own.
+#[test]
+fn a_called_procedure_has_its_own_errors() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE PROCEDURE inner_one(x int, OUT said text) LANGUAGE plpgsql AS $$
+         BEGIN said := (1 / x)::text; EXCEPTION WHEN division_by_zero THEN said := SQLSTATE || SQLERRM; END $$");
+    procedure(
+        &mut client,
+        "x int, OUT a text",
+        "BEGIN CALL inner_one(x, a); END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero");
+    // Within a handler too, whose error is still there behind the call.
+    procedure(
+        &mut client,
+        "x int, OUT a text",
+        "DECLARE b text;
+         BEGIN
+            RAISE EXCEPTION 'outer';
+         EXCEPTION WHEN OTHERS THEN
+            CALL inner_one(x, a);
+            GET STACKED DIAGNOSTICS b = MESSAGE_TEXT;
+            a := a || '/' || b;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero/outer");
+}
+
+#[test]
+fn a_variable_keeps_what_null_was_refused_for() {
+    let (_db, mut client) = accounts();
+    procedure(
+        &mut client,
+        "kind int, OUT r text",
+        "DECLARE n int NOT NULL := 1; t text NOT NULL := 'one'; e text; nothing int;
+         BEGIN
+            BEGIN
+                IF kind = 1 THEN n := nothing; END IF;
+                IF kind = 2 THEN t := NULL; END IF;
+                IF kind = 3 THEN SELECT owner, id INTO t, n FROM account WHERE id = 99; END IF;
+                IF kind = 4 THEN SELECT nothing, 'two' INTO n, t; END IF;
+                IF kind = 5 THEN SELECT owner, id INTO t, n FROM account WHERE id = 2; END IF;
+                IF kind = 6 THEN n := n + 6; t := t || n; END IF;
+            EXCEPTION WHEN null_value_not_allowed THEN e := ' refused';
+            END;
+            r := t || n || coalesce(e, '');
+         END",
+    );
+    let mut call = |kind: i32| client.rows(&format!("CALL p({kind}, NULL)"));
+    assert_eq!(call(0), "one1");
+    for kind in 1..5 {
+        assert_eq!(call(kind), "one1 refused", "{kind}");
+    }
+    assert_eq!(call(5), "bob2");
+    assert_eq!(call(6), "one77");
+}
+
+#[test]
+fn options_of_raise_are_not_null() {
+    let (_db, mut client) = accounts();
+    for using in [
+        "DETAIL = x",
+        "MESSAGE = x",
+        "HINT = n::text",
+        "HINT = 'h', DETAIL = upper(x)",
+    ] {
+        let message = if using.starts_with("MESSAGE") { "" } else { "'no'" };
+        procedure(
+            &mut client,
+            "x text, n int",
+            &format!("BEGIN RAISE EXCEPTION {message} USING {using}; END"),
+        );
+        let error = client.fails("CALL p(NULL, NULL)", "22004");
+        assert_eq!(error.message, "RAISE statement option cannot be null");
+        assert_eq!(error.fields().hint, None);
+        client.fails("CALL p('x', 1)", "P0001");
+    }
+    procedure(&mut client, "x text, n int", "BEGIN ASSERT n = 1, x; END");
+    assert_eq!(
+        client.fails("CALL p(NULL, 2)", "P0004").message,
+        "assertion failed"
+    );
+    assert_eq!(client.fails("CALL p('so', 2)", "P0004").message, "so");
+}

@@ -52,6 +52,9 @@ pub(crate) struct Block {
     pub(crate) row_count: Option<Reg>,
     /// Loops around the statement that is compiled: what is drawn anew each time cannot be an input there.
     pub(crate) loops: usize,
+    /// Blocks with handlers around the statement that is compiled: what the session may refuse cannot be an
+    /// input there, for no handler would get the error.
+    pub(crate) protected: usize,
     /// Remarks about instructions, by number.
     pub(crate) remarks: Vec<(u32, String)>,
 }
@@ -101,7 +104,12 @@ fn is_computed(scalar: &Scalar) -> bool {
             let register = |ty| Class::of(ty).is_register();
             // Of other types only what is put into their forms: a number may not be in the text.
             let shows = Class::of(to) == Class::Text && to.typmod() == -1;
-            register(from) && register(to) || !shows && Class::of(from) != Class::of(to) || is_computed(inner)
+            // And what is checked against a length or precision.
+            let is_checked = from != to && to.typmod() != -1;
+            register(from) && register(to)
+                || !shows && Class::of(from) != Class::of(to)
+                || is_checked
+                || is_computed(inner)
         }
         _ => false,
     }
@@ -260,16 +268,11 @@ impl Coder {
                 how: How::Register(register, Class::of(&ty)),
             });
         }
-        match (declared, scalar) {
-            (Some(part), _) => Ok(KeySource::part(part)),
-            (None, scalar) => {
-                let (_, column) = self.frame_value(scalar, base_type(&ty))?;
-                Ok(KeySource {
-                    declared: None,
-                    how: How::Frame(column),
-                })
-            }
-        }
+        let (_, column) = self.frame_value(scalar, base_type(&ty))?;
+        Ok(KeySource {
+            declared,
+            how: How::Frame(column),
+        })
     }
 
     /// Builds a key.

@@ -177,6 +177,11 @@ impl Coder {
             other if other.is_volatile() && self.block.as_ref().is_some_and(|block| block.loops > 0) => {
                 Err(Refusal::General)
             }
+            other
+                if other.may_be_refused() && self.block.as_ref().is_some_and(|block| block.protected > 0) =>
+            {
+                Err(Refusal::General)
+            }
             other => {
                 let (number, new) = self.hidden.number(other, ty);
                 if new && usize::from(self.b.input(ty)) != number {

@@ -66,12 +66,57 @@ impl Coder {
         Ok(())
     }
 
-    /// A field of the error or notice that comes next.
-    pub(crate) fn diagnostic(&mut self, field: ErrorField, text: &Scalar) -> Coded<()> {
+    /// The text of an option of RAISE in a column of the frame; an error if it is NULL.
+    pub(crate) fn option_text(&mut self, text: &Scalar) -> Coded<u16> {
         let frame = self.frame();
         let column = self.temporary(SqlType::Text);
-        self.set_column(frame, column, text, SqlType::Text)?;
+        let mark = self.b.mark();
+        let fine = self.b.label();
+        let shown = match text {
+            Scalar::Cast(inner, from, _) if Class::of(from).is_register() => {
+                let register = self.register(inner, *from)?;
+                self.b.branch_not_null(register, fine);
+                Some((register, Class::of(from)))
+            }
+            text => {
+                self.set_column(frame, column, text, SqlType::Text)?;
+                let order = self.order_with_itself(Datum::Buffer {
+                    buffer: frame.0,
+                    column,
+                });
+                self.b.branch_not_null(order, fine);
+                None
+            }
+        };
+        self.b.raise(
+            RaiseState::NullNotAllowed,
+            "RAISE statement option cannot be null",
+        );
+        self.b.bind(fine);
+        if let Some((register, class)) = shown {
+            let empty = self.b.constant(SqlType::Text, Value::Text(String::new()));
+            self.b.setk(frame, column, empty);
+            self.b.catr(frame, column, register, class);
+        }
+        self.b.release_to(mark);
+        Ok(column)
+    }
+
+    /// A field of the error or notice that comes next: a column of the frame.
+    pub(crate) fn diagnostic(&mut self, field: ErrorField, column: u16) {
+        let frame = self.frame();
         self.b.diag(field, frame, column);
-        Ok(())
+    }
+
+    /// RAISE with a column of the frame.
+    pub(crate) fn raise_column(&mut self, state: RaiseState, column: u16) {
+        let frame = self.frame();
+        self.b.raise_buffer(state, frame, column);
+    }
+
+    /// RAISE of a level that is no error, with a column of the frame.
+    pub(crate) fn note_column(&mut self, level: Level, column: u16) {
+        let frame = self.frame();
+        self.b.note_buffer(level, frame, column);
     }
 }

@@ -160,11 +160,15 @@ impl Coder {
         (from, to): (SqlType, SqlType),
         ty: SqlType,
     ) -> Coded<()> {
-        // A register shows itself: no way over the frame.
+        if needs_zone(&from, &to) {
+            return Err(Refusal::General);
+        }
+        // A register shows itself: no way over the frame. A boolean converts to other words than it shows.
         if Class::of(&to) == Class::Text
             && to.typmod() == -1
             && ty == SqlType::Text
             && Class::of(&from).is_register()
+            && from != SqlType::Bool
         {
             let register = self.register(inner, from)?;
             let empty = self.b.constant(SqlType::Text, Value::Text(String::new()));
@@ -184,7 +188,7 @@ impl Coder {
                 false => self.set_column(buffer, column, inner, ty),
             };
         }
-        if needs_zone(&from, &to) || !(from.same_storage(&to) || cast_context(&from, &to).is_some()) {
+        if !(from.same_storage(&to) || cast_context(&from, &to).is_some()) {
             return Err(Refusal::General);
         }
         let (frame, source) = self.frame_value(inner, from)?;
@@ -260,7 +264,7 @@ impl Coder {
     }
 
     /// The order of a column of the frame and itself: NULL exactly if the value is.
-    fn order_with_itself(&mut self, datum: Datum) -> Reg {
+    pub(super) fn order_with_itself(&mut self, datum: Datum) -> Reg {
         let order = self.b.register();
         self.b.cmpv(order, datum, datum);
         order

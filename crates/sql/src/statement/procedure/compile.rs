@@ -72,7 +72,7 @@ pub(super) struct Compiler<'c> {
     pub(super) handler_depth: u8,
     /// The handler whose error is being handled.
     pub(super) caught: Option<u8>,
-    /// The body names SQLERRM or SQLSTATE.
+    /// The body that is compiled names SQLERRM or SQLSTATE.
     pub(super) names_errors: bool,
     /// What the listing says before an instruction.
     pub(super) heads: Vec<(u32, String)>,
@@ -216,7 +216,7 @@ fn words_of(body: &str) -> HashSet<String> {
 
 /// Whether a body looks at the error that it handles. One that says so elsewhere only sets two variables
 /// more.
-fn names_errors(procedure: &ProcedureDef) -> bool {
+pub(super) fn names_errors(procedure: &ProcedureDef) -> bool {
     let body = procedure.body.to_ascii_lowercase();
     body.contains("sqlerrm") || body.contains("sqlstate")
 }
@@ -601,7 +601,7 @@ impl Compiler<'_> {
         self.code("this default", line, |coder| coder.set_variable(number, &value))?;
         if declaration.not_null {
             self.names.not_null.push((number, name.clone()));
-            self.refuse_null(number, line)?;
+            self.refuse_null(number, name, line)?;
         }
         self.names
             .add(name, Meaning::Variable(number, ty, declaration.constant));
@@ -631,10 +631,7 @@ impl Compiler<'_> {
             Kind::Assign { target, value } => {
                 let (number, ty) = self.target(target, line)?;
                 let value = self.value(value, &target.join("."), ty, line)?;
-                self.code("this assignment", line, |coder| {
-                    coder.set_variable(number, &value)
-                })?;
-                self.refuse_null(number, line)
+                self.set(number, &value, "this assignment", line)
             }
             Kind::If { arms, otherwise } => self.conditional(arms, otherwise, line),
             Kind::Loop { label, body } => self.endless(label.as_deref(), None, body, line),

@@ -248,7 +248,13 @@ impl Compiler<'_> {
         self.coder.b.try_or(handler, caught);
         self.handlers.push(handler);
         self.handler_depth += 1;
+        if let Some(block) = self.block() {
+            block.protected += 1;
+        }
         let result = self.statements(&block.statements);
+        if let Some(block) = self.block() {
+            block.protected -= 1;
+        }
         self.handlers.pop();
         result?;
         self.coder.b.end_try(handler);

@@ -13,22 +13,38 @@ use super::names::Meaning;
 use super::parse::at_line;
 use super::tree::{Diagnostic, Message, Raise, Target};
 
+const ASSERTION_FAILED: &str = "assertion failed";
+
 fn constant(text: &str) -> Scalar {
     Scalar::Constant(Value::Text(text.into()))
 }
 
 impl Compiler<'_> {
     pub(super) fn raise(&mut self, raise: &Raise, line: u32) -> Compiled<()> {
+        let mut computed = None;
         let pieces = match &raise.message {
             Message::Again => return self.raise_again(line),
             Message::Format(format) => self.pieces(format, &raise.arguments, line)?,
-            Message::Computed(message) => vec![self.shown_argument(message, line)?],
+            Message::Asserted(message) => {
+                let shown = self.shown_argument(message, line)?;
+                vec![folded(Scalar::Coalesce(vec![shown, constant(ASSERTION_FAILED)]))]
+            }
+            Message::Computed(message) => match self.shown_argument(message, line)? {
+                shown @ Scalar::Constant(Value::Text(_)) => vec![shown],
+                shown => {
+                    computed = Some(self.option_text(&shown, line)?);
+                    Vec::new()
+                }
+            },
         };
+        // All of them are computed before the first is put down: none may be left to another error.
+        let mut options = Vec::with_capacity(raise.options.len());
         for (field, option) in &raise.options {
             let text = self.shown_argument(option, line)?;
-            self.code("this option of RAISE", line, |coder| {
-                coder.diagnostic(*field, &text)
-            })?;
+            options.push((*field, self.option_text(&text, line)?));
+        }
+        for (field, column) in options {
+            self.coder.diagnostic(field, column);
         }
         let state = match (&raise.state, raise.level) {
             (Some(code), None) => {
@@ -44,6 +60,13 @@ impl Compiler<'_> {
             }
             (None, _) => RaiseState::RaiseException,
         };
+        if let Some(column) = computed {
+            match raise.level {
+                Some(level) => self.coder.note_column(level, column),
+                None => self.coder.raise_column(state, column),
+            }
+            return Ok(());
+        }
         let constants: Option<Vec<&str>> = pieces
             .iter()
             .map(|piece| match piece {
@@ -70,6 +93,11 @@ impl Compiler<'_> {
         })?;
         self.coder.b.release_to(mark);
         Ok(())
+    }
+
+    /// The text of an option, which must not be NULL, in a column of the frame.
+    fn option_text(&mut self, text: &Scalar, line: u32) -> Compiled<u16> {
+        self.code("this option of RAISE", line, |coder| coder.option_text(text))
     }
 
     /// RAISE without anything.
@@ -133,8 +161,8 @@ impl Compiler<'_> {
             level: None,
             state: conditions::code_of("assert_failure").map(str::to_owned),
             message: match message {
-                Some(message) => Message::Computed(Box::new(message.clone())),
-                None => Message::Format("assertion failed".into()),
+                Some(message) => Message::Asserted(Box::new(message.clone())),
+                None => Message::Format(ASSERTION_FAILED.into()),
             },
             arguments: Vec::new(),
             options: Vec::new(),
@@ -171,7 +199,7 @@ impl Compiler<'_> {
                 let column = weft_store::ColumnDef::new(name.join("."), ty);
                 binder.assign(typed, &column).map(folded)
             })?;
-            self.code("this item", line, |coder| coder.set_variable(number, &value))?;
+            self.set(number, &value, "this item", line)?;
         }
         Ok(())
     }
@@ -211,12 +239,59 @@ impl Compiler<'_> {
         Ok((number, register))
     }
 
-    /// A variable declared NOT NULL that was set to NULL is an error.
-    pub(super) fn refuse_null(&mut self, number: u16, line: u32) -> Compiled<()> {
+    /// The name of a variable that is declared NOT NULL.
+    fn not_null(&self, number: u16) -> Option<String> {
         let declared = self.names.not_null.iter().find(|(known, _)| *known == number);
-        let Some((_, name)) = declared.cloned() else {
-            return Ok(());
-        };
+        declared.map(|(_, name)| name.clone())
+    }
+
+    /// Sets a variable. One that is declared NOT NULL keeps its value where the new one is refused.
+    pub(super) fn set(&mut self, number: u16, value: &Scalar, what: &str, line: u32) -> Compiled<()> {
+        self.setting(&[number], line, |compiler, targets| {
+            for target in targets {
+                compiler.code(what, line, |coder| coder.set_variable(*target, value))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs code that sets variables. In place of those that are declared NOT NULL it sets others, whose
+    /// values go where they belong once it is clear that they are not NULL.
+    pub(super) fn setting(
+        &mut self,
+        numbers: &[u16],
+        line: u32,
+        run: impl FnOnce(&mut Self, &[u16]) -> Compiled<()>,
+    ) -> Compiled<()> {
+        if numbers.iter().all(|number| self.not_null(*number).is_none()) {
+            return run(self, numbers);
+        }
+        self.scoped(|compiler| {
+            let mut targets = Vec::with_capacity(numbers.len());
+            let mut checked = Vec::new();
+            for number in numbers {
+                let Some(name) = compiler.not_null(*number) else {
+                    targets.push(*number);
+                    continue;
+                };
+                let ty = compiler.code(&name, line, |coder| coder.variable(*number).map(|known| known.ty))?;
+                let beside = compiler.variable(&name, ty, line)?;
+                targets.push(beside);
+                checked.push((*number, beside, name));
+            }
+            run(compiler, &targets)?;
+            for (number, beside, name) in checked {
+                compiler.refuse_null(beside, &name, line)?;
+                compiler.code(&name, line, |coder| {
+                    coder.set_variable(number, &Scalar::Variable(beside))
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// An error where a variable is NULL.
+    pub(super) fn refuse_null(&mut self, number: u16, name: &str, line: u32) -> Compiled<()> {
         let fine = self.coder.b.label();
         let mark = self.coder.b.mark();
         let is_null = Scalar::IsNull(Box::new(Scalar::Variable(number)));

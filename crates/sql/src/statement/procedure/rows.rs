@@ -16,7 +16,7 @@ use super::super::compile::shape::plain_select;
 use super::super::params::ParamTypes;
 use super::super::plan::OutputColumn;
 use super::super::scalar::Scalar;
-use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, read_body};
+use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, names_errors, read_body};
 use super::names::Meaning;
 use super::parse::{at_line, unsupported};
 use super::tree::{Into, Kind, Numbers, Over, Statement, Target, visit};
@@ -176,20 +176,20 @@ impl Compiler<'_> {
             *point.output_mut() = items;
             targets = numbers;
         }
-        let sink = match into {
-            Some(into) => Sink::Variables {
-                targets: &targets,
-                strict: into.strict,
-            },
-            None => Sink::Nothing,
+        let Some(into) = into else {
+            return self.code(not_by_key(statement), line, |coder| {
+                coder.statement_into(&point, Sink::Nothing)
+            });
         };
-        self.code(not_by_key(statement), line, |coder| {
-            coder.statement_into(&point, sink)
-        })?;
-        for target in targets {
-            self.refuse_null(target, line)?;
-        }
-        Ok(())
+        self.setting(&targets, line, |compiler, targets| {
+            let sink = Sink::Variables {
+                targets,
+                strict: into.strict,
+            };
+            compiler.code(not_by_key(statement), line, |coder| {
+                coder.statement_into(&point, sink)
+            })
+        })
     }
 
     /// SELECT without FROM: its expressions go into the targets.
@@ -213,9 +213,7 @@ impl Compiler<'_> {
         };
         let (output, numbers) = self.assigned_items(&output, &into.targets, line)?;
         for (item, number) in output.iter().zip(numbers) {
-            self.code("this SELECT", line, |coder| {
-                coder.set_variable(number, &item.scalar)
-            })?;
+            self.set(number, &item.scalar, "this SELECT", line)?;
         }
         self.count_one_row();
         Ok(())
@@ -466,9 +464,13 @@ impl Compiler<'_> {
             });
         }
         let end = self.coder.b.label();
+        // The error that is being handled here is not the other body's, whose handlers have their own.
+        let names_errors = std::mem::replace(&mut self.names_errors, names_errors(&procedure));
+        let caught = self.caught.take();
         self.enter(&procedure, &body, values, end)
             .and_then(|()| self.body(&body))
             .map_err(|error| in_procedure(error, &procedure.name))?;
+        (self.names_errors, self.caught) = (names_errors, caught);
         self.coder.b.bind(end);
         let frame = self.names.frames.pop();
         for (number, (variable, ty)) in outputs {
@@ -483,9 +485,7 @@ impl Compiler<'_> {
             let scalar = self.bind("this argument", line, |binder| {
                 binder.assign(typed, &ColumnDef::new("argument", ty))
             })?;
-            self.code("this argument", line, |coder| {
-                coder.set_variable(variable, &scalar)
-            })?;
+            self.set(variable, &scalar, "this argument", line)?;
         }
         self.names.forget_from(variables);
         self.coder.forget_variables(variables);

@@ -92,6 +92,8 @@ pub(crate) enum Message {
     Format(String),
     /// USING MESSAGE.
     Computed(Box<ast::Expr>),
+    /// What ASSERT says, unless it is NULL.
+    Asserted(Box<ast::Expr>),
 }
 
 /// `[REVERSE] from..to [BY step]`
