@@ -143,8 +143,8 @@ impl SqlState {
         text.len() == 5 && text.bytes().all(fits)
     }
 
-    /// The state with a code that a user may have thought up ([`SqlState::is_code`]). A code without a name is
-    /// kept for the rest of the process, so it must come from a definition, not from data.
+    /// The state with a code that a user may have thought up ([`SqlState::is_code`]). A code without a name
+    /// is kept for the rest of the process, so it must come from a definition, not from data.
     #[must_use]
     pub fn interned(code: &str) -> Option<Self> {
         if let Some(known) = Self::from_code(code) {

@@ -249,8 +249,8 @@ fn steps(pattern: &str, escape: Option<char>) -> Result<Vec<Step>, SqlError> {
     Ok(steps)
 }
 
-/// Bytes that [`like`] looks at: what is between two `%` is tried at each character once, and given up where it
-/// does not fit.
+/// Bytes that [`like`] looks at: what is between two `%` is tried at each character once, and given up where
+/// it does not fit.
 pub(super) fn like_work(arguments: Arguments<'_, '_>) -> usize {
     let (Ok(whole), Ok(pattern)) = (text(arguments, 0), text(arguments, 1)) else {
         return 0;

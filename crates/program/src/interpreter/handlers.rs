@@ -67,7 +67,7 @@ fn can_be_caught(error: &SqlError, op: Op) -> bool {
     matches!(op, Op::Raise | Op::Raiseb | Op::Rethrow) || error.state.class() != "XX"
 }
 
-/// Whether a handler is for an error: its state begins so. OTHERS, of which nothing is asked, leaves some out.
+/// Whether a handler is for an error: its state begins so. OTHERS, which asks nothing, leaves some out.
 fn is_for(beginning: &str, state: SqlState) -> bool {
     match beginning.is_empty() {
         true => !matches!(state, SqlState::QUERY_CANCELED | ASSERT_FAILURE),
