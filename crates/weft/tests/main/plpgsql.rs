@@ -702,6 +702,9 @@ fn a_variable_keeps_what_null_was_refused_for() {
                 IF kind = 4 THEN SELECT nothing, 'two' INTO n, t; END IF;
                 IF kind = 5 THEN SELECT owner, id INTO t, n FROM account WHERE id = 2; END IF;
                 IF kind = 6 THEN n := n + 6; t := t || n; END IF;
+                IF kind = 7 THEN
+                    FOR n, t IN SELECT id, email FROM account WHERE id >= 1 AND id <= 3 LOOP NULL; END LOOP;
+                END IF;
             EXCEPTION WHEN null_value_not_allowed THEN e := ' refused';
             END;
             r := t || n || coalesce(e, '');
@@ -714,6 +717,9 @@ fn a_variable_keeps_what_null_was_refused_for() {
     }
     assert_eq!(call(5), "bob2");
     assert_eq!(call(6), "one77");
+    assert_eq!(call(7), "b@x2");
+    client.ok("INSERT INTO account VALUES (3, 'cid', 7, NULL)");
+    assert_eq!(client.rows("CALL p(7, NULL)"), "b@x3 refused");
 }
 
 #[test]

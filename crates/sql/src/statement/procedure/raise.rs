@@ -19,6 +19,14 @@ fn constant(text: &str) -> Scalar {
     Scalar::Constant(Value::Text(text.into()))
 }
 
+/// Variables that a statement sets.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    pub(super) numbers: Vec<u16>,
+    /// Variables that are declared NOT NULL, those that are set in their place, and names.
+    checked: Vec<(u16, u16, String)>,
+}
+
 impl Compiler<'_> {
     pub(super) fn raise(&mut self, raise: &Raise, line: u32) -> Compiled<()> {
         let mut computed = None;
@@ -267,27 +275,37 @@ impl Compiler<'_> {
             return run(self, numbers);
         }
         self.scoped(|compiler| {
-            let mut targets = Vec::with_capacity(numbers.len());
-            let mut checked = Vec::new();
-            for number in numbers {
-                let Some(name) = compiler.not_null(*number) else {
-                    targets.push(*number);
-                    continue;
-                };
-                let ty = compiler.code(&name, line, |coder| coder.variable(*number).map(|known| known.ty))?;
-                let beside = compiler.variable(&name, ty, line)?;
-                targets.push(beside);
-                checked.push((*number, beside, name));
-            }
-            run(compiler, &targets)?;
-            for (number, beside, name) in checked {
-                compiler.refuse_null(beside, &name, line)?;
-                compiler.code(&name, line, |coder| {
-                    coder.set_variable(number, &Scalar::Variable(beside))
-                })?;
-            }
-            Ok(())
+            let targets = compiler.beside(numbers, line)?;
+            run(compiler, &targets.numbers)?;
+            compiler.keep(&targets, line)
         })
+    }
+
+    /// What is to be set in place of variables: others beside those that are declared NOT NULL.
+    pub(super) fn beside(&mut self, numbers: &[u16], line: u32) -> Compiled<Targets> {
+        let mut targets = Targets::default();
+        for number in numbers {
+            let Some(name) = self.not_null(*number) else {
+                targets.numbers.push(*number);
+                continue;
+            };
+            let ty = self.code(&name, line, |coder| coder.variable(*number).map(|known| known.ty))?;
+            let beside = self.variable(&name, ty, line)?;
+            targets.numbers.push(beside);
+            targets.checked.push((*number, beside, name));
+        }
+        Ok(targets)
+    }
+
+    /// Puts what was set beside variables where it belongs, unless it is NULL.
+    pub(super) fn keep(&mut self, targets: &Targets, line: u32) -> Compiled<()> {
+        for (number, beside, name) in &targets.checked {
+            self.refuse_null(*beside, name, line)?;
+            self.code(name, line, |coder| {
+                coder.set_variable(*number, &Scalar::Variable(*beside))
+            })?;
+        }
+        Ok(())
     }
 
     /// An error where a variable is NULL.

@@ -19,6 +19,7 @@ use super::super::scalar::Scalar;
 use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, names_errors, read_body};
 use super::names::Meaning;
 use super::parse::{at_line, unsupported};
+use super::raise::Targets;
 use super::tree::{Into, Kind, Numbers, Over, Statement, Target, visit};
 use crate::query::output_name;
 
@@ -369,6 +370,7 @@ impl Compiler<'_> {
         let mark = self.coder.b.mark();
         let (items, numbers) = self.assigned_items(&select.output, targets, line)?;
         select.output = items;
+        let targets = self.beside(&numbers, line)?;
         let went = match self.block().and_then(|block| block.found) {
             Some(_) => {
                 let went = self.coder.b.register();
@@ -379,7 +381,7 @@ impl Compiler<'_> {
         };
         let labels = self.labels(label);
         let exit = labels.exit;
-        self.selected_rows(&select, labels, &numbers, went, body, line)?;
+        self.selected_rows(&select, labels, &targets, went, body, line)?;
         self.coder.b.bind(exit);
         if let (Some(went), Some(found)) = (went, self.block().and_then(|block| block.found)) {
             self.coder.b.mov(found, went);
@@ -393,7 +395,7 @@ impl Compiler<'_> {
         &mut self,
         select: &PointSelect,
         labels: LoopLabels,
-        numbers: &[u16],
+        targets: &Targets,
         went: Option<Reg>,
         body: &[Statement],
         line: u32,
@@ -408,7 +410,7 @@ impl Compiler<'_> {
         let mut failed = None;
         let mut at_row = |coder: &mut super::super::compile::code::Coder| -> Result<(), Refusal> {
             let sink = Sink::Variables {
-                targets: numbers,
+                targets: &targets.numbers,
                 strict: false,
             };
             coder.emit_row(&select.output, sink)?;
@@ -418,7 +420,10 @@ impl Compiler<'_> {
             let row = coder.take_row();
             std::mem::swap(coder, &mut self.coder);
             if let Some(labels) = labels.take()
-                && let Err(error) = self.in_loop(labels, |compiler| compiler.statements(body))
+                && let Err(error) = self.in_loop(labels, |compiler| {
+                    compiler.keep(targets, line)?;
+                    compiler.statements(body)
+                })
             {
                 failed = Some(error);
             }
