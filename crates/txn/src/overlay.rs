@@ -38,7 +38,14 @@ struct OwnRow {
     image: Image,
 }
 
-type Keys = BTreeMap<Box<[u8]>, SmallVec<[OverlayRow; 1]>>;
+/// A key; most fit without memory of their own.
+type Key = SmallVec<[u8; 24]>;
+type Keys = BTreeMap<Key, SmallVec<[OverlayRow; 1]>>;
+
+/// Room for a key under construction.
+const KEY_BYTES: usize = 32;
+/// Rows of a table, operations and tables up to which an overlay's memory serves the next transaction.
+const KEPT_MAX: usize = 64;
 
 /// One table's part of the overlay.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +58,7 @@ pub(crate) struct TableOverlay {
     void_ops: usize,
     base: HashMap<RowId, Image>,
     own: Vec<OwnRow>,
-    keys: HashMap<IndexId, Keys>,
+    keys: SmallVec<[(IndexId, Keys); 1]>,
 }
 
 #[derive(Debug, Clone)]
@@ -153,8 +160,7 @@ impl TableOverlay {
 
     /// Live rows whose key in `index` is `key`.
     pub(crate) fn find(&self, index: IndexId, key: &[u8]) -> &[OverlayRow] {
-        self.keys
-            .get(&index)
+        self.keys_of(index)
             .and_then(|keys| keys.get(key))
             .map_or(&[], |rows| rows.as_slice())
     }
@@ -167,7 +173,7 @@ impl TableOverlay {
         hi: Bound<&[u8]>,
     ) -> impl Iterator<Item = (&[u8], OverlayRow)> {
         // An empty or inverted range is no rows; the ordered map would take it for a bug.
-        let keys = self.keys.get(&index).filter(|_| !is_empty_range(lo, hi));
+        let keys = self.keys_of(index).filter(|_| !is_empty_range(lo, hi));
         keys.into_iter()
             .flat_map(move |keys| keys.range::<[u8], _>((lo, hi)))
             .flat_map(|(key, rows)| rows.iter().map(move |row| (key.as_ref(), *row)))
@@ -190,22 +196,31 @@ impl TableOverlay {
         before
     }
 
+    fn keys_of(&self, index: IndexId) -> Option<&Keys> {
+        let (_, keys) = self.keys.iter().find(|(id, _)| *id == index)?;
+        Some(keys)
+    }
+
+    fn keys_of_mut(&mut self, index: IndexId) -> Option<&mut Keys> {
+        let place = self.keys.iter().position(|(id, _)| *id == index);
+        let place = place.unwrap_or_else(|| {
+            self.keys.push((index, Keys::new()));
+            self.keys.len() - 1
+        });
+        self.keys.get_mut(place).map(|(_, keys)| keys)
+    }
+
     fn rekey(&mut self, def: &TableDef, row: OverlayRow, old: Option<&[u8]>, new: Option<&[u8]>) {
-        let (mut old_key, mut new_key) = (Vec::new(), Vec::new());
         for index in &def.indexes {
-            old_key.clear();
-            new_key.clear();
-            if let Some(old) = old {
-                encode_key_from_row(&mut old_key, &def.layout, old, &index.columns);
-            }
-            if let Some(new) = new {
-                encode_key_from_row(&mut new_key, &def.layout, new, &index.columns);
-            }
-            if old.is_some() && new.is_some() && old_key == new_key {
+            let old_key = old.map(|old| key_of(def, old, &index.columns));
+            let new_key = new.map(|new| key_of(def, new, &index.columns));
+            if old_key == new_key {
                 continue;
             }
-            let keys = self.keys.entry(index.id).or_default();
-            if old.is_some()
+            let Some(keys) = self.keys_of_mut(index.id) else {
+                continue;
+            };
+            if let Some(old_key) = old_key
                 && let Some(rows) = keys.get_mut(old_key.as_slice())
             {
                 rows.retain(|r| *r != row);
@@ -213,13 +228,35 @@ impl TableOverlay {
                     keys.remove(old_key.as_slice());
                 }
             }
-            if new.is_some() {
-                keys.entry(new_key.clone().into_boxed_slice())
-                    .or_default()
-                    .push(row);
+            if let Some(new_key) = new_key {
+                keys.entry(Key::from_slice(&new_key)).or_default().push(row);
             }
         }
     }
+
+    /// Forgets everything but the memory.
+    fn clear(&mut self) {
+        let TableOverlay {
+            base_hidden,
+            complete_indexes,
+            void_ops,
+            base,
+            own,
+            keys,
+        } = self;
+        (*base_hidden, *void_ops) = (false, 0);
+        complete_indexes.clear();
+        base.clear();
+        own.clear();
+        keys.iter_mut().for_each(|(_, keys)| keys.clear());
+    }
+}
+
+/// The key of a row in an index of these columns.
+fn key_of(def: &TableDef, row: &[u8], columns: &[usize]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(KEY_BYTES);
+    encode_key_from_row(&mut key, &def.layout, row, columns);
+    key
 }
 
 impl Overlay {
@@ -231,6 +268,26 @@ impl Overlay {
     /// True when the transaction wrote nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// Forgets everything; false if its memory is too large to serve another transaction.
+    pub(crate) fn clear(&mut self) -> bool {
+        let Overlay {
+            tables,
+            ops,
+            undo,
+            own_inserts,
+            byte_count,
+        } = self;
+        let is_large = |table: &TableOverlay| table.base.capacity().max(table.own.capacity()) > KEPT_MAX;
+        if tables.len().max(ops.capacity()).max(undo.capacity()) > KEPT_MAX || tables.values().any(is_large) {
+            return false;
+        }
+        tables.values_mut().for_each(TableOverlay::clear);
+        ops.clear();
+        undo.clear();
+        (*own_inserts, *byte_count) = (0, 0);
+        true
     }
 
     /// Bytes of row images written so far; what the transaction's memory bound counts.
@@ -419,9 +476,7 @@ fn is_empty_range(lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> bool {
 /// How a base row is found again: by primary key where there is one, else by row id.
 pub(crate) fn locator_of(def: &TableDef, row: OverlayRow, current: &[u8]) -> Locator {
     if let Some(primary) = def.primary_index() {
-        let mut key = Vec::new();
-        encode_key_from_row(&mut key, &def.layout, current, &primary.columns);
-        return Locator::Key(key);
+        return Locator::Key(key_of(def, current, &primary.columns));
     }
     match row {
         OverlayRow::Base(row_id) => Locator::RowId(row_id),

@@ -3,11 +3,12 @@
 //! The locks of the program were taken before it runs (`Transaction::run`), so reads are of what cannot
 //! change, or of a snapshot, and a write only has to go into the overlay after its constraints were checked
 //! against the newest state. Rows that a program holds are numbered in the order it found them; the number
-//! is the handle.
+//! is the handle. Their images lie one after another in memory that the caller keeps between runs.
 
-use std::ops::Bound;
+use std::ops::{Bound, Deref, Range};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use weft_base::{BatchId, IndexId, TableId};
 use weft_program::{DataAccess, RowHandle};
 use weft_store::{Catalog, IndexDef, Snapshot, TableDef};
@@ -18,15 +19,35 @@ use crate::overlay::{Overlay, OverlayMark, OverlayRow};
 use crate::transaction::check_unique;
 use crate::view::{Layers, ViewRow, overlay_row, own_row_id};
 
-struct Held {
-    def: Arc<TableDef>,
+/// Memory for images that is kept between runs.
+const IMAGES_KEPT_BYTES: usize = 64 << 10;
+
+struct Held<'t> {
+    def: &'t Arc<TableDef>,
     row: OverlayRow,
-    /// The row as it was found, for rows that the overlay does not hold.
-    image: Box<[u8]>,
+    /// Where the row lies among the images, as it was found. It counts unless the overlay holds the row.
+    found: Range<usize>,
 }
 
-/// A program's reads and writes inside a transaction.
-pub(crate) struct SessionAccess<'t> {
+/// A row as the transaction sees it now.
+enum Image<'a> {
+    Found(&'a [u8]),
+    Written(Arc<[u8]>),
+}
+
+impl Deref for Image<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Image::Found(image) => image,
+            Image::Written(image) => image,
+        }
+    }
+}
+
+/// What a program inside a transaction reads and writes.
+pub(crate) struct Ground<'t> {
     /// What the statement reads.
     pub snapshot: &'t Snapshot,
     /// What constraints are checked against: the newest boundary after the locks were granted.
@@ -36,36 +57,10 @@ pub(crate) struct SessionAccess<'t> {
     /// Under REPEATABLE READ, the snapshot that rows must not have changed since.
     pub first_updater_wins: bool,
     /// The program locks what it finds (FOR UPDATE) and changes nothing.
-    locks_only: bool,
-    held: Vec<Held>,
-    /// Savepoints within the program, newest last.
-    marks: Vec<OverlayMark>,
-    observed: BatchId,
+    pub locks_only: bool,
 }
 
-impl<'t> SessionAccess<'t> {
-    pub(crate) fn new(
-        snapshot: &'t Snapshot,
-        newest: &'t Snapshot,
-        catalog: &'t Catalog,
-        overlay: &'t mut Overlay,
-        first_updater_wins: bool,
-        locks_only: bool,
-    ) -> SessionAccess<'t> {
-        let observed = BatchId::default();
-        SessionAccess {
-            snapshot,
-            newest,
-            catalog,
-            overlay,
-            first_updater_wins,
-            locks_only,
-            held: Vec::new(),
-            marks: Vec::new(),
-            observed,
-        }
-    }
-
+impl Ground<'_> {
     fn layers(&self) -> Layers<'_> {
         Layers {
             snapshot: self.snapshot,
@@ -73,27 +68,40 @@ impl<'t> SessionAccess<'t> {
             catalog: self.catalog,
         }
     }
+}
 
-    fn index(&self, table: TableId, index: IndexId) -> Result<(Arc<TableDef>, Arc<IndexDef>), SqlError> {
-        let def = locks::table_def(self.catalog, table)?;
-        let index = def.index(index).ok_or_else(locks::stale_program)?;
-        Ok((Arc::clone(def), Arc::clone(index)))
-    }
+/// A program's reads and writes inside a transaction.
+pub(crate) struct SessionAccess<'t> {
+    ground: Ground<'t>,
+    rows: HeldRows<'t>,
+    /// Savepoints within the program, newest last.
+    marks: Vec<OverlayMark>,
+    observed: BatchId,
+}
 
-    fn hold(&mut self, def: &Arc<TableDef>, row: OverlayRow, image: &[u8]) -> RowHandle {
-        self.held.push(Held {
-            def: Arc::clone(def),
+/// The rows that the program found or made.
+struct HeldRows<'t> {
+    rows: SmallVec<[Held<'t>; 4]>,
+    images: &'t mut Vec<u8>,
+}
+
+impl<'t> HeldRows<'t> {
+    fn push(&mut self, def: &'t Arc<TableDef>, row: OverlayRow, image: &[u8]) -> RowHandle {
+        let start = self.images.len();
+        self.images.extend_from_slice(image);
+        self.rows.push(Held {
+            def,
             row,
-            image: image.into(),
+            found: start..self.images.len(),
         });
         RowHandle {
             table: def.id,
-            slot: self.held.len() as u64 - 1,
+            slot: self.rows.len() as u64 - 1,
         }
     }
 
-    fn held(&self, row: &RowHandle) -> Result<&Held, SqlError> {
-        self.held.get(row.slot as usize).ok_or_else(|| {
+    fn held(&self, row: &RowHandle) -> Result<&Held<'t>, SqlError> {
+        self.rows.get(row.slot as usize).ok_or_else(|| {
             SqlError::new(
                 SqlState::INTERNAL_ERROR,
                 "a program used a row that it does not hold",
@@ -101,70 +109,103 @@ impl<'t> SessionAccess<'t> {
         })
     }
 
-    /// A held row's definition, place and present image; an error if it is removed, or, under REPEATABLE
-    /// READ, if another transaction changed it since the snapshot.
-    fn writable(&self, row: &RowHandle) -> Result<(Arc<TableDef>, OverlayRow, Vec<u8>), SqlError> {
-        let held = self.held(row)?;
-        let image = self.row(row).ok_or_else(|| {
-            SqlError::new(
+    fn found(&self, held: &Held<'_>) -> &[u8] {
+        self.images.get(held.found.clone()).unwrap_or_default()
+    }
+
+    /// What the overlay has of a row: `None` when it left it alone, `Some(None)` when the row is gone.
+    fn overlaid<'o>(held: &Held<'_>, overlay: &'o Overlay) -> Option<Option<&'o Arc<[u8]>>> {
+        let table = overlay.table(held.def.id)?;
+        match held.row {
+            OverlayRow::Own(_) => Some(table.image(held.row)),
+            OverlayRow::Base(row_id) => table.base_image(row_id).map(Option::as_ref),
+        }
+    }
+
+    /// The image of a row that is about to be changed; an error if it is removed.
+    fn image(&self, held: &Held<'_>, overlay: &Overlay) -> Result<Image<'_>, SqlError> {
+        match Self::overlaid(held, overlay) {
+            None => Ok(Image::Found(self.found(held))),
+            Some(Some(image)) => Ok(Image::Written(Arc::clone(image))),
+            Some(None) => Err(SqlError::new(
                 SqlState::INTERNAL_ERROR,
                 "a program changed a row that it had removed",
-            )
-        })?;
-        if self.first_updater_wins
-            && let OverlayRow::Base(row_id) = held.row
-        {
-            let newest = Layers {
-                snapshot: self.newest,
-                overlay: self.overlay,
-                catalog: self.catalog,
-            };
-            let unchanged = newest
-                .current(&held.def, row_id, &held.image)?
-                .is_some_and(|now| now.batch <= self.snapshot.batch());
-            if !unchanged {
-                return Err(SqlError::new(
-                    SqlState::SERIALIZATION_FAILURE,
-                    "could not serialize access due to concurrent update",
-                ));
-            }
+            )),
         }
-        Ok((Arc::clone(&held.def), held.row, image.to_vec()))
+    }
+}
+
+impl<'t> SessionAccess<'t> {
+    /// `images` is memory to use, whatever it holds.
+    pub(crate) fn new(ground: Ground<'t>, images: &'t mut Vec<u8>) -> SessionAccess<'t> {
+        images.clear();
+        images.shrink_to(IMAGES_KEPT_BYTES);
+        SessionAccess {
+            ground,
+            rows: HeldRows {
+                rows: SmallVec::new(),
+                images,
+            },
+            marks: Vec::new(),
+            observed: BatchId::default(),
+        }
+    }
+
+    fn index(&self, table: TableId, index: IndexId) -> Result<(&'t Arc<TableDef>, &'t IndexDef), SqlError> {
+        let def = locks::table_def(self.ground.catalog, table)?;
+        let index = def.index(index).ok_or_else(locks::stale_program)?;
+        Ok((def, index))
+    }
+
+    /// Refuses, under REPEATABLE READ, a row that another transaction changed since the snapshot.
+    fn check_unchanged(&self, held: &Held<'_>) -> Result<(), SqlError> {
+        let OverlayRow::Base(row_id) = held.row else {
+            return Ok(());
+        };
+        if !self.ground.first_updater_wins {
+            return Ok(());
+        }
+        let newest = Layers {
+            snapshot: self.ground.newest,
+            ..self.ground.layers()
+        };
+        let now = newest.current(held.def, row_id, self.rows.found(held))?;
+        if now.is_some_and(|now| now.batch <= self.ground.snapshot.batch()) {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::SERIALIZATION_FAILURE,
+            "could not serialize access due to concurrent update",
+        ))
     }
 }
 
 impl DataAccess for SessionAccess<'_> {
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         let (def, index) = self.index(table, index)?;
-        let mut found: Vec<ViewRow<'_>> = Vec::new();
-        self.layers().find(&index, key, &mut found)?;
-        let Some(row) = found.into_iter().next() else {
+        let mut found: SmallVec<[ViewRow<'_>; 1]> = SmallVec::new();
+        self.ground.layers().find(index, key, &mut found)?;
+        let Some(row) = found.first() else {
             // That there is no such row is an observation too.
-            self.observed = self.observed.max(self.snapshot.batch());
+            self.observed = self.observed.max(self.ground.snapshot.batch());
             return Ok(None);
         };
-        let (row_id, batch, image) = (row.row_id, row.batch, row.bytes.into_owned());
-        self.observed = self.observed.max(batch);
-        let handle = self.hold(&def, overlay_row(row_id), &image);
-        if self.locks_only {
-            self.writable(&handle)?;
+        self.observed = self.observed.max(row.batch);
+        let handle = self.rows.push(def, overlay_row(row.row_id), &row.bytes);
+        if self.ground.locks_only {
+            let held = self.rows.held(&handle)?;
+            self.rows.image(held, self.ground.overlay)?;
+            self.check_unchanged(held)?;
         }
         Ok(Some(handle))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        let held = self.held.get(row.slot as usize)?;
-        if let Some(overlay) = self.overlay.table(held.def.id) {
-            match held.row {
-                OverlayRow::Own(_) => return overlay.image(held.row).map(|image| image.as_ref()),
-                OverlayRow::Base(row_id) => {
-                    if let Some(image) = overlay.base_image(row_id) {
-                        return image.as_deref();
-                    }
-                }
-            }
+        let held = self.rows.rows.get(row.slot as usize)?;
+        match HeldRows::overlaid(held, self.ground.overlay) {
+            None => Some(self.rows.found(held)),
+            Some(image) => image.map(|image| image.as_ref()),
         }
-        Some(&held.image)
     }
 
     fn range(
@@ -178,59 +219,67 @@ impl DataAccess for SessionAccess<'_> {
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
         let (def, index) = self.index(table, index)?;
-        let rows = self.layers().range(&index, lo, hi, reverse, limit)?;
-        let rows: Vec<_> = rows
-            .into_iter()
-            .map(|row| (row.row_id, row.bytes.into_owned()))
-            .collect();
-        self.observed = self.observed.max(self.snapshot.batch());
-        for (row_id, image) in rows {
-            let handle = self.hold(&def, overlay_row(row_id), &image);
-            out.push(handle);
+        let rows = self.ground.layers().range(index, lo, hi, reverse, limit)?;
+        self.observed = self.observed.max(self.ground.snapshot.batch());
+        for row in rows {
+            out.push(self.rows.push(def, overlay_row(row.row_id), &row.bytes));
         }
         Ok(())
     }
 
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
-        let def = Arc::clone(locks::table_def(self.catalog, table)?);
+        let ground = &mut self.ground;
+        let def = locks::table_def(ground.catalog, table)?;
         def.check_not_null(row)?;
         if def.indexes.iter().any(|index| index.unique) {
-            self.observed = self.observed.max(self.newest.batch());
+            self.observed = self.observed.max(ground.newest.batch());
         }
-        check_unique(&def, self.newest, self.overlay, self.catalog, row, None)?;
-        let place = self.overlay.insert(&def, Arc::from(row));
-        Ok(self.hold(&def, place, row))
+        check_unique(def, ground.newest, ground.overlay, ground.catalog, row, None)?;
+        let place = ground.overlay.insert(def, Arc::from(row));
+        Ok(self.rows.push(def, place, row))
     }
 
     fn update(&mut self, row: &RowHandle, bytes: &[u8]) -> Result<(), SqlError> {
-        let (def, place, image) = self.writable(row)?;
+        let held = self.rows.held(row)?;
+        let image = self.rows.image(held, self.ground.overlay)?;
+        self.check_unchanged(held)?;
+        let (ground, def) = (&mut self.ground, held.def);
         def.check_not_null(bytes)?;
-        let row_id = match place {
+        let row_id = match held.row {
             OverlayRow::Base(row_id) => row_id,
             OverlayRow::Own(n) => own_row_id(n),
         };
         if def.unique_key_changes(&image, bytes) {
-            self.observed = self.observed.max(self.newest.batch());
-            check_unique(&def, self.newest, self.overlay, self.catalog, bytes, Some(row_id))?;
+            self.observed = self.observed.max(ground.newest.batch());
+            check_unique(
+                def,
+                ground.newest,
+                ground.overlay,
+                ground.catalog,
+                bytes,
+                Some(row_id),
+            )?;
         }
-        self.overlay.update(&def, place, &image, Arc::from(bytes));
+        ground.overlay.update(def, held.row, &image, Arc::from(bytes));
         Ok(())
     }
 
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
-        let (def, place, image) = self.writable(row)?;
-        self.overlay.delete(&def, place, &image);
+        let held = self.rows.held(row)?;
+        let image = self.rows.image(held, self.ground.overlay)?;
+        self.check_unchanged(held)?;
+        self.ground.overlay.delete(held.def, held.row, &image);
         Ok(())
     }
 
     fn savepoint(&mut self) -> Result<(), SqlError> {
-        self.marks.push(self.overlay.mark());
+        self.marks.push(self.ground.overlay.mark());
         Ok(())
     }
 
     fn rollback_to_savepoint(&mut self) {
         if let Some(mark) = self.marks.pop() {
-            self.overlay.rollback_to(mark);
+            self.ground.overlay.rollback_to(mark);
         }
     }
 

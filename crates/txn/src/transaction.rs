@@ -23,10 +23,12 @@ use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark, TableOverlay};
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::sequencer::WRITE_SET_BYTES_MAX;
-use crate::session_access::SessionAccess;
+use crate::session_access::{Ground, SessionAccess};
 use crate::ticket::TicketCell;
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -107,9 +109,32 @@ pub struct Transaction {
     row_lock_counts: HashMap<TableId, usize>,
     pinned: Option<Snapshot>,
     observed: BatchId,
-    scratch: Scratch,
-    access_scratch: AccessScratch,
     ended: bool,
+}
+
+/// What the run of a program needs; a thread runs one at a time.
+#[derive(Default)]
+struct RunMemory {
+    scratch: Scratch,
+    access: AccessScratch,
+    images: Vec<u8>,
+}
+
+/// What a transaction that ended leaves to the next one: both empty.
+#[derive(Default)]
+struct TxnMemory {
+    overlay: Arc<Overlay>,
+    held: HashMap<ResourceId, LockMode>,
+}
+
+/// Transactions whose memory a thread keeps.
+const MEMORIES_KEPT: usize = 8;
+/// Locks up to which a transaction's memory is kept.
+const HELD_KEPT_MAX: usize = 256;
+
+thread_local! {
+    static RUN_MEMORY: RefCell<RunMemory> = RefCell::default();
+    static TXN_MEMORIES: RefCell<Vec<TxnMemory>> = RefCell::default();
 }
 
 impl std::fmt::Debug for Transaction {
@@ -123,14 +148,15 @@ impl std::fmt::Debug for Transaction {
 
 impl Transaction {
     pub(crate) fn new(engine: Engine, id: TxnId, options: TxnOptions) -> Transaction {
+        let memory = TXN_MEMORIES.with_borrow_mut(Vec::pop).unwrap_or_default();
         Transaction {
             engine,
             id,
             options,
-            overlay: Arc::default(),
+            overlay: memory.overlay,
             catalog_ops: Vec::new(),
             private_catalog: None,
-            held: HashMap::new(),
+            held: memory.held,
             asked_for_locks: false,
             no_wait: false,
             waker: None,
@@ -138,8 +164,6 @@ impl Transaction {
             row_lock_counts: HashMap::new(),
             pinned: None,
             observed: BatchId::default(),
-            scratch: Scratch::default(),
-            access_scratch: AccessScratch::default(),
             ended: false,
         }
     }
@@ -261,12 +285,20 @@ impl Transaction {
     /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
     /// statement's own writes are taken back.
     pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
+        RUN_MEMORY.with_borrow_mut(|memory| self.run_with(program, inputs, memory))
+    }
+
+    fn run_with(
+        &mut self,
+        program: &Arc<Program>,
+        inputs: &[u8],
+        memory: &mut RunMemory,
+    ) -> Result<Outcome, SqlError> {
         if !program.read_only {
             self.refuse_writes_in_excess()?;
         }
-        let catalog = self.catalog();
         let scope = self.lock_scope();
-        let requests = locks::program_locks(program, inputs, &catalog, scope, &mut self.access_scratch)?;
+        let requests = locks::program_locks(program, inputs, &self.catalog(), scope, &mut memory.access)?;
         self.lock(requests)?;
         // Not a view: it would share the overlay, which is about to change, and make the change a copy.
         let snapshot = self.statement_snapshot();
@@ -289,26 +321,26 @@ impl Transaction {
         }
         let mark = self.overlay.mark();
         let mut outcome = Outcome::default();
-        let mut scratch = std::mem::take(&mut self.scratch);
         let newest = self.pinned.as_ref().map(|_| self.engine.snapshot());
-        let mut access = SessionAccess::new(
-            &snapshot,
-            newest.as_ref().unwrap_or(&snapshot),
-            &catalog,
-            Arc::make_mut(&mut self.overlay),
-            newest.is_some(),
-            program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
-        );
+        let ground = Ground {
+            snapshot: &snapshot,
+            newest: newest.as_ref().unwrap_or(&snapshot),
+            catalog: &catalog,
+            overlay: Arc::make_mut(&mut self.overlay),
+            first_updater_wins: newest.is_some(),
+            locks_only: program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
+        };
+        let mut access = SessionAccess::new(ground, &mut memory.images);
         let result = weft_program::run(
             program,
             inputs,
             &mut access,
             crate::executor::INSTRUCTION_BUDGET,
-            &mut scratch,
+            &mut memory.scratch,
             &mut outcome,
         );
         let observed = access.observed();
-        self.scratch = scratch;
+        drop(access);
         self.observe(observed);
         match result {
             Ok(()) => Ok(outcome),
@@ -753,7 +785,7 @@ pub(crate) fn check_unique(
         catalog,
     };
     let mut key = Vec::new();
-    let mut found: Vec<ViewRow<'_>> = Vec::new();
+    let mut found: SmallVec<[ViewRow<'_>; 1]> = SmallVec::new();
     for index in def.indexes.iter().filter(|index| index.unique) {
         if index
             .columns
@@ -776,5 +808,20 @@ pub(crate) fn check_unique(
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.end();
+        // A view may still share the overlay.
+        let is_spare = Arc::get_mut(&mut self.overlay).is_some_and(Overlay::clear);
+        if !is_spare || self.held.capacity() > HELD_KEPT_MAX {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.clear();
+        let overlay = Arc::clone(&self.overlay);
+        // Not while the thread ends.
+        let _ = TXN_MEMORIES.try_with(|memories| {
+            let mut memories = memories.borrow_mut();
+            if memories.len() < MEMORIES_KEPT {
+                memories.push(TxnMemory { overlay, held });
+            }
+        });
     }
 }

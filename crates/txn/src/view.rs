@@ -278,7 +278,7 @@ impl<'a> Layers<'a> {
         self,
         index: &IndexDef,
         key: &[u8],
-        out: &mut Vec<ViewRow<'a>>,
+        out: &mut impl Extend<ViewRow<'a>>,
     ) -> Result<(), SqlError> {
         if self.is_unbuilt(index) {
             out.extend(
