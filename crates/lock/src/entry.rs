@@ -4,8 +4,9 @@
 //! request fits. Holders are listed as well, for they are what a waiting transaction waits for. The waiting
 //! group is first in, first out, with conversions (a holder that wants more) before everybody else.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
+use smallvec::SmallVec;
 use weft_base::TxnId;
 
 use crate::mode::{LockMode, MODE_COUNT};
@@ -34,7 +35,8 @@ pub(crate) struct LockEntry {
     counts: [u32; MODE_COUNT],
     /// Set of modes whose counter is above zero.
     granted: u8,
-    holders: BTreeMap<TxnId, LockMode>,
+    /// By transaction, ascending; few locks have many.
+    holders: SmallVec<[(TxnId, LockMode); 2]>,
     queue: VecDeque<Waiter>,
 }
 
@@ -59,15 +61,22 @@ impl LockEntry {
     }
 
     pub fn holders(&self) -> impl Iterator<Item = (TxnId, LockMode)> + '_ {
-        self.holders.iter().map(|(txn, mode)| (*txn, *mode))
+        self.holders.iter().copied()
     }
 
     pub fn queue(&self) -> &VecDeque<Waiter> {
         &self.queue
     }
 
+    /// Where a transaction stands among the holders, or would stand.
+    fn place_of(&self, txn: TxnId) -> Result<usize, usize> {
+        self.holders.binary_search_by_key(&txn, |(holder, _)| *holder)
+    }
+
     pub fn held_by(&self, txn: TxnId) -> LockMode {
-        self.holders.get(&txn).copied().unwrap_or(LockMode::NL)
+        let place = self.place_of(txn).ok();
+        let holder = place.and_then(|place| self.holders.get(place));
+        holder.map_or(LockMode::NL, |(_, mode)| *mode)
     }
 
     /// Whether a holder of `held` could get `target` now. Newcomers queue up behind whoever waits; a
@@ -95,9 +104,17 @@ impl LockEntry {
 
     /// Changes what a transaction holds; NL takes it out of the granted group.
     pub fn set_held(&mut self, txn: TxnId, mode: LockMode) {
-        let before = match mode {
-            LockMode::NL => self.holders.remove(&txn),
-            mode => self.holders.insert(txn, mode),
+        let before = match (self.place_of(txn), mode) {
+            (Ok(place), LockMode::NL) => Some(self.holders.remove(place).1),
+            (Ok(place), mode) => self
+                .holders
+                .get_mut(place)
+                .map(|(_, held)| std::mem::replace(held, mode)),
+            (Err(_), LockMode::NL) => None,
+            (Err(place), mode) => {
+                self.holders.insert(place, (txn, mode));
+                None
+            }
         };
         if let Some(before) = before {
             let count = &mut self.counts[before as usize];
@@ -169,7 +186,7 @@ impl LockEntry {
         let holders = self
             .holders
             .iter()
-            .filter(move |(holder, mode)| any && **holder != txn && conflicts & mode.bit() != 0);
+            .filter(move |(holder, mode)| any && *holder != txn && conflicts & mode.bit() != 0);
         holders.map(|(holder, _)| *holder)
     }
 

@@ -135,6 +135,16 @@ impl<S: BackendSession> Served for Attended<S> {
         isolate(&self.shared, &self.socket, || connection.serve(news)).unwrap_or(Next::End)
     }
 
+    fn send(&mut self) -> bool {
+        let Some(connection) = &mut self.connection else {
+            return false;
+        };
+        isolate(&self.shared, &self.socket, || {
+            connection.replies.send_cleared().is_ok()
+        })
+        .unwrap_or(false)
+    }
+
     fn attend(&mut self, waker: Waker) {
         if let Some(connection) = &mut self.connection {
             connection.waker = Some(waker);
@@ -260,6 +270,17 @@ impl<S: BackendSession> Connection<S> {
 
     /// Answers the messages that have arrived, or ends a session whose client has been silent for too long.
     fn serve(&mut self, news: News) -> Next {
+        let next = self.answer(news);
+        let may_wait = matches!(next, Next::Wait(_));
+        match next {
+            Next::Wait(limit) if self.replies.has_cleared() => Next::Send(limit),
+            // The client's own next messages, or the log, are no reason to keep it waiting.
+            _ if !may_wait && self.replies.send_cleared().is_err() => Next::End,
+            next => next,
+        }
+    }
+
+    fn answer(&mut self, news: News) -> Next {
         self.reader.expect_more(news.ending);
         // A message that came after all lifts the limit.
         let mut expired = news.expired;
@@ -485,7 +506,7 @@ impl<S: BackendSession> Connection<S> {
             self.reported = values;
         }
         reply::ready(&mut self.replies.out, status);
-        self.unflushed = !self.replies.flush_if_durable()?;
+        self.unflushed = !self.replies.clear_if_durable();
         Ok(())
     }
 }

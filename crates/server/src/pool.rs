@@ -17,6 +17,10 @@
 //! sees to it that work without waiting (a long program) does not keep the others from their turn for more
 //! than a moment.
 //!
+//! Replies wait until the connections that are ready have been served (`Queue::held`), and then leave one
+//! right after the other: a client's thread that has several connections is woken for all of them once. The
+//! bound is a few connections, and a tick of the watch.
+//!
 //! Replies that tell of a commit wait for the log. Their connections are put aside (`unsynced`) while there
 //! is other work, then one thread waits for the log on behalf of all of them, and they are served on: one
 //! sync for many, and one thread away instead of many. That thread does nothing else meanwhile, so it cannot
@@ -67,6 +71,8 @@ const LIVELY_SPAN: Duration = Duration::from_millis(8);
 /// Replies wait for further ones to be synced with them while there is work, but not for longer than so many
 /// turns.
 const TURNS_BEFORE_SYNC: usize = 32;
+/// Connections whose replies wait for those of others, at most.
+const HELD_MAX: usize = 8;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -75,6 +81,8 @@ const NEVER: u64 = u64::MAX;
 pub enum Next {
     /// Nothing until bytes come, or until the limit is over.
     Wait(Option<Duration>),
+    /// As `Wait`, when its replies have been sent, together with those of others.
+    Send(Option<Duration>),
     /// It has more messages already; others come first.
     More,
     /// Its replies wait for the log; it is served again once they need not.
@@ -96,6 +104,9 @@ pub struct News {
 pub trait Served: Send {
     /// Answers the messages that have come, without waiting for further ones. Must not panic.
     fn serve(&mut self, news: News) -> Next;
+
+    /// After [`Next::Send`]: sends the replies; false if the client is gone. Must not panic.
+    fn send(&mut self) -> bool;
 
     /// Told once, before all else: what has the connection served again though no bytes came.
     fn attend(&mut self, waker: TaskWaker);
@@ -168,6 +179,9 @@ impl Place {
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Arc<Place>>,
+    /// Those whose replies are ready to be sent, and how long they wait for bytes then; their state is
+    /// RUNNING, or DIRTY.
+    held: Vec<(Arc<Place>, Option<Duration>)>,
     /// Those whose replies wait for the log; their state is QUEUED.
     unsynced: Vec<Arc<Place>>,
     /// Connections served since the first of them came.
@@ -201,6 +215,7 @@ impl Queue {
     fn put(&mut self, place: Arc<Place>, next: After) {
         match next {
             After::Nowhere => {}
+            After::Held(limit) => self.held.push((place, limit)),
             After::Ready => self.ready.push_back(place),
             After::Unsynced => {
                 if self.unsynced.is_empty() {
@@ -211,6 +226,11 @@ impl Queue {
         }
     }
 
+    /// Whether replies should leave now.
+    fn wants_send(&self) -> bool {
+        !self.held.is_empty() && (self.ready.is_empty() || self.held.len() >= HELD_MAX)
+    }
+
     /// Whether the log should be waited for now.
     fn wants_sync(&self) -> bool {
         let is_time = self.ready.is_empty() || self.turns >= TURNS_BEFORE_SYNC;
@@ -219,7 +239,7 @@ impl Queue {
 
     /// Whether there is something to do that nobody does.
     fn has_work(&self) -> bool {
-        !self.ready.is_empty() || (!self.unsynced.is_empty() && !self.syncing)
+        !(self.ready.is_empty() && self.held.is_empty()) || (!self.unsynced.is_empty() && !self.syncing)
     }
 }
 
@@ -227,6 +247,8 @@ impl Queue {
 enum After {
     /// It waits for bytes, or it ended.
     Nowhere,
+    /// Its replies are to be sent.
+    Held(Option<Duration>),
     Ready,
     Unsynced,
 }
@@ -391,10 +413,13 @@ impl Pool {
     fn work(self: &Arc<Self>) {
         blocking::watch(Arc::new(Absence(self.clone())));
         let mut heard = Vec::new();
+        let mut sending = Vec::new();
         let mut queue = self.queue.lock();
         queue.starting -= 1;
         loop {
-            if queue.wants_sync() {
+            if queue.wants_send() {
+                self.send(&mut queue, &mut sending);
+            } else if queue.wants_sync() {
                 self.sync(&mut queue, &mut heard);
             } else if let Some(place) = queue.ready.pop_front() {
                 if queue.ready.len() >= READY_BEFORE_HELP && queue.unblocked < self.cores {
@@ -498,6 +523,43 @@ impl Pool {
         }
     }
 
+    /// Sends the replies that were held back.
+    fn send(&self, queue: &mut MutexGuard<'_, Queue>, sending: &mut Vec<(Arc<Place>, Option<Duration>)>) {
+        std::mem::swap(&mut queue.held, sending);
+        queue.taken += 1;
+        MutexGuard::unlocked(queue, || {
+            for (place, limit) in sending.iter() {
+                let mut served = place.served.lock();
+                if served.as_mut().is_some_and(|served| served.send()) {
+                    self.limit_wait(place, *limit);
+                } else {
+                    self.end(place, &mut served);
+                }
+            }
+        });
+        for (place, _) in sending.drain(..) {
+            let after = self.park(&place);
+            queue.put(place, after);
+        }
+    }
+
+    /// A connection waits for bytes, unless some have come meanwhile.
+    fn park(&self, place: &Place) -> After {
+        match place.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst) {
+            Ok(_) => After::Nowhere,
+            Err(_) => {
+                place.state.store(QUEUED, SeqCst);
+                After::Ready
+            }
+        }
+    }
+
+    fn end(&self, place: &Place, served: &mut Option<Box<dyn Served>>) {
+        self.forget(place);
+        // The session rolls back here.
+        *served = None;
+    }
+
     /// Serves one connection.
     fn run(&self, place: &Place) -> After {
         place.state.store(RUNNING, SeqCst);
@@ -514,13 +576,9 @@ impl Pool {
             Next::Wait(limit) => {
                 self.limit_wait(place, limit);
                 drop(served);
-                let parked = place.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst);
-                if parked.is_ok() {
-                    return After::Nowhere;
-                }
-                place.state.store(QUEUED, SeqCst);
-                After::Ready
+                self.park(place)
             }
+            Next::Send(limit) => After::Held(limit),
             Next::More => {
                 place.state.store(QUEUED, SeqCst);
                 After::Ready
@@ -530,9 +588,7 @@ impl Pool {
                 After::Unsynced
             }
             Next::End => {
-                self.forget(place);
-                // The session rolls back here.
-                *served = None;
+                self.end(place, &mut served);
                 After::Nowhere
             }
         }

@@ -1,7 +1,8 @@
 //! The socket of a connection, and the buffer that replies wait in.
 //!
-//! Invariant: bytes leave by [`Replies::flush`] alone, and it waits at the durability gate before it
-//! writes. Nothing is told to a client that a crash could take back.
+//! Invariant: bytes leave only after they passed the durability gate: [`Replies::flush`] waits there,
+//! [`Replies::clear_if_durable`] looks whether it is open. Nothing is told to a client that a crash could
+//! take back.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -77,6 +78,8 @@ impl Socket {
 pub struct Replies {
     /// Whole messages.
     pub out: BytesMut,
+    /// So many bytes of them have passed the gate.
+    cleared: usize,
     socket: Socket,
     gate: Arc<dyn DurabilityGate>,
     metrics: Arc<Metrics>,
@@ -101,6 +104,7 @@ impl Replies {
     ) -> Replies {
         Replies {
             out: BytesMut::with_capacity(8 << 10),
+            cleared: 0,
             socket,
             gate,
             metrics,
@@ -116,21 +120,41 @@ impl Replies {
         if !self.gate.is_open()
             && let Err(error) = self.gate.wait()
         {
-            self.out.clear();
+            self.out.truncate(self.cleared);
             return Err(Failure::Fatal(error));
         }
         self.write()
     }
 
-    /// The same if it need not wait; whether it was done.
-    pub fn flush_if_durable(&mut self) -> Result<bool, Failure> {
-        if !self.out.is_empty() {
+    /// Lets everything through the gate if it need not wait there; whether it was done. It leaves with
+    /// [`Self::send_cleared`].
+    pub fn clear_if_durable(&mut self) -> bool {
+        if self.out.len() > self.cleared {
             if !self.gate.is_open() {
-                return Ok(false);
+                return false;
             }
-            self.write()?;
+            self.cleared = self.out.len();
         }
-        Ok(true)
+        true
+    }
+
+    /// Whether there is something that may leave.
+    pub fn has_cleared(&self) -> bool {
+        self.cleared > 0
+    }
+
+    /// Writes out what has passed the gate.
+    pub fn send_cleared(&mut self) -> Result<(), Failure> {
+        match self.cleared {
+            0 => Ok(()),
+            all if all == self.out.len() => self.write(),
+            cleared => {
+                let rest = self.out.split_off(cleared);
+                let result = self.write();
+                self.out = rest;
+                result
+            }
+        }
     }
 
     /// Waits until everything may leave. An error is told by the next flush.
@@ -146,15 +170,17 @@ impl Replies {
         }
     }
 
-    /// Drops what waits and writes `last` (whole messages) without waiting at the gate: the farewell of a
-    /// session that failed, which tells nothing of the data.
+    /// Drops what waits at the gate and writes `last` (whole messages) without waiting there: the farewell of
+    /// a session that failed, which tells nothing of the data.
     pub fn farewell(&mut self, last: BytesMut) {
-        self.out = last;
+        self.out.truncate(self.cleared);
+        self.out.unsplit(last);
         // The client may be gone already: then there is nobody to tell.
         let _ = self.write();
     }
 
     fn write(&mut self) -> Result<(), Failure> {
+        self.cleared = 0;
         let result = self.socket.write_all(&self.out);
         self.metrics.bytes_sent.add(self.out.len() as u64);
         match self.out.capacity() > REPLY_BYTES_KEPT {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, Clock, DirLock, Disk, Lsn, TxnId, blocking};
+use weft_base::{BatchId, CatalogVersion, Clock, DirLock, Disk, Lsn, TxnId, blocking};
 use weft_program::{AccessScratch, Program};
 use weft_store::checkpoint::Checkpoints;
 use weft_store::{Catalog, Snapshot, Store};
@@ -440,6 +440,11 @@ impl Engine {
     /// The newest published catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared().store.catalog()
+    }
+
+    /// The version of the newest published catalog.
+    pub fn catalog_version(&self) -> CatalogVersion {
+        self.shared().store.catalog_version()
     }
 
     /// A snapshot at the newest boundary.

@@ -270,7 +270,7 @@ impl Sequencer {
             self.admission
                 .place_commit(&self.locks, commit.txn, &mut self.held);
         }
-        let version = shared.store.catalog().version();
+        let version = shared.store.catalog_version();
         let placed = self.admission.place(
             room,
             &self.locks,
@@ -288,7 +288,7 @@ impl Sequencer {
 
     fn execute(&mut self, shared: &Shared, batch: Batch) {
         let batch_id = BatchId(shared.store.boundary().0 + 1);
-        let catalog_version = shared.store.catalog().version().0;
+        let catalog_version = shared.store.catalog_version().0;
         let clock_micros = shared.clock.unix_micros();
         let mut writer = shared.store.begin_batch(batch_id);
         let answers = match run_members(shared, &mut writer, batch_id, &batch) {

@@ -17,24 +17,25 @@
 //!
 //! Source: Barthels 2.3.5; DESIGN.md (Sessions).
 
+mod memory;
+mod run;
+
+use self::memory::TxnMemory;
 use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out, lost_answer};
 use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark, TableOverlay};
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::sequencer::WRITE_SET_BYTES_MAX;
-use crate::session_access::{Ground, SessionAccess};
 use crate::ticket::TicketCell;
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, RowId, TableId, TxnId};
+use weft_base::{BatchId, CatalogVersion, RowId, TableId, TxnId};
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
-use weft_program::{AccessScratch, DataAccess, Outcome, Program, Scratch};
 use weft_store::{Catalog, CatalogOp, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState};
 
@@ -99,6 +100,8 @@ pub struct Transaction {
     overlay: Arc<Overlay>,
     catalog_ops: Vec<CatalogOp>,
     private_catalog: Option<Arc<Catalog>>,
+    /// The definitions that the last program was compiled for.
+    known: Option<Arc<Catalog>>,
     held: HashMap<ResourceId, LockMode>,
     asked_for_locks: bool,
     no_wait: bool,
@@ -112,31 +115,6 @@ pub struct Transaction {
     ended: bool,
 }
 
-/// What the run of a program needs; a thread runs one at a time.
-#[derive(Default)]
-struct RunMemory {
-    scratch: Scratch,
-    access: AccessScratch,
-    images: Vec<u8>,
-}
-
-/// What a transaction that ended leaves to the next one: both empty.
-#[derive(Default)]
-struct TxnMemory {
-    overlay: Arc<Overlay>,
-    held: HashMap<ResourceId, LockMode>,
-}
-
-/// Transactions whose memory a thread keeps.
-const MEMORIES_KEPT: usize = 8;
-/// Locks up to which a transaction's memory is kept.
-const HELD_KEPT_MAX: usize = 256;
-
-thread_local! {
-    static RUN_MEMORY: RefCell<RunMemory> = RefCell::default();
-    static TXN_MEMORIES: RefCell<Vec<TxnMemory>> = RefCell::default();
-}
-
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transaction")
@@ -148,7 +126,7 @@ impl std::fmt::Debug for Transaction {
 
 impl Transaction {
     pub(crate) fn new(engine: Engine, id: TxnId, options: TxnOptions) -> Transaction {
-        let memory = TXN_MEMORIES.with_borrow_mut(Vec::pop).unwrap_or_default();
+        let memory = TxnMemory::spare();
         Transaction {
             engine,
             id,
@@ -156,6 +134,7 @@ impl Transaction {
             overlay: memory.overlay,
             catalog_ops: Vec::new(),
             private_catalog: None,
+            known: None,
             held: memory.held,
             asked_for_locks: false,
             no_wait: false,
@@ -216,6 +195,15 @@ impl Transaction {
             })
     }
 
+    /// The version of [`Self::catalog`].
+    pub fn catalog_version(&self) -> CatalogVersion {
+        match (&self.private_catalog, &self.pinned) {
+            (Some(private), _) => private.version(),
+            (None, Some(snapshot)) => snapshot.catalog().version(),
+            (None, None) => self.engine.catalog_version(),
+        }
+    }
+
     fn one_snapshot(&self) -> bool {
         self.options.read_only || self.options.isolation == Isolation::RepeatableRead
     }
@@ -260,94 +248,10 @@ impl Transaction {
         self.observed = self.observed.max(batch);
     }
 
-    /// As [`Self::run`], but where it would wait for a lock it returns an error for which [`is_parked`]
-    /// holds. `waker` is then called when the lock is granted or refused. It is not called for a cancelled
-    /// statement or one out of time: that shows when it is run again.
-    pub fn run_or_park(
-        &mut self,
-        program: &Arc<Program>,
-        inputs: &[u8],
-        waker: &Waker,
-    ) -> Result<Outcome, SqlError> {
-        self.waker = Some(waker.clone());
-        let result = self.run(program, inputs);
-        self.waker = None;
-        result
-    }
-
     /// Takes the wish of a parked statement back, which will not be run again; nothing if there is none.
     pub fn withdraw(&mut self) {
         if self.pending.take().is_some() {
             self.engine.shared().submit(Request::CancelWait(self.id));
-        }
-    }
-
-    /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
-    /// statement's own writes are taken back.
-    pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
-        RUN_MEMORY.with_borrow_mut(|memory| self.run_with(program, inputs, memory))
-    }
-
-    fn run_with(
-        &mut self,
-        program: &Arc<Program>,
-        inputs: &[u8],
-        memory: &mut RunMemory,
-    ) -> Result<Outcome, SqlError> {
-        if !program.read_only {
-            self.refuse_writes_in_excess()?;
-        }
-        let scope = self.lock_scope();
-        let requests = locks::program_locks(program, inputs, &self.catalog(), scope, &mut memory.access)?;
-        self.lock(requests)?;
-        // Not a view: it would share the overlay, which is about to change, and make the change a copy.
-        let snapshot = self.statement_snapshot();
-        let catalog = self.catalog_over(&snapshot);
-        if program.catalog_version != catalog.version() {
-            return Err(locks::stale_program());
-        }
-        if !program.read_only {
-            self.check_definitions()?;
-        }
-        if !self.catalog_ops.is_empty() {
-            let reshaped = self.reshaped_tables();
-            if program
-                .accesses
-                .iter()
-                .any(|access| reshaped.contains(&access.table))
-            {
-                return Err(view::reshaped());
-            }
-        }
-        let mark = self.overlay.mark();
-        let mut outcome = Outcome::default();
-        let newest = self.pinned.as_ref().map(|_| self.engine.snapshot());
-        let ground = Ground {
-            snapshot: &snapshot,
-            newest: newest.as_ref().unwrap_or(&snapshot),
-            catalog: &catalog,
-            overlay: Arc::make_mut(&mut self.overlay),
-            first_updater_wins: newest.is_some(),
-            locks_only: program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
-        };
-        let mut access = SessionAccess::new(ground, &mut memory.images);
-        let result = weft_program::run(
-            program,
-            inputs,
-            &mut access,
-            crate::executor::INSTRUCTION_BUDGET,
-            &mut memory.scratch,
-            &mut outcome,
-        );
-        let observed = access.observed();
-        drop(access);
-        self.observe(observed);
-        match result {
-            Ok(()) => Ok(outcome),
-            Err(error) => {
-                self.overlay_mut().rollback_to(mark);
-                Err(error)
-            }
         }
     }
 
@@ -697,6 +601,7 @@ impl Transaction {
             _ => {}
         }
         self.private_catalog = Some(Arc::new(next));
+        self.known = None;
         self.catalog_ops.push(op);
         Ok(())
     }
@@ -716,6 +621,8 @@ impl Transaction {
         self.overlay_mut().rollback_to(mark.overlay);
         self.catalog_ops.truncate(mark.catalog_op_count);
         self.private_catalog = mark.private_catalog.clone();
+        // Versions of definitions that were taken back are given again, by others.
+        self.known = None;
     }
 
     /// Commits: the write set enters the sequence, and the locks go when its batch has run. A refusal has
@@ -808,20 +715,6 @@ pub(crate) fn check_unique(
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.end();
-        // A view may still share the overlay.
-        let is_spare = Arc::get_mut(&mut self.overlay).is_some_and(Overlay::clear);
-        if !is_spare || self.held.capacity() > HELD_KEPT_MAX {
-            return;
-        }
-        let mut held = std::mem::take(&mut self.held);
-        held.clear();
-        let overlay = Arc::clone(&self.overlay);
-        // Not while the thread ends.
-        let _ = TXN_MEMORIES.try_with(|memories| {
-            let mut memories = memories.borrow_mut();
-            if memories.len() < MEMORIES_KEPT {
-                memories.push(TxnMemory { overlay, held });
-            }
-        });
+        memory::keep(&mut self.overlay, &mut self.held);
     }
 }

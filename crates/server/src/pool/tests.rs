@@ -13,6 +13,8 @@ struct Echo {
     /// So many should have, by the end of the round.
     expected: Arc<AtomicUsize>,
     held: bool,
+    /// Replies to be sent together with those of others; `g` ends the connection there.
+    to_send: Vec<u8>,
     waker: Option<TaskWaker>,
     /// Says `p` when it is served again.
     parked: bool,
@@ -55,7 +57,8 @@ impl Served for Echo {
                 self.say(b'e');
                 return Next::End;
             }
-            Err(_) => return Next::Wait(None),
+            Err(_) if self.to_send.is_empty() => return Next::Wait(None),
+            Err(_) => return Next::Send(None),
         }
         let long = Duration::from_millis(400);
         match byte[0] {
@@ -83,6 +86,10 @@ impl Served for Echo {
             }
             b'S' => blocking::section(|| self.wait_for_synced(|| thread::sleep(Duration::from_millis(1)))),
             b'C' => self.wait_for_synced(std::hint::spin_loop),
+            b'h' | b'g' => {
+                self.to_send.push(byte[0]);
+                return Next::More;
+            }
             b'l' => {
                 self.say(byte[0]);
                 return Next::Wait(Some(Duration::from_millis(20)));
@@ -91,6 +98,14 @@ impl Served for Echo {
         }
         self.say(byte[0]);
         Next::More
+    }
+
+    fn send(&mut self) -> bool {
+        let replies = std::mem::take(&mut self.to_send);
+        assert!(!replies.is_empty());
+        (&*self.socket).write_all(&replies).unwrap();
+        self.synced.fetch_add(replies.len(), SeqCst);
+        !replies.contains(&b'g')
     }
 
     fn attend(&mut self, waker: TaskWaker) {
@@ -134,6 +149,7 @@ impl Bench {
             synced: self.synced.clone(),
             expected: self.expected.clone(),
             held: false,
+            to_send: Vec::new(),
             waker: None,
             parked: false,
         })
@@ -197,6 +213,66 @@ fn replies_that_wait_for_the_log_leave_whatever_the_others_do() {
     }
     drop(clients);
     bench.pool.stop();
+}
+
+/// The same for replies that leave together: no wait and no work of others keeps them for long.
+#[test]
+fn held_replies_leave_whatever_the_others_do() {
+    let bench = Bench::new();
+    let mut clients: Vec<TcpStream> = (0..6).map(|_| bench.client()).collect();
+    for round in 0..200 {
+        let waits = if round % 2 == 0 { b'S' } else { b'C' };
+        let kinds = [waits, b'h', b'x', waits, b'h', b'h'];
+        bench.expected.fetch_add(3, SeqCst);
+        for (client, kind) in clients.iter_mut().zip(kinds) {
+            client.write_all(&[kind]).unwrap();
+        }
+        for (client, kind) in clients.iter_mut().zip(kinds) {
+            assert_eq!(answer(client), kind);
+        }
+    }
+    drop(clients);
+    bench.pool.stop();
+}
+
+#[test]
+fn what_comes_while_a_reply_is_held_is_answered_too() {
+    let bench = Bench::new();
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| bench.client()).collect();
+    for round in 0..300 {
+        for client in &mut clients {
+            client.write_all(b"h").unwrap();
+        }
+        if round % 2 == 0 {
+            thread::sleep(Duration::from_micros(20 * (round % 7)));
+        }
+        for client in &mut clients {
+            client.write_all(b"xh").unwrap();
+        }
+        for client in &mut clients {
+            let mut answers = [answer(client), answer(client), answer(client)];
+            answers.sort_unstable();
+            assert_eq!(answers, *b"hhx");
+        }
+    }
+    drop(clients);
+    bench.pool.stop();
+}
+
+#[test]
+fn a_reply_that_cannot_be_sent_ends_its_connection_alone() {
+    let bench = Bench::new();
+    let (mut one, mut other) = (bench.client(), bench.client());
+    assert_eq!(ask(&mut one, b'g'), b'g');
+    assert_eq!(one.read(&mut [0]).unwrap(), 0, "closed");
+    assert_eq!(ask(&mut other, b'h'), b'h');
+    drop(other);
+    bench.pool.stop();
+    let until = Instant::now() + Duration::from_secs(10);
+    while bench.pool.thread_count() > 0 {
+        assert!(Instant::now() < until, "threads stay");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod registry;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use weft_base::{BatchId, IndexId, TableId};
+use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::SqlError;
 
 use crate::catalog::Catalog;
@@ -98,6 +98,12 @@ impl Store {
         Reader {
             registration: Registration::new(self),
         }
+    }
+
+    /// The version of the catalog at the newest boundary. Cheaper than the catalog, whose count of users is
+    /// shared by all threads.
+    pub fn catalog_version(self: &Arc<Self>) -> CatalogVersion {
+        self.reader().pin().view().catalog().version()
     }
 
     /// The catalog at the newest boundary.

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use weft_base::BatchId;
 use weft_program::{Outcome, Program};
 use weft_store::Store;
-use weft_txn::Execution;
+use weft_txn::{Execution, Isolation};
 use weft_txn::planning::{Work, run_reads_into, run_wave_into};
 use weft_types::{SqlError, Value};
 
+use crate::bank::{Bank, quiet};
 use crate::interleaving::{field_reader, field_writer, filled_store};
 
 struct Counting;
@@ -100,4 +101,23 @@ fn members_allocate_nothing() {
         counted < MEMBERS as u64 / 20,
         "{counted} allocations of {MEMBERS} updates"
     );
+}
+
+/// A statement's frame, the images it holds, and what a transaction keeps of its writes and locks serve the
+/// next one: what is left is what has to outlive the statement.
+#[test]
+fn interactive_transactions_use_memory_again() {
+    let bank = Bank::fresh(quiet(), 8);
+    let mut counted = 0;
+    for round in 0..20 {
+        let before = ALLOCATIONS.get();
+        let mut session = bank.begin(Isolation::ReadCommitted);
+        for id in 1..=4 {
+            session.set(id, round).unwrap();
+            session.read(id).unwrap();
+        }
+        session.commit().unwrap();
+        counted = ALLOCATIONS.get() - before;
+    }
+    assert!(counted < 110, "{counted} allocations of 8 statements");
 }

@@ -115,7 +115,7 @@ impl Session {
     /// True when a plan was made for the definitions that the session sees now. The version alone does not
     /// tell: transactions that roll back leave their versions to others.
     pub(crate) fn is_current(&self, planned: &Planned) -> bool {
-        planned.private_era == self.private_era() && planned.version == self.catalog().version()
+        planned.private_era == self.private_era() && planned.version == self.catalog_version()
     }
 
     /// Refuses a plan made for other definitions, where running it does not find that out by itself.

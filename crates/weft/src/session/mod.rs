@@ -277,6 +277,14 @@ impl Session {
         }
     }
 
+    /// The version of [`Self::catalog`].
+    pub(crate) fn catalog_version(&self) -> CatalogVersion {
+        match &self.open {
+            Some(open) => open.txn.catalog_version(),
+            None => self.shared.engine.catalog_version(),
+        }
+    }
+
     /// Parses and plans one statement. `param_types` holds a type for each parameter that the client
     /// declared; others are inferred. An empty statement is allowed.
     pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {

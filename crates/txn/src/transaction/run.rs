@@ -1,0 +1,123 @@
+//! One program inside a transaction: its locks first, then its reads and writes over a snapshot and the
+//! overlay.
+
+use super::Transaction;
+use crate::locks;
+use crate::session_access::{Ground, SessionAccess};
+use crate::view;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::task::Waker;
+use weft_program::{AccessScratch, DataAccess, Outcome, Program, Scratch};
+use weft_types::SqlError;
+
+/// What the run of a program needs; a thread runs one at a time.
+#[derive(Default)]
+struct RunMemory {
+    scratch: Scratch,
+    access: AccessScratch,
+    images: Vec<u8>,
+}
+
+thread_local! {
+    static RUN_MEMORY: RefCell<RunMemory> = RefCell::default();
+}
+
+impl Transaction {
+    /// As [`Self::run`], but where it would wait for a lock it returns an error for which [`is_parked`]
+    /// holds. `waker` is then called when the lock is granted or refused. It is not called for a cancelled
+    /// statement or one out of time: that shows when it is run again.
+    pub fn run_or_park(
+        &mut self,
+        program: &Arc<Program>,
+        inputs: &[u8],
+        waker: &Waker,
+    ) -> Result<Outcome, SqlError> {
+        self.waker = Some(waker.clone());
+        let result = self.run(program, inputs);
+        self.waker = None;
+        result
+    }
+
+    /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
+    /// statement's own writes are taken back.
+    pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
+        RUN_MEMORY.with_borrow_mut(|memory| self.run_with(program, inputs, memory))
+    }
+
+    fn run_with(
+        &mut self,
+        program: &Arc<Program>,
+        inputs: &[u8],
+        memory: &mut RunMemory,
+    ) -> Result<Outcome, SqlError> {
+        if !program.read_only {
+            self.refuse_writes_in_excess()?;
+        }
+        let scope = self.lock_scope();
+        // The definitions that the program was compiled for will do: whether they are still the newest is
+        // looked at under the locks.
+        let known = self
+            .known
+            .take()
+            .filter(|known| known.version() == program.catalog_version);
+        let known = known.unwrap_or_else(|| self.catalog());
+        let requests = locks::program_locks(program, inputs, &known, scope, &mut memory.access)?;
+        self.known = Some(known);
+        self.lock(requests)?;
+        // Not a view: it would share the overlay, which is about to change, and make the change a copy.
+        let snapshot = self.statement_snapshot();
+        if program.catalog_version
+            != self
+                .private_catalog
+                .as_ref()
+                .unwrap_or(snapshot.catalog())
+                .version()
+        {
+            return Err(locks::stale_program());
+        }
+        if !program.read_only {
+            self.check_definitions()?;
+        }
+        if !self.catalog_ops.is_empty() {
+            let reshaped = self.reshaped_tables();
+            if program
+                .accesses
+                .iter()
+                .any(|access| reshaped.contains(&access.table))
+            {
+                return Err(view::reshaped());
+            }
+        }
+        let mark = self.overlay.mark();
+        let mut outcome = Outcome::default();
+        let newest = self.pinned.as_ref().map(|_| self.engine.snapshot());
+        let ground = Ground {
+            snapshot: &snapshot,
+            newest: newest.as_ref().unwrap_or(&snapshot),
+            catalog: self.private_catalog.as_ref().unwrap_or(snapshot.catalog()),
+            overlay: Arc::make_mut(&mut self.overlay),
+            first_updater_wins: newest.is_some(),
+            locks_only: program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
+        };
+        let mut access = SessionAccess::new(ground, &mut memory.images);
+        let result = weft_program::run(
+            program,
+            inputs,
+            &mut access,
+            crate::executor::INSTRUCTION_BUDGET,
+            &mut memory.scratch,
+            &mut outcome,
+        );
+        let observed = access.observed();
+        drop(access);
+        self.observe(observed);
+        match result {
+            Ok(()) => Ok(outcome),
+            Err(error) => {
+                self.overlay_mut().rollback_to(mark);
+                Err(error)
+            }
+        }
+    }
+}
