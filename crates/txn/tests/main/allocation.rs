@@ -8,8 +8,8 @@ use std::sync::Arc;
 use weft_base::BatchId;
 use weft_program::{Outcome, Program};
 use weft_store::Store;
-use weft_txn::{Execution, Isolation};
 use weft_txn::planning::{Work, run_reads_into, run_wave_into};
+use weft_txn::{Execution, Isolation};
 use weft_types::{SqlError, Value};
 
 use crate::bank::{Bank, quiet};
