@@ -484,14 +484,16 @@ fn a_whole_record_in_the_wrong_place_is_found() {
     let record = 12 + 4 + 4 + 400;
     let mut bytes = vec![0; record];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    file.write_at(&bytes, record as u64).unwrap();
+    // The ninth is in use; the first ones were replaced.
+    let ninth = 8 * record as u64;
+    file.write_at(&bytes, ninth).unwrap();
     let findings = verify(&disk.handle(), Path::new(DIR), &options())
         .unwrap()
         .findings;
     assert!(
         findings.iter().any(|finding| matches!(
             finding,
-            LsmError::Corrupt { kind: CorruptKind::Value, offset, .. } if *offset == record as u64
+            LsmError::Corrupt { kind: CorruptKind::Value, offset, .. } if *offset == ninth
         )),
         "{findings:?}"
     );
