@@ -46,8 +46,8 @@ pub struct LsmOptions {
     pub restart_interval: u16,
     /// Bits of filter per key; 0 for no filters.
     pub filter_bits_per_key: u32,
-    /// Values of at least so many bytes lie in value files, apart from the tables; `usize::MAX` for none. Counts
-    /// when a value is flushed or ingested: what is there already stays where it is.
+    /// Values of at least so many bytes lie in value files, apart from the tables; `usize::MAX` for none.
+    /// Counts when a value is flushed or ingested: what is there already stays where it is.
     pub large_value_bytes: usize,
     /// The same for families that differ from it.
     pub large_value_bytes_of: BTreeMap<FamilyId, usize>,

@@ -1,10 +1,10 @@
 //! Checking every file of a stopped engine.
 //!
-//! Reads the manifest, every section and every block of every table, every record of the value files that they
-//! list, and the logs; changes nothing. Beyond checksums it checks what the parts say of each other: order
-//! within and between blocks, index and blocks, bounds, counts, that every key passes the filter, that every
-//! pointer leads to its record and tables list what they point to, that the tables of a sorted level are
-//! disjoint.
+//! Reads the manifest, every section and every block of every table, every record of the value files that
+//! they list, and the logs; changes nothing. Beyond checksums it checks what the parts say of each other:
+//! order within and between blocks, index and blocks, bounds, counts, that every key passes the filter, that
+//! every pointer leads to its record and tables list what they point to, that the tables of a sorted level
+//! are disjoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -59,8 +59,9 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<
     verify_and_show(disk, dir, options, |_, _, _, _| {})
 }
 
-/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value; large
-/// values only if they are sound. The entries of a key come from several tables in no particular order; what is in logs is not shown.
+/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value;
+/// large values only if they are sound. The entries of a key come from several tables in no particular order;
+/// what is in logs is not shown.
 ///
 /// # Errors
 /// As [`verify`].

@@ -1,8 +1,8 @@
 //! Checkpoints: a second engine's directory with the state of a moment, while this one goes on.
 //!
-//! Everything is flushed, then the tables of that version and their value files are copied; they never change, and the version
-//! keeps them from being removed. The copy's manifest comes last, and an engine does not open tables without
-//! one, so an unfinished checkpoint is not taken for a whole one.
+//! Everything is flushed, then the tables of that version and their value files are copied; they never
+//! change, and the version keeps them from being removed. The copy's manifest comes last, and an engine does
+//! not open tables without one, so an unfinished checkpoint is not taken for a whole one.
 
 use std::path::Path;
 

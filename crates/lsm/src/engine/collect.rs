@@ -43,8 +43,8 @@ pub(super) struct Collected {
     rests_until_nanos: u64,
 }
 
-/// The value file of which the smallest share is in use, if that is below `share_min` and it was not collected
-/// already.
+/// The value file of which the smallest share is in use, if that is below `share_min`; none that was
+/// collected already.
 fn choose(version: &Version, share_min: f64, collected: &BTreeSet<u64>) -> Option<ValueFileState> {
     let files = version.value_files().into_iter();
     let open = files.filter(|(number, _)| !collected.contains(number));
@@ -57,8 +57,8 @@ fn choose(version: &Version, share_min: f64, collected: &BTreeSet<u64>) -> Optio
 
 impl Lsm {
     /// Writes again what is needed of every value file that is nearly empty
-    /// ([`crate::LsmOptions::value_share_min`]); the files go as flushes and compactions meet what was written.
-    /// Returns the bytes of the values. Threads of the engine do the same when nothing is to be compacted.
+    /// ([`crate::LsmOptions::value_share_min`]); the files go as compactions meet what was written. Returns
+    /// the bytes of the values. Threads of the engine do the same when nothing is to be compacted.
     ///
     /// # Errors
     /// As for [`Lsm::write`]; a corrupt value file, which stays as it is.

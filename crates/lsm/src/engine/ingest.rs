@@ -10,8 +10,8 @@
 //! Changes may come in any order, and the last one of a key counts. Those whose keys ascend share a table;
 //! where a key does not ascend another table begins, with the next sequence number. So who brings changes
 //! roughly in order makes few tables. A table goes as deep as there is nothing in its range: what is only
-//! added behind all that is there is never merged with anything. Each table has value files of its own for its
-//! large values.
+//! added behind all that is there is never merged with anything. Each table has value files of its own for
+//! its large values.
 //!
 //! # Invariants
 //!

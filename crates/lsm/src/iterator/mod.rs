@@ -1,8 +1,8 @@
 //! Iterators: the keys and values of a family as a snapshot sees them, in both directions.
 //!
 //! Of each key only the newest entry up to the snapshot counts; tombstones and range tombstones hide it. An
-//! iterator keeps memtables and tables alive that it may need. A large value is read when the iterator comes to
-//! stand on its key.
+//! iterator keeps memtables and tables alive that it may need. A large value is read when the iterator comes
+//! to stand on its key.
 
 mod merging;
 

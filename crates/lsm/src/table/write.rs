@@ -105,8 +105,8 @@ impl TableWriter {
         &self.last_key
     }
 
-    /// Appends a block; `hashes` are those of the keys that begin in it, `may_point` says whether there may be
-    /// pointers in it.
+    /// Appends a block; `hashes` are those of the keys that begin in it, `may_point` says whether there may
+    /// be pointers in it.
     pub(crate) fn add_block(
         &mut self,
         block: &FinishedBlock,

@@ -1,5 +1,5 @@
-//! Large values apart: the engine is still an ordered map, whatever lies where; damage is named; files go when
-//! nobody needs them and not before; power cuts leave a prefix.
+//! Large values apart: the engine is still an ordered map, whatever lies where; damage is named; files go
+//! when nobody needs them and not before; power cuts leave a prefix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -455,8 +455,11 @@ fn a_missing_or_shortened_value_file_is_named() {
         .findings;
     for path in &paths[..2] {
         let name = path.file_name().unwrap().to_str().unwrap();
-        let whole = |finding: &&LsmError| matches!(finding, LsmError::Corrupt { file, kind: CorruptKind::File, .. } if **file == *name);
-        assert_eq!(findings.iter().filter(whole).count(), 1, "{findings:?}");
+        let of_file = |finding: &&LsmError| match finding {
+            LsmError::Corrupt { file, kind, .. } => **file == *name && *kind == CorruptKind::File,
+            _ => false,
+        };
+        assert_eq!(findings.iter().filter(of_file).count(), 1, "{findings:?}");
     }
     let lsm = open_with(&disk, options()).unwrap();
     let (mut fine, mut bad) = (0, 0);
@@ -544,7 +547,7 @@ fn a_nearly_empty_value_file_is_collected() {
     );
     let snapshot = lsm.snapshot();
     let change = |number: u64| {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             put(&lsm, number, b"replaced");
         } else {
             lsm.delete(FAMILY, &key(number), WriteOptions::default()).unwrap();
