@@ -17,7 +17,8 @@
 //! # Latches, in the order in which they may be taken
 //!
 //! `collected`, `writer` (log and active memtable), `flush_turn` or `compaction_turn`, `manifest`,
-//! `doubtful`, `view`. None is held while a reader reads; `view` is held only to copy or to replace a pointer.
+//! `doubtful`, `view`. None is held while a reader reads; `view` is held only to copy or to replace a
+//! pointer.
 //!
 //! # What a reader sees
 //!
