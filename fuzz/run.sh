@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the fuzz targets with coverage (stable compiler, libFuzzer from its crate) and runs one of them:
-#   fuzz/run.sh TARGET [SECONDS]          targets: block filter table manifest log
+#   fuzz/run.sh TARGET [SECONDS]          targets: block filter table values manifest log
 # The corpus lies in fuzz/corpus/TARGET and begins with the seeds. Needs a C++ compiler.
 set -eu
 target=$1

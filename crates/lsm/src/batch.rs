@@ -55,6 +55,12 @@ pub(crate) fn behind_all_keys() -> Vec<u8> {
     vec![0xff; KEY_BYTES_MAX + 1]
 }
 
+/// The family of a key inside the engine.
+#[must_use]
+pub(crate) fn family_of(key: &[u8]) -> FamilyId {
+    FamilyId(key.first_chunk().map_or(0, |number| u32::from_be_bytes(*number)))
+}
+
 /// The user's part of a key inside the engine.
 #[must_use]
 pub(crate) fn user_key(key: &[u8]) -> &[u8] {

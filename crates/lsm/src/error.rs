@@ -19,12 +19,16 @@ pub enum CorruptKind {
     Tombstones,
     /// The properties of an SSTable.
     Properties,
-    /// The footer of an SSTable.
+    /// The footer of an SSTable or of a value file.
     Footer,
     /// The manifest.
     Manifest,
     /// A log file.
     Log,
+    /// An entry that should lead to a large value.
+    Pointer,
+    /// A record of a value file.
+    Value,
     /// A file that the manifest names is not there, or has another length.
     File,
 }
@@ -40,6 +44,8 @@ impl fmt::Display for CorruptKind {
             Self::Footer => "footer",
             Self::Manifest => "manifest",
             Self::Log => "log",
+            Self::Pointer => "pointer to a large value",
+            Self::Value => "large value",
             Self::File => "file",
         })
     }

@@ -18,6 +18,7 @@ use weft_ops::key::{EntryKind, SeqNo, Stamp};
 use crate::batch::{FamilyId, WriteBatch, for_each_operation};
 use crate::log::{Appended, LogFile, log_name, read_logs};
 use crate::table;
+use crate::values;
 use crate::version::{Edit, Manifest, ManifestState, manifest_name, read_manifest};
 
 /// A target's name and function, and what it begins with.
@@ -31,7 +32,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target {
         name: "block",
         run: block,
@@ -46,6 +47,11 @@ pub const TARGETS: [Target; 5] = [
         name: "table",
         run: table::fuzzing::run,
         seeds: table::fuzzing::seeds,
+    },
+    Target {
+        name: "values",
+        run: values::fuzzing::run,
+        seeds: values::fuzzing::seeds,
     },
     Target {
         name: "manifest",

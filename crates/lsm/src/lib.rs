@@ -4,7 +4,7 @@
 //! ```text
 //! write ─► log ─► memtable ─► (frozen) ─► flush ─► level 0 ─► compaction ─► level 1 ─► ... ─► base level
 //!           log/    memtable/              engine/flush.rs      compaction/ ──► CompactionExecutor
-//!                                                  │                 │
+//!                                                  ├─► value files   │             values/
 //!                                                  └──── edit ───────┴──► manifest ─► version      version/
 //! read ◄─ memtables, then tables from new to old: filter, index, block, cache      table/, cache.rs
 //! ```
@@ -12,7 +12,7 @@
 //! Keys and values are bytes, ordered bytewise, in families that each have an order of their own. Writes
 //! come in batches that happen whole or not at all; snapshots and iterators see one moment. Blocks, the
 //! merge and filters are those of [`weft_ops`], so a compaction task can be given to any unit and its
-//! result compared byte for byte.
+//! result compared byte for byte. Large values lie apart, in files to which tables point.
 //!
 //! # Invariants
 //!
@@ -24,7 +24,7 @@
 //!    bound is met.
 //!
 //! Source: X-DB, "Overview of Alibaba's X-Engine" and "FPGA-based Compaction"; DESIGN.md, LSM; O'Neil et
-//! al., "The log-structured merge-tree", 1996. Decision 0013 has the choices and their price.
+//! al., "The log-structured merge-tree", 1996. Decisions 0013 and 0017 have the choices and their price.
 
 mod batch;
 mod cache;
@@ -39,6 +39,7 @@ mod memtable;
 mod options;
 mod table;
 mod tombstones;
+mod values;
 mod verify;
 mod version;
 
@@ -55,11 +56,12 @@ pub use verify::{VerifyReport, verify, verify_and_show};
 use weft_base::SyncSite;
 
 /// Every place at which the engine syncs. Leaving out any one of them loses data in some crash.
-pub const SYNC_SITES: [SyncSite; 8] = [
+pub const SYNC_SITES: [SyncSite; 9] = [
     log::SYNC_LOG,
     log::SYNC_LOG_OLDER,
     log::SYNC_LOG_DIR,
     table::SYNC_TABLE,
+    values::SYNC_VALUES,
     engine::SYNC_TABLE_DIR,
     version::SYNC_MANIFEST,
     version::SYNC_MANIFEST_CREATE,

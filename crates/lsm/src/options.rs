@@ -1,10 +1,12 @@
 //! How an engine is set up.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use weft_ops::block::{BlockOptions, Compression};
 
+use crate::batch::{FamilyId, family_of};
 use crate::compaction::{CompactionExecutor, InlineExecutor};
 
 /// Number of levels. Level 0 holds flushed tables, which overlap; the others hold disjoint tables.
@@ -44,6 +46,14 @@ pub struct LsmOptions {
     pub restart_interval: u16,
     /// Bits of filter per key; 0 for no filters.
     pub filter_bits_per_key: u32,
+    /// Values of at least so many bytes lie in value files, apart from the tables; `usize::MAX` for none.
+    /// Counts when a value is flushed or ingested: what is there already stays where it is.
+    pub large_value_bytes: usize,
+    /// The same for families that differ from it.
+    pub large_value_bytes_of: BTreeMap<FamilyId, usize>,
+    /// A value file of whose bytes a smaller share than this is still pointed to is emptied: its values are
+    /// written again. 0 for never.
+    pub value_share_min: f64,
     /// A table is finished when it has this many bytes.
     pub table_bytes: u64,
     /// Tables in level 0 that call for a compaction.
@@ -88,6 +98,16 @@ impl LsmOptions {
                 own.unwrap_or_default()
             },
         }
+    }
+
+    /// Whether a value of a key (as inside the engine) is to lie apart.
+    pub(crate) fn is_large(&self, key: &[u8], value_bytes: usize) -> bool {
+        let own = if self.large_value_bytes_of.is_empty() {
+            None
+        } else {
+            self.large_value_bytes_of.get(&family_of(key))
+        };
+        value_bytes >= *own.unwrap_or(&self.large_value_bytes)
     }
 
     /// The same settings within one budget: half of it for memtables, frozen ones and one in reserve
@@ -135,6 +155,9 @@ impl Default for LsmOptions {
             block_bytes: 16 << 10,
             restart_interval: 16,
             filter_bits_per_key: 10,
+            large_value_bytes: 4 << 10,
+            large_value_bytes_of: BTreeMap::new(),
+            value_share_min: 0.25,
             table_bytes: 64 << 20,
             level0_tables: 4,
             level1_bytes: 256 << 20,

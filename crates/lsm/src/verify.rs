@@ -1,25 +1,28 @@
 //! Checking every file of a stopped engine.
 //!
-//! Reads the manifest, every section and every block of every table, and the logs; changes nothing. Beyond
-//! checksums it checks what the parts say of each other: order within and between blocks, index and blocks,
-//! bounds, counts, that every key passes the filter, that the tables of a sorted level are disjoint.
+//! Reads the manifest, every section and every block of every table, every record of the value files that
+//! they list, and the logs; changes nothing. Beyond checksums it checks what the parts say of each other:
+//! order within and between blocks, index and blocks, bounds, counts, that every key passes the filter, that
+//! every pointer leads to its record and tables list what they point to, that the tables of a sorted level
+//! are disjoint.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::Disk;
 use weft_ops::hash64;
-use weft_ops::key::Stamp;
+use weft_ops::key::{EntryKind, Stamp};
 
-use crate::batch::{FamilyId, for_each_operation};
+use crate::batch::{FamilyId, family_of, for_each_operation, user_key};
 use crate::engine::{Found, level_dirs, lock_dirs};
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::log::{log_name, log_number, read_logs};
 use crate::options::{LEVEL_COUNT, LsmOptions};
 use crate::table::{Opened, Table, TableFiles};
-use crate::version::{ManifestState, Version, read_manifest};
+use crate::values::{Pointer, ValueScan};
+use crate::version::{ManifestState, ValueFileState, Version, read_manifest};
 
 /// What a check looked at, and what it found.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +33,10 @@ pub struct VerifyReport {
     pub blocks: u64,
     /// Entries read.
     pub entries: u64,
+    /// Value files looked at.
+    pub value_files: u64,
+    /// Large values read in them, whether anything leads to them or not.
+    pub values: u64,
     /// Records of logs read.
     pub log_records: u64,
     /// Everything that is wrong, each with file, offset and kind. At most one for each section or block.
@@ -52,8 +59,9 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<
     verify_and_show(disk, dir, options, |_, _, _, _| {})
 }
 
-/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value.
-/// The entries of a key come from several tables in no particular order; what is in logs is not shown.
+/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value;
+/// large values only if they are sound. The entries of a key come from several tables in no particular order;
+/// what is in logs is not shown.
 ///
 /// # Errors
 /// As [`verify`].
@@ -81,8 +89,13 @@ pub fn verify_and_show(
         }
         Err(error) => return Err(error),
     };
-    let files = Arc::new(TableFiles::new(Arc::clone(disk), dirs, 0));
+    let files = Arc::new(TableFiles::new(Arc::clone(disk), dir, dirs, 0));
     let version = Version::empty().apply(&state.as_edit(), &files);
+    for state in version.value_files().values() {
+        report.value_files += 1;
+        let checked = check_values(state, &mut report);
+        report.note(checked)?;
+    }
     for (_, table) in version.tables() {
         report.tables += 1;
         let checked = check_table(table, &mut report, &mut see);
@@ -157,7 +170,8 @@ fn check_table(
     };
     let mut last: Option<(Vec<u8>, Stamp)> = None;
     let (mut entries, mut whole) = (0, true);
-    for entry in opened.index() {
+    let mut used = BTreeMap::new();
+    for (number, entry) in opened.index().iter().enumerate() {
         report.blocks += 1;
         let checked = check_block(table, &opened, entry.offset, entry.bytes as usize, |stored| {
             let block = opened.check_stored(entry, stored)?;
@@ -186,13 +200,14 @@ fn check_table(
                 last_key.extend_from_slice(key);
                 *last_stamp = stamp;
                 entries += 1;
-                if let Some((family, user_key)) = key.split_first_chunk() {
-                    see(
-                        FamilyId(u32::from_be_bytes(*family)),
-                        user_key,
-                        stamp,
-                        cursor.value(),
-                    );
+                let large = if stamp.kind() == EntryKind::LargeValue {
+                    let place = (key, cursor.value());
+                    check_pointer(table, number, place, &mut used, report)?
+                } else {
+                    Some(cursor.value_bytes())
+                };
+                if let Some(value) = large {
+                    see(family_of(key), user_key(key), stamp, &value);
                 }
                 cursor
                     .forward()
@@ -214,7 +229,50 @@ fn check_table(
         );
         return Err(corrupt(opened.name(), 0, CorruptKind::Properties, reason));
     }
+    let listed = table.properties().value_files.iter();
+    if whole && !listed.map(|file| (file.number, file.used_bytes)).eq(used) {
+        let reason = "it lists other value files, or bytes in them, than its entries point to";
+        return Err(corrupt(opened.name(), 0, CorruptKind::Properties, reason));
+    }
     Ok(())
+}
+
+/// Reads all of a value file.
+fn check_values(state: &ValueFileState, report: &mut VerifyReport) -> Result<(), LsmError> {
+    let mut scan = ValueScan::begin(&state.file, state.file_bytes)?;
+    loop {
+        match scan.next() {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => report.values += 1,
+            Err(error) => report.note(Err(error))?,
+        }
+    }
+}
+
+/// Reads the large value of an entry; `None` if it is bad, which is a finding. Adds up what is pointed to.
+fn check_pointer(
+    table: &Table,
+    block: usize,
+    (key, pointer): (&[u8], &[u8]),
+    used: &mut BTreeMap<u64, u64>,
+    report: &mut VerifyReport,
+) -> Result<Option<Bytes>, LsmError> {
+    if let Ok(pointer) = Pointer::decode(pointer) {
+        let bytes = used.entry(pointer.file).or_insert(0);
+        *bytes = bytes.saturating_add(pointer.record_bytes(key.len()));
+    }
+    match table.large_value(block, key, pointer) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_corruption() => {
+            // Reading the whole value file has found it already, as a rule.
+            let text = error.to_string();
+            if report.findings.iter().all(|finding| finding.to_string() != text) {
+                report.findings.push(error);
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads a block as it is stored and has it checked.

@@ -56,6 +56,9 @@ fn write(checkpoints: &mut Checkpoints, store: &Arc<Store>) -> Result<Written, C
     Ok(written)
 }
 
+/// A thousand of these lie apart from the tables.
+const LARGE: &str = "long ";
+
 /// A store with rows old and new, removed rows, a sequence, and `rows` items.
 fn filled(rows: i64) -> Arc<Store> {
     let store = fixture::store();
@@ -79,7 +82,7 @@ fn filled(rows: i64) -> Arc<Store> {
                 .unwrap();
         }
         member
-            .insert(NOTES, &fixture::note(&"long ".repeat(20), 0.5))
+            .insert(NOTES, &fixture::note(&LARGE.repeat(1000), 0.5))
             .unwrap();
         member.insert(NOTES, &fixture::note("", -0.5)).unwrap();
     });
@@ -545,7 +548,7 @@ fn errors_leave_the_old_checkpoint_and_the_next_one_covers_both() {
                 break;
             }
         }
-        assert!(failures > 15, "{failures}");
+        assert!(failures > 12, "{failures}");
     }
 }
 

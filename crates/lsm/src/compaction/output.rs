@@ -3,6 +3,7 @@
 //! A maker that is dropped before its end removes what it made: after a failed flush or compaction no file is
 //! left, and its space is free for the next attempt.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ pub(crate) struct TableSpec {
     pub filter_bits_per_key: u32,
     /// No entry is newer than this.
     pub last_seqno: SeqNo,
+    /// The value files into which entries may point, with their lengths.
+    pub value_files: BTreeMap<u64, u64>,
 }
 
 /// Makes tables out of blocks that come in order.
@@ -83,7 +86,13 @@ impl<'a> TableMaker<'a> {
         self.writer.as_mut().ok_or(LsmError::Closed)
     }
 
-    pub(crate) fn add(&mut self, block: &FinishedBlock, hashes: &[u64]) -> Result<(), LsmError> {
+    /// Adds a block; `may_point` says whether there may be pointers to large values in it.
+    pub(crate) fn add(
+        &mut self,
+        block: &FinishedBlock,
+        hashes: &[u64],
+        may_point: bool,
+    ) -> Result<(), LsmError> {
         // All versions of a key stay in one table.
         let full = self.writer.as_ref().is_some_and(|writer| {
             writer.bytes() >= self.spec.table_bytes && *writer.last_key() != block.first_key
@@ -91,7 +100,7 @@ impl<'a> TableMaker<'a> {
         if full {
             self.finish_table(Some(block.first_key.clone()))?;
         }
-        self.writer()?.add_block(block, hashes)
+        self.writer()?.add_block(block, hashes, may_point)
     }
 
     /// Finishes the present table, which ends before `cut`.
@@ -121,10 +130,15 @@ impl<'a> TableMaker<'a> {
                 writer.add_tombstone(tombstone);
             }
             writer.raise_last_seqno(last_seqno);
-            self.made.push(writer.finish()?);
+            self.made.push(writer.finish(&self.spec.value_files)?);
         }
         self.cut = cut;
         Ok(())
+    }
+
+    /// Entries may point into this file, too, which is finished.
+    pub(crate) fn add_value_file(&mut self, number: u64, file_bytes: u64) {
+        self.spec.value_files.insert(number, file_bytes);
     }
 
     /// Finishes the last table. The tables' names are not durable yet.

@@ -65,13 +65,15 @@ type Done = (usize, Result<MergeOutput, ExecutorError>);
 /// Merges what was chosen into new tables. Nothing is installed.
 ///
 /// # Errors
-/// A bad input block, by file and offset; the disk's; an executor's. Files may be left, which nobody knows
-/// of.
+/// A bad input block, by file and offset; the disk's; an executor's. No file is left.
 pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Result<Compacted, LsmError> {
     let runs = runs(choice);
     let mut tombstones: Vec<RangeTombstone> = Vec::new();
     let mut last_seqno = SeqNo(0);
+    let mut value_files = BTreeMap::new();
     for table in runs.iter().flatten() {
+        let listed = table.properties().value_files.iter();
+        value_files.extend(listed.map(|file| (file.number, file.file_bytes)));
         tombstones.extend(table.opened()?.tombstones().iter().cloned());
         last_seqno = last_seqno.max(table.properties().last_seqno);
     }
@@ -84,7 +86,9 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         table_bytes: context.table_bytes,
         filter_bits_per_key: context.filter_bits_per_key,
         last_seqno,
+        value_files,
     };
+    let may_point = !spec.value_files.is_empty();
     let kept_tombstones = tombstones.iter().filter(kept).cloned().collect();
     let mut maker = TableMaker::new(context.disk, spec, kept_tombstones, context.next_number);
     let common = Common {
@@ -103,6 +107,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     let (done, results) = channel::<Done>();
     let mut flight = Flight {
         is_golden: context.executor.is_golden(),
+        may_point,
         wants_hashes: context.filter_bits_per_key > 0,
         ranges: &ranges,
         results,
@@ -221,6 +226,8 @@ impl Drop for Reserved<'_> {
 /// Tasks that are under way, and results that came early.
 struct Flight<'a> {
     is_golden: bool,
+    /// Whether there may be pointers to large values: if no input lists a value file, there are none.
+    may_point: bool,
     wants_hashes: bool,
     ranges: &'a [TaskRange],
     results: Receiver<Done>,
@@ -270,7 +277,7 @@ impl Flight<'_> {
         while let Some(output) = self.waiting.remove(&self.next) {
             for (at, block) in output.blocks.iter().enumerate() {
                 let hashes = output.key_hashes.get(at).map_or(&[][..], Vec::as_slice);
-                maker.add(block, hashes)?;
+                maker.add(block, hashes, self.may_point)?;
             }
             self.compacted.task_count += 1;
             let compacted = &mut self.compacted;

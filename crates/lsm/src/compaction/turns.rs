@@ -9,6 +9,8 @@
 //! nothing else would ever be compacted. Its tables rest, for a time that doubles with each failure, and
 //! others go first. If the error names one of them, only that one rests. If it names none (the disk is full,
 //! the executor is gone), others would fail as well: then all compaction rests, for a shorter time.
+//!
+//! Who needs the machine for himself asks for quiet: then none begins until he is done, whoever asks for one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +40,8 @@ pub(crate) struct Turns {
     resting: BTreeMap<u64, Rest>,
     /// Of everything, after failures that may not be a table's.
     pause: Rest,
+    /// How many want quiet: none begins while there are any.
+    quiet: usize,
 }
 
 fn numbers(choice: &Choice) -> Vec<u64> {
@@ -67,6 +71,7 @@ impl Default for Turns {
             running: Vec::new(),
             resting: BTreeMap::new(),
             pause: Rest::default(),
+            quiet: 0,
         }
     }
 }
@@ -81,6 +86,21 @@ impl Turns {
     pub(crate) fn busy(&self) -> BTreeSet<u64> {
         let running = self.running.iter().flat_map(|(_, tables)| tables);
         running.copied().collect()
+    }
+
+    /// From now on no compaction begins, until [`Turns::end_quiet`] was called as often.
+    pub(crate) fn begin_quiet(&mut self) {
+        self.quiet += 1;
+    }
+
+    /// See [`Turns::begin_quiet`].
+    pub(crate) fn end_quiet(&mut self) {
+        self.quiet = self.quiet.saturating_sub(1);
+    }
+
+    /// Whether somebody wants quiet.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.quiet > 0
     }
 
     /// No compaction runs.

@@ -23,6 +23,8 @@ pub(super) struct Work {
     pub flush_error: Option<LsmError>,
     /// Why the last compaction failed.
     pub compaction_error: Option<LsmError>,
+    /// Why the last collection of values failed.
+    pub collect_error: Option<LsmError>,
 }
 
 /// After an error, or when nothing was said, threads look again after this time.
@@ -60,7 +62,10 @@ fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
     }
     let done = engine.compact_once(Wanted::UrgentButResting);
     engine.note_compaction(&done);
-    done
+    match done {
+        Ok(false) => engine.collect_if_wanted(),
+        done => done,
+    }
 }
 
 /// Which compaction.
@@ -153,6 +158,13 @@ impl Engine {
     pub(super) fn compact_once(&self, wanted: Wanted) -> Result<bool, LsmError> {
         let mut turns = self.compaction_turn.lock();
         let choice = loop {
+            if turns.is_quiet() {
+                if matches!(wanted, Wanted::UrgentButResting) {
+                    return Ok(false);
+                }
+                self.compaction_ended.wait(&mut turns);
+                continue;
+            }
             let version = Arc::clone(&self.view().version);
             turns.keep_only(&version);
             let find = |levels: usize, held: &BTreeSet<u64>| match wanted {

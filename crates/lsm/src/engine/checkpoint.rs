@@ -1,8 +1,8 @@
 //! Checkpoints: a second engine's directory with the state of a moment, while this one goes on.
 //!
-//! Everything is flushed, then the tables of that version are copied; they never change, and the version
-//! keeps them from being removed. The copy's manifest comes last, and an engine does not open tables without
-//! one, so an unfinished checkpoint is not taken for a whole one.
+//! Everything is flushed, then the tables of that version and their value files are copied; they never
+//! change, and the version keeps them from being removed. The copy's manifest comes last, and an engine does
+//! not open tables without one, so an unfinished checkpoint is not taken for a whole one.
 
 use std::path::Path;
 
@@ -41,6 +41,9 @@ impl Engine {
     fn copy_all(&self, version: &Version, state: &ManifestState, target: &Path) -> Result<(), LsmError> {
         for (_, table) in version.tables() {
             self.copy(&table.path(), target)?;
+        }
+        for values in version.value_files().values() {
+            self.copy(&values.file.path(), target)?;
         }
         self.disk
             .sync_dir(target, SYNC_TABLE_DIR)

@@ -1,26 +1,45 @@
 //! For readers who share the work of reading all of a family: ranges of about equal size, and quiet
 //! meanwhile.
 
-use super::Lsm;
-use bytes::Bytes;
-
+use super::{Engine, Lsm};
 use crate::batch::{FamilyId, user_key};
 use crate::error::LsmError;
+use crate::table::IndexEntry;
+
+/// How many parts of a range are told apart: blocks of a table are taken together up to one, so that memory
+/// and time depend on the number of ranges and not on that of blocks.
+const PARTS: u64 = 16;
+
+/// Compactions may begin again when this is dropped, after a panic too.
+struct Quiet<'a>(&'a Engine);
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        self.0.compaction_turn.lock().end_quiet();
+        self.0.compaction_ended.notify_all();
+        self.0.wake();
+    }
+}
 
 impl Lsm {
-    /// Does something while no compaction runs; waits for one that does. For who is waited for and needs all
-    /// processors and the disk.
+    /// Does something while no compaction runs; waits for those that do, and none begins before it is over.
+    /// For who is waited for and needs all processors and the disk. A compaction that is asked for by name
+    /// waits, so `work` must not ask for one.
     pub fn without_compaction<T>(&self, work: impl FnOnce() -> T) -> T {
-        let mut turns = self.engine.compaction_turn.lock();
+        let engine = &*self.engine;
+        let mut turns = engine.compaction_turn.lock();
+        turns.begin_quiet();
+        let _quiet = Quiet(engine);
         while !turns.is_idle() {
-            self.engine.compaction_ended.wait(&mut turns);
+            engine.compaction_ended.wait(&mut turns);
         }
+        drop(turns);
         work()
     }
 
     /// Keys of a family, ascending, that cut it into ranges of about `bytes` stored bytes each: the first
-    /// range ends before the first of them, the last begins with the last. What is in memtables does not
-    /// count. Reads the indexes of the family's tables and no block.
+    /// range ends before the first of them, the last begins with the last. What is in memtables or in value
+    /// files does not count. Reads the indexes of the family's tables and no block.
     ///
     /// # Errors
     /// A table that cannot be opened.
@@ -28,7 +47,7 @@ impl Lsm {
         let (lower, upper) = (family.key(b""), family.end());
         let is_inside = |key: &[u8]| *key >= *lower && upper.as_ref().is_none_or(|upper| *key < **upper);
         let view = self.engine.view();
-        let mut blocks: Vec<(Bytes, u64)> = Vec::new();
+        let mut parts: Vec<(Vec<u8>, u64)> = Vec::new();
         for (_, table) in view.version.tables() {
             let properties = table.properties();
             let is_before = properties.upper.is_before(&lower);
@@ -37,17 +56,15 @@ impl Lsm {
                 continue;
             }
             let opened = table.opened()?;
-            for entry in opened.index() {
-                if is_inside(&entry.last_key) {
-                    blocks.push((entry.last_key.clone(), u64::from(entry.bytes)));
-                }
-            }
+            let blocks = opened.index().iter();
+            let inside = blocks.filter(|entry| is_inside(&entry.last_key));
+            take_together(inside, bytes / PARTS, &mut parts);
         }
-        blocks.sort_unstable();
+        parts.sort_unstable();
         let mut cuts: Vec<Vec<u8>> = Vec::new();
         let mut since = 0;
-        for (key, block_bytes) in blocks {
-            since += block_bytes;
+        for (key, part_bytes) in parts {
+            since += part_bytes;
             let cut = user_key(&key);
             if since >= bytes.max(1) && cuts.last().is_none_or(|last| **last < *cut) {
                 cuts.push(cut.to_vec());
@@ -55,5 +72,54 @@ impl Lsm {
             }
         }
         Ok(cuts)
+    }
+}
+
+/// Appends the blocks of one table as parts of at least `bytes` bytes, each with its last key.
+fn take_together<'a>(
+    blocks: impl Iterator<Item = &'a IndexEntry>,
+    bytes: u64,
+    parts: &mut Vec<(Vec<u8>, u64)>,
+) {
+    let (mut last_key, mut taken): (&[u8], u64) = (&[], 0);
+    for block in blocks {
+        (last_key, taken) = (&block.last_key, taken + u64::from(block.bytes));
+        if taken >= bytes {
+            parts.push((last_key.to_vec(), taken));
+            taken = 0;
+        }
+    }
+    if taken > 0 {
+        parts.push((last_key.to_vec(), taken));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hundred thousand blocks, cut into ranges of 16 MiB: some thousand keys are copied.
+    #[test]
+    fn keys_are_copied_for_parts_and_not_for_blocks() {
+        let entry = |number: u64| IndexEntry {
+            last_key: number.to_be_bytes().to_vec().into(),
+            offset: number << 14,
+            bytes: 16 << 10,
+            crc: 0,
+            entry_count: 1,
+        };
+        let blocks: Vec<IndexEntry> = (0..100_000).map(entry).collect();
+        let mut parts = Vec::new();
+        take_together(blocks.iter(), (16 << 20) / PARTS, &mut parts);
+        assert_eq!(parts.len(), 100_000_usize.div_ceil(64));
+        assert!(parts.is_sorted());
+        let bytes: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(bytes, 100_000 << 14);
+        assert_eq!(parts[0].0, 63_u64.to_be_bytes());
+        assert_eq!(parts[parts.len() - 1].0, 99_999_u64.to_be_bytes());
+        // Short ranges: every block by itself.
+        parts.clear();
+        take_together(blocks[..10].iter(), 0, &mut parts);
+        assert_eq!(parts.len(), 10);
     }
 }

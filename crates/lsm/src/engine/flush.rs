@@ -1,15 +1,17 @@
 //! Flushing: a frozen memtable becomes a table of level 0, and its log is not needed any more.
 //!
-//! Versions of a key that no reader can see are left out here already. Memtables are flushed in the order
+//! Versions of a key that no reader can see are left out here already. Large values go into a value file, and
+//! pointers to them into the table; the value file is finished first. Memtables are flushed in the order
 //! in which they were frozen, so what is in tables is always a prefix of what was written.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_base::Disk;
 use weft_ops::block::BlockBuilder;
 use weft_ops::hash64;
-use weft_ops::key::SeqNo;
+use weft_ops::key::{EntryKind, SeqNo, Stamp};
 
 use super::Engine;
 use crate::compaction::{TableMaker, TableSpec};
@@ -18,6 +20,7 @@ use crate::log::log_name;
 use crate::memtable::{Memtable, MemtableCursor, PagePool};
 use crate::options::LsmOptions;
 use crate::table::{TableFiles, TableMeta};
+use crate::values::{POINTER_BYTES, ValueWriter};
 use crate::version::Edit;
 
 impl Engine {
@@ -57,6 +60,8 @@ impl Engine {
             .and_then(|at| view.frozen.get(at));
         let first_log = newer.unwrap_or(&view.active).log_number();
         let bytes = table.as_ref().map_or(0, |table| table.file_bytes);
+        let listed = table.iter().flat_map(|table| &table.properties.value_files);
+        let value_bytes = listed.map(|file| file.file_bytes).sum();
         let edit = Edit {
             added: table.into_iter().map(|table| (0, table)).collect(),
             removed: Vec::new(),
@@ -71,7 +76,7 @@ impl Engine {
         }
         drop(turn);
         let nanos = self.clock.monotonic_nanos() - begun;
-        self.counters.flushed(bytes, nanos);
+        self.counters.flushed(bytes, value_bytes, nanos);
         self.pressure.drained(memtable.data_bytes() as u64, nanos);
         self.measure_pressure();
         self.wake();
@@ -90,8 +95,8 @@ pub(super) struct FlushContext<'a> {
     pub next_number: &'a dyn Fn() -> u64,
 }
 
-/// Writes a memtable into a table of level 0, if there is anything in it. The table's name is not durable
-/// yet.
+/// Writes a memtable into a table of level 0, if there is anything in it, and its large values into a value
+/// file. The names are not durable yet.
 pub(super) fn write_memtable(
     context: &FlushContext<'_>,
     memtable: &Arc<Memtable>,
@@ -105,6 +110,7 @@ pub(super) fn write_memtable(
         table_bytes: u64::MAX,
         filter_bits_per_key: options.filter_bits_per_key,
         last_seqno: memtable.last_seqno(),
+        value_files: BTreeMap::new(),
     };
     let tombstones = memtable.tombstones().map_or(Vec::new(), |list| list.to_vec());
     let mut maker = TableMaker::new(context.disk, spec, tombstones, context.next_number);
@@ -112,6 +118,8 @@ pub(super) fn write_memtable(
     let mut hashes = Vec::new();
     let mut last_key = Vec::new();
     let mut last_stripe = None;
+    let mut values: Option<ValueWriter<'_>> = None;
+    let mut may_point = false;
     let mut cursor = MemtableCursor::new(Arc::clone(memtable));
     cursor.first();
     while cursor.valid() {
@@ -125,20 +133,52 @@ pub(super) fn write_memtable(
         if !same_key && options.filter_bits_per_key > 0 {
             hashes.push(hash64(key));
         }
-        builder.add(&last_key, key, stamp, cursor.value());
+        let value = cursor.value();
+        if stamp.kind() == EntryKind::Value && options.is_large(key, value.len()) {
+            let pointer = add_value(context, &mut values, key, value)?;
+            let stamp = Stamp::new(stamp.seqno(), EntryKind::LargeValue);
+            builder.add(&last_key, key, stamp, &pointer);
+            may_point = true;
+        } else {
+            builder.add(&last_key, key, stamp, value);
+        }
         last_key.clear();
         last_key.extend_from_slice(key);
         last_stripe = Some(stripe);
         if builder.is_full()
             && let Some(block) = builder.finish()
         {
-            maker.add(&block, &hashes)?;
+            maker.add(&block, &hashes, may_point)?;
             hashes.clear();
+            may_point = false;
         }
         cursor.forward();
     }
     if let Some(block) = builder.finish() {
-        maker.add(&block, &hashes)?;
+        maker.add(&block, &hashes, may_point)?;
     }
-    Ok(maker.finish()?.pop())
+    if let Some(values) = &mut values {
+        maker.add_value_file(values.number(), values.finish()?);
+    }
+    let table = maker.finish()?.pop();
+    values.map(ValueWriter::keep);
+    Ok(table)
+}
+
+/// Puts a value into the value file, which is made for the first; returns what the table has instead.
+fn add_value<'a>(
+    context: &FlushContext<'a>,
+    values: &mut Option<ValueWriter<'a>>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<[u8; POINTER_BYTES], LsmError> {
+    let writer = match values {
+        Some(writer) => writer,
+        None => {
+            let dir = &context.files.values.dir;
+            let writer = ValueWriter::create(context.disk, dir, (context.next_number)())?;
+            values.insert(writer)
+        }
+    };
+    Ok(writer.add(key, value)?.encode())
 }

@@ -10,7 +10,8 @@
 //! Changes may come in any order, and the last one of a key counts. Those whose keys ascend share a table;
 //! where a key does not ascend another table begins, with the next sequence number. So who brings changes
 //! roughly in order makes few tables. A table goes as deep as there is nothing in its range: what is only
-//! added behind all that is there is never merged with anything.
+//! added behind all that is there is never merged with anything. Each table has value files of its own for
+//! its large values.
 //!
 //! # Invariants
 //!
@@ -20,6 +21,7 @@
 //! 3. Files of an ingestion that was given up are removed. If its edit failed its fate is unknown, and they
 //!    go when a later edit, which speaks for the whole state, is durable.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ use crate::batch::{FamilyId, keep};
 use crate::error::LsmError;
 use crate::options::LEVEL_COUNT;
 use crate::table::{Table, TableMeta, TableWriter, table_name};
+use crate::values::{POINTER_BYTES, ValueWriter};
 use crate::version::{Edit, KeyRange};
 
 impl Lsm {
@@ -61,6 +64,9 @@ impl Lsm {
             key: Vec::new(),
             last_key: Vec::new(),
             hashes: Vec::new(),
+            values: None,
+            value_files: BTreeMap::new(),
+            may_point: false,
             made: Vec::new(),
             created: Vec::new(),
         })
@@ -82,6 +88,11 @@ pub struct Ingest<'a> {
     /// The last key of the present table.
     last_key: Vec<u8>,
     hashes: Vec<u64>,
+    /// The value file that is being written, and those of the present table that are finished.
+    values: Option<ValueWriter<'a>>,
+    value_files: BTreeMap<u64, u64>,
+    /// Whether there are pointers in the present block.
+    may_point: bool,
     made: Vec<TableMeta>,
     /// Files that no edit speaks of.
     created: Vec<PathBuf>,
@@ -147,11 +158,43 @@ impl Ingest<'_> {
         if self.engine.options.filter_bits_per_key > 0 {
             self.hashes.push(hash64(&self.key));
         }
-        let stamp = Stamp::new(self.last_seqno, kind);
-        self.builder.add(&self.last_key, &self.key, stamp, value);
+        if kind == EntryKind::Value && self.engine.options.is_large(&self.key, value.len()) {
+            let pointer = self.add_value(value)?;
+            let stamp = Stamp::new(self.last_seqno, EntryKind::LargeValue);
+            self.builder.add(&self.last_key, &self.key, stamp, &pointer);
+            self.may_point = true;
+        } else {
+            let stamp = Stamp::new(self.last_seqno, kind);
+            self.builder.add(&self.last_key, &self.key, stamp, value);
+        }
         std::mem::swap(&mut self.last_key, &mut self.key);
         if self.builder.is_full() {
             self.finish_block()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the value of the present key into a value file; returns what the table has instead.
+    fn add_value(&mut self, value: &[u8]) -> Result<[u8; POINTER_BYTES], LsmError> {
+        let engine = self.engine;
+        let is_full = |values: &ValueWriter<'_>| values.bytes() >= engine.options.table_bytes;
+        if self.values.as_ref().is_some_and(is_full) {
+            self.finish_values()?;
+        }
+        let values = match &mut self.values {
+            Some(values) => values,
+            none => {
+                let dir = &engine.files.values.dir;
+                none.insert(ValueWriter::create(&*engine.disk, dir, engine.next_number())?)
+            }
+        };
+        Ok(values.add(&self.key, value)?.encode())
+    }
+
+    fn finish_values(&mut self) -> Result<(), LsmError> {
+        if let Some(mut values) = self.values.take() {
+            self.value_files.insert(values.number(), values.finish()?);
+            self.created.push(values.keep());
         }
         Ok(())
     }
@@ -169,25 +212,29 @@ impl Ingest<'_> {
 
     fn finish_block(&mut self) -> Result<(), LsmError> {
         if let (Some(table), Some(block)) = (&mut self.table, self.builder.finish()) {
-            table.add_block(&block, &self.hashes)?;
+            table.add_block(&block, &self.hashes, self.may_point)?;
         }
+        self.may_point = false;
         self.hashes.clear();
         Ok(())
     }
 
     fn finish_table(&mut self) -> Result<(), LsmError> {
         self.finish_block()?;
+        self.finish_values()?;
         if let Some(mut table) = self.table.take() {
             for tombstone in self.tombstones.drain(..) {
                 table.add_tombstone(tombstone);
             }
             table.raise_last_seqno(self.last_seqno);
-            self.made.push(table.finish()?);
+            self.made.push(table.finish(&self.value_files)?);
         }
+        self.value_files.clear();
         Ok(())
     }
 
-    /// Makes all of it durable and visible at once. Returns the bytes of the tables that were made.
+    /// Makes all of it durable and visible at once. Returns the bytes of the tables and value files that were
+    /// made.
     ///
     /// # Errors
     /// The disk's. If the edit failed, whether it counts is unknown until the next one succeeds, which is
@@ -201,10 +248,15 @@ impl Ingest<'_> {
         if self.made.is_empty() {
             return Ok(0);
         }
-        let bytes = self.made.iter().map(|table| table.file_bytes).sum();
+        let files = self.made.iter().map(|table| {
+            let values = table.properties.value_files.iter();
+            table.file_bytes + values.map(|file| file.file_bytes).sum::<u64>()
+        });
+        let bytes = files.sum();
         let engine = self.engine;
         // Where a compaction is about to put something is not known: then they go to level 0.
         let turn = engine.compaction_turn.try_lock();
+        let turn = turn.filter(|turns| turns.is_idle());
         let made = std::mem::take(&mut self.made);
         let edit = Edit {
             added: match &turn {
@@ -217,11 +269,9 @@ impl Ingest<'_> {
         };
         // Even if this fails the edit may count after a crash: its numbers are never given away again.
         self.writer.next_seqno = SeqNo(self.last_seqno.0 + 1);
-        let created = std::mem::take(&mut self.created);
-        if let Err(error) = engine.install(&edit, None) {
-            engine.files.obsolete.lock().extend(created);
-            return Err(error);
-        }
+        // From here on the engine takes care of the files, whatever becomes of the edit.
+        self.created.clear();
+        engine.install(&edit, None)?;
         engine.ingested(self.last_seqno);
         Ok(bytes)
     }

@@ -6,6 +6,7 @@
 //! flush.rs       frozen memtable -> table of level 0
 //! ingest.rs      many changes -> tables, past log and memtable
 //! cuts.rs        a family in ranges of equal size
+//! collect.rs     value files that are nearly empty
 //! background.rs  who flushes and compacts, and when
 //! pressure.rs    how much writers are slowed
 //! checkpoint.rs  a second engine with the state of a moment
@@ -15,8 +16,9 @@
 //!
 //! # Latches, in the order in which they may be taken
 //!
-//! `writer` (log and active memtable), `flush_turn` or `compaction_turn`, `manifest`, `view`. None is held
-//! while a reader reads; `view` is held only to copy or to replace a pointer.
+//! `collected`, `writer` (log and active memtable), `flush_turn` or `compaction_turn`, `manifest`,
+//! `doubtful`, `view`. None is held while a reader reads; `view` is held only to copy or to replace a
+//! pointer.
 //!
 //! # What a reader sees
 //!
@@ -25,6 +27,7 @@
 
 mod background;
 mod checkpoint;
+mod collect;
 mod cuts;
 mod flush;
 mod ingest;
@@ -34,7 +37,7 @@ mod read;
 mod stats;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,9 +54,11 @@ use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
-use crate::table::TableFiles;
+use crate::table::{TableFiles, TableMeta, table_name};
+use crate::values::values_name;
 use crate::version::{Edit, Manifest, Version};
 use background::{Wanted, Work};
+use collect::Collected;
 use pressure::Pressure;
 use stats::Counters;
 use write::{SyncState, Writer};
@@ -63,7 +68,7 @@ pub(crate) use open::{Found, level_dirs, lock_dirs};
 pub use stats::{LevelStats, LsmStats};
 pub use write::WriteOptions;
 
-/// Sync of new tables' names, before the manifest speaks of them.
+/// Sync of the names of new tables and value files, before the manifest speaks of them.
 pub(crate) const SYNC_TABLE_DIR: SyncSite = SyncSite("lsm.table.dir");
 
 /// What readers look into: replaced as a whole.
@@ -95,6 +100,10 @@ pub(crate) struct Engine {
     /// Held to choose a compaction and to say how it went, not while it runs.
     compaction_turn: Mutex<Turns>,
     compaction_ended: Condvar,
+    /// Held while a value file is collected.
+    collected: Mutex<Collected>,
+    /// Files of edits whose fate is unknown: superfluous when the next edit is durable.
+    doubtful: Mutex<Vec<PathBuf>>,
     next_number: AtomicU64,
     work: Mutex<Work>,
     work_changed: Condvar,
@@ -119,21 +128,21 @@ impl Engine {
     }
 
     /// Makes an edit durable, then lets readers see it. `frozen_gone` is the memtable that it put into a
-    /// table.
+    /// table. Takes care of the files that were made for it: if it fails they are removed, at once if it
+    /// certainly does not count, else when a later edit is durable, which is then without it.
     fn install(&self, edit: &Edit, frozen_gone: Option<&Arc<Memtable>>) -> Result<(), LsmError> {
-        for dir in &self.files.dirs {
-            if edit
-                .added
-                .iter()
-                .any(|(_, meta)| self.files.dir(meta.level) == dir)
-            {
-                self.disk
-                    .sync_dir(dir, SYNC_TABLE_DIR)
-                    .map_err(io_error("syncing", dir))?;
-            }
+        let made = self.made_by(edit);
+        if let Err(error) = sync_names(&self.files, edit) {
+            // The manifest does not speak of them and never will.
+            self.remove(made);
+            return Err(error);
         }
         let mut manifest = self.manifest.lock();
-        manifest.append(&*self.disk, edit, || self.next_number())?;
+        if let Err(error) = manifest.append(&*self.disk, edit, || self.next_number()) {
+            self.doubtful.lock().extend(made);
+            return Err(error);
+        }
+        let refused = std::mem::take(&mut *self.doubtful.lock());
         let mut view = self.view.write();
         let mut next = View::clone(&view);
         next.version = Arc::new(view.version.apply(edit, &self.files));
@@ -143,20 +152,60 @@ impl Engine {
         *view = Arc::new(next);
         drop(view);
         drop(manifest);
+        self.remove(refused);
         self.remove_obsolete();
         Ok(())
     }
 
-    /// Removes files of tables that nobody reads any more. A file that cannot be removed is left for the
-    /// next opening.
+    /// The files that were made for an edit: those that the newest version does not know.
+    fn made_by(&self, edit: &Edit) -> Vec<PathBuf> {
+        let view = self.view();
+        let known: BTreeSet<u64> = view.version.tables().map(|(_, table)| table.number()).collect();
+        let known_values = view.version.value_files();
+        let mut made = Vec::new();
+        for (_, meta) in edit
+            .added
+            .iter()
+            .filter(|(_, meta)| !known.contains(&meta.number))
+        {
+            made.push(self.files.dir(meta.level).join(table_name(meta.number)));
+            let values = meta.properties.value_files.iter().map(|file| file.number);
+            let values = values.filter(|number| !known_values.contains_key(number));
+            made.extend(values.map(|number| self.files.values.dir.join(values_name(number))));
+        }
+        made
+    }
+
+    /// Removes files of tables and values that nobody reads any more.
     fn remove_obsolete(&self) {
-        let paths = std::mem::take(&mut *self.files.obsolete.lock());
+        self.remove(std::mem::take(&mut *self.files.obsolete.lock()));
+        self.remove(std::mem::take(&mut *self.files.values.obsolete.lock()));
+    }
+
+    /// A file that cannot be removed is left for the next opening.
+    fn remove(&self, paths: Vec<PathBuf>) {
         for path in paths {
             if self.disk.remove(&path).is_err() {
                 self.counters.files_left.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
+}
+
+/// Makes the names of an edit's tables and of their value files durable.
+fn sync_names(files: &TableFiles, edit: &Edit) -> Result<(), LsmError> {
+    let of_tables = edit.added.iter().map(|(_, meta)| files.dir(meta.level));
+    let have_values = |(_, meta): &(usize, TableMeta)| !meta.properties.value_files.is_empty();
+    let of_values = edit
+        .added
+        .iter()
+        .any(have_values)
+        .then_some(files.values.dir.as_path());
+    for dir in of_tables.chain(of_values).collect::<BTreeSet<&Path>>() {
+        let synced = files.disk.sync_dir(dir, SYNC_TABLE_DIR);
+        synced.map_err(io_error("syncing", dir))?;
+    }
+    Ok(())
 }
 
 /// A moment of the engine: what was written later is not seen through it, what it sees is kept for it.

@@ -24,13 +24,14 @@ use super::flush::{FlushContext, write_memtable};
 use super::pressure::Pressure;
 use super::stats::Counters;
 use super::write::{SyncState, Writer};
-use super::{Engine, SYNC_TABLE_DIR, View};
+use super::{Engine, View, sync_names};
 use crate::batch::for_each_operation;
 use crate::error::{CorruptKind, LsmError, bad_directory, corrupt, io_error};
 use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
 use crate::table::{TableFiles, TableMeta, table_number};
+use crate::values::{values_name, values_number};
 use crate::version::{Edit, Manifest, ManifestState, Version, manifest_name, manifest_number, read_manifest};
 
 impl Engine {
@@ -61,6 +62,7 @@ impl Engine {
         let next_number = AtomicU64::new(found.last_number.max(last_manifest).max(state.first_log) + 1);
         let files = Arc::new(TableFiles::new(
             Arc::clone(&disk),
+            dir,
             dirs,
             options.block_cache_bytes,
         ));
@@ -77,18 +79,15 @@ impl Engine {
             next_number: &number,
         };
         let (tables, end) = replay(&context, dir, &logs, state.flushed)?;
-        if !tables.is_empty() {
-            let level0 = files.dir(0);
-            disk.sync_dir(level0, SYNC_TABLE_DIR)
-                .map_err(io_error("syncing", level0))?;
-        }
-        let log = LogFile::create(&*disk, dir, number())?;
-        let edit = Edit {
-            added: tables.into_iter().map(|table| (0, table)).collect(),
-            removed: Vec::new(),
+        let added = tables.into_iter().map(|table| (0, table)).collect();
+        let mut edit = Edit {
+            added,
             flushed: Some(end.last),
-            first_log: Some(log.number()),
+            ..Edit::default()
         };
+        sync_names(&files, &edit)?;
+        let log = LogFile::create(&*disk, dir, number())?;
+        edit.first_log = Some(log.number());
         state.apply(&edit);
         let manifest = Manifest::create(&*disk, dir, number(), state.clone())?;
         found.remove_unnamed(&*disk, dir, &state)?;
@@ -121,6 +120,8 @@ impl Engine {
             flush_turn: Mutex::new(()),
             compaction_turn: Mutex::default(),
             compaction_ended: Condvar::new(),
+            doubtful: Mutex::default(),
+            collected: Mutex::default(),
             next_number,
             work: Mutex::new(Work::default()),
             work_changed: Condvar::new(),
@@ -214,6 +215,7 @@ fn replay(
 pub(crate) struct Found {
     logs: Vec<u64>,
     tables: Vec<(PathBuf, u64)>,
+    values: Vec<u64>,
     last_number: u64,
 }
 
@@ -223,7 +225,9 @@ impl Found {
         let mut logs: Vec<u64> = names.iter().filter_map(|name| log_number(name)).collect();
         logs.sort_unstable();
         let manifests = names.iter().filter_map(|name| manifest_number(name));
-        let mut last_number = logs.iter().copied().chain(manifests).max().unwrap_or(0);
+        let values: Vec<u64> = names.iter().filter_map(|name| values_number(name)).collect();
+        let numbers = logs.iter().chain(&values).copied();
+        let mut last_number = numbers.chain(manifests).max().unwrap_or(0);
         let mut tables = Vec::new();
         for &level_dir in dirs {
             for name in disk.list(level_dir).map_err(io_error("listing", level_dir))? {
@@ -236,6 +240,7 @@ impl Found {
         Ok(Self {
             logs,
             tables,
+            values,
             last_number,
         })
     }
@@ -253,6 +258,7 @@ impl Found {
     /// wrote: the manifest comes first, and what it named is not known without it.
     pub(crate) fn check_new(&self, disk: &dyn Disk, dir: &Path) -> Result<(), LsmError> {
         let mut left = self.tables.first().map(|(path, _)| path.clone());
+        left = left.or_else(|| Some(dir.join(values_name(*self.values.first()?))));
         for &number in &self.logs {
             // An opening that was cut short leaves an empty one.
             let path = dir.join(log_name(number));
@@ -305,7 +311,14 @@ impl Found {
             .iter()
             .filter(|(_, number)| !state.tables.contains_key(number));
         let logs = logs.map(|&number| dir.join(log_name(number)));
-        for path in logs.chain(tables.map(|(path, _)| path.clone())) {
+        let named = state
+            .tables
+            .values()
+            .flat_map(|(_, meta)| &meta.properties.value_files);
+        let named: BTreeSet<u64> = named.map(|file| file.number).collect();
+        let values = self.values.iter().filter(|number| !named.contains(number));
+        let values = values.map(|&number| dir.join(values_name(number)));
+        for path in logs.chain(values).chain(tables.map(|(path, _)| path.clone())) {
             disk.remove(&path).map_err(io_error("removing", &path))?;
         }
         Ok(())

@@ -22,7 +22,14 @@ enum Found {
     Nothing,
     /// It is gone.
     Gone,
+    Present(Newest),
+}
+
+/// The newest entry of a key that has a value.
+pub(super) enum Newest {
     Value(Bytes),
+    /// What leads to a large value, and the table and the block in which it stands.
+    Pointer(Arc<Table>, usize, Bytes),
 }
 
 impl Engine {
@@ -36,6 +43,15 @@ impl Engine {
 
     /// The value of a key as a reader at `seqno` sees it in a view.
     pub(super) fn get_from(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<Option<Bytes>, LsmError> {
+        match self.newest(view, key, seqno)? {
+            None => Ok(None),
+            Some(Newest::Value(value)) => Ok(Some(value)),
+            Some(Newest::Pointer(table, block, pointer)) => table.large_value(block, key, &pointer).map(Some),
+        }
+    }
+
+    /// The newest entry of a key that a reader at `seqno` sees in a view, if it has a value.
+    pub(super) fn newest(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<Option<Newest>, LsmError> {
         for memtable in std::iter::once(&view.active).chain(&view.frozen) {
             let deleted = memtable
                 .tombstones()
@@ -43,7 +59,7 @@ impl Engine {
             match memtable.get(key, seqno) {
                 Some((stamp, value)) if stamp.seqno() > deleted => {
                     let live = stamp.kind() != EntryKind::Tombstone;
-                    return Ok(live.then(|| Bytes::copy_from_slice(value)));
+                    return Ok(live.then(|| Newest::Value(Bytes::copy_from_slice(value))));
                 }
                 None if deleted == SeqNo(0) => {}
                 // A range tombstone hides everything older, in this source and in those behind it.
@@ -57,13 +73,19 @@ impl Engine {
             match self.get_from_table(table, key, hash, seqno)? {
                 Found::Nothing => {}
                 Found::Gone => return Ok(None),
-                Found::Value(value) => return Ok(Some(value)),
+                Found::Present(newest) => return Ok(Some(newest)),
             }
         }
         Ok(None)
     }
 
-    fn get_from_table(&self, table: &Table, key: &[u8], hash: u64, seqno: SeqNo) -> Result<Found, LsmError> {
+    fn get_from_table(
+        &self,
+        table: &Arc<Table>,
+        key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+    ) -> Result<Found, LsmError> {
         let opened = table.opened()?;
         let deleted = covering(opened.tombstones(), key, seqno);
         let absent = if deleted > SeqNo(0) {
@@ -88,11 +110,14 @@ impl Engine {
                 if cursor.key() != key {
                     return Ok(absent);
                 }
-                let gone = cursor.stamp().kind() == EntryKind::Tombstone || cursor.stamp().seqno() <= deleted;
-                return Ok(if gone {
-                    Found::Gone
-                } else {
-                    Found::Value(cursor.value_bytes())
+                let value = cursor.value_bytes();
+                return Ok(match cursor.stamp().kind() {
+                    _ if cursor.stamp().seqno() <= deleted => Found::Gone,
+                    EntryKind::Tombstone => Found::Gone,
+                    EntryKind::Value => Found::Present(Newest::Value(value)),
+                    EntryKind::LargeValue => {
+                        Found::Present(Newest::Pointer(Arc::clone(table), number, value))
+                    }
                 });
             }
             // All entries of the key in this block are too new.

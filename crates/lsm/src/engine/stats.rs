@@ -62,8 +62,22 @@ pub struct LsmStats {
     pub flushes: u64,
     /// Bytes of the tables that flushes wrote.
     pub flushed_bytes: u64,
+    /// Bytes of the value files that flushes wrote.
+    pub flushed_value_bytes: u64,
     /// Time that flushes took.
     pub flush_nanos: u64,
+    /// Value files that some table of the newest version points into.
+    pub value_files: u64,
+    /// Their bytes.
+    pub value_bytes: u64,
+    /// Bytes of the records in them that some entry points to, whether a newer entry hides it or not.
+    pub value_live_bytes: u64,
+    /// Value files of which a collector wrote again what was needed.
+    pub collected_files: u64,
+    /// Bytes of values that collectors wrote again.
+    pub collected_bytes: u64,
+    /// Why the last collection failed, if it did.
+    pub collect_error: Option<String>,
     /// Compaction tasks.
     pub compaction_tasks: u64,
     /// Bytes that should lie deeper than they do.
@@ -88,6 +102,23 @@ pub struct LsmStats {
     pub compaction_error: Option<String>,
 }
 
+impl LsmStats {
+    /// Which share of the bytes in value files is still pointed to, from 0 to 1; 1 without any.
+    #[must_use]
+    pub fn value_live_share(&self) -> f64 {
+        share(self.value_live_bytes, self.value_bytes)
+    }
+}
+
+/// `part` of `whole`, from 0 to 1; 1 of nothing.
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        1.0
+    } else {
+        (part as f64 / whole as f64).min(1.0)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Counters {
     pub batches: AtomicU64,
@@ -101,8 +132,11 @@ pub(super) struct Counters {
     pub task_memory: AtomicU64,
     pub compaction_failures: AtomicU64,
     pub failed_tables: AtomicU64,
+    pub collected_files: AtomicU64,
+    pub collected_bytes: AtomicU64,
     flushes: AtomicU64,
     flushed_bytes: AtomicU64,
+    flushed_value_bytes: AtomicU64,
     flush_nanos: AtomicU64,
     levels: [LevelCounters; LEVEL_COUNT],
 }
@@ -126,9 +160,10 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 impl Counters {
-    pub(super) fn flushed(&self, bytes: u64, nanos: u64) {
+    pub(super) fn flushed(&self, bytes: u64, value_bytes: u64, nanos: u64) {
         add(&self.flushes, 1);
         add(&self.flushed_bytes, bytes);
+        add(&self.flushed_value_bytes, value_bytes);
         add(&self.flush_nanos, nanos);
     }
 
@@ -163,6 +198,7 @@ impl Engine {
         let block_cache_bytes = self.files.cache.bytes() as u64;
         let table_memory_bytes = self.files.open.bytes() as u64;
         let task_memory_bytes = get(&counters.task_memory);
+        let values = view.version.value_files();
         let work = self.work.lock();
         LsmStats {
             levels: levels
@@ -192,7 +228,14 @@ impl Engine {
             syncs: get(&counters.syncs),
             flushes: get(&counters.flushes),
             flushed_bytes: get(&counters.flushed_bytes),
+            flushed_value_bytes: get(&counters.flushed_value_bytes),
             flush_nanos: get(&counters.flush_nanos),
+            value_files: values.len() as u64,
+            value_bytes: values.values().map(|file| file.file_bytes).sum(),
+            value_live_bytes: values.values().map(|file| file.live_bytes).sum(),
+            collected_files: get(&counters.collected_files),
+            collected_bytes: get(&counters.collected_bytes),
+            collect_error: work.collect_error.as_ref().map(ToString::to_string),
             compaction_tasks: get(&counters.tasks),
             debt_bytes: debt_bytes(&view.version, &self.options),
             pressure: self.pressure.value(),

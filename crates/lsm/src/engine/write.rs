@@ -94,17 +94,28 @@ impl Engine {
         if writer.refused.is_some() {
             self.put_right(&mut writer)?;
         }
+        self.apply_next(&mut writer, batch, options.log, durable)
+    }
+
+    /// As `apply`, for the one who has the latch; all writes up to `durable` are durable.
+    pub(super) fn apply_next(
+        &self,
+        writer: &mut Writer,
+        batch: &WriteBatch,
+        log: bool,
+        durable: SeqNo,
+    ) -> Result<(SeqNo, bool), LsmError> {
         let mut froze = false;
         if self.view().active.is_full(self.options.memtable_bytes) {
             self.wait_for_room()?;
-            froze = self.freeze(&mut writer)?;
+            froze = self.freeze(writer)?;
         }
         let first = writer.next_seqno;
         let count = batch.count();
         if count == 0 {
             return Ok((SeqNo(first.0 - 1), froze));
         }
-        if options.log {
+        if log {
             let appended = Appended {
                 first,
                 after: writer.last_logged,
@@ -133,7 +144,6 @@ impl Engine {
         writer.next_seqno = seqno;
         let last = SeqNo(seqno.0 - 1);
         self.visible.store(last.0, Ordering::Release);
-        drop(writer);
         let counters = &self.counters;
         counters.batches.fetch_add(1, Ordering::Relaxed);
         counters

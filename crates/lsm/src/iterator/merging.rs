@@ -1,12 +1,13 @@
 //! Many sorted sources as one, in either direction.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use weft_ops::key::{SeqNo, Stamp};
+use weft_ops::key::{EntryKind, SeqNo, Stamp};
 
 use crate::error::LsmError;
 use crate::memtable::MemtableCursor;
-use crate::table::RunCursor;
+use crate::table::{RunCursor, Table};
 
 /// A source of entries.
 pub(crate) enum EntryCursor {
@@ -40,6 +41,14 @@ impl EntryCursor {
         match self {
             Self::Memtable(cursor) => cursor.value(),
             Self::Run(cursor) => cursor.value(),
+        }
+    }
+
+    /// Table and block, if it stands in one.
+    fn place(&self) -> Option<(Arc<Table>, usize)> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => cursor.place(),
         }
     }
 
@@ -113,6 +122,15 @@ impl MergingCursor {
 
     pub(crate) fn value(&self) -> &[u8] {
         self.present().map_or(&[], EntryCursor::value)
+    }
+
+    /// Where the present entry stands, if it is a pointer to a large value: table and block.
+    pub(crate) fn pointer_place(&self) -> Option<(Arc<Table>, usize)> {
+        if self.stamp().kind() == EntryKind::LargeValue {
+            self.present()?.place()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<(), LsmError> {

@@ -1,12 +1,14 @@
 //! Iterators: the keys and values of a family as a snapshot sees them, in both directions.
 //!
 //! Of each key only the newest entry up to the snapshot counts; tombstones and range tombstones hide it. An
-//! iterator keeps memtables and tables alive that it may need.
+//! iterator keeps memtables and tables alive that it may need. A large value is read when the iterator comes
+//! to stand on its key.
 
 mod merging;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
 
 use crate::batch::{FamilyId, behind_all_keys, user_key};
@@ -29,6 +31,8 @@ pub struct LsmIterator {
     key: Vec<u8>,
     /// The present value, when going back; else it is where `merged` stands.
     value: Vec<u8>,
+    /// The present value if it is a large one.
+    large: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +61,7 @@ impl LsmIterator {
             state: State::Nowhere,
             key: Vec::new(),
             value: Vec::new(),
+            large: None,
         }
     }
 
@@ -83,17 +88,18 @@ impl LsmIterator {
     /// The present value; empty if there is none.
     #[must_use]
     pub fn value(&self) -> &[u8] {
-        match self.state {
-            State::Nowhere => &[],
-            State::Forward => self.merged.value(),
-            State::Backward => &self.value,
+        match (self.state, &self.large) {
+            (State::Nowhere, _) => &[],
+            (_, Some(large)) => large,
+            (State::Forward, None) => self.merged.value(),
+            (State::Backward, None) => &self.value,
         }
     }
 
     /// To the first key.
     ///
     /// # Errors
-    /// The disk's; a corrupt block on the way.
+    /// The disk's; a corrupt block on the way, or a large value of the key itself.
     pub fn first(&mut self) -> Result<(), LsmError> {
         self.seek(b"")
     }
@@ -178,6 +184,7 @@ impl LsmIterator {
 
     /// From where `merged` stands, the first key that is there.
     fn find_forward(&mut self) -> Result<(), LsmError> {
+        self.large = None;
         while self.merged.valid() {
             let (key, stamp) = (self.merged.key(), self.merged.stamp());
             if self.upper.as_ref().is_some_and(|upper| *key >= **upper) {
@@ -191,6 +198,9 @@ impl LsmIterator {
             self.key.clear();
             self.key.extend_from_slice(self.merged.key());
             if live {
+                if let Some((table, block)) = self.merged.pointer_place() {
+                    self.large = Some(table.large_value(block, &self.key, self.merged.value())?);
+                }
                 self.state = State::Forward;
                 break;
             }
@@ -201,20 +211,26 @@ impl LsmIterator {
 
     /// From where `merged` stands, going back, the first key that is there.
     fn find_backward(&mut self) -> Result<(), LsmError> {
+        self.large = None;
         while self.merged.valid() && self.merged.key() >= &self.lower[..] {
             self.key.clear();
             self.key.extend_from_slice(self.merged.key());
             let mut newest = None;
+            let mut place = None;
             while self.merged.valid() && self.merged.key() == self.key {
                 let stamp = self.merged.stamp();
                 if stamp.seqno() <= self.snapshot.seqno() {
                     newest = Some(stamp);
+                    place = self.merged.pointer_place();
                     self.value.clear();
                     self.value.extend_from_slice(self.merged.value());
                 }
                 self.merged.advance()?;
             }
             if newest.is_some_and(|stamp| self.is_live(&self.key, stamp)) {
+                if let Some((table, block)) = place {
+                    self.large = Some(table.large_value(block, &self.key, &self.value)?);
+                }
                 self.state = State::Backward;
                 break;
             }

@@ -51,6 +51,12 @@ impl RunCursor {
         self.cursor.as_ref().map_or(&[], BlockCursor::value)
     }
 
+    /// The table and the block of the present entry.
+    pub(crate) fn place(&self) -> Option<(Arc<Table>, usize)> {
+        self.cursor.as_ref()?;
+        Some((Arc::clone(self.tables.get(self.table)?), self.block))
+    }
+
     pub(crate) fn last(&mut self) -> Result<(), LsmError> {
         (self.table, self.block) = (self.tables.len(), 0);
         self.load_back()

@@ -7,7 +7,7 @@ use weft_ops::key::SeqNo;
 use weft_ops::merge::RangeTombstone;
 
 pub(super) const MAGIC: [u8; 8] = *b"WEFTSST1";
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 pub(crate) const FOOTER_BYTES: usize = 92;
 
 /// A file's name.
@@ -209,6 +209,16 @@ pub(super) fn decode_tombstones(section: &Bytes) -> Result<Vec<RangeTombstone>, 
     Ok(tombstones)
 }
 
+/// A value file that entries of a table point into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ValueFileUse {
+    pub number: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Bytes of the records that the table's entries point to.
+    pub used_bytes: u64,
+}
+
 /// What a table is known to hold; kept in the manifest too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TableProperties {
@@ -220,6 +230,8 @@ pub(crate) struct TableProperties {
     pub block_count: u64,
     /// No entry or range tombstone is newer.
     pub last_seqno: SeqNo,
+    /// The value files that its entries point into, by number.
+    pub value_files: Vec<ValueFileUse>,
 }
 
 impl TableProperties {
@@ -235,10 +247,16 @@ impl TableProperties {
         ] {
             out.put_varint(number);
         }
+        out.put_varint(self.value_files.len() as u64);
+        for file in &self.value_files {
+            out.put_varint(file.number);
+            out.put_varint(file.file_bytes);
+            out.put_varint(file.used_bytes);
+        }
     }
 
     pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
-        Ok(Self {
+        let mut properties = Self {
             lower: Bytes::copy_from_slice(reader.len_prefixed()?),
             upper: UpperBound {
                 key: Bytes::copy_from_slice(reader.len_prefixed()?),
@@ -248,7 +266,23 @@ impl TableProperties {
             tombstone_count: reader.varint()?,
             block_count: reader.varint()?,
             last_seqno: SeqNo(reader.varint()?),
-        })
+            value_files: Vec::new(),
+        };
+        let count = reader.count(3)?;
+        let files = &mut properties.value_files;
+        files.reserve_exact(count);
+        for _ in 0..count {
+            let file = ValueFileUse {
+                number: reader.varint()?,
+                file_bytes: reader.varint()?,
+                used_bytes: reader.varint()?,
+            };
+            if files.last().is_some_and(|last| last.number >= file.number) {
+                return Err(reader.error("value files do not ascend"));
+            }
+            files.push(file);
+        }
+        Ok(properties)
     }
 }
 
@@ -307,5 +341,8 @@ mod tests {
         assert_eq!(bytes.len(), FOOTER_BYTES);
         assert_eq!(Footer::decode(&bytes, 11).unwrap(), footer);
         assert!(Footer::decode(&bytes, 10).is_err());
+        let mut older = bytes;
+        older[8] = 1;
+        assert_eq!(Footer::decode(&older, 11).unwrap_err().reason, "unknown version");
     }
 }

@@ -1,5 +1,6 @@
 //! Any bytes as a table: opened, walked and searched. See `crates/lsm/src/fuzzing.rs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,11 +14,12 @@ use weft_ops::key::{EntryKind, SeqNo, Stamp};
 use weft_ops::merge::RangeTombstone;
 
 use super::format::{
-    FOOTER_BYTES, Footer, MAGIC, Section, TableProperties, UpperBound, VERSION, decode_index, encode_index,
-    table_name, unseal,
+    FOOTER_BYTES, Footer, MAGIC, Section, TableProperties, UpperBound, VERSION, ValueFileUse, decode_index,
+    encode_index, table_name, unseal,
 };
 use super::{RunCursor, Table, TableFiles, TableMeta, TableWriter};
 use crate::fuzzing::{dir, disk_with, put_crc, shared};
+use crate::values::Pointer;
 
 const NUMBER: u64 = 1;
 
@@ -37,7 +39,16 @@ pub(crate) fn meta(number: u64) -> TableMeta {
             tombstone_count: 1,
             block_count: 2,
             last_seqno: SeqNo(number),
+            value_files: (0..number % 3).map(used).collect(),
         },
+    }
+}
+
+fn used(number: u64) -> ValueFileUse {
+    ValueFileUse {
+        number,
+        file_bytes: 500,
+        used_bytes: 300,
     }
 }
 
@@ -114,7 +125,12 @@ fn read(bytes: &[u8]) {
     };
     let table = Arc::new(Table::new(
         meta,
-        Arc::new(TableFiles::new(shared(disk), vec![dir().to_owned()], 1 << 20)),
+        Arc::new(TableFiles::new(
+            shared(disk),
+            dir(),
+            vec![dir().to_owned()],
+            1 << 20,
+        )),
     ));
     let Ok(opened) = table.opened() else {
         return;
@@ -125,6 +141,9 @@ fn read(bytes: &[u8]) {
     let mut count = 0;
     while moved.is_ok() && cursor.valid() {
         let _ = (cursor.value(), table.covers(cursor.key()));
+        if cursor.stamp().kind() == EntryKind::LargeValue {
+            let _ = table.large_value(0, cursor.key(), cursor.value());
+        }
         let _ = filter.map(|filter| filter.may_contain(hash64(cursor.key())));
         let _ = opened.block_for(cursor.key());
         count += 1;
@@ -159,19 +178,30 @@ fn seed(entries: u64, bits_per_key: u32, tombstones: u64) -> Option<Vec<u8>> {
     let (mut last, mut hashes) = (Vec::new(), Vec::new());
     for number in 0..entries {
         let key = format!("{number:04}").into_bytes();
-        let stamp = Stamp::new(SeqNo(1 + number), EntryKind::Value);
-        builder.add(&last, &key, stamp, &[number as u8; 20]);
+        let pointer = Pointer {
+            file: 7,
+            offset: 100 * number,
+            value_bytes: 50,
+            crc: 1,
+        };
+        if number % 5 == 4 {
+            let stamp = Stamp::new(SeqNo(1 + number), EntryKind::LargeValue);
+            builder.add(&last, &key, stamp, &pointer.encode());
+        } else {
+            let stamp = Stamp::new(SeqNo(1 + number), EntryKind::Value);
+            builder.add(&last, &key, stamp, &[number as u8; 20]);
+        }
         hashes.push(hash64(&key));
         last = key;
         if builder.is_full()
             && let Some(block) = builder.finish()
         {
-            writer.add_block(&block, &hashes).ok()?;
+            writer.add_block(&block, &hashes, true).ok()?;
             hashes.clear();
         }
     }
     if let Some(block) = builder.finish() {
-        writer.add_block(&block, &hashes).ok()?;
+        writer.add_block(&block, &hashes, true).ok()?;
     }
     for number in 0..tombstones {
         writer.add_tombstone(RangeTombstone {
@@ -181,6 +211,6 @@ fn seed(entries: u64, bits_per_key: u32, tombstones: u64) -> Option<Vec<u8>> {
         });
     }
     writer.raise_last_seqno(SeqNo(100));
-    writer.finish().ok()?;
+    writer.finish(&BTreeMap::from([(7, 5000)])).ok()?;
     read_file(&disk, &dir().join(table_name(NUMBER))).ok()
 }

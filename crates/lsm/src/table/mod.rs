@@ -7,7 +7,7 @@
 //! tombstones   crc u32, list of (start, end, seqno)
 //! filter       as in docs/formats/block.md; absent if the table has none
 //! index        crc u32, list of (last key, length, block's crc u32, entries)
-//! properties   crc u32, numbers and keys
+//! properties   crc u32, numbers and keys, value files that entries point into
 //! footer       92 bytes: magic, version, where the sections lie, file number, crc
 //! ```
 //!
@@ -29,6 +29,8 @@ mod read;
 mod write;
 
 pub(crate) use cursor::RunCursor;
-pub(crate) use format::{TableProperties, UpperBound, table_name, table_number};
+#[cfg(test)]
+pub(crate) use format::ValueFileUse;
+pub(crate) use format::{IndexEntry, TableProperties, UpperBound, table_name, table_number};
 pub(crate) use read::{Opened, Table, TableFiles, TableMeta};
 pub(crate) use write::{SYNC_TABLE, TableWriter};

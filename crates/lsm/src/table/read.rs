@@ -19,6 +19,7 @@ use super::format::{
 use super::open::{OpenSlot, OpenTables};
 use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::values::{FOOTER_BYTES as VALUES_FOOTER_BYTES, Pointer, ValueFile, ValueFiles};
 
 /// What the manifest knows of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct TableFiles {
     pub dirs: Vec<PathBuf>,
     pub cache: BlockCache,
     pub open: OpenTables,
+    pub values: Arc<ValueFiles>,
     /// Memory for blocks and open tables together. Held while it is shared out, or the last to share would
     /// not be the one who knows what is open.
     read_bytes: Mutex<usize>,
@@ -46,9 +48,11 @@ pub(crate) struct TableFiles {
 }
 
 impl TableFiles {
-    /// Tables in these directories, with `read_bytes` of memory for blocks and for what is kept of tables.
-    pub(crate) fn new(disk: Arc<dyn Disk>, dirs: Vec<PathBuf>, read_bytes: usize) -> Self {
+    /// Tables in these directories and value files in `dir`, with `read_bytes` of memory for blocks and for
+    /// what is kept of tables.
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, dirs: Vec<PathBuf>, read_bytes: usize) -> Self {
         Self {
+            values: Arc::new(ValueFiles::new(Arc::clone(&disk), dir.to_owned())),
             disk,
             dirs,
             cache: BlockCache::new(read_bytes),
@@ -78,6 +82,8 @@ impl TableFiles {
 pub(crate) struct Table {
     meta: TableMeta,
     files: Arc<TableFiles>,
+    /// In the order of the properties' list.
+    values: Vec<Arc<ValueFile>>,
     slot: Arc<OpenSlot>,
     opening: Mutex<()>,
     obsolete: AtomicBool,
@@ -95,7 +101,9 @@ pub(crate) struct Opened {
 
 impl Table {
     pub(crate) fn new(meta: TableMeta, files: Arc<TableFiles>) -> Self {
+        let listed = meta.properties.value_files.iter();
         Self {
+            values: listed.map(|file| files.values.share(file.number)).collect(),
             meta,
             files,
             slot: Arc::default(),
@@ -123,6 +131,36 @@ impl Table {
     /// The file goes when the last reader has left.
     pub(crate) fn set_obsolete(&self) {
         self.obsolete.store(true, Ordering::Relaxed);
+    }
+
+    /// The value files that entries point into.
+    pub(crate) fn value_files(&self) -> &[Arc<ValueFile>] {
+        &self.values
+    }
+
+    /// The large value to which an entry of the table leads, which stands in block number `block`.
+    ///
+    /// # Errors
+    /// A bad pointer, by the table and the block's offset; a bad record, by the value file and its offset.
+    pub(crate) fn large_value(&self, block: usize, key: &[u8], pointer: &[u8]) -> Result<Bytes, LsmError> {
+        let bad = |reason: &str| {
+            let offset = self.opened().ok();
+            let offset = offset.and_then(|opened| Some(opened.index().get(block)?.offset));
+            let name = table_name(self.meta.number);
+            corrupt(&name, offset.unwrap_or(0), CorruptKind::Pointer, reason)
+        };
+        let pointer = Pointer::decode(pointer).map_err(|error| bad(error.reason))?;
+        let listed = &self.meta.properties.value_files;
+        let at = listed.binary_search_by_key(&pointer.file, |file| file.number);
+        let at = at.map_err(|_| bad("it leads into a file that the table does not list"))?;
+        let (Some(file), Some(list)) = (self.values.get(at), listed.get(at)) else {
+            return Err(LsmError::Closed);
+        };
+        let end = pointer.offset.checked_add(pointer.record_bytes(key.len()));
+        if end.is_none_or(|end| end + VALUES_FOOTER_BYTES as u64 > list.file_bytes) {
+            return Err(bad("it leads beyond the end of the value file"));
+        }
+        file.read(key, &pointer)
     }
 
     /// Whether `key` lies within the table's bounds.

@@ -1,24 +1,27 @@
 //! Writing a table: finished blocks come in, the rest is made here.
 //!
 //! Blocks are not copied: they are kept until there are enough of them for one large write, which takes them
-//! from where they lie.
+//! from where they lie. Blocks that may hold pointers to large values are looked through for them, so that
+//! the table can list the value files that it needs.
 
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use weft_base::{Disk, DiskFile, OpenMode, SyncSite};
-use weft_ops::block::FinishedBlock;
+use weft_ops::block::{Block, BlockError, FinishedBlock};
 use weft_ops::filter::build_filter_of_parts;
-use weft_ops::key::SeqNo;
+use weft_ops::key::{EntryKind, SeqNo};
 use weft_ops::merge::RangeTombstone;
 
 use super::format::{
-    Footer, IndexEntry, Section, TableProperties, UpperBound, encode_index, encode_tombstones, seal,
-    table_name,
+    Footer, IndexEntry, Section, TableProperties, UpperBound, ValueFileUse, encode_index, encode_tombstones,
+    seal, table_name,
 };
 use super::read::TableMeta;
-use crate::error::{LsmError, io_error};
+use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::values::Pointer;
 
 /// Sync of a table's bytes, before its name counts.
 pub(crate) const SYNC_TABLE: SyncSite = SyncSite("lsm.table");
@@ -54,6 +57,8 @@ pub(crate) struct TableWriter {
     last_key: Bytes,
     entry_count: u64,
     last_seqno: SeqNo,
+    /// Value files that entries point into, with the bytes of the records.
+    pointed: BTreeMap<u64, u64>,
 }
 
 impl TableWriter {
@@ -86,6 +91,7 @@ impl TableWriter {
             last_key: Bytes::new(),
             entry_count: 0,
             last_seqno: SeqNo(0),
+            pointed: BTreeMap::new(),
         })
     }
 
@@ -99,8 +105,17 @@ impl TableWriter {
         &self.last_key
     }
 
-    /// Appends a block; `hashes` are those of the keys that begin in it.
-    pub(crate) fn add_block(&mut self, block: &FinishedBlock, hashes: &[u64]) -> Result<(), LsmError> {
+    /// Appends a block; `hashes` are those of the keys that begin in it, `may_point` says whether there may
+    /// be pointers in it.
+    pub(crate) fn add_block(
+        &mut self,
+        block: &FinishedBlock,
+        hashes: &[u64],
+        may_point: bool,
+    ) -> Result<(), LsmError> {
+        if may_point {
+            self.note_pointers(&block.bytes)?;
+        }
         if self.lower.is_none() {
             self.lower = Some(block.first_key.clone());
         }
@@ -119,6 +134,25 @@ impl TableWriter {
             self.add_hashes(hashes);
         }
         self.append(block.bytes.clone())
+    }
+
+    /// Adds up where the pointers of a block lead.
+    fn note_pointers(&mut self, stored: &Bytes) -> Result<(), LsmError> {
+        let (name, at) = (table_name(self.number), self.bytes());
+        let bad_block = |error: BlockError| corrupt(&name, at, CorruptKind::Block, error);
+        let block = Block::open(stored).map_err(bad_block)?;
+        let mut cursor = block.cursor();
+        cursor.first().map_err(bad_block)?;
+        while cursor.valid() {
+            if cursor.stamp().kind() == EntryKind::LargeValue {
+                let pointer = Pointer::decode(cursor.value())
+                    .map_err(|error| corrupt(&name, at, CorruptKind::Pointer, error.reason))?;
+                let used = self.pointed.entry(pointer.file).or_insert(0);
+                *used = used.saturating_add(pointer.record_bytes(cursor.key().len()));
+            }
+            cursor.forward().map_err(bad_block)?;
+        }
+        Ok(())
     }
 
     fn add_hashes(&mut self, mut hashes: &[u64]) {
@@ -186,10 +220,11 @@ impl TableWriter {
         Ok(section)
     }
 
-    /// Writes what follows the blocks and syncs the file. Its name is not durable yet.
-    pub(crate) fn finish(mut self) -> Result<TableMeta, LsmError> {
+    /// Writes what follows the blocks and syncs the file. Its name is not durable yet. `value_files` has the
+    /// lengths of all value files into which entries may point.
+    pub(crate) fn finish(mut self, value_files: &BTreeMap<u64, u64>) -> Result<TableMeta, LsmError> {
         self.tombstones.sort();
-        let properties = self.properties();
+        let properties = self.properties(value_files)?;
         let tombstones = self.section(encode_tombstones(&self.tombstones))?;
         let filter = if self.filter_bits_per_key > 0 {
             let filter = build_filter_of_parts(&self.hashes, self.filter_bits_per_key);
@@ -221,7 +256,19 @@ impl TableWriter {
         })
     }
 
-    fn properties(&self) -> TableProperties {
+    fn properties(&self, value_files: &BTreeMap<u64, u64>) -> Result<TableProperties, LsmError> {
+        let in_use = |(&number, &used_bytes): (&u64, &u64)| match value_files.get(&number) {
+            Some(&file_bytes) => Ok(ValueFileUse {
+                number,
+                file_bytes,
+                used_bytes,
+            }),
+            None => {
+                let reason = format!("an entry points into value file {number}, which nobody has named");
+                let name = table_name(self.number);
+                Err(corrupt(&name, 0, CorruptKind::Pointer, reason))
+            }
+        };
         let mut lower = self.lower.clone();
         let mut upper = UpperBound {
             key: self.last_key.clone(),
@@ -238,7 +285,7 @@ impl TableWriter {
                 };
             }
         }
-        TableProperties {
+        Ok(TableProperties {
             lower: Bytes::copy_from_slice(&lower.unwrap_or_default()),
             upper: UpperBound {
                 key: Bytes::copy_from_slice(&upper.key),
@@ -248,6 +295,7 @@ impl TableWriter {
             tombstone_count: self.tombstones.len() as u64,
             block_count: self.index.len() as u64,
             last_seqno: self.last_seqno,
-        }
+            value_files: self.pointed.iter().map(in_use).collect::<Result<_, _>>()?,
+        })
     }
 }

@@ -1,10 +1,16 @@
 //! Edits: what a flush, a compaction or an opening changes, as bytes.
+//!
+//! The first four bytes name the format: an edit of another version is refused by name, not misread.
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_ops::key::SeqNo;
 
 use crate::options::LEVEL_COUNT;
 use crate::table::{TableMeta, TableProperties};
+
+/// How an edit of this version begins. Version 1 began with its list, no two bytes of which could be these:
+/// the second was a level.
+const MAGIC: [u8; 4] = *b"WEM2";
 
 /// A change of the version; all of it happens or nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -21,7 +27,7 @@ pub(crate) struct Edit {
 
 impl Edit {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = MAGIC.to_vec();
         out.put_varint(self.added.len() as u64);
         for (level, meta) in &self.added {
             out.put_varint(*level as u64);
@@ -42,8 +48,14 @@ impl Edit {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = ByteReader::new(bytes);
+        if reader.array::<4>() != Ok(MAGIC) {
+            return Err(CodecError::new(
+                0,
+                "an edit of another version than 2, which is this engine's",
+            ));
+        }
         let mut edit = Self::default();
-        for _ in 0..reader.count(10)? {
+        for _ in 0..reader.count(11)? {
             let level = level(&mut reader)?;
             let meta = TableMeta {
                 number: reader.varint()?,
@@ -73,7 +85,7 @@ fn level(reader: &mut ByteReader<'_>) -> Result<usize, CodecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::UpperBound;
+    use crate::table::{UpperBound, ValueFileUse};
     use proptest::prelude::*;
 
     proptest! {
@@ -99,6 +111,11 @@ mod tests {
                     tombstone_count: 6,
                     block_count: 7,
                     last_seqno: SeqNo(8),
+                    value_files: (0..number).map(|number| ValueFileUse {
+                        number,
+                        file_bytes: 300 * number,
+                        used_bytes: 200,
+                    }).collect(),
                 },
             };
             let edit = Edit {

@@ -9,7 +9,7 @@
 //! length u32       of the edit
 //! manifest u64     the number in the name
 //! record u64       0, 1, 2, ...
-//! edit
+//! edit             begins with its version
 //! ```
 //!
 //! Record 0 holds the whole state. A manifest is made as `manifest-next.part`, synced, renamed, and its

@@ -13,10 +13,12 @@
 mod edit;
 mod manifest;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::options::LEVEL_COUNT;
 use crate::table::{Table, TableFiles};
+use crate::values::ValueFile;
 
 pub(crate) use edit::Edit;
 pub(crate) use manifest::{
@@ -72,7 +74,8 @@ impl Version {
         tables.filter(|table| range.meets(table)).cloned().collect()
     }
 
-    /// The version after an edit. Tables that go are marked as obsolete.
+    /// The version after an edit. Tables that go are marked as obsolete, and so are value files that no table
+    /// lists any more: pointers into them come from tables of this version only.
     pub(crate) fn apply(&self, edit: &Edit, files: &Arc<TableFiles>) -> Self {
         let mut next = self.clone();
         for tables in &mut next.levels {
@@ -96,14 +99,47 @@ impl Version {
                 tables.sort_by(|a, b| a.properties().lower.cmp(&b.properties().lower));
             }
         }
+        let mut listed = None;
         for (_, table) in self.tables() {
             let gone = edit.removed.contains(&table.number());
             if gone && !edit.added.iter().any(|(_, meta)| meta.number == table.number()) {
                 table.set_obsolete();
+                for file in table.value_files() {
+                    let listed = listed.get_or_insert_with(|| next.value_files());
+                    if !listed.contains_key(&file.number()) {
+                        file.set_obsolete();
+                    }
+                }
             }
         }
         next
     }
+
+    /// The value files that tables list, by number.
+    pub(crate) fn value_files(&self) -> BTreeMap<u64, ValueFileState> {
+        let mut files: BTreeMap<u64, ValueFileState> = BTreeMap::new();
+        for (_, table) in self.tables() {
+            for (file, list) in table.value_files().iter().zip(&table.properties().value_files) {
+                let state = files.entry(list.number).or_insert_with(|| ValueFileState {
+                    file: Arc::clone(file),
+                    file_bytes: list.file_bytes,
+                    live_bytes: 0,
+                });
+                state.live_bytes = state.live_bytes.saturating_add(list.used_bytes);
+            }
+        }
+        files
+    }
+}
+
+/// What the tables of a version say of a value file together.
+#[derive(Clone, Debug)]
+pub(crate) struct ValueFileState {
+    pub file: Arc<ValueFile>,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Bytes of the records that some entry points to, whether a newer one hides it or not.
+    pub live_bytes: u64,
 }
 
 /// From the lowest to the highest key of some tables.

@@ -210,6 +210,28 @@ fn damage_in_manifest_and_log_stops_an_opening() {
     }
 }
 
+/// A manifest of version 1: its first record was an edit that began with its list.
+#[test]
+fn a_manifest_of_another_version_is_refused_by_name() {
+    let disk = SimDisk::new(10);
+    disk.create_dir_all(Path::new(DIR)).unwrap();
+    let mut record = 4_u32.to_le_bytes().to_vec();
+    record.extend_from_slice(&1_u64.to_le_bytes());
+    record.extend_from_slice(&0_u64.to_le_bytes());
+    record.extend_from_slice(&[0, 0, 1, 0]);
+    let record = [&weft_ops::crc32c(&record).to_le_bytes(), record.as_slice()].concat();
+    let path = Path::new(DIR).join("manifest-000000000001.lsm");
+    let file = disk.open(&path, OpenMode::CreateNew).unwrap();
+    file.write_at(&record, 0).unwrap();
+    let error = open_with(&disk, tiny()).unwrap_err();
+    assert_eq!(
+        named(&error),
+        ("manifest-000000000001.lsm".to_owned(), CorruptKind::Manifest)
+    );
+    assert!(error.to_string().contains("another version than 2"), "{error}");
+    assert_eq!(files(&disk, ".lsm"), [path], "it is still there");
+}
+
 #[test]
 fn an_engine_in_use_is_not_checked() {
     let disk = filled(7);

@@ -6,9 +6,13 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use weft_base::{Disk, FaultKind, SimDisk};
-use weft_lsm::{FamilyId, Ingest, Lsm, LsmError, WriteOptions};
+use weft_lsm::{
+    CompactionExecutor, ExecutorError, FamilyId, Ingest, Lsm, LsmError, LsmOptions, TaskDone, WriteOptions,
+    verify,
+};
+use weft_ops::merge::{MergeTask, merge};
 
-use crate::{DIR, open_with, tiny};
+use crate::{DIR, DiskHandle, open_with, tiny};
 
 const FAMILIES: [FamilyId; 2] = [FamilyId(3), FamilyId(4)];
 
@@ -251,6 +255,95 @@ fn an_error_changes_nothing_and_leaves_no_file_for_long() {
             assert_eq!(read_all(&open_with(&disk, tiny()).unwrap()), expected, "{nth}");
         }
     }
+}
+
+/// Quiet is asked for, and no latch is held meanwhile: writes and ingestions go on and find their places, no
+/// compaction begins, and afterwards all is as ever.
+#[test]
+fn nothing_is_compacted_while_somebody_wants_quiet() {
+    let lsm = open_with(&SimDisk::new(3), tiny()).unwrap();
+    let compactions = |lsm: &Lsm| -> u64 { lsm.stats().levels.iter().map(|level| level.compactions).sum() };
+    let fill = |from: u16| {
+        for number in from..from + 300 {
+            let key = number.to_be_bytes();
+            lsm.put(FAMILIES[0], &key, &value(number), WriteOptions::default())
+                .unwrap();
+        }
+    };
+    lsm.without_compaction(|| {
+        fill(0);
+        assert_eq!(compactions(&lsm), 0);
+        assert!(lsm.stats().levels[0].tables >= tiny().level0_tables as u64);
+        ingest(&lsm, &[Change::Put(1, 7, 7)]).unwrap();
+        let deeper: u64 = lsm.stats().levels[1..].iter().map(|level| level.tables).sum();
+        assert_eq!(deeper, 1, "nothing else is in the range");
+        // Quiet within quiet ends with the outer one.
+        lsm.without_compaction(|| ());
+        fill(300);
+        assert_eq!(compactions(&lsm), 0);
+    });
+    fill(600);
+    assert!(compactions(&lsm) > 0);
+    lsm.compact_all().unwrap();
+    assert_eq!(
+        lsm.get(FAMILIES[0], &100_u16.to_be_bytes()).unwrap().unwrap(),
+        value(100)
+    );
+}
+
+/// Lets a merge begin, and waits with its result.
+struct Gate {
+    entered: std::sync::mpsc::Sender<()>,
+    leave: parking_lot::Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl CompactionExecutor for Gate {
+    fn submit(&self, task: MergeTask, done: TaskDone) {
+        let _ = self.entered.send(());
+        let _ = self.leave.lock().recv();
+        done(merge(&task).map_err(ExecutorError::Merge));
+    }
+}
+
+/// A compaction is about to put a table into level 1 around the place that would be free for an ingested one.
+#[test]
+fn what_is_ingested_keeps_out_of_the_way_of_a_running_compaction() {
+    let disk = SimDisk::new(4);
+    let ((entered, is_entered), (leave, may_leave)) =
+        (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let options = || LsmOptions {
+        compact: false,
+        table_bytes: 1 << 20,
+        task_bytes: 1 << 20,
+        ..tiny()
+    };
+    let gate = Gate {
+        entered,
+        leave: parking_lot::Mutex::new(may_leave),
+    };
+    let gated = LsmOptions {
+        executor: std::sync::Arc::new(gate),
+        ..options()
+    };
+    let lsm = open_with(&disk, gated).unwrap();
+    for key in [1, 90] {
+        lsm.put(FAMILIES[0], &[key], &value(key.into()), WriteOptions::default())
+            .unwrap();
+        lsm.flush().unwrap();
+    }
+    std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| lsm.compact_all());
+        is_entered.recv().unwrap();
+        ingest(&lsm, &[Change::Put(0, 50, 50)]).unwrap();
+        drop(leave);
+        compacting.join().unwrap().unwrap();
+    });
+    for key in [1, 50, 90] {
+        assert_eq!(lsm.get(FAMILIES[0], &[key]).unwrap().unwrap(), value(key.into()));
+    }
+    drop(lsm);
+    let report = verify(&disk.handle(), Path::new(DIR), &options()).unwrap();
+    assert!(report.is_sound(), "{:?}", report.findings);
 }
 
 #[test]

@@ -122,6 +122,69 @@ fn what_fails_leaves_no_files() {
     }
 }
 
+/// An edit that failed before it was written leaves no file; one whose fate is unknown leaves its files until
+/// the next edit, which is without it, is durable.
+#[test]
+fn what_an_edit_that_fails_brought_is_removed() {
+    let (mut at_once, mut doubtful) = (0, 0);
+    for nth in 1..70 {
+        let disk = SimDisk::new(nth);
+        let options = LsmOptions {
+            compact: false,
+            ..tiny()
+        };
+        let lsm = open_with(&disk, options).unwrap();
+        let put = |number: u64, bytes: usize| {
+            lsm.put(
+                FAMILY,
+                &number.to_be_bytes(),
+                &vec![1; bytes],
+                WriteOptions::default(),
+            )
+            .unwrap();
+        };
+        for number in 0..30 {
+            put(number % 20, 100 + 20 * number as usize);
+            if number % 10 == 9 {
+                lsm.flush().unwrap();
+            }
+        }
+        put(5, 500);
+        disk.fail_after(disk.op_count() + nth, FaultKind::Io);
+        let outcome = lsm.flush().and_then(|()| lsm.compact_all());
+        disk.fail_after(u64::MAX, FaultKind::Io);
+        let count = |ending: &str| -> u64 {
+            let dirs = [DIR, "/db/cold"].map(|dir| disk.list(Path::new(dir)).unwrap());
+            let names = dirs.iter().flatten();
+            names.filter(|name| name.ends_with(ending)).count() as u64
+        };
+        let named = || {
+            let stats = lsm.stats();
+            let tables: u64 = stats.levels.iter().map(|level| level.tables).sum();
+            (tables, stats.value_files)
+        };
+        if let Err(error) = outcome {
+            if error.to_string().contains("manifest") {
+                doubtful += 1;
+            } else {
+                assert_eq!((count(".sst"), count(".val")), named(), "{nth}: {error}");
+                at_once += u64::from(error.to_string().starts_with("syncing /db"));
+            }
+        }
+        put(7, 500);
+        lsm.flush().unwrap();
+        if lsm.stats().files_left > 0 {
+            // It was a removal that failed.
+            continue;
+        }
+        assert_eq!((count(".sst"), count(".val")), named(), "{nth}");
+        for number in 0..20_u64 {
+            assert!(lsm.get(FAMILY, &number.to_be_bytes()).unwrap().is_some());
+        }
+    }
+    assert!(at_once > 1 && doubtful > 1, "{at_once} {doubtful}");
+}
+
 #[test]
 fn what_is_too_long_changes_nothing() {
     let disk = SimDisk::new(1);

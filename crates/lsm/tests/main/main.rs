@@ -9,6 +9,7 @@ mod directories;
 mod executors;
 mod ingest;
 mod iterators;
+mod large_values;
 mod limits;
 mod model;
 mod units;
@@ -30,6 +31,7 @@ fn tiny() -> LsmOptions {
         block_cache_bytes: 64 << 10,
         block_bytes: 256,
         restart_interval: 3,
+        large_value_bytes: 300,
         table_bytes: 1500,
         level0_tables: 3,
         level1_bytes: 4000,

@@ -57,6 +57,8 @@ fn run(scheduler: &Arc<Scheduler>, writes: u64) {
     let options = || LsmOptions {
         executor: Arc::new(UnitExecutor::new(scheduler.clone())),
         base_compression: Compression::Lz4,
+        // What is too long for the units is to come to them.
+        large_value_bytes: usize::MAX,
         ..tiny()
     };
     let disk = SimDisk::new(4);

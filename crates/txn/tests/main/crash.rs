@@ -313,9 +313,10 @@ fn every_crash_keeps_what_was_acknowledged() {
 #[test]
 fn every_sync_is_needed() {
     let own = ["database.marker", "database.dir"].map(SyncSite);
-    // Nothing is written to the log of the engine below.
+    // Nothing is written to the log of the engine below, and no row is so long that it lies apart.
     let of_checkpoints = checkpoint::SYNC_SITES.into_iter();
-    let of_checkpoints = of_checkpoints.filter(|site| !site.0.starts_with("lsm.log"));
+    let of_checkpoints =
+        of_checkpoints.filter(|site| !site.0.starts_with("lsm.log") && site.0 != "lsm.values");
     let sites = SYNC_SITES.iter().copied().chain(of_checkpoints).chain(own);
     let mut superfluous = Vec::new();
     for site in sites {

@@ -1,0 +1,133 @@
+//! Reading a value file from its beginning to its end: for checking, and for collecting.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_base::DiskFile;
+
+use super::ValueFile;
+use super::format::{FOOTER_BYTES, Footer, Pointer, RECORD_HEAD_BYTES, RecordHead, read_record};
+use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+
+/// Bytes that are read at once, if no record is longer.
+const READ_BYTES: usize = 1 << 20;
+
+/// Walks over the records of a file in their order.
+pub(crate) struct ValueScan {
+    file: Arc<ValueFile>,
+    handle: Arc<dyn DiskFile>,
+    footer: Footer,
+    /// Where the next record begins.
+    offset: u64,
+    record_count: u64,
+    /// Bytes of the file from `buffer_at` on.
+    buffer: Bytes,
+    buffer_at: u64,
+}
+
+/// A record.
+pub(crate) struct Scanned {
+    /// As inside the engine.
+    pub key: Bytes,
+    pub value: Bytes,
+    /// What leads to it.
+    pub pointer: Pointer,
+}
+
+impl ValueScan {
+    /// Reads the footer. `file_bytes` is what tables say of the file.
+    ///
+    /// # Errors
+    /// The disk's; a missing file, one of another length, a bad footer.
+    pub(crate) fn begin(file: &Arc<ValueFile>, file_bytes: u64) -> Result<Self, LsmError> {
+        let handle = file.handle()?;
+        let name = file.name();
+        let found = handle.len().map_err(io_error("reading", &file.path()))?;
+        if found != file_bytes || found < FOOTER_BYTES as u64 {
+            let reason = format!("{found} bytes where {file_bytes} were written");
+            return Err(corrupt(&name, found, CorruptKind::File, reason));
+        }
+        let footer_at = file_bytes - FOOTER_BYTES as u64;
+        let mut bytes = [0; FOOTER_BYTES];
+        handle
+            .read_exact_at(&mut bytes, footer_at)
+            .map_err(io_error("reading", &file.path()))?;
+        let bad = |reason: &str| corrupt(&name, footer_at, CorruptKind::Footer, reason);
+        let footer = Footer::decode(&bytes, file_bytes).map_err(|error| bad(error.reason))?;
+        if footer.file_number != file.number() {
+            return Err(bad("the values belong to another file"));
+        }
+        Ok(Self {
+            file: Arc::clone(file),
+            handle,
+            footer,
+            offset: 0,
+            record_count: 0,
+            buffer: Bytes::new(),
+            buffer_at: 0,
+        })
+    }
+
+    /// The next record; `None` behind the last one. After an error about a record the scan stands behind it
+    /// if its length can be believed, else at the end.
+    ///
+    /// # Errors
+    /// The disk's; a bad record; fewer or more of them than the footer names.
+    pub(crate) fn next(&mut self) -> Result<Option<Scanned>, LsmError> {
+        let at = self.offset;
+        let name = self.file.name();
+        let bad = |reason: &str| corrupt(&name, at, CorruptKind::Value, reason);
+        if at >= self.footer.records_bytes {
+            if at == self.footer.records_bytes && self.record_count != self.footer.record_count {
+                self.record_count = self.footer.record_count;
+                let reason = "the footer names another number of records";
+                return Err(corrupt(&name, at, CorruptKind::Footer, reason));
+            }
+            return Ok(None);
+        }
+        // Whatever fails: nothing more, unless the record's length turns out to be plausible.
+        self.offset = u64::MAX;
+        let left = self.footer.records_bytes - at;
+        if left < RECORD_HEAD_BYTES as u64 {
+            return Err(bad("the records end in the middle of one"));
+        }
+        let head = self.read(at, RECORD_HEAD_BYTES, left)?;
+        let head = RecordHead::read(&head).map_err(|error| bad(error.reason))?;
+        if head.record_bytes() as u64 > left {
+            return Err(bad("the record reaches beyond the end"));
+        }
+        let record = self.read(at, head.record_bytes(), left)?;
+        self.offset = at + record.len() as u64;
+        self.record_count += 1;
+        let (crc, key, value) = read_record(&record).map_err(|error| bad(error.reason))?;
+        Ok(Some(Scanned {
+            pointer: Pointer {
+                file: self.file.number(),
+                offset: at,
+                value_bytes: value.len() as u32,
+                crc,
+            },
+            key,
+            value,
+        }))
+    }
+
+    /// `bytes` bytes from `at` on, of which there are `left` before the footer.
+    fn read(&mut self, at: u64, bytes: usize, left: u64) -> Result<Bytes, LsmError> {
+        let skipped = at
+            .checked_sub(self.buffer_at)
+            .map_or(usize::MAX, |skip| skip as usize);
+        let inside = |buffer: &Bytes| skipped <= buffer.len() && bytes <= buffer.len() - skipped;
+        if inside(&self.buffer) {
+            return Ok(self.buffer.slice(skipped..skipped + bytes));
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX);
+        let mut buffer = vec![0; bytes.max(READ_BYTES).min(most)];
+        self.handle
+            .read_exact_at(&mut buffer, at)
+            .map_err(io_error("reading", &self.file.path()))?;
+        self.buffer = Bytes::from(buffer);
+        self.buffer_at = at;
+        Ok(self.buffer.slice(..bytes))
+    }
+}
