@@ -157,3 +157,50 @@ fn a_log_or_a_marker_that_is_gone_is_missed() {
         "{found:#?}"
     );
 }
+
+/// Puts something in a file's place that every attempt to open it fails with, for root too.
+fn make_unreadable(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+    std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();
+}
+
+fn files(dir: &Path, beginning: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let is_one = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(beginning);
+    let mut found: Vec<PathBuf> = entries.filter(is_one).collect();
+    found.sort();
+    found
+}
+
+/// A file that cannot be read is listed, and hides nothing that is wrong elsewhere.
+#[test]
+fn what_cannot_be_read_is_listed_and_the_rest_is_checked() {
+    for (folder, beginning) in [
+        (".", "log-"),
+        ("rows", "table-"),
+        ("rows", "manifest"),
+        (".", "WEFT"),
+    ] {
+        let scratch = database(&format!("unreadable-{beginning}"));
+        let hidden = files(&scratch.0.join(folder), beginning);
+        assert!(!hidden.is_empty(), "{beginning}");
+        make_unreadable(&hidden[0]);
+        assert_eq!(damage(&scratch.0.join("side"), "table-", |_| 40), 1);
+        let lines: Vec<String> = check(&scratch.0)
+            .unwrap()
+            .findings
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let name = hidden[0].file_name().unwrap().to_string_lossy().into_owned();
+        assert!(
+            lines.iter().any(|line| line.contains(&name)),
+            "{beginning}: {lines:#?}"
+        );
+        assert!(
+            lines.iter().any(|line| line.contains("side")),
+            "{beginning}: {lines:#?}"
+        );
+        assert_eq!(lines.len(), 2, "{beginning}: {lines:#?}");
+    }
+}
