@@ -26,8 +26,8 @@ pub struct LogCheck {
     pub first_batch: Option<BatchId>,
     /// The batch behind the last one.
     pub end_batch: Option<BatchId>,
-    /// Everything that is wrong, each with its file and, unless the disk refused that, the offset; at most one
-    /// a segment, and one for each payload.
+    /// Everything that is wrong, each with its file and, unless the disk refused that, the offset; at most
+    /// one a segment, and one for each payload.
     pub findings: Vec<WalError>,
 }
 

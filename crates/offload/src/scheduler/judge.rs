@@ -1,8 +1,8 @@
 //! Checking answers: whether one is whole, is for its request, and can be a result.
 //!
-//! Checking reads all of an answer, and takes a merge's apart block by block; comparing needs a merge's result
-//! encoded. None of that is done while the scheduler's latch is held: under it an answer is given what judging
-//! takes ([`Unjudged`]), and under it again the verdict is acted upon, if the attempt still stands then.
+//! Checking reads all of an answer, and takes a merge's apart block by block; comparing needs a merge's
+//! result encoded. None of that is done while the scheduler's latch is held: under it an answer is given what
+//! judging takes ([`Unjudged`]), and under it again the verdict is acted upon, if the attempt still stands.
 
 use std::sync::Arc;
 

@@ -132,7 +132,8 @@ impl<A: DataAccess> Machine<'_, A> {
         result
     }
 
-    /// CAT, CATR, CUT. The whole text is copied or looked at, and what is long costs more than the instruction.
+    /// CAT, CATR, CUT. The whole text is copied or looked at, and what is long costs more than one
+    /// instruction.
     fn text(&mut self, instr: Instr) -> Result<(), SqlError> {
         let program = self.program;
         let column = usize::from(instr.low());

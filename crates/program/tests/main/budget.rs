@@ -1,4 +1,4 @@
-//! What instructions cost whose work grows with their values: the budget bounds the work, not the count alone.
+//! What instructions cost whose work grows with their values: the budget bounds the work, not the count.
 
 use weft_program::{Program, asm, verify};
 use weft_types::{SqlType, Value, parse_text};
