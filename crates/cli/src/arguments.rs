@@ -390,6 +390,12 @@ pub struct ReplayArguments {
 
 /// `weft verify`
 #[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "What is not checked: rows are not loaded, so they are compared neither with the state digest nor \
+                  with the definitions of their tables, and no program is run. Opening the database, or `weft \
+                  replay`, does that. Of an LSM engine the tables behind one that cannot be read are not looked \
+                  at, nor logs behind its first damaged one."
+)]
 pub struct VerifyArguments {
     /// The database directory, or that of an LSM engine. No server may be running on it.
     pub dir: PathBuf,

@@ -1,7 +1,8 @@
 //! `weft verify`: checks every file of a database that nobody has open, and lists everything that is wrong.
 //!
 //! One line for each finding: file, offset, kind, reason. What is checked is in `crates/txn/src/verify.rs`.
-//! Exit codes as in `failure.rs`: 0 sound, 1 in use or unreadable, 4 something is wrong, or no database.
+//! Exit codes as in `failure.rs`: 0 sound, 1 in use or the directory itself unreadable, 4 something is wrong
+//! (a file that cannot be read is), or no database.
 
 use std::io::Write;
 use std::sync::Arc;

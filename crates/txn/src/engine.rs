@@ -484,6 +484,7 @@ impl Engine {
             session_commits: stats.session_commits.load(Relaxed),
             read_only_programs: stats.read_only_programs.load(Relaxed),
             deferrals: stats.deferrals.load(Relaxed),
+            lock_waits: stats.lock_waits.load(Relaxed),
             deadlocks: stats.deadlocks.load(Relaxed),
             checkpoints: stats.checkpoints.load(Relaxed),
             checkpoint_batch: stats.checkpoint_batch.load(Relaxed),

@@ -340,7 +340,164 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use super::group::{Call, Frame, Ground};
     use super::*;
+    use weft_base::{IndexId, TableId};
+    use weft_program::{Access, AccessKind, KeyPart, ProgramBuilder, Progress};
+    use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Probe, Store, TableDef};
+    use weft_types::{SqlType, Value};
+
+    const TABLE: TableId = TableId(16_384);
+    const KEY: IndexId = IndexId(16_385);
+
+    fn table() -> TableDef {
+        let key = IndexDef {
+            id: KEY,
+            name: "t_pkey".into(),
+            table: TABLE,
+            columns: vec![0],
+            unique: true,
+            primary: true,
+            method: IndexMethod::Hash,
+        };
+        TableDef::new(TABLE, "t", vec![ColumnDef::new("id", SqlType::Int8)]).with_index(key)
+    }
+
+    /// Looks for two rows, both known beforehand.
+    fn two_reads(store: &Arc<Store>) -> Arc<Program> {
+        let catalog = store.catalog();
+        let mut b = ProgramBuilder::new(catalog.version());
+        let inputs = [b.input(SqlType::Int8), b.input(SqlType::Int8)];
+        let table = b.table(catalog.table_by_id(TABLE).unwrap());
+        let index = b.index(table, KEY);
+        for input in inputs {
+            b.add_access(Access::new(
+                AccessKind::ReadRow,
+                TABLE,
+                vec![KeyPart::Input(input)],
+            ));
+            let (cp, key, status) = (b.collect_register(), b.key_buffer(), b.register());
+            b.key(key);
+            b.keyin(key, input);
+            b.search(cp, table, index, key);
+            b.ret(status, cp);
+        }
+        Arc::new(b.finish().unwrap())
+    }
+
+    /// A snapshot that counts the probes that a group has under way, and the most there were.
+    struct Watched<'s> {
+        inner: SnapshotGround<'s>,
+        in_flight: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Watched<'_> {
+        fn begun(&self, probe: Probe) -> Probe {
+            let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+            self.most.fetch_max(in_flight, Ordering::Relaxed);
+            probe
+        }
+    }
+
+    impl Ground for Watched<'_> {
+        type Member<'g>
+            = BatchId
+        where
+            Self: 'g;
+
+        fn open(&self, member: usize) -> BatchId {
+            self.inner.open(member)
+        }
+
+        fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
+            self.begun(self.inner.plan_probe(table, index, key))
+        }
+
+        fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
+            self.begun(self.inner.plan_range_probe(table, index, lowest))
+        }
+
+        fn advance_probe(&self, probe: &mut Probe) -> bool {
+            self.inner.advance_probe(probe)
+        }
+
+        fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
+            let under_way = self.inner.advance_probes(probes);
+            if !under_way {
+                self.in_flight.store(0, Ordering::Relaxed);
+            }
+            under_way
+        }
+
+        fn resume(
+            &self,
+            member: &mut BatchId,
+            call: Call<'_>,
+            frame: &mut Frame,
+            may_wait: bool,
+        ) -> Result<Progress, SqlError> {
+            self.inner.resume(member, call, frame, may_wait)
+        }
+
+        fn apply(&self, member: &mut BatchId, write_set: &[u8]) -> Result<(), SqlError> {
+            self.inner.apply(member, write_set)
+        }
+
+        fn close(&self, member: BatchId, keep: bool) -> BatchId {
+            self.inner.close(member, keep)
+        }
+    }
+
+    /// How many probes are under way at most decides when a group closes: those of a member go together.
+    #[test]
+    fn a_group_has_as_many_probes_in_flight_as_it_may() {
+        let store = Store::new();
+        let batch = BatchId(1);
+        let mut writer = store.begin_batch(batch);
+        writer.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();
+        writer.finish();
+        store.publish(batch);
+        let program = two_reads(&store);
+        let inputs = program.encode_inputs(&[Value::Int8(1), Value::Int8(2)]).unwrap();
+        let members = vec![
+            Work::Program {
+                program: &program,
+                inputs: &inputs
+            };
+            100
+        ];
+        let most = |execution: Execution| {
+            let snapshot = store.snapshot();
+            let ground = Watched {
+                inner: SnapshotGround {
+                    view: snapshot.view(),
+                },
+                in_flight: AtomicUsize::new(0),
+                most: AtomicUsize::new(0),
+            };
+            let mut answered = 0;
+            let mut sink = |_: usize, result: Result<&mut Outcome, SqlError>, _: BatchId| {
+                result.unwrap();
+                answered += 1;
+            };
+            run_alone(
+                &ground,
+                execution,
+                &members,
+                0..members.len(),
+                ONE_WAVE,
+                &mut sink,
+            );
+            assert_eq!(answered, members.len());
+            ground.most.into_inner()
+        };
+        assert_eq!(most(Execution::Serial), 0);
+        for (asked, found) in [(1, 2), (2, 2), (5, 6), (20, 20), (48, 48), (500, 64)] {
+            assert_eq!(most(Execution::InFlight(asked)), found, "{asked}");
+        }
+        assert_eq!(most(Execution::Interleaved), group::GROUP_PROBES);
+    }
 
     #[test]
     fn every_member_is_claimed_once_whoever_comes() {

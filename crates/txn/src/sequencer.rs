@@ -64,6 +64,7 @@ pub(crate) struct Sequencer {
     /// Transactions that have ended and whose locks pass to the programs that wait, before other
     /// transactions.
     leaving: Vec<TxnId>,
+    lock_waits: u64,
     deadlocks: u64,
     commits: VecDeque<CommitRequest>,
     /// Transactions whose locks count for nothing in the batch being formed; empty between turns.
@@ -85,6 +86,7 @@ impl Sequencer {
             waiting: HashMap::new(),
             held_back: VecDeque::new(),
             leaving: Vec::new(),
+            lock_waits: 0,
             deadlocks: 0,
             commits: VecDeque::new(),
             ending: HashSet::new(),
@@ -126,6 +128,7 @@ impl Sequencer {
                 leaving.into_iter().for_each(|txn| self.release(txn));
             }
             self.retry_held_back();
+            shared.stats.lock_waits.store(self.lock_waits, Relaxed);
             shared.stats.deadlocks.store(self.deadlocks, Relaxed);
             if !ran && !any {
                 return true;
@@ -146,7 +149,7 @@ impl Sequencer {
                 commit.ticket.fill(Err(Refused::early(error)));
             }
             Request::Commit(commit) => self.commits.push_back(commit),
-            Request::Lock(wish) => self.acquire(wish),
+            Request::Lock(wish) => self.lock_waits += u64::from(self.acquire(wish)),
             Request::CancelWait(txn) => {
                 self.held_back.retain(|wish| wish.txn != txn);
                 self.waiting.remove(&txn);
@@ -163,24 +166,28 @@ impl Sequencer {
         }
     }
 
-    fn acquire(&mut self, wish: LockWish) {
+    /// True when the wish waits, and is not answered yet.
+    fn acquire(&mut self, wish: LockWish) -> bool {
         if self.without_locks {
-            return wish.ticket.fill(Ok(()));
+            wish.ticket.fill(Ok(()));
+            return false;
         }
         // A transaction without locks waits when it would step in front of a program that has been parked for
         // long. One that holds locks never waits for a program, so this cannot close a cycle.
         if wish.first && self.admission.starves(&wish.requests) {
-            match wish.no_wait {
-                true => wish.ticket.fill(Err(lock_not_available())),
-                false => self.held_back.push_back(wish),
+            let waits = !wish.no_wait;
+            match waits {
+                true => self.held_back.push_back(wish),
+                false => wish.ticket.fill(Err(lock_not_available())),
             }
-            return;
+            return waits;
         }
         let policy: &'static dyn ConflictPolicy = if wish.no_wait { &NoWait } else { &DeadlockDetection };
         match self.locks.acquire(wish.txn, &wish.requests, policy) {
             Acquire::Granted => wish.ticket.fill(Ok(())),
             Acquire::Waiting => {
                 self.waiting.insert(wish.txn, wish.ticket);
+                return true;
             }
             Acquire::Deadlock { cycle } => {
                 self.deadlocks += 1;
@@ -188,6 +195,7 @@ impl Sequencer {
             }
             Acquire::Refused => wish.ticket.fill(Err(lock_not_available())),
         }
+        false
     }
 
     fn retry_held_back(&mut self) {

@@ -12,6 +12,7 @@ pub(crate) struct Counters {
     pub session_commits: AtomicU64,
     pub read_only_programs: AtomicU64,
     pub deferrals: AtomicU64,
+    pub lock_waits: AtomicU64,
     pub deadlocks: AtomicU64,
     pub checkpoints: AtomicU64,
     pub checkpoint_batch: AtomicU64,
@@ -44,6 +45,8 @@ pub struct EngineStats {
     /// Times a program was put off: to a later wave of its batch, because of a conflict, or to a later
     /// batch, because of a transaction's lock.
     pub deferrals: u64,
+    /// Times an interactive transaction began to wait for locks of others.
+    pub lock_waits: u64,
     /// Transactions refused a lock because waiting for it would have closed a circle.
     pub deadlocks: u64,
     /// Checkpoints finished.

@@ -7,12 +7,16 @@
 //! together      the log begins where the checkpoint ends
 //! ```
 //!
-//! Rows are not loaded, so their digest is not compared: that is what opening does.
+//! Recovery ends at the first thing that is wrong; here files hide nothing of each other, whether they are
+//! damaged or cannot be read. No byte of the database is changed and nothing is repaired: at most the file of
+//! the lock is made.
 //!
-//! Recovery ends at the first thing that is wrong; here nothing hides anything else. No byte of the database
-//! is changed and nothing is repaired: at most the file of the lock is made.
+//! What is not checked: rows are not loaded, so they are compared neither with the state digest nor with the
+//! layouts and constraints of their tables, and no program is run; opening does that. Of an LSM engine
+//! the tables behind one that cannot be read are not looked at, nor logs behind its first damaged one.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +39,7 @@ pub struct Finding {
     pub file: PathBuf,
     /// Where in the file, in bytes.
     pub offset: Option<u64>,
-    /// What kind of thing is wrong: "log", "checkpoint", "block", "manifest".
+    /// What kind of thing is wrong: "log", "checkpoint", "block", "manifest", "directory".
     pub kind: String,
     /// What is wrong with it.
     pub reason: String,
@@ -63,8 +67,9 @@ pub struct Verification {
 /// Checks the database in `dir`, or the LSM engine, if that is what lies there.
 ///
 /// # Errors
-/// The disk's, `WouldBlock` among them for a database that is open; a directory that is neither. What is
-/// corrupt is no error but a finding. Cost: everything is read once.
+/// The disk's: `WouldBlock` for a database that is open, and whatever it says of `dir` itself; a directory
+/// that is neither. What is corrupt or cannot be read is no error but a finding. Cost: everything is read
+/// once.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Verification, EngineError> {
     let mut report = Verification::default();
     let ours = is_ours(&**disk, dir, &mut report)?;
@@ -91,8 +96,9 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Verification, EngineEr
     }
     for engine in engines {
         let checked = weft_lsm::verify(disk, &engine, &LsmOptions::default());
-        let checked = checked.map_err(|error| checking(&engine, &error))?;
-        lsm(&engine, checked, &mut report);
+        if let Some(checked) = readable(&engine, checked, &mut report)? {
+            lsm(&engine, checked, &mut report);
+        }
     }
     drop(lock);
     Ok(report)
@@ -111,7 +117,7 @@ fn is_ours(disk: &dyn Disk, dir: &Path, report: &mut Verification) -> Result<boo
             }
             format!("the marker file {MARKER_NAME} is missing")
         }
-        Err(error) => return Err(error),
+        Err(error) => error.to_string(),
     };
     report.findings.push(Finding {
         file: dir.join(MARKER_NAME),
@@ -149,13 +155,18 @@ fn engines(
         // A mount point's own folder is nobody's to read.
         let folders = disk.list_dirs(dir).map_err(reading(dir))?;
         for name in folders.iter().filter(|name| *name != "lost+found") {
-            found.extend(engines(disk, &dir.join(name), depth - 1, report)?);
+            let folder = dir.join(name);
+            match engines(disk, &folder, depth - 1, report) {
+                Ok(below) => found.extend(below),
+                Err(error) => report.found(&folder, "directory", &error.to_string()),
+            }
         }
     }
     Ok(found)
 }
 
-/// Checks the rows on disk; their batch, if it can be told.
+/// Checks the rows on disk: the last batch in them, 0 without a checkpoint. `None` if their files are not
+/// sound, so that a newer header than was seen may stand in them.
 fn checkpoint(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -164,25 +175,28 @@ fn checkpoint(
     let rows = dir.join(checkpoint::FOLDER);
     let is_there = disk.list_dirs(dir).map_err(reading(dir))?;
     if !is_there.iter().any(|name| name == checkpoint::FOLDER) {
-        return Ok(None);
+        return Ok(Some(BatchId(0)));
     }
-    let checked = checkpoint::verify(disk, dir).map_err(|error| checking(&rows, &error))?;
+    let checked = checkpoint::verify(disk, dir);
+    let Some(checked) = readable(&rows, checked, report)? else {
+        return Ok(None);
+    };
+    let sound = checked.files.is_sound();
     lsm(&rows, checked.files, report);
-    let batch = checked.batch.unwrap_or_else(|reason| {
-        report.findings.push(Finding {
-            file: rows,
-            offset: None,
-            kind: "checkpoint".to_owned(),
-            reason,
-        });
-        None
-    });
-    let batch_name = batch.map_or("no batch yet".to_owned(), |batch| format!("batch {batch}"));
-    report.looked_at.push(format!("a checkpoint of {batch_name}"));
-    Ok(batch)
+    match checked.batch {
+        Ok(batch) => {
+            let batch_name = batch.map_or("no batch yet".to_owned(), |batch| format!("batch {batch}"));
+            report.looked_at.push(format!("a checkpoint of {batch_name}"));
+            Ok(sound.then_some(batch.unwrap_or(BatchId(0))))
+        }
+        Err(reason) => {
+            report.found(&rows, "checkpoint", &reason);
+            Ok(None)
+        }
+    }
 }
 
-/// Reads every segment and decodes every record.
+/// Reads every segment and decodes every record. `newest` is the last batch that the log need not have.
 fn log(
     disk: &dyn Disk,
     dir: &Path,
@@ -208,12 +222,20 @@ fn log(
         report.findings.push(match &error {
             WalError::Corrupt { file, offset, reason } => finding(file, Some(*offset), reason),
             WalError::Foreign { file, reason } => finding(file, Some(0), reason),
-            other => finding("", None, &other.to_string()),
+            other => Finding {
+                file: dir.to_owned(),
+                ..finding("", None, &other.to_string())
+            },
         });
     }
-    let due = newest.map_or(0, |batch| batch.0) + 1;
+    let Some(newest) = newest else {
+        let line = "where the log is to begin is not known: not checked".to_owned();
+        report.looked_at.push(line);
+        return Ok(());
+    };
+    let due = newest.0 + 1;
     let missing = match (check.first_batch, check.end_batch) {
-        (None, None) if check.segments == 0 && newest.is_some() => Some("there is no log".to_owned()),
+        (None, None) if check.segments == 0 && newest.0 > 0 => Some("there is no log".to_owned()),
         (Some(first), _) if first.0 > due => Some(format!("the log begins with batch {}", first.0)),
         (_, Some(end)) if end.0 < due => Some(format!("the log ends before batch {}", end.0)),
         _ => None,
@@ -229,13 +251,38 @@ fn log(
     Ok(())
 }
 
-fn checking(dir: &Path, error: &LsmError) -> EngineError {
-    let doing = format!("checking {}", dir.display());
-    let source = match error {
-        LsmError::Io { source, .. } => std::io::Error::new(source.kind(), error.to_string()),
-        other => std::io::Error::other(other.to_string()),
-    };
-    io_error(doing)(source)
+/// What was found of the engine in `dir`; a finding instead if the check ended at what the disk refused.
+///
+/// # Errors
+/// That somebody has it open.
+fn readable<T>(
+    dir: &Path,
+    checked: Result<T, LsmError>,
+    report: &mut Verification,
+) -> Result<Option<T>, EngineError> {
+    match checked {
+        Ok(checked) => Ok(Some(checked)),
+        Err(LsmError::Io { source, context }) if source.kind() == ErrorKind::WouldBlock => {
+            let source = std::io::Error::new(source.kind(), format!("{context}: {source}"));
+            Err(io_error(format!("checking {}", dir.display()))(source))
+        }
+        Err(error) => {
+            let reason = format!("{error}: what lies behind is not checked");
+            report.found(dir, "LSM", &reason);
+            Ok(None)
+        }
+    }
+}
+
+impl Verification {
+    fn found(&mut self, file: &Path, kind: &str, reason: &str) {
+        self.findings.push(Finding {
+            file: file.to_owned(),
+            offset: None,
+            kind: kind.to_owned(),
+            reason: reason.to_owned(),
+        });
+    }
 }
 
 fn lsm(dir: &Path, check: VerifyReport, report: &mut Verification) {

@@ -6,6 +6,7 @@
 //!
 //! Codes follow PostgreSQL 15, appendix A ("PostgreSQL Error Codes").
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -129,6 +130,27 @@ sql_states! {
     INDEX_CORRUPTED "XX002" "An index contradicts its table.",
 }
 
+/// Codes that users may think up in the life of a process: each is kept to its end.
+pub const OWN_STATES_MAX: usize = 4096;
+
+/// Codes that are kept for the rest of the process.
+struct Kept(BTreeSet<&'static str>);
+
+impl Kept {
+    /// The code for ever, unless it is new and there are so many.
+    fn keep(&mut self, code: &str, count_max: usize) -> Option<&'static str> {
+        if let Some(known) = self.0.get(code) {
+            return Some(known);
+        }
+        if self.0.len() >= count_max {
+            return None;
+        }
+        let kept: &'static str = Box::leak(code.to_owned().into_boxed_str());
+        self.0.insert(kept);
+        Some(kept)
+    }
+}
+
 impl SqlState {
     /// The named state with this code.
     #[must_use]
@@ -144,23 +166,30 @@ impl SqlState {
     }
 
     /// The state with a code that a user may have thought up ([`SqlState::is_code`]). A code without a name
-    /// is kept for the rest of the process, so it must come from a definition, not from data.
+    /// is kept for the rest of the process, so it must come from a definition, not from data, and one that
+    /// [`SqlState::made_up`] let pass.
     #[must_use]
     pub fn interned(code: &str) -> Option<Self> {
+        Self::kept(code, usize::MAX)
+    }
+
+    /// As [`SqlState::interned`], for a code that is seen first: `None` also if it is one too many
+    /// ([`OWN_STATES_MAX`]).
+    #[must_use]
+    pub fn made_up(code: &str) -> Option<Self> {
+        Self::kept(code, OWN_STATES_MAX)
+    }
+
+    fn kept(code: &str, count_max: usize) -> Option<Self> {
+        static KEPT: Mutex<Kept> = Mutex::new(Kept(BTreeSet::new()));
         if let Some(known) = Self::from_code(code) {
             return Some(known);
         }
         if !Self::is_code(code) {
             return None;
         }
-        static INTERNED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-        let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = interned.iter().find(|known| **known == code) {
-            return Some(Self(known));
-        }
-        let kept: &'static str = Box::leak(code.to_owned().into_boxed_str());
-        interned.push(kept);
-        Some(Self(kept))
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.keep(code, count_max).map(Self)
     }
 
     /// The five characters.
@@ -409,6 +438,20 @@ impl From<weft_base::CodecError> for SqlError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_that_users_think_up_are_kept_up_to_a_bound() {
+        let mut kept = Kept(BTreeSet::new());
+        let first = kept.keep("XY001", 2).unwrap();
+        assert_eq!(kept.keep("XY002", 2), Some("XY002"));
+        assert_eq!(kept.keep("XY003", 2), None);
+        // What is kept already is given again, and takes no more room.
+        assert!(std::ptr::eq(kept.keep("XY001", 2).unwrap(), first));
+        assert_eq!(kept.0.len(), 2);
+        assert_eq!(SqlState::made_up("bad"), None);
+        assert_eq!(SqlState::made_up("23505"), Some(SqlState::UNIQUE_VIOLATION));
+        assert_eq!(SqlState::made_up("XY9ZZ"), SqlState::interned("XY9ZZ"));
+    }
 
     #[test]
     fn states_are_five_characters_and_unique() {

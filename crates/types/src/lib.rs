@@ -32,7 +32,7 @@ pub use binary::{decode_binary, encode_binary, encode_binary_ref};
 pub use cast::{CastContext, assign, assign_from, cast, cast_context, cast_from, cast_in};
 pub use compare::{compare, compare_ref};
 pub use datetime::is_date;
-pub use error::{ErrorFields, Notice, NoticeLevel, SqlError, SqlState};
+pub use error::{ErrorFields, Notice, NoticeLevel, OWN_STATES_MAX, SqlError, SqlState};
 pub use key::{
     decode_key_value, encode_key_from_row, encode_key_null, encode_key_value, encode_key_value_ref,
     prefix_successor, range_prefix_len,

@@ -1,8 +1,8 @@
 //! Checking every file of a log that nobody has open, and going on behind what is wrong.
 //!
 //! [`crate::LogReader`] ends at the first error, because what follows cannot be replayed. Here each segment
-//! is read by itself: its header says where it begins, so damage in one hides nothing of the next. What is
-//! torn behind the last durable record is no finding.
+//! is read by itself: its header says where it begins, so damage in one, or its being unreadable, hides
+//! nothing of the next. What is torn behind the last durable record is no finding.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,18 +22,19 @@ pub struct LogCheck {
     pub segments: u64,
     /// Batches read.
     pub batches: u64,
-    /// The first batch that the log has a place for, as far as headers could be read.
+    /// The first batch that the log has a place for, by the names of its segments.
     pub first_batch: Option<BatchId>,
     /// The batch behind the last one.
     pub end_batch: Option<BatchId>,
-    /// Everything that is wrong, each with file and offset; at most one a segment, and one for each payload.
+    /// Everything that is wrong, each with its file and, unless the disk refused that, the offset; at most
+    /// one a segment, and one for each payload.
     pub findings: Vec<WalError>,
 }
 
 /// Checks all segments in `dir`. `payload` looks at each batch's and says what is wrong with it.
 ///
 /// # Errors
-/// The disk's. What is corrupt is no error but a finding.
+/// The disk's, of the directory. What is corrupt or cannot be read is no error but a finding.
 pub fn verify(
     disk: &dyn Disk,
     dir: &Path,
@@ -46,32 +47,24 @@ pub fn verify(
         if let Some(first_batch) = parse_segment_name(&name) {
             check.segments += 1;
             let header = read_header(disk, dir, name.into(), first_batch);
-            let info = check.note(header)?;
+            let info = check.note(header);
             segments.push(Segment { first_batch, info });
         }
     }
-    let sound = segments.iter().filter_map(|segment| segment.info.as_ref());
-    check.first_batch = sound.map(|segment| BatchId(segment.header.first_batch)).next();
+    check.first_batch = segments.first().map(|segment| BatchId(segment.first_batch));
     for (at, segment) in segments.iter().enumerate() {
         let Some(segment) = &segment.info else { continue };
         let next = segments.get(at + 1);
         let checked = check_segment(disk, dir, segment, next, &mut check, &mut payload);
-        check.note(checked)?;
+        check.note(checked);
     }
     Ok(check)
 }
 
 impl LogCheck {
-    /// Keeps what is corrupt; other errors go on.
-    fn note<T>(&mut self, checked: Result<T, WalError>) -> Result<Option<T>, WalError> {
-        match checked {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_corruption() => {
-                self.findings.push(error);
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+    /// Keeps what is wrong.
+    fn note<T>(&mut self, checked: Result<T, WalError>) -> Option<T> {
+        checked.map_err(|error| self.findings.push(error)).ok()
     }
 }
 
@@ -79,7 +72,7 @@ impl LogCheck {
 struct Segment {
     /// As its name says.
     first_batch: u64,
-    /// `None` if its header is bad.
+    /// `None` if its header is bad or cannot be read.
     info: Option<SegmentInfo>,
 }
 

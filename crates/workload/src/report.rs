@@ -36,6 +36,34 @@ pub struct Record {
 }
 
 impl Record {
+    /// A figure that is compared with nothing: where and how it was taken, its metric, value and unit.
+    pub fn new(bench: &str, case: &str, config: &str, metric: &str, value: f64, unit: &str) -> Self {
+        Record {
+            bench: bench.to_owned(),
+            case: case.to_owned(),
+            config: config.to_owned(),
+            metric: metric.to_owned(),
+            value,
+            unit: unit.to_owned(),
+            baseline: None,
+            ratio: None,
+        }
+    }
+
+    /// The same figure beside `baseline`'s of the same metric, by name and value. Nothing changes where there
+    /// is none or it is not above zero and finite.
+    #[must_use]
+    pub fn beside(mut self, baseline: Option<(&str, f64)>) -> Self {
+        if let Some((name, against)) = baseline
+            && against > 0.0
+            && against.is_finite()
+        {
+            self.baseline = Some(name.to_owned());
+            self.ratio = Some(self.value / against);
+        }
+        self
+    }
+
     /// The record as one line of JSON, without newline. Figures that are not finite become null.
     pub fn to_json(&self) -> String {
         let mut out = String::from("{");
@@ -78,6 +106,7 @@ pub fn records(bench: &str, case: &str, config: &str, all: &[Measured], baseline
     let base = all.iter().find(|measured| measured.name == baseline);
     let mut records = Vec::new();
     for measured in all {
+        let name = contender_case(case, measured);
         let figures: [Figure; 6] = [
             ("throughput", "1/s", Measured::throughput),
             ("latency_p50", "us", |m| m.latency_us(50.0)),
@@ -87,23 +116,18 @@ pub fn records(bench: &str, case: &str, config: &str, all: &[Measured], baseline
             ("abort_rate", "1", Measured::abort_rate),
         ];
         for (metric, unit, figure) in figures {
-            let value = figure(measured);
             let base = base.filter(|base| base.name != measured.name);
-            let against = base.map(figure).filter(|against| *against > 0.0);
-            records.push(Record {
-                bench: bench.to_owned(),
-                case: format!("{case} {}", measured.name).trim().to_owned(),
-                config: config.to_owned(),
-                metric: metric.to_owned(),
-                value,
-                unit: unit.to_owned(),
-                baseline: against.and(base).map(|base| base.name.clone()),
-                ratio: against.map(|against| value / against),
-            });
+            let against = base.map(|base| (base.name.as_str(), figure(base)));
+            let record = Record::new(bench, &name, config, metric, figure(measured), unit);
+            records.push(record.beside(against));
         }
         records.extend(counter_records(bench, case, config, measured));
     }
     records
+}
+
+fn contender_case(case: &str, measured: &Measured) -> String {
+    format!("{case} {}", measured.name).trim().to_owned()
 }
 
 /// The shape of the load as the engine saw it, where a contender counts it.
@@ -113,18 +137,10 @@ fn counter_records(bench: &str, case: &str, config: &str, measured: &Measured) -
     let sessions = measured.counter("session_commits");
     let syncs = measured.counter("log_syncs");
     let commits = one_shot + sessions;
+    let name = contender_case(case, measured);
     let mut found = Vec::new();
     let mut add = |metric: &str, unit: &str, value: f64| {
-        found.push(Record {
-            bench: bench.to_owned(),
-            case: format!("{case} {}", measured.name).trim().to_owned(),
-            config: config.to_owned(),
-            metric: metric.to_owned(),
-            value,
-            unit: unit.to_owned(),
-            baseline: None,
-            ratio: None,
-        });
+        found.push(Record::new(bench, &name, config, metric, value, unit));
     };
     if batches > 0.0 {
         add("mean_batch", "members", commits / batches);
@@ -225,16 +241,18 @@ mod tests {
     use super::*;
 
     fn record(case: &str, metric: &str, value: f64, ratio: Option<f64>) -> Record {
-        Record {
-            bench: "ycsb".into(),
-            case: case.into(),
-            config: "a \"b\"\n".into(),
-            metric: metric.into(),
-            value,
-            unit: "1/s".into(),
-            baseline: ratio.map(|_| "base".into()),
-            ratio,
+        let against = ratio.map(|ratio| ("base", value / ratio));
+        Record::new("ycsb", case, "a \"b\"\n", metric, value, "1/s").beside(against)
+    }
+
+    #[test]
+    fn a_figure_is_compared_only_with_what_can_be_divided_by() {
+        for against in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let alone = Record::new("b", "c", "s", "m", 3.0, "1");
+            assert_eq!(alone.clone().beside(Some(("base", against))), alone, "{against}");
         }
+        let both = Record::new("b", "c", "s", "m", 3.0, "1").beside(Some(("base", 2.0)));
+        assert_eq!((both.baseline.as_deref(), both.ratio), (Some("base"), Some(1.5)));
     }
 
     #[test]

@@ -288,36 +288,11 @@ fn forget_clean_pages(_file: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    /// A directory of its own, removed at the end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new() -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let name = format!(
-                "weft-base-{}-{}",
-                std::process::id(),
-                NEXT.fetch_add(1, Ordering::Relaxed)
-            );
-            let path = std::env::temp_dir().join(name);
-            RealDisk.create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn files_are_written_read_listed_renamed_removed() {
-        let scratch = Scratch::new();
-        let (a, b) = (scratch.0.join("a"), scratch.0.join("b"));
+        let scratch = tempfile::tempdir().unwrap();
+        let (a, b) = (scratch.path().join("a"), scratch.path().join("b"));
         let disk = RealDisk;
         assert!(disk.open(&a, OpenMode::Read).is_err());
         let file = disk.open(&a, OpenMode::CreateNew).unwrap();
@@ -334,8 +309,8 @@ mod tests {
         let taken = disk.open(&a, OpenMode::CreateNew).map(|_| ()).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
         disk.rename(&a, &b).unwrap();
-        disk.sync_dir(&scratch.0, SyncSite("test.dir")).unwrap();
-        assert_eq!(disk.list(&scratch.0).unwrap(), ["b"]);
+        disk.sync_dir(scratch.path(), SyncSite("test.dir")).unwrap();
+        assert_eq!(disk.list(scratch.path()).unwrap(), ["b"]);
         assert_eq!(super::super::read_file(&disk, &b).unwrap(), b"\0\0\0hello");
         disk.remove(&b).unwrap();
         assert!(!disk.exists(&b).unwrap());
@@ -343,8 +318,10 @@ mod tests {
 
     #[test]
     fn parts_are_written_one_behind_the_other() {
-        let scratch = Scratch::new();
-        let file = RealDisk.open(&scratch.0.join("a"), OpenMode::CreateNew).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let file = RealDisk
+            .open(&scratch.path().join("a"), OpenMode::CreateNew)
+            .unwrap();
         // More than one call takes, of all lengths, empty ones among them.
         let parts: Vec<Vec<u8>> = (0..3000_usize).map(|n| vec![n as u8; n % 7]).collect();
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
@@ -358,14 +335,16 @@ mod tests {
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes == whole && file.len().unwrap() == whole.len() as u64);
         assert!(file.write_parts_at(&slices, u64::MAX - 3).is_err());
-        let read_only = RealDisk.open(&scratch.0.join("a"), OpenMode::Read).unwrap();
+        let read_only = RealDisk.open(&scratch.path().join("a"), OpenMode::Read).unwrap();
         assert!(read_only.write_parts_at(&slices, 0).is_err());
     }
 
     #[test]
     fn allocate_extends_with_zeros_and_keeps_what_is_there() {
-        let scratch = Scratch::new();
-        let file = RealDisk.open(&scratch.0.join("a"), OpenMode::CreateNew).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let file = RealDisk
+            .open(&scratch.path().join("a"), OpenMode::CreateNew)
+            .unwrap();
         file.write_at(b"x", 0).unwrap();
         file.allocate(0).unwrap();
         file.allocate(4096).unwrap();
@@ -383,25 +362,25 @@ mod tests {
 
     #[test]
     fn a_directory_has_one_owner() {
-        let scratch = Scratch::new();
-        let lock = RealDisk.lock_dir(&scratch.0).unwrap();
-        let refused = RealDisk.lock_dir(&scratch.0).map(|_| ()).unwrap_err();
+        let scratch = tempfile::tempdir().unwrap();
+        let lock = RealDisk.lock_dir(scratch.path()).unwrap();
+        let refused = RealDisk.lock_dir(scratch.path()).map(|_| ()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         assert!(
             refused.to_string().contains(&std::process::id().to_string()),
             "{refused}"
         );
         drop(lock);
-        RealDisk.lock_dir(&scratch.0).unwrap();
+        RealDisk.lock_dir(scratch.path()).unwrap();
     }
 
     #[test]
     fn nested_directories() {
-        let scratch = Scratch::new();
-        let deep = scratch.0.join("x/y/z");
+        let scratch = tempfile::tempdir().unwrap();
+        let deep = scratch.path().join("x/y/z");
         RealDisk.create_dir_all(&deep).unwrap();
         RealDisk.create_dir_all(&deep).unwrap();
         assert!(RealDisk.exists(&deep).unwrap());
-        assert!(RealDisk.list(&scratch.0).unwrap().is_empty());
+        assert!(RealDisk.list(scratch.path()).unwrap().is_empty());
     }
 }

@@ -133,16 +133,8 @@ fn measure(
         );
         let entries = mid(rates, |rate| rate.entries);
         let mut add = |metric: &str, unit: &str, value: f64, against: Option<f64>| {
-            found.push(Record {
-                bench: "compaction".to_owned(),
-                case: case(name),
-                config: config.clone(),
-                metric: metric.to_owned(),
-                value,
-                unit: unit.to_owned(),
-                baseline: against.map(|_| "cpu".to_owned()),
-                ratio: against.map(|against| value / against),
-            });
+            let record = Record::new("compaction", &case(name), &config, metric, value, unit);
+            found.push(record.beside(against.map(|against| ("cpu", against))));
         };
         add("throughput", "B/s", bytes, against);
         add("entries", "1/s", entries, None);

@@ -70,12 +70,8 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
             let serial = medians.first().map_or(0.0, |(rate, _)| *rate);
             for ((_, way_name), (rate, share)) in WAYS.iter().zip(medians) {
                 let case = format!("{index_name}, {read_name}, {way_name}");
-                let is_base = *way_name == SERIAL || serial <= 0.0;
-                found.push(Record {
-                    baseline: (!is_base).then(|| SERIAL.to_owned()),
-                    ratio: (!is_base).then(|| rate / serial),
-                    ..record(&case, &config, "throughput", rate, "1/s")
-                });
+                let against = (*way_name != SERIAL).then_some((SERIAL, serial));
+                found.push(record(&case, &config, "throughput", rate, "1/s").beside(against));
                 found.push(record(&case, &config, "share_of_limit", share, "1"));
             }
         }
@@ -104,14 +100,5 @@ fn memory_records(lookups: &Lookups, config: &str) -> Vec<Record> {
 }
 
 fn record(case: &str, config: &str, metric: &str, value: f64, unit: &str) -> Record {
-    Record {
-        bench: "index".to_owned(),
-        case: case.to_owned(),
-        config: config.to_owned(),
-        metric: metric.to_owned(),
-        value,
-        unit: unit.to_owned(),
-        baseline: None,
-        ratio: None,
-    }
+    Record::new("index", case, config, metric, value, unit)
 }

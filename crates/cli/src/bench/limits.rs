@@ -57,7 +57,8 @@ pub(crate) fn run(arguments: &LimitsArguments) -> Result<(), Failure> {
         let rate = chase_rate(bytes, pages, probes / DEPENDENT_SHARE).map_err(no_memory)?;
         found.push(record(
             "chase",
-            format!("bytes={bytes} pages={}", name(pages)),
+            &format!("bytes={bytes} pages={}", name(pages)),
+            "throughput",
             rate,
             "1/s",
         ));
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: &LimitsArguments) -> Result<(), Failure> {
         let rate =
             sequential_rate(bytes, Pages::Huge, *threads, arguments.rounds as usize).map_err(no_memory)?;
         let config = format!("bytes={bytes} pages=huge threads={threads}");
-        found.push(record("sequential read", config, rate, "B/s"));
+        found.push(record("sequential read", &config, "throughput", rate, "B/s"));
     }
     print(arguments.json, "Limits of this machine's memory", &found)
 }
@@ -105,28 +106,15 @@ fn probe_records(
     let mut found = Vec::new();
     for (access, rate) in WAYS.iter().zip(medians) {
         let case = format!("probe and {} B, {}", ground.payload_bytes(), access.name());
-        found.push(record(&case, config.clone(), rate, "1/s"));
-        found.push(Record {
-            metric: "share_of_limit".to_owned(),
-            value: if best > 0.0 { rate / best } else { 0.0 },
-            unit: "1".to_owned(),
-            ..record(&case, config.clone(), rate, "1/s")
-        });
+        let share = if best > 0.0 { rate / best } else { 0.0 };
+        found.push(record(&case, &config, "throughput", rate, "1/s"));
+        found.push(record(&case, &config, "share_of_limit", share, "1"));
     }
     found
 }
 
-fn record(case: &str, config: String, value: f64, unit: &str) -> Record {
-    Record {
-        bench: "limits".to_owned(),
-        case: case.to_owned(),
-        config,
-        metric: "throughput".to_owned(),
-        value,
-        unit: unit.to_owned(),
-        baseline: None,
-        ratio: None,
-    }
+fn record(case: &str, config: &str, metric: &str, value: f64, unit: &str) -> Record {
+    Record::new("limits", case, config, metric, value, unit)
 }
 
 fn name(pages: Pages) -> &'static str {

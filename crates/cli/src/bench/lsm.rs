@@ -282,18 +282,9 @@ impl<'a> Bench<'a> {
                     Against::Calm => calm.as_ref(),
                 };
                 let against = against.filter(|(name, _)| *name != unit.name());
-                let base = against.and_then(|(name, runs)| Some((name, figure.median(runs)?)));
-                let base = base.filter(|(_, base)| *base > 0.0 && base.is_finite());
-                tables.found.push(Record {
-                    bench: "lsm".to_owned(),
-                    case: name.clone(),
-                    config: config.clone(),
-                    metric: figure.metric.to_owned(),
-                    value,
-                    unit: figure.unit.to_owned(),
-                    baseline: base.map(|(name, _)| name.clone()),
-                    ratio: base.map(|(_, base)| value / base),
-                });
+                let base = against.and_then(|(name, runs)| Some((name.as_str(), figure.median(runs)?)));
+                let record = Record::new("lsm", &name, &config, figure.metric, value, figure.unit);
+                tables.found.push(record.beside(base));
             }
             if let Some(run) = runs.last() {
                 tables.add_series(&name, &config, run);
@@ -392,16 +383,9 @@ impl Tables {
                 ("throughput_at", "1/s", slot.rate),
                 ("debt_at", "B", slot.debt_bytes as f64),
             ] {
-                self.series.push(Record {
-                    bench: "lsm".to_owned(),
-                    case: format!("{case} {state} t={:.3}s", slot.at.as_secs_f64()),
-                    config: config.to_owned(),
-                    metric: metric.to_owned(),
-                    value,
-                    unit: unit.to_owned(),
-                    baseline: None,
-                    ratio: None,
-                });
+                let case = format!("{case} {state} t={:.3}s", slot.at.as_secs_f64());
+                let record = Record::new("lsm", &case, config, metric, value, unit);
+                self.series.push(record);
             }
         }
         self.lines.push(line);

@@ -142,16 +142,10 @@ pub(crate) fn sync_shares(case: &str, config: &str, clients: usize, all: &[Measu
         let syncs = measured.counter("log_syncs");
         let seconds = measured.counter("log_sync_ns") / 1e9;
         let bound = clients as f64 * syncs / seconds;
-        (syncs > 0.0 && seconds > 0.0).then(|| Record {
-            bench: "tpcb".to_owned(),
-            case: format!("{case} {}", measured.name),
-            config: config.to_owned(),
-            metric: "share_of_clients_per_sync".to_owned(),
-            value: measured.throughput() / bound,
-            unit: "1".to_owned(),
-            baseline: None,
-            ratio: None,
-        })
+        let case = format!("{case} {}", measured.name);
+        let share = measured.throughput() / bound;
+        (syncs > 0.0 && seconds > 0.0)
+            .then(|| Record::new("tpcb", &case, config, "share_of_clients_per_sync", share, "1"))
     };
     let records: Vec<Record> = all.iter().filter_map(share).collect();
     for record in &records {

@@ -153,16 +153,15 @@ fn check(case: &RunCase<'_>, bench: &BenchDatabase, protocol: &str, committed: u
 }
 
 fn record(case: &RunCase<'_>, contender: &str, config: &str, metric: &str, unit: &str, value: f64) -> Record {
-    Record {
-        bench: case.workload.name().to_owned(),
-        case: format!("{} {contender}", case.name).trim().to_owned(),
-        config: config.to_owned(),
-        metric: metric.to_owned(),
+    let contender_case = format!("{} {contender}", case.name);
+    Record::new(
+        case.workload.name(),
+        contender_case.trim(),
+        config,
+        metric,
         value,
-        unit: unit.to_owned(),
-        baseline: None,
-        ratio: None,
-    }
+        unit,
+    )
 }
 
 fn run_product(
@@ -285,7 +284,7 @@ fn print_protocol(
     let share = |part: u64, whole: u64| part as f64 / (whole as f64).max(1.0);
     let sum = |of: fn(&RunReport) -> u64| rounds.iter().map(of).sum::<u64>();
     let (commits, failed) = (sum(|r| r.committed), sum(|r| r.failed));
-    let mut throughput = record(
+    let throughput = record(
         case,
         name,
         &config,
@@ -293,14 +292,10 @@ fn print_protocol(
         "1/s",
         median(RunReport::throughput),
     );
-    match baseline {
-        Some((base, value)) if *value > 0.0 => {
-            throughput.ratio = Some(throughput.value / *value);
-            throughput.baseline = Some(base.clone());
-        }
-        Some(_) => {}
-        None => *baseline = Some((name.to_owned(), throughput.value)),
-    }
+    let first = throughput.value;
+    let against = baseline.as_ref().map(|(name, value)| (name.as_str(), *value));
+    let throughput = throughput.beside(against);
+    baseline.get_or_insert_with(|| (name.to_owned(), first));
     let planning =
         |report: &RunReport| report.planning.as_secs_f64() / report.elapsed.as_secs_f64().max(1e-9);
     let planning_each =

@@ -59,21 +59,15 @@ pub(crate) fn run(arguments: &StallArguments) -> Result<(), Failure> {
     );
     let records: Vec<Record> = slots
         .iter()
-        .map(|slot| Record {
-            bench: "stall".to_owned(),
+        .map(|slot| {
             // The stalled transaction writes ten rows, each of the others touches ten.
-            case: format!(
+            let case = format!(
                 "conflict={:.4}% t={:.2}s {}",
                 10_000.0 / arguments.records as f64,
                 slot.at_seconds,
                 if slot.stalled { "stalled" } else { "normal" }
-            ),
-            config: config.clone(),
-            metric: "throughput".to_owned(),
-            value: slot.throughput,
-            unit: "1/s".to_owned(),
-            baseline: None,
-            ratio: None,
+            );
+            Record::new("stall", &case, &config, "throughput", slot.throughput, "1/s")
         })
         .collect();
     print(

@@ -19,7 +19,8 @@
 //!    most [`SchedulerConfig::cpu_line_jobs_max`] jobs and what the units had in hand. What waits is bounded
 //!    by the line that `submit` waits for.
 //!
-//! Who gives jobs to units is in `dispatch.rs`, what is made of their answers in `settle.rs`.
+//! Who gives jobs to units is in `dispatch.rs`, how their answers are checked in `judge.rs`, what is made of
+//! them in `settle.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,6 +33,7 @@ use crate::job::{Job, JobKind};
 use crate::reason::{Reason, ReasonCounts};
 use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::SchedulerConfig;
+use crate::scheduler::judge::{Asked, Judged, Unjudged};
 use crate::ticket::{Cell, FinishedQueue};
 use crate::timeline::Timeline;
 use crate::unit::{Unit, Waker};
@@ -111,11 +113,14 @@ pub(super) struct Kept {
     pub(super) unit: usize,
     /// `None`: the unit says that the task makes no sense.
     pub(super) output: Option<Output>,
+    /// The output as it is compared, where that is not itself.
+    pub(super) encoded: Option<Bytes>,
     pub(super) cycles: u64,
 }
 
 pub(super) struct JobState {
-    pub(super) job: Job,
+    /// Shared with who judges an answer.
+    pub(super) job: Arc<Job>,
     pub(super) crc: Option<u32>,
     pub(super) submitted_ns: u64,
     pub(super) started_ns: Option<u64>,
@@ -130,6 +135,8 @@ pub(super) struct JobState {
     pub(super) at_cpu: bool,
     pub(super) cpu_tries: u32,
     pub(super) cpu_cycles: u64,
+    /// The CPU's output as it is compared, where that is not itself.
+    pub(super) cpu_encoded: Option<Bytes>,
     pub(super) kept: Vec<Kept>,
     pub(super) cpu_result: Option<Result<Output, JobError>>,
 }
@@ -177,7 +184,7 @@ pub(super) const CPU_TRIES_MAX: u32 = 3;
 
 pub(crate) struct Core {
     pub(super) config: SchedulerConfig,
-    pub(super) plausible: Plausible,
+    plausible: Plausible,
     pub(super) chance: Prng,
     /// The CPU is the last one.
     pub(super) units: Vec<UnitSlot>,
@@ -253,17 +260,30 @@ impl Core {
         }
     }
 
+    /// What looks at results.
+    pub(crate) fn plausible(&self) -> Plausible {
+        self.plausible
+    }
+
     /// The CPU's index.
     pub(super) fn cpu(&self) -> usize {
         self.units.len().saturating_sub(1)
     }
 
-    /// Takes new jobs and answers, gives up what is late, gives units work. Never waits.
-    pub(crate) fn step(&mut self, now_ns: u64, arrivals: impl IntoIterator<Item = Arrival>) -> Step {
+    /// Takes new jobs, and what units have answered: to be judged, outside of any latch, and to be brought to
+    /// [`Core::step`]. Never waits.
+    pub(crate) fn gather(&mut self, arrivals: impl IntoIterator<Item = Arrival>) -> Vec<Unjudged> {
         for arrival in arrivals {
             self.arrive(arrival);
         }
-        self.poll_units(now_ns);
+        self.poll_units()
+    }
+
+    /// Takes judged answers, gives up what is late, gives units work. Never waits.
+    pub(crate) fn step(&mut self, now_ns: u64, answers: impl IntoIterator<Item = Judged>) -> Step {
+        for answer in answers {
+            self.take_answer(answer, now_ns);
+        }
         self.give_up_late(now_ns);
         self.dispatch(now_ns);
         Step {
@@ -280,7 +300,7 @@ impl Core {
             .chance
             .chance(u64::from(self.config.compare_per_million), 1_000_000);
         let state = JobState {
-            job: arrival.job,
+            job: Arc::new(arrival.job),
             crc: arrival.crc,
             submitted_ns: arrival.submitted_ns,
             started_ns: None,
@@ -291,6 +311,7 @@ impl Core {
             at_cpu: false,
             cpu_tries: 0,
             cpu_cycles: 0,
+            cpu_encoded: None,
             kept: Vec::new(),
             cpu_result: None,
         };
@@ -298,17 +319,29 @@ impl Core {
         self.waiting.push_back(id);
     }
 
-    fn poll_units(&mut self, now_ns: u64) {
-        for index in 0..self.units.len() {
-            let mut answers = std::mem::take(&mut self.polled);
-            if let Some(slot) = self.units.get_mut(index) {
-                slot.unit.poll(&mut answers);
-            }
+    fn poll_units(&mut self) -> Vec<Unjudged> {
+        let mut found = Vec::new();
+        let mut answers = std::mem::take(&mut self.polled);
+        for (unit, slot) in self.units.iter_mut().enumerate() {
+            slot.unit.poll(&mut answers);
             for answer in answers.drain(..) {
-                self.take_answer(index, answer, now_ns);
+                let attempt = self.attempts.get(&answer.attempt);
+                let attempt = attempt.filter(|attempt| attempt.unit == unit);
+                let asked = attempt.map(|attempt| {
+                    let state = self.jobs.get(&attempt.job);
+                    Asked {
+                        kind: attempt.kind,
+                        crc: attempt.crc,
+                        in_process: slot.unit.spec().in_process,
+                        job: state.map(|state| state.job.clone()),
+                        compared: state.is_some_and(|state| state.compare || !state.kept.is_empty()),
+                    }
+                });
+                found.push(Unjudged { unit, answer, asked });
             }
-            self.polled = answers;
         }
+        self.polled = answers;
+        found
     }
 
     /// Ends an attempt: its unit has room again, and its number is remembered for a while.

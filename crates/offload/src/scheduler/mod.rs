@@ -17,6 +17,7 @@
 pub(crate) mod config;
 pub(crate) mod core;
 mod dispatch;
+mod judge;
 mod settle;
 
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use weft_base::{Clock, blocking};
 
 use self::core::{Arrival, Core, Done, Sink};
@@ -323,8 +324,16 @@ impl Shared {
     fn step(&self) -> Option<Duration> {
         let mut core = self.core.lock();
         let arrived = std::mem::take(&mut self.line.lock().arrived);
+        let answers = core.gather(arrived);
+        let mut judged = Vec::with_capacity(answers.len());
+        if !answers.is_empty() {
+            let plausible = core.plausible();
+            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(plausible)));
+            // Nobody who reads counters waits for an answer to be read.
+            MutexGuard::unlocked(&mut core, judge);
+        }
         let now_ns = self.clock.monotonic_nanos();
-        let step = core.step(now_ns, arrived);
+        let step = core.step(now_ns, judged);
         drop(core);
         if step.left_line.0 > 0 {
             let mut line = self.line.lock();

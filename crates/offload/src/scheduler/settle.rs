@@ -1,4 +1,4 @@
-//! What is made of answers: checks, comparison, blame, redoing, telling the requester.
+//! What is made of answers: comparison, blame, redoing, telling the requester.
 
 use bytes::Bytes;
 
@@ -6,19 +6,25 @@ use crate::health::{Change, Standing};
 use crate::reason::Reason;
 use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept};
+use crate::scheduler::judge::Judged;
 use crate::timeline::{Entry, Mark, Span};
-use crate::wire::{Answer, AttemptId, Damage, ReturnCode};
+use crate::wire::{Answer, AttemptId};
 
 impl Core {
     /// Takes what a unit answered; ignores and counts what nobody waits for.
-    pub(super) fn take_answer(&mut self, unit: usize, answer: Answer, now_ns: u64) {
+    pub(super) fn take_answer(&mut self, judged: Judged, now_ns: u64) {
+        let Judged {
+            unit,
+            answer,
+            verdict,
+            encoded,
+        } = judged;
         let held = self.attempts.get(&answer.attempt);
         let Some(attempt) = held.filter(|attempt| attempt.unit == unit) else {
             self.count_stray(unit, answer.attempt);
             return;
         };
         let job = attempt.job;
-        let verdict = self.judge(attempt, &answer);
         let outcome = verdict.err().map_or("done", Reason::name);
         let sizes = (answer.size_bytes(), answer.cycles);
         self.end_span(answer.attempt, Ended::Answered, outcome, sizes, now_ns);
@@ -30,7 +36,7 @@ impl Core {
             slot.counters.cycles += sizes.1;
         }
         if unit == self.cpu() {
-            self.take_cpu_answer(job, verdict, answer);
+            self.take_cpu_answer(job, verdict, answer, encoded);
         } else {
             match verdict {
                 // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
@@ -42,6 +48,7 @@ impl Core {
                             unit,
                             cycles: answer.cycles,
                             output: verdict.is_ok().then(|| answer.into_output()),
+                            encoded,
                         });
                     }
                 }
@@ -55,40 +62,18 @@ impl Core {
         self.conclude(job, now_ns);
     }
 
-    /// Whether an answer is whole, is for this request, and can be a result.
-    fn judge(&self, attempt: &Attempt, answer: &Answer) -> Result<(), Reason> {
-        let in_process = self
-            .units
-            .get(attempt.unit)
-            .is_some_and(|slot| slot.unit.spec().in_process);
-        let checked = match (&answer.direct, in_process) {
-            // Nothing was sent: there is no way on which it could have been damaged.
-            (Some(_), true) => Ok(()),
-            (Some(_), false) => return Err(Reason::Malformed),
-            (None, _) => answer.check(attempt.kind, attempt.crc),
-        };
-        checked.map_err(|damage| match damage {
-            Damage::Answer => Reason::OutputDamaged,
-            Damage::Length => Reason::Truncated,
-            Damage::Request => Reason::InputDamaged,
-        })?;
-        match answer.code {
-            ReturnCode::Done => {}
-            ReturnCode::InputDamaged => return Err(Reason::InputDamaged),
-            ReturnCode::Invalid => return Err(Reason::CalledInvalid),
-            ReturnCode::BeyondLimits => return Err(Reason::LimitsFoundExceeded),
-            ReturnCode::Broken => return Err(Reason::Broken),
-        }
-        let state = self.jobs.get(&attempt.job).filter(|_| !in_process);
-        let plausible = state.is_none_or(|state| (self.plausible)(&state.job, &answer.output));
-        if plausible { Ok(()) } else { Err(Reason::Malformed) }
-    }
-
-    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, answer: Answer) {
+    fn take_cpu_answer(
+        &mut self,
+        job: u64,
+        verdict: Result<(), Reason>,
+        answer: Answer,
+        encoded: Option<Bytes>,
+    ) {
         let Some(state) = self.jobs.get_mut(&job) else {
             return;
         };
         state.at_cpu = false;
+        state.cpu_encoded = encoded;
         state.cpu_cycles = answer.cycles;
         let output = answer.into_output();
         let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
@@ -202,12 +187,12 @@ impl Core {
         let known = !result.as_ref().is_err_and(unknown);
         let compared = known && !state.kept.is_empty();
         let bytes = match &result {
-            Ok(output) if compared => output.to_bytes(),
+            Ok(output) if compared => bytes_of(output, state.cpu_encoded.as_ref()),
             _ => Bytes::new(),
         };
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
-                (Some(output), Ok(_)) => output.to_bytes() == bytes,
+                (Some(output), Ok(_)) => bytes_of(output, kept.encoded.as_ref()) == bytes,
                 (None, Err(JobError::Invalid(_) | JobError::Merge(_))) => true,
                 _ => false,
             };
@@ -340,7 +325,12 @@ impl Core {
 /// Whether two units gave the same result.
 fn same_bytes(a: &Kept, b: &Kept) -> bool {
     match (&a.output, &b.output) {
-        (Some(a), Some(b)) => a.to_bytes() == b.to_bytes(),
+        (Some(one), Some(other)) => bytes_of(one, a.encoded.as_ref()) == bytes_of(other, b.encoded.as_ref()),
         _ => false,
     }
+}
+
+/// A result as it is compared: encoded before, or now if nobody knew that it would be needed.
+fn bytes_of(output: &Output, encoded: Option<&Bytes>) -> Bytes {
+    encoded.cloned().unwrap_or_else(|| output.to_bytes())
 }

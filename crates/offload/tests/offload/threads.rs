@@ -5,10 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use weft_base::{Clock, SystemClock};
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::job::Job;
 use weft_offload::unit::PoolUnit;
 use weft_offload::{Engine, FinishedQueue, JobError, Scheduler, SchedulerConfig, Unit, UnitSpec};
 
@@ -217,4 +219,45 @@ fn a_driver_that_panics_leaves_nobody_waiting() {
             Err(JobError::Stopped)
         );
     }
+}
+
+/// While an answer is looked at, which may take long, counters can be read.
+#[test]
+fn answers_are_looked_at_outside_of_the_latch() {
+    static INSIDE: AtomicUsize = AtomicUsize::new(0);
+    static COUNTED: AtomicUsize = AtomicUsize::new(0);
+    /// Says no if nobody could read counters meanwhile.
+    fn slow(_: &Job, _: &Bytes) -> bool {
+        INSIDE.store(1, SeqCst);
+        eventually(|| COUNTED.load(SeqCst) > 0)
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let unit = pool(unit_spec("unit"), vec![Box::new(Sound)], &clock);
+    let spec = UnitSpec::unlimited("cpu", 4);
+    let cpu = Box::new(pool(spec, vec![Box::new(Cpu)], &clock));
+    let config = SchedulerConfig {
+        deadline_ns: 60_000_000_000,
+        ..config()
+    };
+    let scheduler = Scheduler::with_cpu(config, clock, slow, cpu, vec![Box::new(unit)]).unwrap();
+    let ticket = scheduler.submit(job(b"looked at"));
+    assert!(eventually(|| INSIDE.load(SeqCst) > 0));
+    let counters = scheduler.counters();
+    COUNTED.store(1, SeqCst);
+    assert_eq!(counters.finished, 0);
+    let finished = ticket.wait();
+    assert_eq!(bytes(&finished), golden(b"looked at"));
+    assert_eq!(finished.report.redone_on_cpu, None);
+}
+
+/// Whether something comes to hold within some seconds.
+fn eventually(holds: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !holds() {
+        if begun.elapsed() > Duration::from_secs(10) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
 }

@@ -16,6 +16,7 @@ use super::row_image::RowImage;
 use super::{Flow, Machine, broken};
 use crate::class::{Class, fits_without_check};
 use crate::data_access::DataAccess;
+use crate::functions::BYTES_PER_INSTRUCTION;
 use crate::instr::{Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
 use crate::report::RaiseState;
 
@@ -131,7 +132,8 @@ impl<A: DataAccess> Machine<'_, A> {
         result
     }
 
-    /// CAT, CATR, CUT.
+    /// CAT, CATR, CUT. The whole text is copied or looked at, and what is long costs more than one
+    /// instruction.
     fn text(&mut self, instr: Instr) -> Result<(), SqlError> {
         let program = self.program;
         let column = usize::from(instr.low());
@@ -157,8 +159,11 @@ impl<A: DataAccess> Machine<'_, A> {
             }
             _ => self.scratch.registers.get(instr.b).is_some(),
         };
+        let layout = image_layout(program, &self.scratch.rows[number(instr.a)])?;
+        let old = self.scratch.rows[number(instr.a)].raw(layout, column);
+        let looked_at = old.map_or(0, <[u8]>::len) + copy.len();
+        self.spend(looked_at / BYTES_PER_INSTRUCTION)?;
         let image = &mut self.scratch.rows[number(instr.a)];
-        let layout = image_layout(program, image)?;
         let result = match image.raw(layout, column) {
             None => Ok(()),
             Some(_) if !known => image.set_null(layout, column),

@@ -13,6 +13,7 @@ use super::scratch::{Collected, Scratch};
 use super::{Flow, Machine, RESULT_BYTES_MAX, broken};
 use crate::class::Class;
 use crate::data_access::DataAccess;
+use crate::functions::{BYTES_PER_INSTRUCTION, bytes_of};
 use crate::instr::{COLLECT_REGISTERS, Cond, Datum, Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
 use crate::program::Program;
 
@@ -123,7 +124,7 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::F4cmp => compare(imm, left, right, |l, r| {
                 compare_floats(real(l).into(), real(r).into())
             }),
-            Op::Cmpv => self.compare_values(instr),
+            Op::Cmpv => self.compare_values(instr)?,
             Op::Test => compare(imm, left, Some(0), |left, _| (left as i64).cmp(&0)),
             _ => match left {
                 Some(left) => float(op, left, right, c)?,
@@ -148,12 +149,16 @@ impl<A: DataAccess> Machine<'_, A> {
         }
     }
 
-    fn compare_values(&self, instr: Instr) -> Option<u64> {
+    /// The order of two values; looking at long ones costs more than the instruction.
+    fn compare_values(&mut self, instr: Instr) -> Result<Option<u64>, SqlError> {
         let (left, right) = (
             self.datum(instr.b, instr.low()),
             self.datum(instr.c, instr.high()),
         );
-        compare_ref(&left, &right).map(|order| order as i64 as u64)
+        let order = compare_ref(&left, &right).map(|order| order as i64 as u64);
+        let looked_at = bytes_of(&left).min(bytes_of(&right));
+        self.spend(looked_at / BYTES_PER_INSTRUCTION)?;
+        Ok(order)
     }
 
     /// KEY...

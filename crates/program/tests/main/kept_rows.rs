@@ -90,9 +90,9 @@ proptest! {
         }
         member.commit();
         let mut model = committed.clone();
-        let mut saved: Vec<Rows> = Vec::new();
         // Rows at hand with the keys that they had; those that went are dropped, as registers are.
         let mut held: Vec<(i64, RowHandle)> = Vec::new();
+        let mut saved: Vec<(Rows, Vec<(i64, RowHandle)>)> = Vec::new();
         let mut member = writer.member(1);
         let mut access = BatchAccess::new(&mut member);
         for step in &steps {
@@ -140,13 +140,14 @@ proptest! {
                 }
                 Step::Savepoint => {
                     access.savepoint().unwrap();
-                    saved.push(model.clone());
+                    saved.push((model.clone(), held.clone()));
                 }
                 Step::Rollback => {
                     if let Some(before) = saved.pop() {
                         access.rollback_to_savepoint();
-                        model = before;
-                        held.clear();
+                        // What was at hand then is again, as it was.
+                        (model, held) = before;
+                        check(&access, &held, &model);
                         let present: Vec<i64> = model.keys().copied().collect();
                         for id in present {
                             let found = access.search(ACCOUNTS_KEY, ACCOUNTS, &key(id)).unwrap();

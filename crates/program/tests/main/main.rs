@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod allocation;
+mod budget;
 mod compiled;
 mod decoding;
 mod fixture;

@@ -75,6 +75,8 @@ pub(crate) trait Variables {
     fn named(&self, qualifier: Option<&str>, name: &str) -> Option<Typed>;
     /// `$n`, from 1.
     fn positional(&self, number: usize) -> Option<Typed>;
+    /// Whether a constant that cannot be converted is an error only where control gets to it, as in PL/pgSQL.
+    fn converts_late(&self) -> bool;
 }
 
 /// Binds expressions of one statement.
@@ -513,7 +515,13 @@ impl<'a> Binder<'a> {
     /// An unknown literal or parameter becomes a value of a type.
     fn resolve_unknown(&mut self, scalar: Scalar, to: &SqlType) -> Bound<Scalar> {
         match scalar {
-            Scalar::Constant(Value::Text(text)) => Ok(Scalar::Constant(parse_unknown(&text, to)?)),
+            Scalar::Constant(Value::Text(text)) => {
+                let value = parse_unknown(&text, to);
+                self.converted(value, &SqlType::Text, to, || {
+                    let text = Box::new(Scalar::Constant(Value::Text(text)));
+                    Scalar::Cast(text, SqlType::Text, base_type(to))
+                })
+            }
             Scalar::Input(number) => {
                 self.params.learn(usize::from(number), base_type(to));
                 match self.params.get(usize::from(number)) {
@@ -523,6 +531,24 @@ impl<'a> Binder<'a> {
                 }
             }
             other => Ok(other),
+        }
+    }
+
+    /// A converted constant; if it could not be, the conversion is made (and fails) where control gets to it.
+    fn converted(
+        &self,
+        value: Result<Value, SqlError>,
+        from: &SqlType,
+        to: &SqlType,
+        conversion: impl FnOnce() -> Scalar,
+    ) -> Bound<Scalar> {
+        let late = || self.variables.is_some_and(|variables| variables.converts_late());
+        // What needs the session's time zone no program converts.
+        let is_computed = |ty: &SqlType| !matches!(ty, SqlType::TimestampTz);
+        match value {
+            Ok(value) => Ok(Scalar::Constant(value)),
+            Err(_) if late() && is_computed(from) && is_computed(to) => Ok(conversion()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -548,7 +574,10 @@ impl<'a> Binder<'a> {
             {
                 return Err(error::assignment_mismatch(&column.name, &to, &from).into());
             }
-            return Ok(Scalar::Constant(weft_types::assign_from(value, &from, &to)?));
+            let assigned = weft_types::assign_from(value.clone(), &from, &to);
+            return self.converted(assigned, &from, &to, || {
+                Scalar::Assign(Box::new(Scalar::Constant(value)), from, to)
+            });
         }
         if weft_program::fits_without_check(&from, &to) && !matches!(to, SqlType::Char(_)) {
             return Ok(scalar);
@@ -578,7 +607,7 @@ impl<'a> Binder<'a> {
             let base = base_type(to);
             let scalar = self.resolve_unknown(typed.scalar, &base)?;
             return Ok(match scalar {
-                Scalar::Constant(value) => Scalar::Constant(weft_types::cast_from(value, &base, to)?),
+                Scalar::Constant(value) => self.cast_constant(value, &base, to)?,
                 other if base == *to && !matches!(to, SqlType::Char(_)) => other,
                 other => Scalar::Cast(Box::new(other), base, *to),
             });
@@ -598,8 +627,15 @@ impl<'a> Binder<'a> {
             .into());
         }
         Ok(match typed.scalar {
-            Scalar::Constant(value) => Scalar::Constant(weft_types::cast_from(value, &from, to)?),
+            Scalar::Constant(value) => self.cast_constant(value, &from, to)?,
             other => Scalar::Cast(Box::new(other), from, *to),
+        })
+    }
+
+    fn cast_constant(&self, value: Value, from: &SqlType, to: &SqlType) -> Bound<Scalar> {
+        let cast = weft_types::cast_from(value.clone(), from, to);
+        self.converted(cast, from, to, || {
+            Scalar::Cast(Box::new(Scalar::Constant(value)), *from, *to)
         })
     }
 

@@ -380,7 +380,7 @@ impl Scalar {
                 Value::Null
             }
             Scalar::Call(..) | Scalar::Case { .. } | Scalar::Extreme { .. } => {
-                return self.evaluate_call(inputs, row, source);
+                return self.evaluate_call(&mut |inner| unary(inner, source));
             }
         })
     }
@@ -388,32 +388,29 @@ impl Scalar {
     /// Functions, CASE, `greatest` and `least`.
     fn evaluate_call(
         &self,
-        inputs: &[Value],
-        row: &[Value],
-        source: &mut dyn InputSource,
+        unary: &mut dyn FnMut(&Scalar) -> Result<Value, SqlError>,
     ) -> Result<Value, SqlError> {
-        let unary = |inner: &Scalar, source: &mut dyn InputSource| inner.evaluate(inputs, row, source);
         Ok(match self {
             Scalar::Call(function, arguments) => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {
-                    values.push(unary(argument, source)?);
+                    values.push(unary(argument)?);
                 }
                 let values: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
                 function.apply(&values)?
             }
             Scalar::Case { arms, otherwise } => {
                 for (condition, value) in arms {
-                    if truth(unary(condition, source)?) == Some(true) {
-                        return unary(value, source);
+                    if truth(unary(condition)?) == Some(true) {
+                        return unary(value);
                     }
                 }
-                unary(otherwise, source)?
+                unary(otherwise)?
             }
             Scalar::Extreme { greatest, items } => {
                 let mut found = Value::Null;
                 for item in items {
-                    let value = unary(item, source)?;
+                    let value = unary(item)?;
                     let better = match weft_types::compare(&value, &found) {
                         Some(order) => {
                             order

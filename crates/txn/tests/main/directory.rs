@@ -8,13 +8,16 @@ use weft_txn::{Engine, EngineError};
 
 use crate::bank::{Bank, DIR, check_digest, open_engine, quiet};
 
-struct Scratch(PathBuf);
+/// A directory that may be made, and what it lies in, which goes with it.
+struct Scratch(
+    PathBuf,
+    #[expect(dead_code, reason = "removes it when dropped")] tempfile::TempDir,
+);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir = std::env::temp_dir().join(format!("weft-txn-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        Scratch(dir)
+    fn new() -> Scratch {
+        let around = tempfile::tempdir().unwrap();
+        Scratch(around.path().join("data"), around)
     }
 
     fn open(&self) -> Result<Engine, EngineError> {
@@ -31,15 +34,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_real_directory_is_made_and_opened_once_at_a_time() {
-    let scratch = Scratch::new("real");
+    let scratch = Scratch::new();
     let bank = Bank::over(scratch.open().unwrap(), 4).unwrap();
     bank.set(1, 5);
     bank.engine.wait_durable(bank.engine.boundary()).unwrap();
@@ -56,7 +53,7 @@ fn a_real_directory_is_made_and_opened_once_at_a_time() {
 
 #[test]
 fn an_existing_empty_directory_becomes_ours() {
-    let scratch = Scratch::new("empty");
+    let scratch = Scratch::new();
     std::fs::create_dir(&scratch.0).unwrap();
     drop(scratch.open().unwrap());
     drop(scratch.open().unwrap());
@@ -64,7 +61,7 @@ fn an_existing_empty_directory_becomes_ours() {
 
 #[test]
 fn a_foreign_directory_is_refused_and_left_alone() {
-    let scratch = Scratch::new("foreign");
+    let scratch = Scratch::new();
     std::fs::create_dir(&scratch.0).unwrap();
     std::fs::write(scratch.0.join("thesis.tex"), "all I have").unwrap();
     let error = scratch.open().unwrap_err();
@@ -75,7 +72,7 @@ fn a_foreign_directory_is_refused_and_left_alone() {
 
 #[test]
 fn a_directory_of_somebody_elses_folders_is_refused_and_left_alone() {
-    let scratch = Scratch::new("folders");
+    let scratch = Scratch::new();
     std::fs::create_dir_all(scratch.0.join("share")).unwrap();
     let error = scratch.open().unwrap_err();
     assert!(error.to_string().contains("folder \"share\""), "{error}");

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weft_txn::EngineConfig;
 use weft_txn::Isolation::{self, ReadCommitted, RepeatableRead, Serializable};
+use weft_txn::{Engine, EngineConfig};
 
 use crate::bank::{Bank, Session, inputs, quiet};
 
-/// How long a step may take before it counts as waiting for a lock.
-const PATIENCE: Duration = Duration::from_millis(60);
+/// How long a step may take that neither ends nor comes to wait for a lock: for ever, on any machine.
+const FOR_EVER: Duration = Duration::from_secs(30);
 
 const X: i64 = 1;
 const Y: i64 = 2;
@@ -38,6 +38,7 @@ struct Actor {
     commands: Sender<Do>,
     replies: Receiver<Reply>,
     owed: usize,
+    engine: Engine,
 }
 
 fn perform(session: &mut Option<Session>, step: Do) -> Reply {
@@ -80,35 +81,32 @@ impl Actor {
             commands,
             replies,
             owed: 0,
+            engine: bank.engine.clone(),
         }
     }
 
-    /// Does a step and waits a moment for its reply; `None` when it waits for a lock.
+    /// Does a step; `None` when the engine says that it waits for a lock.
     fn step(&mut self, step: Do) -> Option<Reply> {
+        assert_eq!(self.owed, 0, "{step:?} of one who waits");
+        let waits = self.engine.stats().lock_waits;
         self.commands.send(step).unwrap();
-        self.owed += 1;
-        let mut last = None;
-        while self.owed > 0 {
-            match self.replies.recv_timeout(PATIENCE) {
-                Ok(reply) => {
-                    self.owed -= 1;
-                    last = Some(reply);
-                }
-                Err(_) => return None,
-            }
-        }
-        last
+        self.owed = 1;
+        let mut reply = None;
+        wait_until("a step neither ends nor waits", || {
+            reply = self.replies.try_recv().ok();
+            reply.is_some() || self.engine.stats().lock_waits > waits
+        });
+        // It may have ended just before somebody else came to wait.
+        let reply = reply.or_else(|| self.replies.try_recv().ok());
+        self.owed -= usize::from(reply.is_some());
+        reply
     }
 
     /// Waits for everything that is still owed.
     fn settle(&mut self) -> Option<Reply> {
         let mut last = None;
         while self.owed > 0 {
-            last = Some(
-                self.replies
-                    .recv_timeout(Duration::from_secs(10))
-                    .expect("a step never ended"),
-            );
+            last = Some(self.replies.recv_timeout(FOR_EVER).expect("a step never ended"));
             self.owed -= 1;
         }
         last
@@ -132,7 +130,15 @@ fn bank(without_locks: bool) -> Bank {
     )
 }
 
-/// A one-shot program on a thread of its own.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < FOR_EVER, "{what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// A one-shot program on a thread of its own; it has ended, or a lock keeps it out.
 fn one_shot(
     bank: &Bank,
     program: &Arc<weft_program::Program>,
@@ -140,7 +146,12 @@ fn one_shot(
 ) -> std::thread::JoinHandle<bool> {
     let (engine, program) = (bank.engine.clone(), Arc::clone(program));
     let values = inputs(&program, values);
-    std::thread::spawn(move || engine.execute(&program, values).is_ok())
+    let deferrals = engine.stats().deferrals;
+    let thread = std::thread::spawn(move || engine.execute(&program, values).is_ok());
+    wait_until("a program neither ends nor waits", || {
+        thread.is_finished() || bank.engine.stats().deferrals > deferrals
+    });
+    thread
 }
 
 /// w1[x] w2[x]: the second write goes through while the first is not committed.
@@ -162,7 +173,6 @@ fn dirty_write(bank: &Bank, level: Isolation, second: Second) -> bool {
         }
         Second::OneShot => {
             let program = one_shot(bank, &bank.programs.set_two, &[X, Y, 2]);
-            std::thread::sleep(PATIENCE);
             went_through = program.is_finished();
             first.step(Do::Set(Y, 1));
             first.step(Do::Commit);
@@ -215,7 +225,6 @@ fn lost_addition(bank: &Bank, level: Isolation, second: Second) -> bool {
         }
         Second::OneShot => {
             let program = one_shot(bank, &bank.programs.add, &[X, 1]);
-            std::thread::sleep(PATIENCE);
             added += 10 * i64::from(first.step(Do::Commit).unwrap().is_ok());
             added += i64::from(program.join().unwrap());
         }
@@ -240,7 +249,6 @@ fn lost_update(bank: &Bank, level: Isolation, second: Second) -> bool {
         }
         Second::OneShot => {
             one_shot_thread = Some(one_shot(bank, &bank.programs.add, &[X, 1]));
-            std::thread::sleep(PATIENCE);
         }
     }
     if let Some(second) = other.as_mut().filter(|second| second.owed == 0) {
@@ -280,7 +288,6 @@ fn read_skew(bank: &Bank, level: Isolation, second: Second) -> bool {
         }
         Second::OneShot => {
             waits = Some(one_shot(bank, &bank.programs.set_two, &[X, Y, 90]));
-            std::thread::sleep(PATIENCE);
         }
     }
     let y = first.step(Do::Read(Y)).unwrap().unwrap();
@@ -318,7 +325,6 @@ fn write_skew(bank: &Bank, level: Isolation, second: Second) -> bool {
         }
         Second::OneShot => {
             let program = one_shot(bank, &bank.programs.add_if_covered, &[X, Y, Y, -60]);
-            std::thread::sleep(PATIENCE);
             first.step(Do::Add(X, -60));
             first.step(Do::Commit);
             program.join().unwrap();
@@ -344,7 +350,6 @@ fn phantom(bank: &Bank, level: Isolation, second: Second) -> bool {
         }
         Second::OneShot => {
             waits = Some(one_shot(bank, &bank.programs.open, &[50, 0]));
-            std::thread::sleep(PATIENCE);
         }
     }
     let after = first.step(Do::Count).unwrap().unwrap();

@@ -17,16 +17,25 @@ fn sessions(bank: &Bank, count: usize) -> Vec<Session> {
 }
 
 /// Runs one statement on a thread of its own and gives the session back with the SQLSTATE, empty when it
-/// succeeded.
+/// succeeded. It has ended or waits for a lock.
 fn on_thread(
+    bank: &Bank,
     mut session: Session,
     statement: impl FnOnce(&mut Session) -> Result<(), weft_types::SqlError> + Send + 'static,
 ) -> JoinHandle<(Session, &'static str)> {
+    let waits = bank.engine.stats().lock_waits;
     let thread = std::thread::spawn(move || {
         let state = statement(&mut session).map_or_else(|error| error.state.0, |()| "");
         (session, state)
     });
-    std::thread::sleep(MOMENT);
+    let began = Instant::now();
+    while !thread.is_finished() && bank.engine.stats().lock_waits == waits {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "a statement neither ends nor waits"
+        );
+        std::thread::sleep(Duration::from_micros(200));
+    }
     thread
 }
 
@@ -48,7 +57,7 @@ fn a_deadlock_ends_one_and_lets_the_other_go_on() {
     let [mut first, mut second] = <[Session; 2]>::try_from(sessions(&bank, 2)).ok().unwrap();
     first.add(1, 1).unwrap();
     second.add(2, 1).unwrap();
-    let waits = on_thread(first, |first| first.add(2, 10).map(|_| ()));
+    let waits = on_thread(&bank, first, |first| first.add(2, 10).map(|_| ()));
     let error = second.add(1, 10).unwrap_err();
     assert_eq!(error.state.0, "40P01");
     assert!(!waits.is_finished());
@@ -69,11 +78,11 @@ fn a_deadlock_after_a_wait_is_told_to_its_victim() {
     second.add(2, 1).unwrap();
     third.add(1, 1).unwrap();
     // Waits for account 0 first, for account 1 then.
-    let second = on_thread(second, |second| {
+    let second = on_thread(&bank, second, |second| {
         let transfer = Arc::clone(&second.programs.transfer);
         second.run(&transfer, &[1, 0, 1, 5]).map(|_| ())
     });
-    let third = on_thread(third, |third| third.add(2, 1).map(|_| ()));
+    let third = on_thread(&bank, third, |third| third.add(2, 1).map(|_| ()));
     first.commit().unwrap();
     let (second, state) = join(second);
     assert_eq!(state, "40P01");
@@ -98,7 +107,7 @@ fn a_wait_can_be_cancelled_and_bounded_and_refused() {
         txn: bank.engine.begin(options),
         programs: bank.programs.clone(),
     };
-    let waits = on_thread(waiter, |waiter| waiter.add(1, 1).map(|_| ()));
+    let waits = on_thread(&bank, waiter, |waiter| waiter.add(1, 1).map(|_| ()));
     assert!(!waits.is_finished());
     cancel.cancel();
     let (cancelled, state) = join(waits);
@@ -359,7 +368,7 @@ fn a_request_that_will_not_wait_is_not_held_back() {
     impatient.txn.set_no_wait(true);
     assert_eq!(impatient.add(1, 1).unwrap_err().state.0, "55P03");
     // One that waits is held back for the program, and comes after it.
-    let waits = on_thread(bank.begin(Isolation::ReadCommitted), |session| {
+    let waits = on_thread(&bank, bank.begin(Isolation::ReadCommitted), |session| {
         assert_eq!(session.add(1, 1)?, 1003);
         Ok(())
     });

@@ -4,30 +4,21 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tempfile::TempDir;
 use weft_base::{Disk, ManualClock, RealDisk};
 use weft_lsm::{FamilyId, Lsm, LsmOptions, WriteOptions};
 use weft_txn::{Engine, EngineError, Verification};
 
 use crate::bank::{Bank, quiet};
 
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn open(dir: &Path) -> Engine {
     Engine::open(Arc::new(RealDisk), dir, Arc::new(ManualClock::new(0)), quiet()).unwrap()
 }
 
 /// A database with a checkpoint, a log behind it, and an LSM engine beside.
-fn database(name: &str) -> Scratch {
-    let dir = std::env::temp_dir().join(format!("weft-verify-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&dir);
-    let scratch = Scratch(dir);
-    let bank = Bank::over(open(&scratch.0), 20).unwrap();
+fn database() -> TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    let bank = Bank::over(open(scratch.path()), 20).unwrap();
     (0..20).for_each(|account| bank.set(account, 5));
     bank.engine.checkpoint().unwrap();
     for account in 0..20 {
@@ -37,7 +28,7 @@ fn database(name: &str) -> Scratch {
     drop(bank);
     let clock = Arc::new(ManualClock::new(0));
     let options = LsmOptions::default();
-    let lsm = Lsm::open(Arc::new(RealDisk), &scratch.0.join("side"), options, clock).unwrap();
+    let lsm = Lsm::open(Arc::new(RealDisk), &scratch.path().join("side"), options, clock).unwrap();
     for number in 0..1000_u64 {
         lsm.put(
             FamilyId(0),
@@ -79,8 +70,8 @@ fn damage(dir: &Path, beginning: &str, place: impl Fn(u64) -> u64) -> usize {
 
 #[test]
 fn a_stopped_database_is_sound_and_an_open_one_is_refused() {
-    let scratch = database("sound");
-    let checked = check(&scratch.0).unwrap();
+    let scratch = database();
+    let checked = check(scratch.path()).unwrap();
     assert_eq!(checked.findings, []);
     let looked_at = checked.looked_at.join("\n");
     assert!(
@@ -88,38 +79,38 @@ fn a_stopped_database_is_sound_and_an_open_one_is_refused() {
         "{looked_at}"
     );
     assert!(!looked_at.contains("with 0 batch(es)"), "{looked_at}");
-    let engine = open(&scratch.0);
-    let refused = check(&scratch.0).unwrap_err();
+    let engine = open(scratch.path());
+    let refused = check(scratch.path()).unwrap_err();
     assert!(matches!(refused, EngineError::Io { .. }), "{refused}");
     drop(engine);
     let clock = Arc::new(ManualClock::new(0));
     let side = Lsm::open(
         Arc::new(RealDisk),
-        &scratch.0.join("side"),
+        &scratch.path().join("side"),
         LsmOptions::default(),
         clock,
     )
     .unwrap();
-    assert!(matches!(check(&scratch.0), Err(EngineError::Io { .. })));
+    assert!(matches!(check(scratch.path()), Err(EngineError::Io { .. })));
     drop(side);
-    let empty = scratch.0.join("empty");
+    let empty = scratch.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     assert!(matches!(check(&empty), Err(EngineError::Foreign { .. })));
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0, "nothing was made");
-    assert_eq!(check(&scratch.0).unwrap().findings, []);
+    assert_eq!(check(scratch.path()).unwrap().findings, []);
 }
 
 /// Damage in every kind of file at once: each is named, none hides another.
 #[test]
 fn everything_that_is_wrong_is_listed() {
-    let scratch = database("damage");
-    assert_eq!(damage(&scratch.0.join("side"), "table-", |_| 40), 1);
+    let scratch = database();
+    assert_eq!(damage(&scratch.path().join("side"), "table-", |_| 40), 1);
     // Behind the header of 512 bytes, in the first record.
-    let segments = damage(&scratch.0, "log-", |_| 600);
-    let rows = damage(&scratch.0.join("rows"), "table-", |_| 40);
+    let segments = damage(scratch.path(), "log-", |_| 600);
+    let rows = damage(&scratch.path().join("rows"), "table-", |_| 40);
     assert!(segments > 0 && rows > 0);
-    assert_eq!(damage(&scratch.0, "WEFT", |_| 3), 1);
-    let checked = check(&scratch.0).unwrap();
+    assert_eq!(damage(scratch.path(), "WEFT", |_| 3), 1);
+    let checked = check(scratch.path()).unwrap();
     let lines: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
     let count = |kind: &str| {
         checked
@@ -138,22 +129,69 @@ fn everything_that_is_wrong_is_listed() {
 /// What is missing as a whole is missed.
 #[test]
 fn a_log_or_a_marker_that_is_gone_is_missed() {
-    let scratch = database("gone");
-    std::fs::remove_file(scratch.0.join("WEFT")).unwrap();
+    let scratch = database();
+    std::fs::remove_file(scratch.path().join("WEFT")).unwrap();
     let lines =
         |checked: Verification| -> Vec<String> { checked.findings.iter().map(ToString::to_string).collect() };
-    let found = lines(check(&scratch.0).unwrap());
+    let found = lines(check(scratch.path()).unwrap());
     assert!(found.len() == 1 && found[0].contains("marker"), "{found:#?}");
-    for entry in std::fs::read_dir(&scratch.0).unwrap() {
+    for entry in std::fs::read_dir(scratch.path()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "weft") {
             std::fs::remove_file(path).unwrap();
         }
     }
-    std::fs::write(scratch.0.join("WEFT"), b"weft database 2\n").unwrap();
-    let found = lines(check(&scratch.0).unwrap());
+    std::fs::write(scratch.path().join("WEFT"), b"weft database 2\n").unwrap();
+    let found = lines(check(scratch.path()).unwrap());
     assert!(
         found.len() == 1 && found[0].contains("there is no log"),
         "{found:#?}"
     );
+}
+
+/// Puts something in a file's place that every attempt to open it fails with, for root too.
+fn make_unreadable(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+    std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();
+}
+
+fn files(dir: &Path, beginning: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let is_one = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(beginning);
+    let mut found: Vec<PathBuf> = entries.filter(is_one).collect();
+    found.sort();
+    found
+}
+
+/// A file that cannot be read is listed, and hides nothing that is wrong elsewhere.
+#[test]
+fn what_cannot_be_read_is_listed_and_the_rest_is_checked() {
+    for (folder, beginning) in [
+        (".", "log-"),
+        ("rows", "table-"),
+        ("rows", "manifest"),
+        (".", "WEFT"),
+    ] {
+        let scratch = database();
+        let hidden = files(&scratch.path().join(folder), beginning);
+        assert!(!hidden.is_empty(), "{beginning}");
+        make_unreadable(&hidden[0]);
+        assert_eq!(damage(&scratch.path().join("side"), "table-", |_| 40), 1);
+        let lines: Vec<String> = check(scratch.path())
+            .unwrap()
+            .findings
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let name = hidden[0].file_name().unwrap().to_string_lossy().into_owned();
+        assert!(
+            lines.iter().any(|line| line.contains(&name)),
+            "{beginning}: {lines:#?}"
+        );
+        assert!(
+            lines.iter().any(|line| line.contains("side")),
+            "{beginning}: {lines:#?}"
+        );
+        assert_eq!(lines.len(), 2, "{beginning}: {lines:#?}");
+    }
 }

@@ -173,13 +173,14 @@ fn the_buffer_is_bounded() {
 
 #[test]
 fn real_files() {
-    let dir = std::env::temp_dir().join(format!("weft-wal-{}", std::process::id()));
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
     let cfg = LogConfig {
         segment_bytes: 1 << 20,
         ..LogConfig::default()
     };
     for start in [1, 101] {
-        let (log, reader) = Log::open(Arc::new(RealDisk), &dir, cfg).unwrap();
+        let (log, reader) = Log::open(Arc::new(RealDisk), dir, cfg).unwrap();
         assert_eq!(reader.count() as u64, start - 1);
         for batch in start..start + 100 {
             log.append(BatchId(batch), &payload(batch, 30_000)).unwrap();
@@ -187,7 +188,7 @@ fn real_files() {
         log.sync_batch(BatchId(start + 50)).unwrap();
         log.close().unwrap();
     }
-    let records: Vec<_> = LogReader::open(Arc::new(RealDisk), &dir)
+    let records: Vec<_> = LogReader::open(Arc::new(RealDisk), dir)
         .unwrap()
         .map(Result::unwrap)
         .collect();
@@ -197,5 +198,4 @@ fn real_files() {
             .iter()
             .all(|record| record.payload == payload(record.batch.0, 30_000))
     );
-    std::fs::remove_dir_all(&dir).unwrap();
 }

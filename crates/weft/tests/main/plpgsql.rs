@@ -620,6 +620,47 @@ fn any_state_may_be_raised_and_caught() {
     assert_eq!(client.rows("CALL p(NULL)"), "no");
 }
 
+/// As in PostgreSQL the body is not converted before control gets there, so a handler catches it.
+#[test]
+fn constants_are_converted_where_control_gets_to_them() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE PROCEDURE called(x int, OUT r text) LANGUAGE plpgsql AS \
+               $$ BEGIN r := 'called'; EXCEPTION WHEN OTHERS THEN r := 'the wrong one'; END $$");
+    let choices = [
+        ("n := 'abc'", "22P02"),
+        ("n := '99999999999'", "22003"),
+        ("s := 40000", "22003"),
+        ("d := '2024-02-30'", "22008"),
+        ("n := 'x'::int + 1", "22P02"),
+        ("v := 'too long'", "22001"),
+        ("UPDATE account SET balance = 'much' WHERE id = 1", "22P02"),
+        ("UPDATE account SET owner = 'x' WHERE id = 'one'", "22P02"),
+        ("IF x = '1x' THEN n := 1; END IF", "22P02"),
+        ("CALL called('abc', r)", "22P02"),
+    ];
+    for (statement, state) in choices {
+        client.ok(&format!(
+            "CREATE OR REPLACE PROCEDURE late(x int, OUT r text) LANGUAGE plpgsql AS $$
+             DECLARE n int; s smallint; d date; v varchar(3);
+             BEGIN
+                IF x > 0 THEN
+                    BEGIN {statement}; EXCEPTION WHEN OTHERS THEN r := SQLSTATE; END;
+                ELSIF x = 0 THEN {statement};
+                ELSE r := 'not there';
+                END IF;
+             END $$"
+        ));
+        assert_eq!(client.rows("CALL late(-1, NULL)"), "not there", "{statement}");
+        assert_eq!(client.rows("CALL late(1, NULL)"), state, "{statement}");
+        client.fails("CALL late(0, NULL)", state);
+    }
+    // A body in SQL is looked at as a whole when it is created, and so is a statement by itself.
+    let sql =
+        "CREATE PROCEDURE early() LANGUAGE sql AS $$ UPDATE account SET balance = 'much' WHERE id = 1 $$";
+    client.fails(sql, "22P02");
+    client.fails("UPDATE account SET balance = 'much' WHERE id = 1", "22P02");
+}
+
 #[test]
 fn functions_are_bounded_by_the_budget() {
     let (_db, mut client) = accounts();

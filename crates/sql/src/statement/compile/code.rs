@@ -16,7 +16,7 @@ use super::super::bind::Refusal;
 use super::super::inputs::HiddenInputs;
 use super::super::plan::HiddenInput;
 use super::super::scalar::{ArithmeticOp, CompareOp, Scalar};
-use super::super::type_rules::{base_type, is_float, is_integer};
+use super::super::type_rules::{base_type, integer_width, is_float, is_integer};
 use super::block::Block;
 use super::path::folded;
 use super::workspace::Workspace;
@@ -352,11 +352,8 @@ impl Coder {
         let from = if Class::of(&ty).is_register() {
             self.register(inner, ty)?
         } else {
-            // The order of a value and itself is NULL exactly if the value is.
             let datum = self.datum(inner, ty)?;
-            let order = self.b.register();
-            self.b.cmpv(order, datum, datum);
-            order
+            self.order_with_itself(datum)
         };
         let to = self.b.register();
         self.b.unary(Op::Isnull, to, from);
@@ -381,7 +378,7 @@ impl Coder {
             // A copy, because the source may be narrowed in place and used again.
             let register = self.b.register();
             self.b.mov(register, source);
-            if width(&from) > width(&to) {
+            if integer_width(&from) > integer_width(&to) {
                 self.narrow(register, to);
             }
             return Ok(register);
@@ -396,10 +393,12 @@ impl Coder {
             (SqlType::Float4, SqlType::Float8) => self.b.unary(Op::F4tof, register, source),
             (SqlType::Float8, SqlType::Float4) => self.b.unary(Op::Ftof4, register, source),
             (SqlType::Float8, _) if is_integer(&to) => {
-                self.b.float_to_int(Op::Ftoi, register, source, width(&to));
+                self.b
+                    .float_to_int(Op::Ftoi, register, source, integer_width(&to));
             }
             (SqlType::Float4, _) if is_integer(&to) => {
-                self.b.float_to_int(Op::F4toi, register, source, width(&to));
+                self.b
+                    .float_to_int(Op::F4toi, register, source, integer_width(&to));
             }
             _ => return Err(Refusal::General),
         }
@@ -519,13 +518,5 @@ fn condition(op: CompareOp) -> Cond {
         CompareOp::Le => Cond::Le,
         CompareOp::Gt => Cond::Gt,
         CompareOp::Ge => Cond::Ge,
-    }
-}
-
-fn width(ty: &SqlType) -> u8 {
-    match ty {
-        SqlType::Int2 => 2,
-        SqlType::Int4 => 4,
-        _ => 8,
     }
 }

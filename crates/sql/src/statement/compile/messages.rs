@@ -43,8 +43,7 @@ impl Coder {
             }
             other => {
                 let datum = self.datum(other, SqlType::Text)?;
-                let order = self.b.register();
-                self.b.cmpv(order, datum, datum);
+                let order = self.order_with_itself(datum);
                 self.b.branch_null(order, null);
                 self.b.cat(frame, column, datum);
             }

@@ -263,7 +263,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The order of a column of the frame and itself: NULL exactly if the value is.
+    /// The order of a value and itself: NULL exactly if the value is.
     pub(super) fn order_with_itself(&mut self, datum: Datum) -> Reg {
         let order = self.b.register();
         self.b.cmpv(order, datum, datum);

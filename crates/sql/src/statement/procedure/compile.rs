@@ -167,6 +167,14 @@ fn result_into_parameters(body: &mut tree::Block, procedure: &ProcedureDef) {
     }
 }
 
+/// A constant whose conversion is an error: others have been made when they were bound.
+fn cannot_be_converted(value: &Scalar) -> bool {
+    match value {
+        Scalar::Cast(inner, ..) | Scalar::Assign(inner, ..) => matches!(**inner, Scalar::Constant(_)),
+        _ => false,
+    }
+}
+
 pub(super) fn in_procedure(error: SqlError, name: &str) -> SqlError {
     let context = match &error.fields().context {
         Some(context) if context.contains("procedure \"") => return error,
@@ -398,7 +406,9 @@ impl Compiler<'_> {
         for (param, argument) in procedure.params.iter().zip(arguments) {
             let fixed = param.mode == ParamMode::In
                 && !assigned.contains(&param.name)
-                && argument.as_ref().is_some_and(|value| !value.is_dynamic());
+                && argument
+                    .as_ref()
+                    .is_some_and(|value| !value.is_dynamic() && !cannot_be_converted(value));
             let meaning = match (fixed, argument) {
                 (true, Some(value)) => Meaning::Value(value, param.ty),
                 (_, argument) => {
@@ -418,6 +428,7 @@ impl Compiler<'_> {
             end,
             assigned,
             words: words_of(&procedure.body),
+            is_sql: procedure.language == ProcedureLanguage::Sql,
             handlers: self.handlers.len(),
         });
         Ok(())

@@ -61,6 +61,8 @@ pub(crate) struct Frame {
     pub(crate) assigned: HashSet<String>,
     /// Words of its body: columns of a record that it never names are not kept.
     pub(crate) words: HashSet<String>,
+    /// Its language is SQL.
+    pub(crate) is_sql: bool,
     /// How many blocks with handlers are around the call.
     pub(crate) handlers: usize,
 }
@@ -173,6 +175,10 @@ impl Variables for Names {
     fn positional(&self, number: usize) -> Option<Typed> {
         let params = &self.frames.last()?.params;
         params.get(number.checked_sub(1)?).map(Meaning::typed)
+    }
+
+    fn converts_late(&self) -> bool {
+        self.frames.last().is_some_and(|frame| !frame.is_sql)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::Expr;
 use weft_program::{RaiseState, Reg};
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{OWN_STATES_MAX, SqlError, SqlState, SqlType, Value};
 
 use super::super::bind::Typed;
 use super::super::compile::path::folded;
@@ -58,12 +58,12 @@ impl Compiler<'_> {
             (Some(code), None) => {
                 let known = RaiseState::ALL.into_iter().find(|state| state.sqlstate() == code);
                 if known.is_none() {
-                    self.coder.b.errcode(code);
+                    self.errcode(code, line)?;
                 }
                 known.unwrap_or(RaiseState::RaiseException)
             }
             (Some(code), Some(_)) => {
-                self.coder.b.errcode(code);
+                self.errcode(code, line)?;
                 RaiseState::RaiseException
             }
             (None, _) => RaiseState::RaiseException,
@@ -100,6 +100,20 @@ impl Compiler<'_> {
             None => coder.raise_text(state, &message),
         })?;
         self.coder.b.release_to(mark);
+        Ok(())
+    }
+
+    /// The SQLSTATE of the error or notice that comes next. One that has no name is kept for the rest of the
+    /// process, so there may not be any number of them.
+    fn errcode(&mut self, code: &str, line: u32) -> Compiled<()> {
+        if SqlState::is_code(code) && SqlState::made_up(code).is_none() {
+            let message = format!("more than {OWN_STATES_MAX} SQLSTATEs that have no name were raised");
+            return Err(at_line(
+                SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message),
+                line,
+            ));
+        }
+        self.coder.b.errcode(code);
         Ok(())
     }
 
