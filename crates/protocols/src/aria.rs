@@ -13,10 +13,10 @@
 //! each batch, and everything put off has been run for nothing. What it buys is that no set need be known
 //! beforehand.
 //!
-//! Reservations here are made on the declared accesses of a program rather than on what it touched, as for
-//! every protocol here. Members that follow in place and conflict by reading only (write after read) commit
-//! as well, since they read the state before the batch in any case; the reordering of section 5 of the
-//! source is left out.
+//! Reservations are made on the declared accesses of a program where those are rows, as for every protocol
+//! here, and on what its run touched (`footprint`) where it declares a range or a table. Members that follow
+//! in place and conflict by reading only (write after read) commit as well, since they read the state before
+//! the batch in any case; the reordering of section 5 of the source is left out.
 //!
 //! Source: Lu et al. 2020 (Aria), sections 3 and 4.
 
@@ -32,7 +32,8 @@ use weft_types::SqlError;
 
 use crate::buffered::{BufferedAccess, WriteBuffer};
 use crate::epoch::{Runner, close, worker_count};
-use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
+use crate::footprint::{Footprint, Watched};
+use crate::needs::{CoarseTables, Need, NeedFinder, is_coarse, needs_of, slot_mask};
 use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
@@ -51,7 +52,7 @@ impl Default for Aria {
     fn default() -> Aria {
         Aria {
             max_members: 1024,
-            slots: 1 << 16,
+            slots: 1 << 18,
             safeguards: Sound,
         }
     }
@@ -99,7 +100,7 @@ impl Reservations {
         let word = u64::from(self.stamp) << 32 | place as u64;
         for need in needs {
             let table = match need.mode {
-                LockMode::S => continue,
+                LockMode::NL | LockMode::IS | LockMode::S => continue,
                 LockMode::IX => &self.beside,
                 _ => &self.alone,
             };
@@ -118,7 +119,8 @@ impl Reservations {
             word >> 32 == u64::from(self.stamp) && (word as u32 as usize) < place
         };
         needs.iter().any(|need| {
-            earlier(&self.alone, need.slot) || (need.mode != LockMode::IX && earlier(&self.beside, need.slot))
+            earlier(&self.alone, need.slot)
+                || (!matches!(need.mode, LockMode::IS | LockMode::IX) && earlier(&self.beside, need.slot))
         })
     }
 }
@@ -127,6 +129,7 @@ impl Reservations {
 #[derive(Default)]
 struct Member {
     needs: Vec<Need>,
+    footprint: Footprint,
     buffer: WriteBuffer,
     runner: Runner,
     result: Option<Result<(), SqlError>>,
@@ -171,11 +174,28 @@ impl Batch<'_> {
         member.needs.clear();
         let Some(job) = self.jobs.get(job) else { return };
         let mask = (self.reservations.alone.len() - 1) as u32;
-        let found = finder.simple_needs(job, self.catalog, self.coarse, mask, &mut member.needs);
-        member.result = Some(found.and_then(|()| {
-            let mut writer = self.writer.member(place as u32);
-            let mut access = BufferedAccess::new(&mut writer, &mut member.buffer, self.catalog);
-            member.runner.run(job, &mut access)
+        let mut writer = self.writer.member(place as u32);
+        let access = BufferedAccess::new(&mut writer, &mut member.buffer, self.catalog);
+        let mut ran = None;
+        if is_coarse(&job.program) {
+            member.footprint.clear();
+            let mut access = Watched::recording(access, self.catalog, &mut member.footprint);
+            ran = Some(member.runner.run(job, &mut access));
+        }
+        let touched = member.footprint.requests().filter(|_| ran.is_some());
+        let found = match touched {
+            Some(requests) => {
+                needs_of(requests, mask, &mut member.needs);
+                Ok(())
+            }
+            None => finder.needs(job, self.catalog, self.coarse, mask, &mut member.needs),
+        };
+        member.result = Some(found.and_then(|()| match ran {
+            Some(result) => result,
+            None => {
+                let access = BufferedAccess::new(&mut writer, &mut member.buffer, self.catalog);
+                member.runner.run(job, &mut { access })
+            }
         }));
         // A member that failed writes nothing, but its error may be another's doing: it is judged as the
         // rest.
@@ -312,5 +332,11 @@ mod tests {
         reservations.reserve(&need(LockMode::IX), 1);
         assert!(!reservations.is_late(&need(LockMode::IX), 2));
         assert!(reservations.is_late(&need(LockMode::S), 2) && reservations.is_late(&need(LockMode::X), 2));
+        assert!(
+            !reservations.is_late(&need(LockMode::IS), 2),
+            "it will read another part"
+        );
+        reservations.reserve(&need(LockMode::X), 1);
+        assert!(reservations.is_late(&need(LockMode::IS), 2));
     }
 }

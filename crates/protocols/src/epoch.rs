@@ -33,7 +33,7 @@ pub const WORKERS_MAX: usize = 16;
 const CLAIM_JOBS: usize = 16;
 
 /// Instructions that a program may execute, as in the product.
-const INSTRUCTION_BUDGET: u32 = 1_000_000;
+pub(crate) const INSTRUCTION_BUDGET: u32 = 1_000_000;
 
 /// What a step of a worker works on.
 #[derive(Clone, Copy)]

@@ -14,6 +14,7 @@
 //! silo                Tu et al. 2013: optimistic, validated at commit
 //! timestamp           BionicDB 4.7: single-version timestamp ordering
 //! aria                Lu et al. 2020: unknown sets, deterministic reservations
+//! reconnaissance      Calvin 3.2.1: unknown sets, found by a run at the boundary, kept to by the next
 //! partitioned         BionicDB 4.6: records owned by workers, DB instructions as messages
 //! ```
 //!
@@ -26,6 +27,7 @@ pub mod batch;
 mod buffered;
 pub mod calvin;
 mod epoch;
+mod footprint;
 pub mod history;
 pub mod lock_words;
 mod members;
@@ -33,6 +35,7 @@ pub mod needs;
 mod observe;
 mod observed;
 pub mod partitioned;
+pub mod reconnaissance;
 mod registry;
 mod report;
 mod ring;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use weft_base::TableId;
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
-use weft_program::{AccessKind, AccessScratch, Program};
+use weft_program::{Access, AccessKind, AccessScratch, Program};
 use weft_store::Catalog;
 use weft_txn::planning::{LockRequests, LockScope, program_locks};
 use weft_types::SqlError;
@@ -28,6 +28,18 @@ pub struct CoarseTables {
     tables: Vec<TableId>,
     /// Somebody writes a range or a whole table: what an intention to read conflicts with.
     written_whole: bool,
+}
+
+fn is_coarse_access(access: &Access) -> bool {
+    matches!(
+        access.kind,
+        AccessKind::ReadRange | AccessKind::WriteRange | AccessKind::ReadTable | AccessKind::WriteTable
+    )
+}
+
+/// Whether a program declares a range or a table: it does not say which rows.
+pub(crate) fn is_coarse(program: &Program) -> bool {
+    program.accesses.iter().any(is_coarse_access)
 }
 
 impl CoarseTables {
@@ -44,13 +56,7 @@ impl CoarseTables {
             }
             last = program;
             for access in &job.program.accesses {
-                let coarse = matches!(
-                    access.kind,
-                    AccessKind::ReadRange
-                        | AccessKind::WriteRange
-                        | AccessKind::ReadTable
-                        | AccessKind::WriteTable
-                );
+                let coarse = is_coarse_access(access);
                 if coarse && !found.tables.contains(&access.table) {
                     found.tables.push(access.table);
                 }
@@ -184,18 +190,23 @@ impl NeedFinder {
         slot_mask: u32,
         out: &mut Vec<Need>,
     ) -> Result<(), SqlError> {
-        out.clear();
-        for request in self.requests(job, catalog, coarse)? {
-            let slot = slot_of(request.resource, slot_mask);
-            match out.iter_mut().find(|need| need.slot == slot) {
-                Some(need) => need.mode = join(need.mode, request.mode),
-                None => out.push(Need {
-                    slot,
-                    mode: request.mode,
-                }),
-            }
-        }
+        needs_of(self.requests(job, catalog, coarse)?, slot_mask, out);
         Ok(())
+    }
+}
+
+/// See [`NeedFinder::needs`].
+pub(crate) fn needs_of(requests: &[LockRequest], slot_mask: u32, out: &mut Vec<Need>) {
+    out.clear();
+    for request in requests {
+        let slot = slot_of(request.resource, slot_mask);
+        match out.iter_mut().find(|need| need.slot == slot) {
+            Some(need) => need.mode = join(need.mode, request.mode),
+            None => out.push(Need {
+                slot,
+                mode: request.mode,
+            }),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::aria::Aria;
 use crate::batch::Batch;
 use crate::calvin::Calvin;
 use crate::partitioned::Partitioned;
+use crate::reconnaissance::Reconnaissance;
 use crate::serial::Serial;
 use crate::silo::Silo;
 use crate::timestamp::Timestamp;
@@ -64,6 +65,7 @@ const PROTOCOLS: &[(&str, Run)] = &[
     entry::<Timestamp>(),
     entry::<Partitioned>(),
     entry::<Aria>(),
+    entry::<Reconnaissance>(),
     entry::<Serial>(),
 ];
 

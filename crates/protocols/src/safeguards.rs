@@ -16,6 +16,10 @@ pub trait Safeguards: Send + Sync + Copy + Default + 'static {
     /// A transaction runs after the answers to what it asked, for its reads too.
     const KEEPS_MESSAGE_ORDER: bool = true;
 
+    /// A run is kept to the footprint that it was planned by in what it reads, as it always is in what it
+    /// writes.
+    const KEEPS_READS: bool = true;
+
     /// Called where another worker may come between; does nothing but in tests.
     #[inline(always)]
     fn pause() {}

@@ -47,7 +47,7 @@ pub mod planning {
         AnswerSink, Work, compiled_runs, fetch_ahead, run_reads_into, run_wave_as, run_wave_into,
         run_waves_into,
     };
-    pub use crate::locks::{LockRequests, LockScope, program_locks};
+    pub use crate::locks::{LockRequests, LockScope, program_locks, row_locks};
 }
 
 pub use cancel::CancelToken;

@@ -82,8 +82,8 @@ fn partition_levels(def: &TableDef) -> SmallVec<[usize; LEVELS_MAX]> {
     levels
 }
 
-/// Locks for one row by its primary key (empty key: a row of a table without one).
-pub(crate) fn row_locks(out: &mut LockRequests, def: &TableDef, key: &[u8], write: bool) {
+/// Adds the locks for one row by its encoded primary key (empty key: a row of a table without one).
+pub fn row_locks(out: &mut LockRequests, def: &TableDef, key: &[u8], write: bool) {
     let (intent, mode) = if write {
         (LockMode::IX, LockMode::X)
     } else {

@@ -9,12 +9,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weft_base::{BatchId, Prng};
-use weft_program::Outcome;
+use weft_program::instr::Op;
+use weft_program::{Access, AccessKind, Class, KeyPart, Outcome, Program, ProgramBuilder, verify};
 use weft_protocols::aria::Aria;
 use weft_protocols::batch::Batch;
 use weft_protocols::calvin::Calvin;
 use weft_protocols::history::{History, Recorder, Transaction, Version, check};
 use weft_protocols::partitioned::Partitioned;
+use weft_protocols::reconnaissance::Reconnaissance;
 use weft_protocols::serial::Serial;
 use weft_protocols::silo::Silo;
 use weft_protocols::timestamp::Timestamp;
@@ -45,6 +47,10 @@ enum Kind {
     Range,
     RangeThenWrite,
     RangeThenInsert,
+    /// Reads a key, and writes the key that this value leads to.
+    HopWrite,
+    /// Reads a key, and twice the key that this value leads to.
+    HopRead,
 }
 
 /// Which of them a stream has.
@@ -55,6 +61,8 @@ enum Mix {
     Everything,
     /// Ranges with insertions and removals in them, so that what goes wrong is a phantom.
     Ranges,
+    /// Hot keys, half of them found in rows.
+    Hops,
 }
 
 impl Kind {
@@ -80,6 +88,7 @@ impl Kind {
                 "select key, value from kv where key >= $1 and key <= $2 order by key",
                 "insert into kv values ($4, $3)",
             ],
+            Kind::HopWrite | Kind::HopRead => &[],
         }
     }
 }
@@ -92,9 +101,61 @@ struct Step {
     target: u64,
 }
 
+/// A program that finds a key in a row: it cannot tell beforehand which one.
+fn hop(store: &Arc<Store>, kind: Kind) -> Program {
+    let catalog = store.catalog();
+    let def = catalog.table("kv").unwrap();
+    let mut b = ProgramBuilder::new(catalog.version());
+    let inputs = [(); 3].map(|()| b.input(SqlType::Int8));
+    let table = b.table(def);
+    let index = b.index(table, def.primary_key.unwrap());
+    let whole = match kind {
+        Kind::HopWrite => AccessKind::WriteTable,
+        _ => AccessKind::ReadTable,
+    };
+    b.add_access(Access::new(
+        AccessKind::ReadRow,
+        def.id,
+        vec![KeyPart::Input(inputs[0])],
+    ));
+    b.add_access(Access::table(whole, def.id));
+    let (value, hot, status) = (b.register(), b.register(), b.register());
+    let (key, cp, row) = (b.key_buffer(), b.collect_register(), b.row_buffer());
+    b.ldi(hot, HOT as i32);
+    let mut emit = |b: &mut ProgramBuilder| {
+        let statement = b.statement(vec![SqlType::Int8]);
+        b.search(cp, table, index, key);
+        b.ret(status, cp);
+        b.outrow(row, statement);
+        b.setcol(row, 0, cp, 1);
+        b.emit(statement, row);
+    };
+    b.key(key);
+    b.keyin(key, inputs[0]);
+    emit(&mut b);
+    b.ldcol(value, cp, 1);
+    b.arithmetic(Op::Mod, value, value, hot);
+    b.key(key);
+    b.keyr(key, value, Class::Int8);
+    if kind == Kind::HopRead {
+        emit(&mut b);
+        emit(&mut b);
+    } else {
+        b.search(cp, table, index, key);
+        b.ret(status, cp);
+        b.copyrow(row, cp);
+        b.setin(row, 1, inputs[2]);
+        b.update(cp, row);
+        b.ret(status, cp);
+    }
+    let program = b.finish().unwrap();
+    verify(&program, &catalog).unwrap();
+    program
+}
+
 struct World {
     store: Arc<Store>,
-    programs: HashMap<Kind, ProgramPlan>,
+    programs: HashMap<Kind, Arc<Program>>,
     initial: HashMap<u64, u64>,
 }
 
@@ -140,7 +201,10 @@ impl World {
             Kind::RangeThenInsert,
         ] {
             let plan = world.compile(kind);
-            world.programs.insert(kind, plan);
+            world.programs.insert(kind, plan.program);
+        }
+        for kind in [Kind::HopWrite, Kind::HopRead] {
+            world.programs.insert(kind, Arc::new(hop(&world.store, kind)));
         }
         world
     }
@@ -158,7 +222,7 @@ impl World {
     }
 
     fn job(&self, step: &Step, number: usize) -> Job {
-        let plan = &self.programs[&step.kind];
+        let program = &self.programs[&step.kind];
         // Values that nobody else writes.
         let value = 2 * number as i64;
         let fourth = match step.kind {
@@ -166,10 +230,10 @@ impl World {
             _ => value + 1,
         };
         let all = [step.keys[0] as i64, step.keys[1] as i64, value, fourth].map(Value::Int8);
-        let count = plan.params.len();
+        let count = program.inputs.len();
         Job {
-            program: Arc::clone(&plan.program),
-            inputs: plan.input_layout.encode(&all[..count]).unwrap(),
+            program: Arc::clone(program),
+            inputs: program.encode_inputs(&all[..count]).unwrap(),
         }
     }
 
@@ -186,6 +250,8 @@ impl World {
                 Mix::Points => random.below(7),
                 Mix::Everything => random.below(14),
                 Mix::Ranges => 7 + random.below(7),
+                Mix::Hops if random.chance(1, 2) => random.below(7),
+                Mix::Hops => 20 + random.below(8),
             };
             let (kind, keys) = match choice {
                 0 => (Kind::ReadTwo, [first, second]),
@@ -193,6 +259,8 @@ impl World {
                 2 => (Kind::Blind, [first, second]),
                 3..=5 => (Kind::Skew, [first, second]),
                 6 => (Kind::WriteTwo, [first, second]),
+                20..24 => (Kind::HopWrite, [first, second]),
+                24.. => (Kind::HopRead, [first, second]),
                 7 | 8 if !fresh.is_empty() => {
                     let at = random.below(fresh.len() as u64) as usize;
                     (Kind::Insert, [fresh.swap_remove(at), 0])
@@ -217,8 +285,8 @@ impl World {
 }
 
 /// What a transaction read, from what it answered.
-fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, plan: &ProgramPlan) {
-    let layout = |n: usize| plan.program.output_layout(n).unwrap();
+fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, program: &Program) {
+    let layout = |n: usize| program.output_layout(n).unwrap();
     let one = |n: usize| {
         let row = outcome.statements[n].rows.row(0);
         Version::from(row.map(|row| layout(n).fixed_u64(row, 0).unwrap()))
@@ -236,6 +304,15 @@ fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, plan: &P
         }
         Kind::ReadWrite | Kind::Skew => transaction.read(step.keys[0], one(0)),
         Kind::WriteTwo | Kind::Insert => {}
+        Kind::HopWrite => transaction.read(step.keys[0], one(0)),
+        Kind::HopRead => {
+            let Version::Value(led) = one(0) else {
+                panic!("hot keys stay")
+            };
+            transaction.read(step.keys[0], one(0));
+            transaction.read(led % HOT, one(1));
+            transaction.read(led % HOT, one(2));
+        }
         Kind::Range | Kind::RangeThenWrite | Kind::RangeThenInsert => {
             let mut found: HashMap<u64, u64> = HashMap::new();
             for row in outcome.statements[0].rows.iter() {
@@ -303,6 +380,18 @@ fn is_serializable<P: Protocol>(protocol: &P) {
     }
 }
 
+/// The same of programs that find keys in rows.
+fn hops_are_serializable<P: Protocol>(protocol: &P) {
+    for (seed, workers) in [(1, 2), (2, 3), (3, 4), (4, 1)] {
+        for stir in [0, 2, 3] {
+            let history = history(protocol, workers, Mix::Hops, seed, stir);
+            if let Err(violation) = check(&history) {
+                panic!("{} workers {workers} seed {seed}: {violation}", P::NAME);
+            }
+        }
+    }
+}
+
 /// Some run within a bounded number of runs must be found not to be serializable.
 fn is_caught<P: Protocol>(protocol: &P, mix: Mix) {
     for seed in 0..200 {
@@ -345,6 +434,14 @@ impl Safeguards for LateAllowed {
     }
 }
 
+/// Reads may leave the footprint that they were planned by.
+#[derive(Debug, Clone, Copy, Default)]
+struct ReadsLeave;
+
+impl Safeguards for ReadsLeave {
+    const KEEPS_READS: bool = false;
+}
+
 /// Transactions run before their reads are answered.
 #[derive(Debug, Clone, Copy, Default)]
 struct AnswersOvertaken;
@@ -365,6 +462,13 @@ fn small_aria() -> Aria {
     Aria {
         max_members: 32,
         ..Aria::default()
+    }
+}
+
+fn small_reconnaissance() -> Reconnaissance {
+    Reconnaissance {
+        max_members: 64,
+        ..Reconnaissance::default()
     }
 }
 
@@ -505,4 +609,48 @@ fn partitioned_without_comparison_is_caught() {
 #[test]
 fn partitioned_with_answers_overtaken_is_caught() {
     is_caught(&Partitioned::default().guarded(AnswersOvertaken), Mix::Points);
+}
+
+#[test]
+fn reconnaissance_is_serializable() {
+    is_serializable(&small_reconnaissance());
+    hops_are_serializable(&small_reconnaissance());
+    hops_are_serializable(&Reconnaissance::default());
+}
+
+/// Who is led elsewhere depends on the boundary and on places, not on threads.
+#[test]
+fn reconnaissance_comes_to_the_same_with_any_number_of_workers() {
+    let outcome = |workers| {
+        const COUNT: usize = 1500;
+        let world = World::new();
+        let steps = world.stream(COUNT, Mix::Hops, 9);
+        let jobs: Vec<Job> = (0..COUNT).map(|n| world.job(&steps[n], n)).collect();
+        let recorder = Recorder::new(COUNT, 2);
+        let report = Reconnaissance::default().run_observed(&world.store, &jobs, workers, &recorder);
+        assert_eq!((report.committed, report.failed), (COUNT as u64, 0));
+        assert!(report.aborts > 100, "{} left their footprints", report.aborts);
+        let digest = world.store.state_digest();
+        assert_eq!(world.store.verify_digest(&world.store.snapshot()), digest);
+        (digest, report.aborts, report.batches)
+    };
+    let alone = outcome(1);
+    assert_eq!(outcome(2), alone);
+    assert_eq!(outcome(4), alone);
+}
+
+#[test]
+fn reconnaissance_with_footprints_left_is_caught() {
+    is_caught(&small_reconnaissance().guarded(ReadsLeave), Mix::Hops);
+}
+
+#[test]
+fn hops_are_serializable_where_tables_are_declared_and_where_writes_are_reserved() {
+    hops_are_serializable(&Waves::default());
+    hops_are_serializable(&small_aria());
+}
+
+#[test]
+fn aria_without_validation_is_caught_in_hops() {
+    is_caught(&small_aria().guarded(Unvalidated), Mix::Hops);
 }

@@ -1,0 +1,248 @@
+//! Programs with unknown sets: a key is read from a row, and the row that it leads to is written.
+//!
+//! ```text
+//! cargo run --release -p weft-protocols --example hops -- RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]
+//! ```
+//!
+//! The table is `(key bigint, next bigint, field text)` with 64 bytes in the field; `next` leads from every
+//! key to another. A hop reads the row of a key and replaces the field of the row that it leads to; all that
+//! it can declare is the table. A turn, whose row is known, lets a key lead to another key. Streams: hops
+//! alone, and with so many turns among them that footprints do not hold, with keys drawn evenly and by a Zipf
+//! law of .9.
+//!
+//! ```text
+//! serial          nothing to plan: one thread, in the order of the stream
+//! waves           what the product does: the table is locked, hops stand one behind the other
+//! reconnaissance  a run at the boundary finds the keys, the run that counts is kept to them
+//! aria            a run at the boundary finds the keys and counts, unless an earlier one was in its way
+//! ```
+//!
+//! Protocols take turns within a round; figures are medians over the rounds (with one
+//! worker by its CPU time), ratios medians of the rounds'
+//! ratios to `waves`.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
+
+use std::error::Error;
+use std::sync::Arc;
+
+use weft_base::{BatchId, IndexId, Prng, TableId};
+use weft_program::{Access, AccessKind, Class, KeyPart, Program, ProgramBuilder, verify};
+use weft_protocols::{Job, RunReport, run_by_name};
+use weft_store::{Catalog, CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
+use weft_types::{SqlType, Value};
+
+/// As the `weft` command has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const TABLE: TableId = TableId(16_384);
+const KEY: IndexId = IndexId(16_385);
+const FIELD_BYTES: usize = 64;
+
+fn table() -> TableDef {
+    let columns = vec![
+        ColumnDef::new("key", SqlType::Int8),
+        ColumnDef::new("next", SqlType::Int8),
+        ColumnDef::new("field", SqlType::Text),
+    ];
+    TableDef::new(TABLE, "chain", columns).with_index(IndexDef {
+        id: KEY,
+        name: "chain_pkey".into(),
+        table: TABLE,
+        columns: vec![0],
+        unique: true,
+        primary: true,
+        method: IndexMethod::Hash,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Load,
+    Hop,
+    Turn,
+}
+
+/// Inputs: key, next, field; a hop does without the second.
+fn program(catalog: &Catalog, kind: Kind) -> Result<Arc<Program>, Box<dyn Error>> {
+    let def = catalog.table_by_id(TABLE).ok_or("no table")?;
+    let mut b = ProgramBuilder::new(catalog.version());
+    let [id, next] = [(); 2].map(|()| b.input(SqlType::Int8));
+    let field = b.input(SqlType::Text);
+    let table = b.table(def);
+    let index = b.index(table, KEY);
+    let row_access = match kind {
+        Kind::Load => AccessKind::InsertRow,
+        Kind::Hop => AccessKind::ReadRow,
+        Kind::Turn => AccessKind::WriteRow,
+    };
+    b.add_access(Access::new(row_access, TABLE, vec![KeyPart::Input(id)]));
+    let statement = b.statement(Vec::new());
+    let (key, cp, row, done) = (b.key_buffer(), b.collect_register(), b.row_buffer(), b.label());
+    let (status, led) = (b.register(), b.register());
+    if kind == Kind::Load {
+        b.row(row, table);
+        [id, next, field]
+            .iter()
+            .zip(0..)
+            .for_each(|(input, column)| b.setin(row, column, *input));
+        b.insert(cp, table, row);
+    } else {
+        b.key(key);
+        b.keyin(key, id);
+        b.search(cp, table, index, key);
+        b.ret(status, cp);
+        b.branch_not_true(status, done);
+        if kind == Kind::Hop {
+            b.add_access(Access::table(AccessKind::WriteTable, TABLE));
+            b.ldcol(led, cp, 1);
+            b.key(key);
+            b.keyr(key, led, Class::Int8);
+            b.search(cp, table, index, key);
+            b.ret(status, cp);
+            b.branch_not_true(status, done);
+        }
+        b.copyrow(row, cp);
+        match kind {
+            Kind::Turn => b.setin(row, 1, next),
+            _ => b.setin(row, 2, field),
+        }
+        b.update(cp, row);
+    }
+    b.ret(status, cp);
+    b.bind(done);
+    b.count(statement, status);
+    let program = b.finish()?;
+    verify(&program, catalog)?;
+    Ok(Arc::new(program))
+}
+
+fn job(program: &Arc<Program>, key: u64, next: u64, field: &str) -> Job {
+    let values = [
+        Value::Int8(key as i64),
+        Value::Int8(next as i64),
+        Value::Text(field.into()),
+    ];
+    Job {
+        program: Arc::clone(program),
+        inputs: program.encode_inputs(&values).unwrap(),
+    }
+}
+
+fn load(records: u64) -> Result<Arc<Store>, Box<dyn Error>> {
+    let store = Store::new();
+    let mut writer = store.begin_batch(BatchId(1));
+    writer.apply_catalog(&CatalogOp::CreateTable(table()))?;
+    writer.finish();
+    store.publish(BatchId(1));
+    let insert = program(&store.catalog(), Kind::Load)?;
+    let (mut random, field) = (Prng::new(5), "v".repeat(FIELD_BYTES));
+    for first in (0..records).step_by(1 << 16) {
+        let keys = first..records.min(first + (1 << 16));
+        let jobs: Vec<Job> = keys
+            .map(|key| job(&insert, key, random.below(records), &field))
+            .collect();
+        let report = run_by_name("batch", &store, &jobs, 1)?;
+        assert_eq!(report.committed, jobs.len() as u64, "loading failed");
+    }
+    Ok(store)
+}
+
+/// Ranks with probability 1 / rank^theta, by inversion of the continuous distribution, scrambled over the
+/// keys; evenly for 0.
+fn draw(random: &mut Prng, records: u64, theta: f64) -> u64 {
+    if theta == 0.0 {
+        return random.below(records);
+    }
+    let power = 1.0 - theta;
+    let top = (records as f64 + 1.0).powf(power) - 1.0;
+    let rank = (1.0 + random.unit_f64() * top).powf(1.0 / power) as u64 - 1;
+    rank.min(records - 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) % records
+}
+
+/// Seconds of CPU that this thread has had; the kernel counts in ticks of some milliseconds, so what is
+/// measured must be long.
+fn cpu_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
+}
+
+/// Runs a stream; what it came to, and transactions a second: of CPU with one worker, so that other work on
+/// the machine does not count, else of the clock.
+fn run(name: &str, store: &Arc<Store>, jobs: &[Job], workers: usize) -> (RunReport, f64) {
+    let before = cpu_seconds();
+    let report = run_by_name(name, store, jobs, workers).unwrap();
+    assert_eq!(report.failed, 0, "{name}");
+    let cpu = before.zip(cpu_seconds()).map(|(before, after)| after - before);
+    let rate = match cpu.filter(|cpu| workers == 1 && *cpu > 0.0) {
+        Some(seconds) => report.committed as f64 / seconds,
+        None => report.throughput(),
+    };
+    (report, rate)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn compare(title: &str, store: &Arc<Store>, jobs: &[Job], names: &[&str], (rounds, workers): (usize, usize)) {
+    let mut reports: Vec<Vec<(RunReport, f64)>> = vec![Vec::new(); names.len()];
+    for _ in 0..rounds {
+        for (name, reports) in names.iter().zip(&mut reports) {
+            reports.push(run(name, store, jobs, workers));
+        }
+    }
+    println!("\n{title}, {} jobs, {workers} workers", jobs.len());
+    println!("{:24} M txn/s  ratio  again  planning", "");
+    let base = names
+        .iter()
+        .position(|name| *name == "waves")
+        .and_then(|at| reports.get(at));
+    for (name, reports) in names.iter().zip(&reports) {
+        let of = |figure: fn(&RunReport) -> f64| {
+            median(reports.iter().map(|(report, _)| figure(report)).collect())
+        };
+        let ratios = base
+            .into_iter()
+            .flatten()
+            .zip(reports)
+            .map(|(base, own)| own.1 / base.1);
+        println!(
+            "{name:24} {:7.3}  {:5.2}  {:4.1}%  {:7.1}%",
+            median(reports.iter().map(|(_, rate)| *rate).collect()) / 1e6,
+            median(ratios.collect()),
+            100.0 * of(RunReport::abort_rate),
+            100.0 * of(|report| report.planning.as_secs_f64() / report.elapsed.as_secs_f64()),
+        );
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [records, count, rounds, workers, names @ ..] = arguments.as_slice() else {
+        return Err("usage: hops RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]".into());
+    };
+    let (records, count): (u64, usize) = (records.parse()?, count.parse()?);
+    let size: (usize, usize) = (rounds.parse()?, workers.parse()?);
+    let names: Vec<&str> = match names {
+        [] => vec!["serial", "waves", "reconnaissance", "aria"],
+        names => names.iter().map(String::as_str).collect(),
+    };
+    let store = load(records)?;
+    let programs = [Kind::Hop, Kind::Turn].map(|kind| program(&store.catalog(), kind).unwrap());
+    let field = "w".repeat(FIELD_BYTES);
+    for (theta, turns) in [(0.0, 0), (0.0, 20), (0.9, 0), (0.9, 20)] {
+        let mut random = Prng::new(23);
+        let mut next = |_| {
+            let program = usize::from(random.below(100) < turns);
+            let key = draw(&mut random, records, theta);
+            job(&programs[program], key, random.below(records), &field)
+        };
+        let jobs: Vec<Job> = (0..count).map(&mut next).collect();
+        let title = format!("{records} records, theta {theta}, {turns} % turns");
+        compare(&title, &store, &jobs, &names, size);
+    }
+    Ok(())
+}

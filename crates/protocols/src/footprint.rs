@@ -1,0 +1,317 @@
+//! What a run touched, as lock requests: recorded in one run, kept to in another.
+//!
+//! A program whose keys come from rows cannot tell beforehand which rows it touches. A run that is recorded
+//! ([`Watched::recording`]) tells: every row that it looked for by primary key, and every row and unique
+//! value that it wrote. A later run of the same program that is kept to that footprint ([`Watched::keeping`])
+//! is refused an access outside of it before the access happens.
+//!
+//! ```text
+//! SEARCH by primary key        the row in S, whether it is there or not
+//! INSERT, UPDATE, REMOVE       the row's keys, old and new, and the unique values that come or go, in X
+//! anything else                no keys: the footprint is open, and the declared accesses must do
+//! ```
+//!
+//! A refusal is remembered, since a program may catch the error. Rows are known by the hashes that the lock
+//! manager knows them by: two rows of one hash share one lock, so to take one for the other is harmless.
+//!
+//! Source: DESIGN.md, Programs (reconnaissance); Thomson et al. 2012 (Calvin), 3.2.1.
+
+use std::ops::Bound;
+
+use weft_base::{BatchId, IndexId, TableId};
+use weft_lock::{LockMode, LockRequest, ResourceId};
+use weft_program::{DataAccess, RowHandle};
+use weft_store::{Catalog, Probe, TableDef};
+use weft_txn::planning::{LockRequests, row_locks};
+use weft_types::{SqlError, SqlState, encode_key_from_row};
+
+use crate::Safeguards;
+
+/// Where a run went. Keeps its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    requests: LockRequests,
+    is_open: bool,
+    is_left: bool,
+    old_key: Vec<u8>,
+    new_key: Vec<u8>,
+}
+
+impl Footprint {
+    pub fn clear(&mut self) {
+        self.requests.clear();
+        (self.is_open, self.is_left) = (false, false);
+    }
+
+    /// The locks that a run needs which keeps to it; `None` if it is open.
+    pub fn requests(&self) -> Option<&[LockRequest]> {
+        (!self.is_open).then_some(&self.requests)
+    }
+
+    /// Whether the run that was to keep to it left it.
+    pub fn is_left(&self) -> bool {
+        self.is_left
+    }
+}
+
+/// What becomes of a run's accesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Duty {
+    /// They are recorded; writes go nowhere.
+    Scout,
+    /// They are recorded and happen.
+    Record,
+    /// They are refused outside of the footprint.
+    Keep,
+    /// Writes are: a fault for tests.
+    KeepWrites,
+}
+
+/// The state of a refusal; protocols act on [`Footprint::is_left`] and nobody sees it.
+const OUTSIDE: SqlState = SqlState("WF002");
+
+/// Where the rows lie that a scout has inserted.
+const NOWHERE: u64 = u64::MAX;
+
+/// Another access, watched.
+pub(crate) struct Watched<'w, A> {
+    access: A,
+    catalog: &'w Catalog,
+    footprint: &'w mut Footprint,
+    duty: Duty,
+}
+
+impl<'w, A: DataAccess> Watched<'w, A> {
+    /// For an access that cannot write: writes are recorded and do not happen, so the run goes on as if it
+    /// had not made them.
+    pub fn scouting(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
+        Watched {
+            access,
+            catalog,
+            footprint,
+            duty: Duty::Scout,
+        }
+    }
+
+    /// For an access that writes.
+    pub fn recording(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
+        Watched {
+            duty: Duty::Record,
+            ..Watched::scouting(access, catalog, footprint)
+        }
+    }
+
+    /// Refuses what lies outside of the footprint.
+    pub fn keeping<G: Safeguards>(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
+        Watched {
+            duty: if G::KEEPS_READS {
+                Duty::Keep
+            } else {
+                Duty::KeepWrites
+            },
+            ..Watched::scouting(access, catalog, footprint)
+        }
+    }
+
+    fn leave(&mut self) -> Result<(), SqlError> {
+        if matches!(self.duty, Duty::Scout | Duty::Record) {
+            self.footprint.is_open = true;
+            return Ok(());
+        }
+        self.footprint.is_left = true;
+        Err(SqlError::new(
+            OUTSIDE,
+            "an access outside of what a run before made",
+        ))
+    }
+
+    fn covers(&self, resource: ResourceId, write: bool) -> bool {
+        let covers = |request: &LockRequest| {
+            request.resource == resource
+                && (request.mode == LockMode::X || !write && request.mode == LockMode::S)
+        };
+        self.footprint.requests.iter().any(covers)
+    }
+
+    fn touch_row(&mut self, def: &TableDef, key: &[u8], write: bool) -> Result<(), SqlError> {
+        if self.duty == Duty::KeepWrites && !write {
+            return Ok(());
+        }
+        if matches!(self.duty, Duty::Keep | Duty::KeepWrites) {
+            return match self.covers(ResourceId::row(def.id, key), write) {
+                true => Ok(()),
+                false => self.leave(),
+            };
+        }
+        row_locks(&mut self.footprint.requests, def, key, write);
+        Ok(())
+    }
+
+    fn touch_value(&mut self, index: IndexId, key: &[u8]) -> Result<(), SqlError> {
+        let resource = ResourceId::value(index, key);
+        if matches!(self.duty, Duty::Keep | Duty::KeepWrites) {
+            return match self.covers(resource, true) {
+                true => Ok(()),
+                false => self.leave(),
+            };
+        }
+        let mode = LockMode::X;
+        self.footprint.requests.push(LockRequest { resource, mode });
+        Ok(())
+    }
+
+    fn touch_write(
+        &mut self,
+        table: TableId,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<(), SqlError> {
+        let catalog = self.catalog;
+        let Some((def, primary)) = catalog
+            .table_by_id(table)
+            .and_then(|def| Some((def, def.primary_index()?)))
+        else {
+            return self.leave();
+        };
+        let mut old_key = std::mem::take(&mut self.footprint.old_key);
+        let mut new_key = std::mem::take(&mut self.footprint.new_key);
+        let mut touch = |is_primary: bool, index: IndexId, columns: &[usize]| {
+            for (key, row) in [(&mut old_key, old), (&mut new_key, new)] {
+                key.clear();
+                if let Some(row) = row {
+                    encode_key_from_row(key, &def.layout, row, columns);
+                }
+            }
+            let is_same = old.is_some() && new.is_some() && old_key == new_key;
+            for (key, row) in [(&old_key, old), (&new_key, new)] {
+                let has_key =
+                    row.is_some_and(|row| columns.iter().all(|column| !def.layout.is_null(row, *column)));
+                match is_primary {
+                    true if has_key => self.touch_row(def, key, true)?,
+                    false if has_key && !is_same => self.touch_value(index, key)?,
+                    _ => {}
+                }
+            }
+            Ok(())
+        };
+        let mut result = touch(true, primary.id, &primary.columns);
+        for index in def
+            .indexes
+            .iter()
+            .filter(|index| index.unique && index.id != primary.id)
+        {
+            result = result.and_then(|()| touch(false, index.id, &index.columns));
+        }
+        (self.footprint.old_key, self.footprint.new_key) = (old_key, new_key);
+        result
+    }
+
+    /// A search: by primary key it has a row, there or not.
+    fn touch_search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<(), SqlError> {
+        let catalog = self.catalog;
+        match catalog.table_by_id(table) {
+            Some(def) if def.primary_key == Some(index) => self.touch_row(def, key, false),
+            _ => self.leave(),
+        }
+    }
+
+    /// Touches what a change of a row touches.
+    fn touch_change(&mut self, row: &RowHandle, new: Option<&[u8]>) -> Result<(), SqlError> {
+        let Some(old) = self.row(row).map(<[u8]>::to_vec) else {
+            return Ok(());
+        };
+        self.touch_write(row.table, Some(&old), new)
+    }
+}
+
+impl<A: DataAccess> DataAccess for Watched<'_, A> {
+    fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
+        self.touch_search(index, table, key)?;
+        self.access.search(index, table, key)
+    }
+
+    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
+        self.access.fetch(index, table, key)
+    }
+
+    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
+        self.access.fetch_range(index, table, lowest)
+    }
+
+    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
+        self.access.begin_probe(index, table, key)
+    }
+
+    fn advance_probe(&self, probe: &mut Probe) {
+        self.access.advance_probe(probe);
+    }
+
+    fn search_probed(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+        probe: &Probe,
+    ) -> Result<Option<RowHandle>, SqlError> {
+        self.touch_search(index, table, key)?;
+        self.access.search_probed(index, table, key, probe)
+    }
+
+    fn row(&self, row: &RowHandle) -> Option<&[u8]> {
+        (row.slot != NOWHERE).then(|| self.access.row(row)).flatten()
+    }
+
+    fn range(
+        &mut self,
+        index: IndexId,
+        table: TableId,
+        lo: Bound<&[u8]>,
+        hi: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+        out: &mut Vec<RowHandle>,
+    ) -> Result<(), SqlError> {
+        self.leave()?;
+        self.access.range(index, table, lo, hi, reverse, limit, out)
+    }
+
+    fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
+        self.touch_write(table, None, Some(row))?;
+        match self.duty {
+            Duty::Scout => Ok(RowHandle { table, slot: NOWHERE }),
+            _ => self.access.insert(table, row),
+        }
+    }
+
+    fn update(&mut self, row: &RowHandle, bytes: &[u8]) -> Result<(), SqlError> {
+        self.touch_change(row, Some(bytes))?;
+        match self.duty {
+            Duty::Scout => Ok(()),
+            _ => self.access.update(row, bytes),
+        }
+    }
+
+    fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
+        self.touch_change(row, None)?;
+        match self.duty {
+            Duty::Scout => Ok(()),
+            _ => self.access.remove(row),
+        }
+    }
+
+    fn savepoint(&mut self) -> Result<(), SqlError> {
+        self.access.savepoint()
+    }
+
+    fn rollback_to_savepoint(&mut self) {
+        self.access.rollback_to_savepoint();
+    }
+
+    fn release_savepoint(&mut self) {
+        self.access.release_savepoint();
+    }
+
+    fn observed(&self) -> BatchId {
+        self.access.observed()
+    }
+}

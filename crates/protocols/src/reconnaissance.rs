@@ -1,0 +1,464 @@
+//! Unknown sets by reconnaissance: a run at the batch's boundary finds the keys, planning locks them, and the
+//! run that counts is kept to them.
+//!
+//! ```text
+//! 1. scout    each member whose declared accesses are ranges or tables runs at the boundary, without
+//!             writing, many at a time so that their memory accesses overlap; its footprint is recorded
+//! 2. plan     waves, by footprints; members with known sets by what they declare
+//! 3. run      wave after wave; a member that leaves its footprint, since an earlier one changed what led it
+//!             there, is undone and put off to the next batch, first in line
+//! ```
+//!
+//! After [`ATTEMPTS_MAX`] runs that left their footprints a program is planned by its declared accesses, as
+//! is one whose run touched something that has no key. Who is put off depends on the boundary and on places
+//! alone, so the outcome is repeatable. Members with a footprint do not keep the order of the stream when one
+//! of them is put off.
+//!
+//! Source: Thomson et al. 2012 (Calvin), 3.2.1 (optimistic lock location prediction); Hobbes 3.3.3;
+//! DESIGN.md, Programs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weft_base::BatchId;
+use weft_program::{BatchAccess, DataAccess, Outcome, Progress, ReadAccess, Scratch};
+use weft_store::{BatchWriter, Catalog, Probe, ReadView, Store};
+use weft_txn::planning::{Work, fetch_ahead};
+use weft_txn::waves::{Arrangement, WAVES_MAX, WavePlanner};
+use weft_types::SqlError;
+
+use crate::epoch::{INSTRUCTION_BUDGET, Runner, close, worker_count};
+use crate::footprint::{Footprint, Watched};
+use crate::needs::{CoarseTables, NeedFinder, is_coarse};
+use crate::observed::ObservedAccess;
+use crate::report::Counts;
+use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
+
+/// Runs of one job that may leave their footprints; the next one is planned by what is declared.
+const ATTEMPTS_MAX: u8 = 2;
+/// Scouts whose memory accesses overlap.
+const GROUP_SCOUTS: usize = 32;
+/// Members with known sets that are fetched ahead together.
+const GROUP_MEMBERS: usize = 16;
+/// Members of a wave, or scouts, that are worth other threads.
+const SPLIT_MEMBERS: usize = 256;
+
+/// Waves planned by footprints.
+#[derive(Debug, Clone, Copy)]
+pub struct Reconnaissance<G = Sound> {
+    /// Most members of one batch; never more than there may be waves.
+    pub max_members: usize,
+    /// Slots of the wave planner.
+    pub lock_slots: usize,
+    /// See [`Safeguards`].
+    pub safeguards: G,
+}
+
+impl Default for Reconnaissance {
+    fn default() -> Reconnaissance {
+        Reconnaissance {
+            max_members: 1024,
+            lock_slots: 1 << 16,
+            safeguards: Sound,
+        }
+    }
+}
+
+impl<G> Reconnaissance<G> {
+    /// The same with other safeguards.
+    pub fn guarded<H: Safeguards>(self, safeguards: H) -> Reconnaissance<H> {
+        Reconnaissance {
+            max_members: self.max_members,
+            lock_slots: self.lock_slots,
+            safeguards,
+        }
+    }
+}
+
+/// One job of a batch.
+#[derive(Default)]
+struct Member {
+    job: usize,
+    /// Runs that left their footprints before.
+    attempts: u8,
+    /// It is kept to its footprint.
+    is_kept: bool,
+    footprint: Footprint,
+    is_refused: bool,
+}
+
+/// A run at the boundary.
+#[derive(Default)]
+struct Scout {
+    scratch: Scratch,
+    outcome: Outcome,
+    probe: Option<Probe>,
+    is_done: bool,
+}
+
+/// What one worker keeps.
+#[derive(Default)]
+struct Worker {
+    counts: Counts,
+    runner: Runner,
+    scouts: Vec<Scout>,
+}
+
+/// A batch that is open.
+struct Batch<'b> {
+    jobs: &'b [Job],
+    catalog: &'b Catalog,
+    members: &'b [Mutex<Member>],
+    writer: &'b BatchWriter<'b>,
+}
+
+/// Lets all workers, or the first alone, take pieces of a range until there are none left.
+fn share<W: Send>(
+    workers: &mut [W],
+    len: usize,
+    (piece, split_at): (usize, usize),
+    work: impl Fn(&mut W, std::ops::Range<usize>) + Sync,
+) {
+    let next = AtomicUsize::new(0);
+    let run = |worker: &mut W| loop {
+        let start = next.fetch_add(piece, Ordering::Relaxed);
+        if start >= len {
+            return;
+        }
+        work(worker, start..len.min(start + piece));
+    };
+    let helpers = if len < split_at {
+        0
+    } else {
+        workers.len().saturating_sub(1)
+    };
+    if let Some((mine, others)) = workers.split_first_mut() {
+        let run = &run;
+        std::thread::scope(|scope| {
+            for other in others.iter_mut().take(helpers) {
+                scope.spawn(move || run(other));
+            }
+            run(mine);
+        });
+    }
+}
+
+impl Batch<'_> {
+    /// Records the footprints of some members, whose memory accesses overlap.
+    fn scout(&self, view: ReadView<'_>, scouts: &mut Vec<Scout>, members: &[usize]) {
+        scouts.resize_with(scouts.len().max(members.len()), Scout::default);
+        let mut group: Vec<_> = members
+            .iter()
+            .filter_map(|place| self.members.get(*place))
+            .map(|member| member.lock())
+            .zip(scouts)
+            .collect();
+        let works = group.iter().filter_map(|(member, _)| self.work(member.job));
+        fetch_ahead(self.writer, self.writer.batch(), works);
+        for (member, scout) in &mut group {
+            member.footprint.clear();
+            let Some(job) = self.jobs.get(member.job) else {
+                continue;
+            };
+            (scout.probe, scout.is_done) = (None, false);
+            let (scratch, outcome) = (&mut scout.scratch, &mut scout.outcome);
+            let begun = weft_program::begin(&job.program, &job.inputs, INSTRUCTION_BUDGET, scratch, outcome);
+            scout.is_done = begun.is_err();
+        }
+        let mut left = group.len();
+        while left > 0 {
+            left = 0;
+            for (member, scout) in &mut group {
+                let Some(job) = self.jobs.get(member.job).filter(|_| !scout.is_done) else {
+                    continue;
+                };
+                if scout
+                    .probe
+                    .as_mut()
+                    .is_some_and(|probe| view.advance_probe(probe))
+                {
+                    left += 1;
+                    continue;
+                }
+                let access = ReadAccess::interleaved(view, BatchId(0), &mut scout.probe);
+                let mut access = Watched::scouting(access, self.catalog, &mut member.footprint);
+                let (scratch, outcome) = (&mut scout.scratch, &mut scout.outcome);
+                // A run that fails has shown where it went until then.
+                let progress = weft_program::resume(&job.program, &job.inputs, &mut access, scratch, outcome);
+                scout.is_done = !matches!(progress, Ok(Progress::Waiting));
+                left += usize::from(!scout.is_done);
+            }
+        }
+    }
+
+    fn work(&self, job: usize) -> Option<Work<'_>> {
+        let job = self.jobs.get(job)?;
+        Some(Work::Program {
+            program: &job.program,
+            inputs: &job.inputs,
+        })
+    }
+
+    /// Runs some members of one wave. `first` is the first one's place in the batch.
+    fn run<G: Safeguards, O: Observe>(
+        &self,
+        worker: &mut Worker,
+        first: usize,
+        members: &[usize],
+        observe: &O,
+    ) {
+        let known = members.iter().filter_map(|place| {
+            let member = self.members.get(*place)?.lock();
+            self.work(member.job).filter(|_| !member.is_kept)
+        });
+        fetch_ahead(self.writer, self.writer.batch(), known);
+        for (n, place) in members.iter().enumerate() {
+            let Some(member) = self.members.get(*place) else {
+                continue;
+            };
+            let member = &mut *member.lock();
+            let Some(job) = self.jobs.get(member.job) else {
+                continue;
+            };
+            let number = member.job;
+            if !member.is_kept {
+                let committed = worker
+                    .runner
+                    .run_alone(self.writer, first + n, job, number, observe);
+                worker.counts.ended(committed);
+                continue;
+            }
+            let mut writer = self.writer.member((first + n) as u32);
+            let access = BatchAccess::new(&mut writer);
+            let result = match O::INSTALLS {
+                true => {
+                    self.run_kept::<G, _>(worker, job, ObservedAccess::new(access, number, observe), member)
+                }
+                false => self.run_kept::<G, _>(worker, job, access, member),
+            };
+            member.is_refused = member.footprint.is_left();
+            if member.is_refused {
+                writer.rollback();
+                observe.given_up(number);
+                worker.counts.aborts += 1;
+                continue;
+            }
+            match &result {
+                Ok(()) => writer.commit(),
+                Err(_) => writer.rollback(),
+            }
+            observe.answered(number, result.as_ref().map(|()| &worker.runner.outcome));
+            worker.counts.ended(result.is_ok());
+        }
+    }
+
+    fn run_kept<G: Safeguards, A: DataAccess>(
+        &self,
+        worker: &mut Worker,
+        job: &Job,
+        access: A,
+        member: &mut Member,
+    ) -> Result<(), SqlError> {
+        let mut access = Watched::keeping::<G>(access, self.catalog, &mut member.footprint);
+        worker.runner.run(job, &mut access)
+    }
+}
+
+/// Plans what was scouted; keeps its memory.
+struct Planner {
+    finder: NeedFinder,
+    waves: WavePlanner,
+    placed: Vec<(usize, u32)>,
+    arrangement: Arrangement,
+    /// Places in the batch's list of members, by wave.
+    order: Vec<usize>,
+}
+
+impl Planner {
+    /// Puts the members of a batch into waves. Those whose inputs do not fit are told to `fails`.
+    fn plan(&mut self, batch: &Batch<'_>, coarse: &CoarseTables, mut fails: impl FnMut(usize, SqlError)) {
+        self.waves.begin();
+        self.placed.clear();
+        for (place, member) in batch.members.iter().enumerate() {
+            let member = member.lock();
+            let Some(job) = batch.jobs.get(member.job) else {
+                continue;
+            };
+            let kept = member.footprint.requests().filter(|_| member.is_kept);
+            let wave = match kept {
+                Some(requests) => self.waves.place(requests),
+                None => match self.finder.requests(job, batch.catalog, coarse) {
+                    Ok(requests) => self.waves.place(requests),
+                    Err(error) => {
+                        fails(member.job, error);
+                        continue;
+                    }
+                },
+            };
+            // A batch of at most `WAVES_MAX` members has waves for all.
+            self.placed.extend(wave.map(|wave| (place, wave)));
+        }
+        self.arrangement
+            .arrange(self.placed.iter().map(|(_, wave)| *wave));
+        self.order.clear();
+        let by_place = self.arrangement.order().iter();
+        self.order
+            .extend(by_place.filter_map(|at| self.placed.get(*at).map(|(place, _)| *place)));
+    }
+}
+
+/// The stream, behind those who were put off.
+struct Line<'j> {
+    jobs: &'j [Job],
+    next: usize,
+    /// Jobs, and how many of their runs have left their footprints.
+    put_off: VecDeque<(usize, u8)>,
+}
+
+impl<'j> Line<'j> {
+    fn new(jobs: &'j [Job]) -> Line<'j> {
+        Line {
+            jobs,
+            next: 0,
+            put_off: VecDeque::new(),
+        }
+    }
+
+    fn take(&mut self) -> Option<(usize, u8)> {
+        self.put_off.pop_front().or_else(|| {
+            self.next += 1;
+            (self.next <= self.jobs.len()).then(|| (self.next - 1, 0))
+        })
+    }
+
+    /// Fills a batch, and says how many members it has. `scouts` gets the places of those to be scouted.
+    fn fill(&mut self, members: &mut [Mutex<Member>], scouts: &mut Vec<usize>) -> usize {
+        scouts.clear();
+        for (place, member) in members.iter_mut().enumerate() {
+            let Some((job, attempts)) = self.take() else {
+                return place;
+            };
+            let member = member.get_mut();
+            (member.job, member.attempts, member.is_refused) = (job, attempts, false);
+            let is_unknown = self.jobs.get(job).is_some_and(|job| is_coarse(&job.program));
+            member.is_kept = is_unknown && attempts < ATTEMPTS_MAX;
+            if member.is_kept {
+                scouts.push(place);
+            }
+        }
+        members.len()
+    }
+
+    /// Takes back the members that were refused, and the latencies of the others.
+    fn put_off(&mut self, members: &[Mutex<Member>], seen: Instant, report: &mut RunReport) {
+        for member in members {
+            let member = member.lock();
+            if member.is_refused {
+                self.put_off.push_back((member.job, member.attempts + 1));
+            } else if Counts::start(member.job).is_some() {
+                report.latency.add(seen.elapsed());
+            }
+        }
+    }
+}
+
+impl<G: Safeguards> Protocol for Reconnaissance<G> {
+    const NAME: &'static str = "reconnaissance";
+
+    /// Planning is what one thread takes for it; scouting is not in it.
+    fn run_observed<O: Observe>(
+        &self,
+        store: &Arc<Store>,
+        jobs: &[Job],
+        workers: usize,
+        observe: &O,
+    ) -> RunReport {
+        let mut report = RunReport::default();
+        let began = Instant::now();
+        let coarse = CoarseTables::of(jobs);
+        let mut planner = Planner {
+            finder: NeedFinder::default(),
+            waves: WavePlanner::new(self.lock_slots),
+            placed: Vec::new(),
+            arrangement: Arrangement::default(),
+            order: Vec::new(),
+        };
+        let max_members = self.max_members.clamp(1, WAVES_MAX as usize);
+        let mut slots: Vec<Mutex<Member>> = (0..max_members.min(jobs.len()))
+            .map(|_| Mutex::default())
+            .collect();
+        let mut workers: Vec<Worker> = (0..worker_count(workers)).map(|_| Worker::default()).collect();
+        let (mut line, mut scouts) = (Line::new(jobs), Vec::new());
+        let mut planning = Duration::ZERO;
+        // Who looks on shall see as much happen at once as can.
+        let pieces = if O::INSTALLS {
+            (1, 2)
+        } else {
+            (GROUP_MEMBERS, SPLIT_MEMBERS)
+        };
+        loop {
+            let seen = Instant::now();
+            let count = line.fill(&mut slots, &mut scouts);
+            let Some(members) = slots.get(..count).filter(|members| !members.is_empty()) else {
+                break;
+            };
+            let number = BatchId(store.boundary().0 + 1);
+            let (catalog, snapshot) = (store.catalog(), store.snapshot());
+            let writer = store.begin_batch(number);
+            let batch = Batch {
+                jobs,
+                catalog: &catalog,
+                members,
+                writer: &writer,
+            };
+            share(
+                &mut workers,
+                scouts.len(),
+                (GROUP_SCOUTS, SPLIT_MEMBERS),
+                |worker, range| {
+                    let scouts = scouts.get(range).unwrap_or_default();
+                    batch.scout(snapshot.view(), &mut worker.scouts, scouts);
+                },
+            );
+            let planned = Instant::now();
+            for place in &scouts {
+                if let Some(member) = members.get(*place) {
+                    let mut member = member.lock();
+                    member.is_kept = member.footprint.requests().is_some();
+                }
+            }
+            planner.plan(&batch, &coarse, |n, error| {
+                report.failed += 1;
+                observe.answered(n, Err(&error));
+            });
+            planning += planned.elapsed();
+            let mut start = 0;
+            for end in planner.arrangement.ends() {
+                let wave = planner.order.get(start..*end).unwrap_or_default();
+                share(&mut workers, wave.len(), pieces, |worker, range| {
+                    let first = start + range.start;
+                    batch.run::<G, O>(worker, first, wave.get(range).unwrap_or_default(), observe);
+                });
+                start = *end;
+            }
+            drop(snapshot);
+            close(store, writer, number);
+            report.batches += 1;
+            report.deferrals += planner
+                .arrangement
+                .ends()
+                .first()
+                .map_or(0, |first| planner.order.len() - first) as u64;
+            line.put_off(members, seen, &mut report);
+        }
+        workers
+            .iter()
+            .for_each(|worker| report.add_counts(&worker.counts));
+        report.elapsed = began.elapsed();
+        report.planning = planning;
+        report
+    }
+}
