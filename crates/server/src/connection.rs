@@ -33,7 +33,7 @@ use crate::block::{self, Block};
 use crate::extended;
 use crate::frame::{Frame, FrameReader};
 use crate::frontend::{self, violation};
-use crate::pool::{News, Next, Pool, Served};
+use crate::pool::{News, Next, Pool, Sent, Served};
 use crate::portal::Names;
 use crate::registry::{Registration, Shared};
 use crate::reply::{self, Severity};
@@ -135,14 +135,18 @@ impl<S: BackendSession> Served for Attended<S> {
         isolate(&self.shared, &self.socket, || connection.serve(news)).unwrap_or(Next::End)
     }
 
-    fn send(&mut self) -> bool {
+    fn send(&mut self) -> Sent {
         let Some(connection) = &mut self.connection else {
-            return false;
+            return Sent::Never;
         };
-        isolate(&self.shared, &self.socket, || {
-            connection.replies.send_cleared().is_ok()
-        })
-        .unwrap_or(false)
+        let sent = isolate(&self.shared, &self.socket, || {
+            connection.replies.send_cleared_now()
+        });
+        match sent {
+            Some(Ok(true)) => Sent::All,
+            Some(Ok(false)) => Sent::Some,
+            Some(Err(_)) | None => Sent::Never,
+        }
     }
 
     fn attend(&mut self, waker: Waker) {
@@ -270,13 +274,16 @@ impl<S: BackendSession> Connection<S> {
 
     /// Answers the messages that have arrived, or ends a session whose client has been silent for too long.
     fn serve(&mut self, news: News) -> Next {
-        let next = self.answer(news);
-        let may_wait = matches!(next, Next::Wait(_));
-        match next {
+        // What did not leave together with others, for the client does not read: it is waited for here.
+        if self.replies.send_cleared().is_err() {
+            return Next::End;
+        }
+        match self.answer(news) {
             Next::Wait(limit) if self.replies.has_cleared() => Next::Send(limit),
-            // The client's own next messages, or the log, are no reason to keep it waiting.
-            _ if !may_wait && self.replies.send_cleared().is_err() => Next::End,
-            next => next,
+            next => match self.replies.has_cleared() && self.replies.send_cleared().is_err() {
+                true => Next::End,
+                false => next,
+            },
         }
     }
 
@@ -325,6 +332,8 @@ impl<S: BackendSession> Connection<S> {
                 None => return Ok(Step::NoMessage),
             },
         };
+        // Only the last reply of a turn is held: this message may take long.
+        self.replies.send_cleared()?;
         if self.block.is_some() && !matches!(frame.tag, b'P' | b'B' | b'D' | b'E' | b'C') {
             match block::resolve(self) {
                 Err(Failure::Statement(error)) => self.fail_pipeline(&error)?,

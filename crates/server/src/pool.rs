@@ -18,8 +18,8 @@
 //! than a moment.
 //!
 //! Replies wait until the connections that are ready have been served (`Queue::held`), and then leave one
-//! right after the other: a client's thread that has several connections is woken for all of them once. The
-//! bound is a few connections, and a tick of the watch.
+//! right after the other: a client's thread that has several connections is woken for all of them once. They
+//! wait for a few turns of others, or, if one of those is long, for a tick of the watch.
 //!
 //! Replies that tell of a commit wait for the log. Their connections are put aside (`unsynced`) while there
 //! is other work, then one thread waits for the log on behalf of all of them, and they are served on: one
@@ -35,7 +35,7 @@
 //!
 //! Invariants:
 //! 1. A connection is served by one thread at a time; bytes that come meanwhile are noted (`Dirty`).
-//! 2. While a connection is in the ready queue, or put aside and nobody waits for the log, some thread is
+//! 2. While a connection is in the ready queue or held, or put aside and nobody waits for the log, some thread is
 //!    unblocked, or one was just woken; the watch makes up for it if that thread has long work.
 //! 3. There are at most as many threads as connections that block, and as many more as there are cores.
 
@@ -71,8 +71,8 @@ const LIVELY_SPAN: Duration = Duration::from_millis(8);
 /// Replies wait for further ones to be synced with them while there is work, but not for longer than so many
 /// turns.
 const TURNS_BEFORE_SYNC: usize = 32;
-/// Connections whose replies wait for those of others, at most.
-const HELD_MAX: usize = 8;
+/// Turns for which a reply waits for those of others, at most.
+const HELD_TURNS: u64 = 8;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -91,6 +91,17 @@ pub enum Next {
     End,
 }
 
+/// What became of replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// They have left.
+    All,
+    /// The client does not read; the connection is to be served, and sends the rest then.
+    Some,
+    /// The client is gone.
+    Never,
+}
+
 /// Why a connection is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct News {
@@ -105,8 +116,8 @@ pub trait Served: Send {
     /// Answers the messages that have come, without waiting for further ones. Must not panic.
     fn serve(&mut self, news: News) -> Next;
 
-    /// After [`Next::Send`]: sends the replies; false if the client is gone. Must not panic.
-    fn send(&mut self) -> bool;
+    /// After [`Next::Send`]: sends the replies, without waiting. Must not panic.
+    fn send(&mut self) -> Sent;
 
     /// Told once, before all else: what has the connection served again though no bytes came.
     fn attend(&mut self, waker: TaskWaker);
@@ -182,6 +193,8 @@ struct Queue {
     /// Those whose replies are ready to be sent, and how long they wait for bytes then; their state is
     /// RUNNING, or DIRTY.
     held: Vec<(Arc<Place>, Option<Duration>)>,
+    /// `taken` when the first of them came.
+    held_since: u64,
     /// Those whose replies wait for the log; their state is QUEUED.
     unsynced: Vec<Arc<Place>>,
     /// Connections served since the first of them came.
@@ -215,7 +228,12 @@ impl Queue {
     fn put(&mut self, place: Arc<Place>, next: After) {
         match next {
             After::Nowhere => {}
-            After::Held(limit) => self.held.push((place, limit)),
+            After::Held(limit) => {
+                if self.held.is_empty() {
+                    self.held_since = self.taken;
+                }
+                self.held.push((place, limit));
+            }
             After::Ready => self.ready.push_back(place),
             After::Unsynced => {
                 if self.unsynced.is_empty() {
@@ -228,7 +246,8 @@ impl Queue {
 
     /// Whether replies should leave now.
     fn wants_send(&self) -> bool {
-        !self.held.is_empty() && (self.ready.is_empty() || self.held.len() >= HELD_MAX)
+        let is_time = self.ready.is_empty() || self.taken - self.held_since >= HELD_TURNS;
+        is_time && !self.held.is_empty()
     }
 
     /// Whether the log should be waited for now.
@@ -527,20 +546,25 @@ impl Pool {
     fn send(&self, queue: &mut MutexGuard<'_, Queue>, sending: &mut Vec<(Arc<Place>, Option<Duration>)>) {
         std::mem::swap(&mut queue.held, sending);
         queue.taken += 1;
-        MutexGuard::unlocked(queue, || {
-            for (place, limit) in sending.iter() {
+        // None of this waits, so none of them waits for another one.
+        let mut ready = MutexGuard::unlocked(queue, || {
+            sending.retain(|(place, limit)| {
                 let mut served = place.served.lock();
-                if served.as_mut().is_some_and(|served| served.send()) {
-                    self.limit_wait(place, *limit);
-                } else {
-                    self.end(place, &mut served);
+                match served.as_mut().map_or(Sent::Never, |served| served.send()) {
+                    Sent::All => self.limit_wait(place, *limit),
+                    Sent::Some => {
+                        place.state.store(QUEUED, SeqCst);
+                        return true;
+                    }
+                    Sent::Never => self.end(place, &mut served),
                 }
-            }
+                drop(served);
+                matches!(self.park(place), After::Ready)
+            });
+            std::mem::take(sending)
         });
-        for (place, _) in sending.drain(..) {
-            let after = self.park(&place);
-            queue.put(place, after);
-        }
+        queue.ready.extend(ready.drain(..).map(|(place, _)| place));
+        *sending = ready;
     }
 
     /// A connection waits for bytes, unless some have come meanwhile.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::Socket as Stream;
@@ -59,11 +59,15 @@ impl ReadNow for Socket {
 }
 
 impl Socket {
+    /// Writes what the socket takes at once.
+    fn write_now(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        rustix::net::send(&*self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+    }
+
     /// Writes all of `bytes`. Waits only for a client that does not read.
     fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         while !bytes.is_empty() {
-            match rustix::net::send(&*self.0, bytes, flags) {
+            match self.write_now(bytes) {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return blocking::section(|| (&*self.0).write_all(bytes)),
@@ -143,7 +147,7 @@ impl Replies {
         self.cleared > 0
     }
 
-    /// Writes out what has passed the gate.
+    /// Writes out what has passed the gate. Waits for a client that does not read.
     pub fn send_cleared(&mut self) -> Result<(), Failure> {
         match self.cleared {
             0 => Ok(()),
@@ -155,6 +159,27 @@ impl Replies {
                 result
             }
         }
+    }
+
+    /// Writes out what has passed the gate as far as the socket takes it at once; whether it took it all.
+    pub fn send_cleared_now(&mut self) -> Result<bool, Failure> {
+        while self.cleared > 0 {
+            let cleared = self.out.get(..self.cleared).unwrap_or(&self.out);
+            let count = match self.socket.write_now(cleared) {
+                Ok(count) => count,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(_) => return Err(Failure::Gone),
+            };
+            self.metrics.bytes_sent.add(count as u64);
+            self.cleared -= count;
+            if count == self.out.len() {
+                self.forget_sent();
+            } else {
+                self.out.advance(count);
+            }
+        }
+        Ok(true)
     }
 
     /// Waits until everything may leave. An error is told by the next flush.
@@ -183,10 +208,14 @@ impl Replies {
         self.cleared = 0;
         let result = self.socket.write_all(&self.out);
         self.metrics.bytes_sent.add(self.out.len() as u64);
+        self.forget_sent();
+        result.map_err(|_| Failure::Gone)
+    }
+
+    fn forget_sent(&mut self) {
         match self.out.capacity() > REPLY_BYTES_KEPT {
             true => self.out = BytesMut::with_capacity(8 << 10),
             false => self.out.clear(),
         }
-        result.map_err(|_| Failure::Gone)
     }
 }

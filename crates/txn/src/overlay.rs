@@ -248,7 +248,11 @@ impl TableOverlay {
         complete_indexes.clear();
         base.clear();
         own.clear();
-        keys.iter_mut().for_each(|(_, keys)| keys.clear());
+        // Inline as a rule; what lies on the heap may be of indexes that are gone.
+        match keys.spilled() {
+            true => keys.clear(),
+            false => keys.iter_mut().for_each(|(_, keys)| keys.clear()),
+        }
     }
 }
 
@@ -260,7 +264,7 @@ fn key_of(def: &TableDef, row: &[u8], columns: &[usize]) -> Vec<u8> {
 }
 
 impl Overlay {
-    /// The table's part, if this transaction wrote to it.
+    /// The table's part, if this transaction wrote to it. It may also be empty: left by an earlier one.
     pub(crate) fn table(&self, table: TableId) -> Option<&TableOverlay> {
         self.tables.get(&table)
     }

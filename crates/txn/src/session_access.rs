@@ -19,9 +19,6 @@ use crate::overlay::{Overlay, OverlayMark, OverlayRow};
 use crate::transaction::check_unique;
 use crate::view::{Layers, ViewRow, overlay_row, own_row_id};
 
-/// Memory for images that is kept between runs.
-const IMAGES_KEPT_BYTES: usize = 64 << 10;
-
 struct Held<'t> {
     def: &'t Arc<TableDef>,
     row: OverlayRow,
@@ -139,7 +136,6 @@ impl<'t> SessionAccess<'t> {
     /// `images` is memory to use, whatever it holds.
     pub(crate) fn new(ground: Ground<'t>, images: &'t mut Vec<u8>) -> SessionAccess<'t> {
         images.clear();
-        images.shrink_to(IMAGES_KEPT_BYTES);
         SessionAccess {
             ground,
             rows: HeldRows {

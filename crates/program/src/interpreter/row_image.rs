@@ -53,6 +53,11 @@ pub(crate) fn too_big() -> SqlError {
 }
 
 impl RowImage {
+    /// Memory that it keeps, in bytes.
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity() + self.whole.capacity()
+    }
+
     /// Makes the buffer a row of all NULLs.
     pub fn start(&mut self, target: RowTarget, layout: &RowLayout) {
         self.target = target;

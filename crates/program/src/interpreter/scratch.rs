@@ -158,6 +158,14 @@ impl Scratch {
         self.ran_compiled
     }
 
+    /// Memory that the next run finds grown, more or less, in bytes.
+    pub fn kept_bytes(&self) -> usize {
+        let rows: usize = self.rows.iter().map(RowImage::kept_bytes).sum();
+        let keys: usize = self.keys.iter().map(|key| key.bytes.capacity()).sum();
+        let found: usize = self.collect.iter().map(|collect| collect.rows.capacity()).sum();
+        rows + keys + found * size_of::<RowHandle>() + self.text.capacity()
+    }
+
     /// After [`crate::begin`]: probes for the single rows and values whose keys the run has declared, and for
     /// the beginnings of its ranges, as far as they are known before its first instruction.
     ///

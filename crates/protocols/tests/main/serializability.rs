@@ -122,7 +122,7 @@ fn hop(store: &Arc<Store>, kind: Kind) -> Program {
     let (value, hot, status) = (b.register(), b.register(), b.register());
     let (key, cp, row) = (b.key_buffer(), b.collect_register(), b.row_buffer());
     b.ldi(hot, HOT as i32);
-    let mut emit = |b: &mut ProgramBuilder| {
+    let emit = |b: &mut ProgramBuilder| {
         let statement = b.statement(vec![SqlType::Int8]);
         b.search(cp, table, index, key);
         b.ret(status, cp);

@@ -13,7 +13,8 @@ struct Echo {
     /// So many should have, by the end of the round.
     expected: Arc<AtomicUsize>,
     held: bool,
-    /// Replies to be sent together with those of others; `g` ends the connection there.
+    /// Replies to be sent together with those of others; `g` ends the connection there, `k` does not leave
+    /// before the connection is served again.
     to_send: Vec<u8>,
     waker: Option<TaskWaker>,
     /// Says `p` when it is served again.
@@ -47,6 +48,10 @@ impl Served for Echo {
         }
         if std::mem::take(&mut self.parked) {
             self.say(b'p');
+        }
+        if self.to_send.contains(&b'k') {
+            (&*self.socket).write_all(&self.to_send).unwrap();
+            self.to_send.clear();
         }
         self.socket.set_nonblocking(true).unwrap();
         let mut byte = [0];
@@ -90,6 +95,10 @@ impl Served for Echo {
                 self.to_send.push(byte[0]);
                 return Next::More;
             }
+            b'k' => {
+                self.to_send.push(byte[0]);
+                return Next::Send(None);
+            }
             b'l' => {
                 self.say(byte[0]);
                 return Next::Wait(Some(Duration::from_millis(20)));
@@ -100,12 +109,18 @@ impl Served for Echo {
         Next::More
     }
 
-    fn send(&mut self) -> bool {
+    fn send(&mut self) -> Sent {
+        assert!(!self.to_send.is_empty());
+        if self.to_send.contains(&b'k') {
+            return Sent::Some;
+        }
         let replies = std::mem::take(&mut self.to_send);
-        assert!(!replies.is_empty());
         (&*self.socket).write_all(&replies).unwrap();
         self.synced.fetch_add(replies.len(), SeqCst);
-        !replies.contains(&b'g')
+        match replies.contains(&b'g') {
+            true => Sent::Never,
+            false => Sent::All,
+        }
     }
 
     fn attend(&mut self, waker: TaskWaker) {
@@ -256,6 +271,19 @@ fn what_comes_while_a_reply_is_held_is_answered_too() {
         }
     }
     drop(clients);
+    bench.pool.stop();
+}
+
+#[test]
+fn what_the_socket_does_not_take_is_sent_when_the_connection_is_served_again() {
+    let bench = Bench::new();
+    let (mut one, mut other) = (bench.client(), bench.client());
+    for _ in 0..200 {
+        one.write_all(b"k").unwrap();
+        assert_eq!(ask(&mut other, b'h'), b'h');
+        assert_eq!(answer(&mut one), b'k');
+    }
+    drop((one, other));
     bench.pool.stop();
 }
 

@@ -8,6 +8,7 @@
 //! | `begin` `commit` `rollback` | as in SQL |
 //! | `park MS` | waits off the thread for so long, when it may; with 0, until it is cancelled |
 //! | `fail CODE` `panic` `sleep` | an error; a bug; waits for a cancel request |
+//! | `work MS` | is busy for so many milliseconds |
 //! | `copyin` `copyout N` | COPY; `bad` in the data is an error |
 //! | `set NAME=VALUE` `notice` `deallocate NAME` `wide N` | as they say; one row of N bytes |
 
@@ -254,6 +255,10 @@ impl FakeSession {
             }
             "panic" => panic!("a bug in the session"),
             "sleep" => return self.sleep(),
+            "work" => {
+                std::thread::sleep(Duration::from_millis(argument.parse().unwrap_or(0)));
+                sink.complete(&CommandTag::plain("WORK"));
+            }
             "park" => sink.complete(&CommandTag::plain("PARK")),
             "copyin" => return self.copy_in(sink),
             "copyout" => {

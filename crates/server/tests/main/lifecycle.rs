@@ -125,6 +125,58 @@ fn a_client_that_stops_reading_stops_its_own_query_only() {
     bench.eventually(|bench| bench.server.metrics().connections_open.get() == 1);
 }
 
+/// Replies of several connections leave one after the other; one that cannot leave keeps none of the others.
+#[test]
+fn clients_that_do_not_read_keep_no_replies_of_others() {
+    let bench = Bench::new();
+    let mut deaf: Vec<_> = (0..6).map(|_| bench.client()).collect();
+    let mut others: Vec<_> = (0..6).map(|_| bench.client()).collect();
+    let mut busy: Vec<_> = (0..4).map(|_| bench.client()).collect();
+    for _ in 0..300 {
+        // While threads are at work, what comes is served together afterwards.
+        for client in &mut busy {
+            client.send(&query("work 2"));
+        }
+        for client in &mut deaf {
+            client.send(&query("wide 60000"));
+        }
+        for client in &mut others {
+            client.send(&query("rows 0"));
+        }
+        for client in &mut others {
+            assert_eq!(client.replies().last().unwrap(), "Z I");
+        }
+        for client in &mut busy {
+            assert_eq!(client.replies().last().unwrap(), "Z I");
+        }
+    }
+    for client in &mut deaf {
+        for _ in 0..300 {
+            assert_eq!(
+                client.replies().last().unwrap(),
+                "Z I",
+                "whoever reads after all gets everything"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_reply_does_not_wait_for_the_next_message_of_its_client() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    client.send(&[query("rows 1"), query("sleep")].concat());
+    let began = Instant::now();
+    assert_eq!(client.replies().last().unwrap(), "Z I");
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "it came after the second one"
+    );
+    let (pid, key) = client.key.unwrap();
+    bench.raw().send(&cancel_request(pid, key));
+    assert_eq!(client.replies().last().unwrap(), "Z I");
+}
+
 #[test]
 fn stopping_tells_everybody_and_interrupts_what_runs() {
     let bench = Bench::new();

@@ -5,7 +5,7 @@ use super::Transaction;
 use crate::locks;
 use crate::session_access::{Ground, SessionAccess};
 use crate::view;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
 use weft_program::{AccessScratch, DataAccess, Outcome, Program, Scratch};
@@ -19,12 +19,15 @@ struct RunMemory {
     images: Vec<u8>,
 }
 
+/// Bytes of one kind that a thread keeps between runs.
+const KEPT_BYTES: usize = 256 << 10;
+
 thread_local! {
-    static RUN_MEMORY: RefCell<RunMemory> = RefCell::default();
+    static RUN_MEMORY: Cell<Option<Box<RunMemory>>> = const { Cell::new(None) };
 }
 
 impl Transaction {
-    /// As [`Self::run`], but where it would wait for a lock it returns an error for which [`is_parked`]
+    /// As [`Self::run`], but where it would wait for a lock it returns an error for which [`super::is_parked`]
     /// holds. `waker` is then called when the lock is granted or refused. It is not called for a cancelled
     /// statement or one out of time: that shows when it is run again.
     pub fn run_or_park(
@@ -42,7 +45,13 @@ impl Transaction {
     /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
     /// statement's own writes are taken back.
     pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
-        RUN_MEMORY.with_borrow_mut(|memory| self.run_with(program, inputs, memory))
+        // Taken out: whoever runs another transaction's program meanwhile, in a waker, gets one of its own.
+        let mut memory = RUN_MEMORY.take().unwrap_or_default();
+        let result = self.run_with(program, inputs, &mut memory);
+        if memory.images.capacity() <= KEPT_BYTES && memory.scratch.kept_bytes() <= KEPT_BYTES {
+            RUN_MEMORY.set(Some(memory));
+        }
+        result
     }
 
     fn run_with(
