@@ -35,8 +35,8 @@
 //!
 //! Invariants:
 //! 1. A connection is served by one thread at a time; bytes that come meanwhile are noted (`Dirty`).
-//! 2. While a connection is in the ready queue or held, or put aside and nobody waits for the log, some thread is
-//!    unblocked, or one was just woken; the watch makes up for it if that thread has long work.
+//! 2. While a connection is in the ready queue or held, or put aside and nobody waits for the log, some
+//!    thread is unblocked, or one was just woken; the watch makes up for it if that thread has long work.
 //! 3. There are at most as many threads as connections that block, and as many more as there are cores.
 
 use std::collections::VecDeque;

@@ -27,9 +27,9 @@ thread_local! {
 }
 
 impl Transaction {
-    /// As [`Self::run`], but where it would wait for a lock it returns an error for which [`super::is_parked`]
-    /// holds. `waker` is then called when the lock is granted or refused. It is not called for a cancelled
-    /// statement or one out of time: that shows when it is run again.
+    /// As [`Self::run`], but where it would wait for a lock it returns an error for which
+    /// [`super::is_parked`] holds. `waker` is then called when the lock is granted or refused. It is not
+    /// called for a cancelled statement or one out of time: that shows when it is run again.
     pub fn run_or_park(
         &mut self,
         program: &Arc<Program>,
