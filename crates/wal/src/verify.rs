@@ -24,8 +24,8 @@ pub struct LogCheck {
     pub batches: u64,
     /// The first batch that the log has a place for, by the names of its segments.
     pub first_batch: Option<BatchId>,
-    /// The batch behind the last one; `None` also if something is wrong with the last segment, which may go on
-    /// behind that.
+    /// The batch behind the last one; `None` also if something is wrong with the last segment, which may go
+    /// on behind that.
     pub end_batch: Option<BatchId>,
     /// Everything that is wrong, each with its file and, unless the disk refused that, the offset; at most
     /// one a segment, and one for each payload.
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(found.findings.len(), 1, "{found:?}");
     }
 
-    /// The segment before tells nothing of the end of a last one that has no header, or whose damage hides it.
+    /// The segment before tells nothing of the end of a last one without a header, or whose damage hides it.
     #[test]
     fn the_end_of_a_log_whose_last_segment_is_not_sound_is_not_known() {
         for offset in [20, 700] {

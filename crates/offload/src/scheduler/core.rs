@@ -279,8 +279,8 @@ impl Core {
         self.poll_units()
     }
 
-    /// Takes judged answers, gives up what was late at `gathered_ns`, just before they were gathered, and gives
-    /// units work `now_ns`. Never waits.
+    /// Takes judged answers, gives up what was late at `gathered_ns`, just before they were gathered, and
+    /// gives units work at `now_ns`. Never waits.
     ///
     /// A unit may have answered while others' answers were judged. That is seen at the next gathering, and
     /// before it nobody is given up for the time between.
