@@ -57,7 +57,7 @@ pub struct JobReport {
     pub bytes_out: u64,
     /// Nanoseconds from submission until the first executor got it.
     pub queued_ns: u64,
-    /// Nanoseconds from then until the result was accepted, redoing included.
+    /// Nanoseconds from then until the result that stands was there, redoing included; judging it is not.
     pub run_ns: u64,
     /// Cycles of the unit whose result was taken, real or simulated; 0 where nobody counts.
     pub cycles: u64,

@@ -233,6 +233,10 @@ fn log(
         report.looked_at.push(line);
         return Ok(());
     };
+    if check.segments > 0 && check.end_batch.is_none() {
+        let line = "where the log ends is not known: not checked".to_owned();
+        report.looked_at.push(line);
+    }
     let due = newest.0 + 1;
     let missing = match (check.first_batch, check.end_batch) {
         (None, None) if check.segments == 0 && newest.0 > 0 => Some("there is no log".to_owned()),

@@ -24,7 +24,8 @@ pub struct LogCheck {
     pub batches: u64,
     /// The first batch that the log has a place for, by the names of its segments.
     pub first_batch: Option<BatchId>,
-    /// The batch behind the last one.
+    /// The batch behind the last one; `None` also if something is wrong with the last segment, which may go
+    /// on behind that.
     pub end_batch: Option<BatchId>,
     /// Everything that is wrong, each with its file and, unless the disk refused that, the offset; at most
     /// one a segment, and one for each payload.
@@ -53,10 +54,13 @@ pub fn verify(
     }
     check.first_batch = segments.first().map(|segment| BatchId(segment.first_batch));
     for (at, segment) in segments.iter().enumerate() {
-        let Some(segment) = &segment.info else { continue };
+        let Some(segment) = &segment.info else {
+            check.end_batch = None;
+            continue;
+        };
         let next = segments.get(at + 1);
         let checked = check_segment(disk, dir, segment, next, &mut check, &mut payload);
-        check.note(checked);
+        check.end_batch = check.note(checked);
     }
     Ok(check)
 }
@@ -76,7 +80,7 @@ struct Segment {
     info: Option<SegmentInfo>,
 }
 
-/// `next` is the segment behind it.
+/// `next` is the segment behind it. Returns the batch that comes after this one.
 fn check_segment(
     disk: &dyn Disk,
     dir: &Path,
@@ -84,7 +88,7 @@ fn check_segment(
     next: Option<&Segment>,
     check: &mut LogCheck,
     payload: &mut impl FnMut(BatchId, &[u8]) -> Result<(), String>,
-) -> Result<(), WalError> {
+) -> Result<BatchId, WalError> {
     let path = dir.join(&*segment.file);
     let bytes = read_file(disk, &path).map_err(io_error("reading", &path))?;
     let mut scan = SegmentScan::new(&segment.header);
@@ -103,14 +107,15 @@ fn check_segment(
             Step::End(reason) => break reason,
         }
     };
-    check.end_batch = Some(BatchId(scan.next_batch));
+    let end_batch = BatchId(scan.next_batch);
     match next {
-        None => read_tail(disk, dir, segment).map(drop),
-        Some(Segment { info: Some(next), .. }) => check_seam(segment, Some(next), scan, reason),
+        None => read_tail(disk, dir, segment).map(drop)?,
+        Some(Segment { info: Some(next), .. }) => check_seam(segment, Some(next), scan, reason)?,
         // By its name alone.
-        Some(next) if scan.next_batch == next.first_batch => Ok(()),
-        Some(_) => Err(corrupt(&segment.file, scan.offset, reason)),
+        Some(next) if scan.next_batch == next.first_batch => {}
+        Some(_) => return Err(corrupt(&segment.file, scan.offset, reason)),
     }
+    Ok(end_batch)
 }
 
 #[cfg(test)]
@@ -207,5 +212,17 @@ mod tests {
         disk.remove(&segments[1]).unwrap();
         let found = check(&disk);
         assert_eq!(found.findings.len(), 1, "{found:?}");
+    }
+
+    /// The segment before tells nothing of the end of a last one without a header, or whose damage hides it.
+    #[test]
+    fn the_end_of_a_log_whose_last_segment_is_not_sound_is_not_known() {
+        for offset in [20, 700] {
+            let (disk, segments) = filled();
+            disk.flip_bit(&segments[0], offset, 2).unwrap();
+            assert_eq!(check(&disk).end_batch, Some(BatchId(61)), "{offset}");
+            disk.flip_bit(segments.last().unwrap(), offset, 2).unwrap();
+            assert_eq!(check(&disk).end_batch, None, "{offset}");
+        }
     }
 }

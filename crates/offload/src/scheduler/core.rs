@@ -279,12 +279,21 @@ impl Core {
         self.poll_units()
     }
 
-    /// Takes judged answers, gives up what is late, gives units work. Never waits.
-    pub(crate) fn step(&mut self, now_ns: u64, answers: impl IntoIterator<Item = Judged>) -> Step {
+    /// Takes judged answers, gives up what was late at `gathered_ns`, just before they were gathered, and
+    /// gives units work at `now_ns`. Never waits.
+    ///
+    /// A unit may have answered while others' answers were judged. That is seen at the next gathering, and
+    /// before it nobody is given up for the time between.
+    pub(crate) fn step(
+        &mut self,
+        gathered_ns: u64,
+        now_ns: u64,
+        answers: impl IntoIterator<Item = Judged>,
+    ) -> Step {
         for answer in answers {
-            self.take_answer(answer, now_ns);
+            self.take_answer(answer, gathered_ns);
         }
-        self.give_up_late(now_ns);
+        self.give_up_late(gathered_ns);
         self.dispatch(now_ns);
         Step {
             finished: std::mem::take(&mut self.finished),

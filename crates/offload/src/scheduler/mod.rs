@@ -323,6 +323,8 @@ impl Shared {
 
     fn step(&self) -> Option<Duration> {
         let mut core = self.core.lock();
+        // What is answered after this was not late by now, however long judging takes.
+        let gathered_ns = self.clock.monotonic_nanos();
         let arrived = std::mem::take(&mut self.line.lock().arrived);
         let answers = core.gather(arrived);
         let mut judged = Vec::with_capacity(answers.len());
@@ -333,7 +335,7 @@ impl Shared {
             MutexGuard::unlocked(&mut core, judge);
         }
         let now_ns = self.clock.monotonic_nanos();
-        let step = core.step(now_ns, judged);
+        let step = core.step(gathered_ns, now_ns, judged);
         drop(core);
         if step.left_line.0 > 0 {
             let mut line = self.line.lock();

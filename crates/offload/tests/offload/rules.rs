@@ -1,12 +1,17 @@
 //! One rule of the runtime a test: what each fault leads to, limits, bounds, standing, comparison, counting.
 
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
 use proptest::prelude::*;
+use weft_base::{Clock, ManualClock};
 use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::health::{HealthPolicy, Standing};
 use weft_offload::job::{Job, JobKind, Shape, Task};
-use weft_offload::{JobError, Reason, SchedulerConfig};
+use weft_offload::unit::inline::{InlineUnit, Pace};
+use weft_offload::{FinishedQueue, JobError, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
 
-use crate::lab::{Lab, bytes, config, golden, job, script_of};
+use crate::lab::{CPU_PACE, Cpu, Lab, Sound, UNIT_PACE, bytes, config, golden, job, script_of, unit_spec};
 
 fn fine() -> FaultPlan {
     script_of(&[])
@@ -332,6 +337,50 @@ fn a_job_may_bring_its_own_deadline() {
     let (_, finished) = lab.pop().unwrap();
     assert!(finished.report.run_ns < 300_000, "{}", finished.report.run_ns);
     assert!(lab.one(b"task").report.run_ns > 1_000_000);
+}
+
+/// Looking at an answer takes as long as it takes; what another unit answers meanwhile came in time.
+#[test]
+fn time_spent_on_one_answer_is_not_another_units_lateness() {
+    static CLOCK: OnceLock<Arc<ManualClock>> = OnceLock::new();
+    /// Looks at the first one's answer for longer than any deadline.
+    fn slow(job: &Job, _: &Bytes) -> bool {
+        if job.payload().first() == Some(&1) {
+            CLOCK.get().unwrap().advance_micros(5_000);
+        }
+        true
+    }
+    let clock = CLOCK.get_or_init(|| Arc::new(ManualClock::new(0))).clone();
+    let shared: Arc<dyn Clock> = clock.clone();
+    let slower = Pace {
+        job_ns: 900_000,
+        ..UNIT_PACE
+    };
+    let units = [("quick", UNIT_PACE), ("slower", slower)].map(|(name, pace)| {
+        let unit = InlineUnit::new(unit_spec(name), Box::new(Sound), shared.clone(), pace);
+        Box::new(unit) as Box<dyn Unit>
+    });
+    let spec = UnitSpec::unlimited("cpu", 2);
+    let cpu = Box::new(InlineUnit::new(spec, Box::new(Cpu), shared.clone(), CPU_PACE));
+    let scheduler = Scheduler::manual(config(), shared, slow, cpu, units.into()).unwrap();
+    let finished = FinishedQueue::new();
+    for tag in [1, 2] {
+        scheduler
+            .try_submit_to(job(&[tag; 10]), &finished, tag.into())
+            .unwrap();
+    }
+    while let Some(next) = scheduler.step() {
+        clock.advance_micros(u32::try_from(next.as_nanos().div_ceil(1000)).unwrap());
+    }
+    for (tag, unit) in [(1, "quick"), (2, "slower")] {
+        let (found, finished) = finished.pop().unwrap();
+        let report = finished.report;
+        assert_eq!((found, report.unit.as_str()), (tag, unit));
+        assert_eq!(report.redone_on_cpu, None, "{unit}");
+    }
+    for unit in scheduler.counters().units {
+        assert_eq!(unit.failures.get(Reason::Late), 0, "{}", unit.name);
+    }
 }
 
 #[test]

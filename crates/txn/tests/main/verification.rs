@@ -195,3 +195,41 @@ fn what_cannot_be_read_is_listed_and_the_rest_is_checked() {
         assert_eq!(lines.len(), 2, "{beginning}: {lines:#?}");
     }
 }
+
+/// Nothing untrue is said of a log whose last segment cannot be read: where it ends is not known, and that a
+/// checkpoint lies beyond the segment before is no sign that batches are missing.
+#[test]
+fn a_log_whose_end_cannot_be_read_is_not_said_to_end_before_it() {
+    for readable in [true, false] {
+        let scratch = database();
+        let dir = scratch.path();
+        let older: Vec<(PathBuf, Vec<u8>)> = files(dir, "log-")
+            .into_iter()
+            .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+            .collect();
+        let engine = open(dir);
+        engine.checkpoint().unwrap();
+        drop(engine);
+        // A segment below the checkpoint that has not gone yet.
+        for (path, bytes) in &older {
+            if !path.exists() {
+                std::fs::write(path, bytes).unwrap();
+            }
+        }
+        let segments = files(dir, "log-");
+        assert!(segments.len() > 1, "{segments:?}");
+        assert_eq!(check(dir).unwrap().findings, []);
+        let last = segments.last().unwrap();
+        if readable {
+            std::fs::write(last, b"no header").unwrap();
+        } else {
+            make_unreadable(last);
+        }
+        let checked = check(dir).unwrap();
+        let lines: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
+        let name = last.file_name().unwrap().to_string_lossy();
+        assert!(lines.len() == 1 && lines[0].contains(&*name), "{lines:#?}");
+        let unknown = |line: &String| line.contains("where the log ends is not known");
+        assert!(checked.looked_at.iter().any(unknown), "{:#?}", checked.looked_at);
+    }
+}
