@@ -14,8 +14,8 @@
 //!    not overwritten. Before that everything is looked up without the latch, so that what is looked up again
 //!    under it is in the cache.
 //! 2. A file is collected once: no pointer into it can come anew, so what was not needed then never is.
-//! 3. What is written again at once is a batch like a user's, and no longer than one may be. A value for which
-//!    none is long enough stays where it is.
+//! 3. What is written again at once is a batch like a user's, and no longer than one may be. A value for
+//!    which none is long enough stays where it is.
 //!
 //! Source: decision 0017.
 
@@ -201,7 +201,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Goes through a piece of a file and writes again what is needed of it. Says where the next piece begins.
+    /// Goes through a piece of a file and writes again what is needed of it. Says where the next one begins.
     fn go_through(
         &self,
         chosen: &ValueFileState,
