@@ -22,7 +22,7 @@ use super::executor::{CompactionExecutor, ExecutorError};
 use super::output::{TableMaker, TableSpec};
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use crate::error::LsmError;
-use crate::table::TableMeta;
+use crate::table::{Table, TableMeta};
 
 const TASKS_IN_FLIGHT: usize = 8;
 
@@ -88,7 +88,6 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         last_seqno,
         value_files,
     };
-    let may_point = !spec.value_files.is_empty();
     let kept_tombstones = tombstones.iter().filter(kept).cloned().collect();
     let mut maker = TableMaker::new(context.disk, spec, kept_tombstones, context.next_number);
     let common = Common {
@@ -104,10 +103,12 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         context.task_bytes
     };
     let ranges = cut(&runs, task_bytes)?;
+    let with_pointers = runs.iter().flatten();
+    let with_pointers = with_pointers.filter(|table| !table.properties().value_files.is_empty());
     let (done, results) = channel::<Done>();
     let mut flight = Flight {
         is_golden: context.executor.is_golden(),
-        may_point,
+        with_pointers: with_pointers.map(|table| &**table).collect(),
         wants_hashes: context.filter_bits_per_key > 0,
         ranges: &ranges,
         results,
@@ -226,8 +227,8 @@ impl Drop for Reserved<'_> {
 /// Tasks that are under way, and results that came early.
 struct Flight<'a> {
     is_golden: bool,
-    /// Whether there may be pointers to large values: if no input lists a value file, there are none.
-    may_point: bool,
+    /// The inputs that list value files: only where these have keys there may be pointers to large values.
+    with_pointers: Vec<&'a Table>,
     wants_hashes: bool,
     ranges: &'a [TaskRange],
     results: Receiver<Done>,
@@ -275,9 +276,12 @@ impl Flight<'_> {
         }
         self.waiting.insert(number, output);
         while let Some(output) = self.waiting.remove(&self.next) {
+            let range = self.ranges.get(self.next);
+            let mut with_pointers = self.with_pointers.iter();
+            let may_point = with_pointers.any(|table| range.is_none_or(|range| range.meets(table)));
             for (at, block) in output.blocks.iter().enumerate() {
                 let hashes = output.key_hashes.get(at).map_or(&[][..], Vec::as_slice);
-                maker.add(block, hashes, self.may_point)?;
+                maker.add(block, hashes, may_point)?;
             }
             self.compacted.task_count += 1;
             let compacted = &mut self.compacted;

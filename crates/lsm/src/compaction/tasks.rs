@@ -24,6 +24,16 @@ pub(super) struct TaskRange {
     pub upper: Option<Bytes>,
 }
 
+impl TaskRange {
+    /// Whether the table may have keys in the range.
+    pub(super) fn meets(&self, table: &Table) -> bool {
+        let TableProperties { lower, upper, .. } = table.properties();
+        let ends_before = self.lower.as_ref().is_some_and(|start| upper.is_before(start));
+        let begins_behind = self.upper.as_ref().is_some_and(|end| lower >= end);
+        !ends_before && !begins_behind
+    }
+}
+
 /// The inputs as sorted runs, newest first: each table of level 0 by itself, a deeper level as one.
 pub(super) fn runs(choice: &Choice) -> Vec<Vec<Arc<Table>>> {
     let mut runs: Vec<Vec<Arc<Table>>> = if choice.level == 0 {
@@ -123,11 +133,7 @@ fn read_blocks(
     blocks: &mut Vec<Bytes>,
     places: &mut Vec<(Arc<Table>, u64)>,
 ) -> Result<(), LsmError> {
-    let TableProperties { lower, upper, .. } = table.properties();
-    let ends_before = |bound: &Bytes| upper.is_before(bound);
-    if range.lower.as_ref().is_some_and(ends_before)
-        || range.upper.as_ref().is_some_and(|bound| *bound <= *lower)
-    {
+    if !range.meets(table) {
         return Ok(());
     }
     let opened = table.opened()?;

@@ -42,6 +42,8 @@ pub(crate) struct Turns {
     pause: Rest,
     /// How many want quiet: none begins while there are any.
     quiet: usize,
+    /// A thread for compactions collects values.
+    is_collecting: bool,
 }
 
 fn numbers(choice: &Choice) -> Vec<u64> {
@@ -72,6 +74,7 @@ impl Default for Turns {
             resting: BTreeMap::new(),
             pause: Rest::default(),
             quiet: 0,
+            is_collecting: false,
         }
     }
 }
@@ -115,11 +118,22 @@ impl Turns {
         resting.map(|(number, _)| *number)
     }
 
-    /// Whether all of `threads` but one are at deeper levels: the last one is kept for level 0, so that no
-    /// large compaction stops it.
+    /// Whether all of `threads` but one are at deeper levels or collect values: the last one is kept for
+    /// level 0, so that nothing large stops it.
     pub(crate) fn last_is_for_level0(&self, threads: usize) -> bool {
         let deeper = self.running.iter().filter(|(level, _)| *level > 0).count();
-        threads > 1 && deeper + 1 >= threads
+        threads > 1 && deeper + usize::from(self.is_collecting) + 1 >= threads
+    }
+
+    /// One of `threads` is to collect values, until [`Turns::end_collecting`]; `false` if none may.
+    pub(crate) fn begin_collecting(&mut self, threads: usize) -> bool {
+        self.is_collecting = !self.is_quiet() && !self.last_is_for_level0(threads);
+        self.is_collecting
+    }
+
+    /// See [`Turns::begin_collecting`].
+    pub(crate) const fn end_collecting(&mut self) {
+        self.is_collecting = false;
     }
 
     /// A compaction begins.
@@ -194,6 +208,28 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_collects_counts_among_those_who_are_not_there_for_level_0() {
+        let mut turns = Turns::default();
+        let deep = || (2, vec![7]);
+        assert!(!turns.last_is_for_level0(2) && turns.begin_collecting(2));
+        assert!(turns.last_is_for_level0(2) && !turns.last_is_for_level0(3));
+        turns.end_collecting();
+        assert!(!turns.last_is_for_level0(2));
+        turns.running.push(deep());
+        assert!(!turns.begin_collecting(2) && turns.begin_collecting(3));
+        assert!(turns.last_is_for_level0(3));
+        turns.end_collecting();
+        turns.running = vec![(0, vec![7])];
+        assert!(turns.begin_collecting(2), "level 0 has its thread");
+        turns.end_collecting();
+        turns.begin_quiet();
+        assert!(!turns.begin_collecting(2) && !turns.begin_collecting(1));
+        turns.end_quiet();
+        turns.running.clear();
+        assert!(turns.begin_collecting(1), "a single thread does everything");
+    }
 
     #[test]
     fn rests_double_up_to_their_most() {

@@ -6,31 +6,52 @@
 //! and memtable. Compactions drop the old pointers when they meet the new entries, and the file goes. A
 //! snapshot keeps what it sees: the old pointers, and so the file.
 //!
+//! That happens in pieces, between which a thread of the engine looks whether a compaction is due.
+//!
 //! # Invariants
 //!
 //! 1. Under the writer's latch the pointer is still the newest entry: a value that a user writes meanwhile is
 //!    not overwritten. Before that everything is looked up without the latch, so that what is looked up again
 //!    under it is in the cache.
 //! 2. A file is collected once: no pointer into it can come anew, so what was not needed then never is.
+//! 3. What is written again at once is a batch like a user's, and no longer than one may be. A value for
+//!    which none is long enough stays where it is.
 //!
 //! Source: decision 0017.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use weft_ops::key::SeqNo;
 
 use super::read::Newest;
 use super::stats::share;
 use super::{Engine, Lsm, View};
-use crate::batch::{WriteBatch, family_of, user_key};
+use crate::batch::{BATCH_BYTES_MAX, WriteBatch, family_of, user_key};
 use crate::error::LsmError;
-use crate::values::{Pointer, Scanned, ValueScan};
-use crate::version::{ValueFileState, Version};
+use crate::values::{Pointer, ScanPlace, Scanned, ValueScan};
+use crate::version::ValueFileState;
 
-/// Bytes of values that are written again at once: for so long other writers wait.
-const CHUNK_BYTES: usize = 1 << 20;
+/// How much is done at once.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Bytes of a file that are looked through in one piece.
+    piece_bytes: u64,
+    /// Bytes that are written again at once: for so long other writers wait.
+    chunk_bytes: usize,
+    /// Bytes that a batch may have.
+    batch_bytes: usize,
+}
+
+const LIMITS: Limits = Limits {
+    piece_bytes: 4 << 20,
+    chunk_bytes: 1 << 20,
+    batch_bytes: BATCH_BYTES_MAX,
+};
+
+/// What a record takes beside key and value, in memory and, which is less, in a batch.
+const RECORD_EXTRA_BYTES: usize = 128;
 
 /// After an error that may pass, nothing is collected for so long.
 const REST_NANOS: u64 = 4_000_000_000;
@@ -40,19 +61,49 @@ const REST_NANOS: u64 = 4_000_000_000;
 pub(super) struct Collected {
     /// Files that were gone through and are still there.
     files: BTreeSet<u64>,
+    /// The file that is gone through, and how far that has come.
+    under_way: Option<(u64, ScanPlace)>,
+    /// Files that are still there and could not be gone through.
+    failed: BTreeSet<u64>,
     rests_until_nanos: u64,
+}
+
+/// Values that are needed, with memory of their own, until they are written again.
+#[derive(Default)]
+struct Chunk {
+    records: Vec<Scanned>,
+    bytes: usize,
+}
+
+const fn record_bytes(record: &Scanned) -> usize {
+    record.key.len() + record.value.len() + RECORD_EXTRA_BYTES
+}
+
+impl Chunk {
+    /// Adds a copy: the record shares the memory of all that was read with it.
+    fn push(&mut self, record: &Scanned) {
+        self.bytes += record_bytes(record);
+        self.records.push(Scanned {
+            key: Bytes::copy_from_slice(&record.key),
+            value: Bytes::copy_from_slice(&record.value),
+            pointer: record.pointer,
+        });
+    }
 }
 
 /// The value file of which the smallest share is in use, if that is below `share_min`; none that was
 /// collected already.
-fn choose(version: &Version, share_min: f64, collected: &BTreeSet<u64>) -> Option<ValueFileState> {
-    let files = version.value_files().into_iter();
-    let open = files.filter(|(number, _)| !collected.contains(number));
+fn choose(
+    files: &BTreeMap<u64, ValueFileState>,
+    share_min: f64,
+    collected: &BTreeSet<u64>,
+) -> Option<ValueFileState> {
+    let open = files.iter().filter(|(number, _)| !collected.contains(number));
     let with_share = open.map(|(_, state)| (share(state.live_bytes, state.file_bytes), state));
     let emptiest = with_share.min_by(|(a, _), (b, _)| a.total_cmp(b));
     emptiest
         .filter(|(share, _)| *share < share_min)
-        .map(|(_, state)| state)
+        .map(|(_, state)| state.clone())
 }
 
 impl Lsm {
@@ -66,81 +117,124 @@ impl Lsm {
         let counter = &self.engine.counters.collected_bytes;
         let before = counter.load(Ordering::Relaxed);
         let mut collected = self.engine.collected.lock();
-        while self.engine.collect_one(&mut collected)? {}
+        while self.engine.collect_piece(&mut collected, &LIMITS)? {}
         Ok(counter.load(Ordering::Relaxed) - before)
     }
 }
 
+/// A thread for compactions that collects: it counts as one again when this is dropped, after a panic too.
+struct Collecting<'a>(&'a Engine);
+
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        self.0.compaction_turn.lock().end_collecting();
+    }
+}
+
 impl Engine {
-    /// Collects a file if one calls for it and nobody else does; keeps an error for those who ask.
+    /// Collects a piece of a file if one calls for it, nobody else does, and a thread can be spared; keeps an
+    /// error for those who ask.
     pub(super) fn collect_if_wanted(&self) -> Result<bool, LsmError> {
         // A write of the collector may call for a flush and a compaction, and these for another collection.
         let Some(mut collected) = self.collected.try_lock() else {
             return Ok(false);
         };
-        let now_nanos = self.clock.monotonic_nanos();
-        if now_nanos < collected.rests_until_nanos || self.compaction_turn.lock().is_quiet() {
+        let threads = self.options.compaction_threads;
+        if self.clock.monotonic_nanos() < collected.rests_until_nanos
+            || !self.compaction_turn.lock().begin_collecting(threads)
+        {
             return Ok(false);
         }
-        let done = self.collect_one(&mut collected);
-        if !matches!(done, Err(LsmError::Closed)) {
-            if done.is_err() {
+        let collecting = Collecting(self);
+        let done = self.collect_piece(&mut collected, &LIMITS);
+        drop(collecting);
+        let mut work = self.work.lock();
+        match &done {
+            Err(LsmError::Closed) => {}
+            Err(error) => {
+                let now_nanos = self.clock.monotonic_nanos();
                 collected.rests_until_nanos = now_nanos.saturating_add(REST_NANOS);
+                work.collect_error = Some(error.clone());
             }
-            self.work.lock().collect_error = done.as_ref().err().cloned();
+            Ok(_) if collected.failed.is_empty() => work.collect_error = None,
+            Ok(_) => {}
         }
+        drop(work);
         done
     }
 
-    /// Collects the emptiest file; `false` if none is empty enough.
-    fn collect_one(&self, collected: &mut Collected) -> Result<bool, LsmError> {
-        let version = Arc::clone(&self.view().version);
-        let files = version.value_files();
+    /// Collects the next piece of the file that is under way, or of the emptiest one; `false` if none is
+    /// empty enough.
+    fn collect_piece(&self, collected: &mut Collected, limits: &Limits) -> Result<bool, LsmError> {
+        let files = self.view().version.value_files();
         collected.files.retain(|number| files.contains_key(number));
-        let Some(chosen) = choose(&version, self.options.value_share_min, &collected.files) else {
+        collected.failed.retain(|number| files.contains_key(number));
+        let begun = collected.under_way.take();
+        let begun = begun.and_then(|(number, place)| Some((files.get(&number)?.clone(), place)));
+        let first = || choose(&files, self.options.value_share_min, &collected.files);
+        let Some((chosen, place)) = begun.or_else(|| Some((first()?, ScanPlace::default()))) else {
             return Ok(false);
         };
         // They would keep what flushes and compactions make superfluous meanwhile.
-        drop((version, files));
-        // If bytes are wrong, time does not mend them.
+        drop(files);
         let number = chosen.file.number();
-        let gone_through = self.collect_file(&chosen);
-        if gone_through
-            .as_ref()
-            .map_or_else(LsmError::is_corruption, |()| true)
-        {
-            collected.files.insert(number);
+        match self.go_through(&chosen, place, limits) {
+            Ok(Some(place)) => collected.under_way = Some((number, place)),
+            Ok(None) => {
+                collected.files.insert(number);
+                self.counters.collected_files.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                if error.is_corruption() {
+                    // Time does not mend wrong bytes.
+                    collected.files.insert(number);
+                } else {
+                    collected.under_way = Some((number, place));
+                }
+                if !matches!(error, LsmError::Closed) {
+                    collected.failed.insert(number);
+                }
+                return Err(error);
+            }
         }
-        gone_through?;
-        self.counters.collected_files.fetch_add(1, Ordering::Relaxed);
+        collected.failed.remove(&number);
         Ok(true)
     }
 
-    fn collect_file(&self, chosen: &ValueFileState) -> Result<(), LsmError> {
+    /// Goes through a piece of a file and writes again what is needed of it. Says where the next one begins.
+    fn go_through(
+        &self,
+        chosen: &ValueFileState,
+        place: ScanPlace,
+        limits: &Limits,
+    ) -> Result<Option<ScanPlace>, LsmError> {
         let mut scan = ValueScan::begin(&chosen.file, chosen.file_bytes)?;
-        let mut needed: Vec<Scanned> = Vec::new();
-        let mut bytes = 0;
-        loop {
-            let record = scan.next()?;
-            let is_last = record.is_none();
-            if let Some(record) = record {
-                let seqno = SeqNo(self.visible.load(Ordering::Acquire));
-                if self.is_newest(&self.view(), &record, seqno)? {
-                    bytes += record.value.len();
-                    needed.push(record);
-                }
+        scan.go_to(place);
+        let mut chunk = Chunk::default();
+        let next = loop {
+            let at = scan.place();
+            if chunk.bytes >= limits.chunk_bytes || at.offset - place.offset >= limits.piece_bytes {
+                break Some(at);
             }
-            if bytes >= CHUNK_BYTES || is_last {
-                if self.work.lock().stop {
-                    return Err(LsmError::Closed);
-                }
-                self.write_again(&std::mem::take(&mut needed))?;
-                bytes = 0;
+            let Some(record) = scan.next()? else {
+                break None;
+            };
+            let view = self.view();
+            let seqno = SeqNo(self.visible.load(Ordering::Acquire));
+            let bytes = record_bytes(&record);
+            if bytes > limits.batch_bytes || !self.is_newest(&view, &record, seqno)? {
+                continue;
             }
-            if is_last {
-                return Ok(());
+            if chunk.bytes + bytes > limits.batch_bytes {
+                break Some(at);
             }
+            chunk.push(&record);
+        };
+        if self.work.lock().stop {
+            return Err(LsmError::Closed);
         }
+        self.write_again(&chunk)?;
+        Ok(next)
     }
 
     /// Whether a reader at `seqno` finds this very record behind its key.
@@ -152,11 +246,11 @@ impl Engine {
     }
 
     /// Puts those of some values again whose pointers are still the newest.
-    fn write_again(&self, records: &[Scanned]) -> Result<(), LsmError> {
-        if records.is_empty() {
+    fn write_again(&self, chunk: &Chunk) -> Result<(), LsmError> {
+        if chunk.records.is_empty() {
             return Ok(());
         }
-        self.slow_down(records.iter().map(|record| record.value.len()).sum());
+        self.slow_down(chunk.bytes);
         let durable = self.sync.lock().durable;
         let mut writer = self.writer.lock();
         if writer.refused.is_some() {
@@ -165,18 +259,175 @@ impl Engine {
         let view = self.view();
         let last = SeqNo(writer.next_seqno.0 - 1);
         let (mut batch, mut bytes) = (WriteBatch::new(), 0);
-        for record in records {
+        for record in &chunk.records {
             if self.is_newest(&view, record, last)? {
                 bytes += record.value.len();
                 batch.put(family_of(&record.key), user_key(&record.key), &record.value);
             }
         }
         drop(view);
+        batch.check()?;
         let (_, froze) = self.apply_next(&mut writer, &batch, true, durable)?;
         drop(writer);
         self.counters
             .collected_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
         if froze { self.froze() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::dir;
+    use crate::{Background, FamilyId, LsmOptions, WriteOptions};
+    use std::sync::Arc;
+    use weft_base::{Clock, Disk, FaultKind, ManualClock, SimDisk};
+
+    const FAMILY: FamilyId = FamilyId(1);
+
+    fn open(disk: &SimDisk, clock: &Arc<ManualClock>, compact: bool) -> Lsm {
+        let options = LsmOptions {
+            memtable_bytes: 50_000,
+            large_value_bytes: 300,
+            // Everything is nearly empty.
+            value_share_min: 2.0,
+            background: Background::Inline,
+            compact,
+            ..LsmOptions::default()
+        };
+        let clock: Arc<dyn Clock> = Arc::clone(clock) as _;
+        Lsm::open(Arc::new(disk.clone()), dir(), options, clock).unwrap()
+    }
+
+    fn value(number: u8, bytes: usize) -> Vec<u8> {
+        vec![number; bytes]
+    }
+
+    /// Ten values of 500 bytes, and one of 5000 in their midst.
+    fn filled(lsm: &Lsm) {
+        for number in 0..11 {
+            let bytes = if number == 5 { 5000 } else { 500 };
+            let value = value(number, bytes);
+            lsm.put(FAMILY, &[number], &value, WriteOptions::default())
+                .unwrap();
+        }
+        lsm.flush().unwrap();
+    }
+
+    fn check(lsm: &Lsm) {
+        for number in 0..11 {
+            let bytes = if number == 5 { 5000 } else { 500 };
+            let got = lsm.get(FAMILY, &[number]).unwrap();
+            assert_eq!(got.unwrap(), value(number, bytes));
+        }
+    }
+
+    /// No batch passes the limit, and a value that no batch can have stays.
+    #[test]
+    fn batches_are_no_longer_than_one_may_be() {
+        for (chunk_bytes, piece_bytes, batches) in [(1 << 20, 1 << 20, 4), (1, 1 << 20, 10), (1 << 20, 1, 10)]
+        {
+            let disk = SimDisk::new(1);
+            let lsm = open(&disk, &Arc::new(ManualClock::new(0)), false);
+            filled(&lsm);
+            let limits = Limits {
+                chunk_bytes,
+                piece_bytes,
+                batch_bytes: 2000,
+            };
+            let before = lsm.stats();
+            let mut collected = lsm.engine.collected.lock();
+            while lsm.engine.collect_piece(&mut collected, &limits).unwrap() {
+                let stats = lsm.stats();
+                assert!(stats.collected_bytes <= 5000);
+            }
+            drop(collected);
+            let stats = lsm.stats();
+            assert_eq!(
+                stats.batches - before.batches,
+                batches,
+                "{chunk_bytes} {piece_bytes}"
+            );
+            assert_eq!((stats.collected_bytes, stats.collected_files), (5000, 1));
+            check(&lsm);
+            drop(lsm);
+            check(&open(&disk, &Arc::new(ManualClock::new(0)), false));
+        }
+    }
+
+    /// What is kept of a file shares no memory with what was read of it.
+    #[test]
+    fn a_chunk_has_memory_of_its_own() {
+        let buffer = Bytes::from(vec![1; 1 << 20]);
+        let mut chunk = Chunk::default();
+        let record = Scanned {
+            key: buffer.slice(0..10),
+            value: buffer.slice(10..20),
+            pointer: Pointer {
+                file: 1,
+                offset: 0,
+                value_bytes: 10,
+                crc: 0,
+            },
+        };
+        for _ in 0..100 {
+            chunk.push(&record);
+        }
+        assert_eq!(chunk.bytes, 100 * (20 + RECORD_EXTRA_BYTES));
+        drop(record);
+        assert!(buffer.is_unique(), "nobody else has the buffer");
+    }
+
+    /// The error is there until the file has gone, however often nothing is found to be done.
+    #[test]
+    fn an_error_stays_as_long_as_its_file() {
+        let disk = SimDisk::new(1);
+        let clock = Arc::new(ManualClock::new(0));
+        let lsm = open(&disk, &clock, true);
+        filled(&lsm);
+        let names = disk.list(dir()).unwrap();
+        let path = dir().join(names.iter().find(|name| name.ends_with(".val")).unwrap());
+        disk.flip_bit(&path, 100, 1).unwrap();
+        let engine = &lsm.engine;
+        assert!(engine.collect_if_wanted().unwrap_err().is_corruption());
+        for _ in 0..3 {
+            assert!(!engine.collect_if_wanted().unwrap());
+            assert!(lsm.stats().collect_error.is_some());
+            clock.advance_micros((REST_NANOS / 1000) as u32);
+        }
+        // Another file is no reason to forget.
+        lsm.put(FAMILY, b"other", &[1; 400], WriteOptions::default())
+            .unwrap();
+        lsm.flush().unwrap();
+        assert!(engine.collect_if_wanted().unwrap());
+        assert!(lsm.stats().collect_error.is_some());
+        for number in 0..11 {
+            lsm.delete(FAMILY, &[number], WriteOptions::default()).unwrap();
+        }
+        lsm.compact_all().unwrap();
+        assert!(!disk.exists(&path).unwrap());
+        while engine.collect_if_wanted().unwrap() {}
+        assert_eq!(lsm.stats().collect_error, None);
+    }
+
+    /// A file that could not be read is gone through when it can be; then nothing is left of the error.
+    #[test]
+    fn a_disk_that_fails_is_tried_again() {
+        let disk = SimDisk::new(1);
+        let clock = Arc::new(ManualClock::new(0));
+        let lsm = open(&disk, &clock, true);
+        filled(&lsm);
+        disk.fail_after(disk.op_count() + 1, FaultKind::Io);
+        let engine = &lsm.engine;
+        assert!(!engine.collect_if_wanted().unwrap_err().is_corruption());
+        disk.fail_after(0, FaultKind::Io);
+        assert!(!engine.collect_if_wanted().unwrap());
+        assert!(lsm.stats().collect_error.is_some(), "it rests");
+        clock.advance_micros((REST_NANOS / 1000) as u32);
+        assert!(engine.collect_if_wanted().unwrap());
+        let stats = lsm.stats();
+        assert_eq!((stats.collect_error, stats.collected_bytes), (None, 10_000));
+        check(&lsm);
     }
 }

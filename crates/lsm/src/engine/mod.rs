@@ -18,7 +18,7 @@
 //!
 //! `collected`, `writer` (log and active memtable), `flush_turn` or `compaction_turn`, `manifest`,
 //! `doubtful`, `view`. None is held while a reader reads; `view` is held only to copy or to replace a
-//! pointer.
+//! pointer. Of the view, who has `writer` replaces the active memtable, and who has `manifest` the version.
 //!
 //! # What a reader sees
 //!
@@ -143,14 +143,21 @@ impl Engine {
             return Err(error);
         }
         let refused = std::mem::take(&mut *self.doubtful.lock());
+        // Only who has the manifest's latch replaces the version: it is made before readers are kept out, for
+        // it takes a look at every table and what that lists.
+        let before = self.view();
+        let version = Arc::new(before.version.apply(edit, &self.files));
+        drop(before);
         let mut view = self.view.write();
         let mut next = View::clone(&view);
-        next.version = Arc::new(view.version.apply(edit, &self.files));
+        next.version = version;
         if let Some(gone) = frozen_gone {
             next.frozen.retain(|memtable| !Arc::ptr_eq(memtable, gone));
         }
-        *view = Arc::new(next);
+        let old = std::mem::replace(&mut *view, Arc::new(next));
         drop(view);
+        // The last to have a table closes it, which is no reason to keep readers out either.
+        drop(old);
         drop(manifest);
         self.remove(refused);
         self.remove_obsolete();

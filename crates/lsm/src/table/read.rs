@@ -156,8 +156,9 @@ impl Table {
         let (Some(file), Some(list)) = (self.values.get(at), listed.get(at)) else {
             return Err(LsmError::Closed);
         };
-        let end = pointer.offset.checked_add(pointer.record_bytes(key.len()));
-        if end.is_none_or(|end| end + VALUES_FOOTER_BYTES as u64 > list.file_bytes) {
+        let behind = pointer.record_bytes(key.len()) + VALUES_FOOTER_BYTES as u64;
+        let end = pointer.offset.checked_add(behind);
+        if end.is_none_or(|end| end > list.file_bytes) {
             return Err(bad("it leads beyond the end of the value file"));
         }
         file.read(key, &pointer)

@@ -29,5 +29,5 @@ mod write;
 
 pub(crate) use format::{FOOTER_BYTES, POINTER_BYTES, Pointer, values_name, values_number};
 pub(crate) use read::{ValueFile, ValueFiles};
-pub(crate) use scan::{Scanned, ValueScan};
+pub(crate) use scan::{ScanPlace, Scanned, ValueScan};
 pub(crate) use write::{SYNC_VALUES, ValueWriter};

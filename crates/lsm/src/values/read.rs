@@ -1,9 +1,10 @@
 //! Reading values by their pointers; and which value files are still wanted.
 //!
 //! Tables share a [`ValueFile`] for each file that they list. It is marked as obsolete when the newest
-//! version has no table any more that lists it, and goes when the last table is dropped that does: readers
-//! of older versions keep theirs. A file's handle is opened when it is first needed; at most
-//! [`HANDLES_MAX`] are open, beyond that the one that was opened first is closed.
+//! version has no table any more that lists it, and is free when the last table is dropped that does:
+//! readers of older versions keep theirs. It is removed with the end of the flush, the compaction or the
+//! ingestion that comes next, or when the engine opens. A file's handle is opened when it is first needed;
+//! at most [`HANDLES_MAX`] are open, beyond that the one that was opened first is closed.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ impl ValueFile {
         self.files.dir.join(self.name())
     }
 
-    /// The file goes when the last table that lists it has gone.
+    /// The file may go when the last table that lists it has gone.
     pub(crate) fn set_obsolete(&self) {
         self.is_obsolete.store(true, Ordering::Relaxed);
     }

@@ -17,12 +17,19 @@ pub(crate) struct ValueScan {
     file: Arc<ValueFile>,
     handle: Arc<dyn DiskFile>,
     footer: Footer,
-    /// Where the next record begins.
-    offset: u64,
-    record_count: u64,
+    place: ScanPlace,
     /// Bytes of the file from `buffer_at` on.
     buffer: Bytes,
     buffer_at: u64,
+}
+
+/// How far a scan has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ScanPlace {
+    /// Where the next record begins.
+    pub offset: u64,
+    /// Records before it.
+    record_count: u64,
 }
 
 /// A record.
@@ -61,11 +68,20 @@ impl ValueScan {
             file: Arc::clone(file),
             handle,
             footer,
-            offset: 0,
-            record_count: 0,
+            place: ScanPlace::default(),
             buffer: Bytes::new(),
             buffer_at: 0,
         })
+    }
+
+    /// How far it has come.
+    pub(crate) const fn place(&self) -> ScanPlace {
+        self.place
+    }
+
+    /// Goes on where a scan of the same file stood.
+    pub(crate) const fn go_to(&mut self, place: ScanPlace) {
+        self.place = place;
     }
 
     /// The next record; `None` behind the last one. After an error about a record the scan stands behind it
@@ -74,19 +90,19 @@ impl ValueScan {
     /// # Errors
     /// The disk's; a bad record; fewer or more of them than the footer names.
     pub(crate) fn next(&mut self) -> Result<Option<Scanned>, LsmError> {
-        let at = self.offset;
+        let at = self.place.offset;
         let name = self.file.name();
         let bad = |reason: &str| corrupt(&name, at, CorruptKind::Value, reason);
         if at >= self.footer.records_bytes {
-            if at == self.footer.records_bytes && self.record_count != self.footer.record_count {
-                self.record_count = self.footer.record_count;
+            if at == self.footer.records_bytes && self.place.record_count != self.footer.record_count {
+                self.place.record_count = self.footer.record_count;
                 let reason = "the footer names another number of records";
                 return Err(corrupt(&name, at, CorruptKind::Footer, reason));
             }
             return Ok(None);
         }
         // Whatever fails: nothing more, unless the record's length turns out to be plausible.
-        self.offset = u64::MAX;
+        self.place.offset = u64::MAX;
         let left = self.footer.records_bytes - at;
         if left < RECORD_HEAD_BYTES as u64 {
             return Err(bad("the records end in the middle of one"));
@@ -97,8 +113,8 @@ impl ValueScan {
             return Err(bad("the record reaches beyond the end"));
         }
         let record = self.read(at, head.record_bytes(), left)?;
-        self.offset = at + record.len() as u64;
-        self.record_count += 1;
+        self.place.offset = at + record.len() as u64;
+        self.place.record_count += 1;
         let (crc, key, value) = read_record(&record).map_err(|error| bad(error.reason))?;
         Ok(Some(Scanned {
             pointer: Pointer {

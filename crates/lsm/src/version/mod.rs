@@ -184,3 +184,100 @@ impl KeyRange {
         !self.upper.is_before(&properties.lower) && !properties.upper.is_before(&self.lower)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{CorruptKind, LsmError};
+    use crate::fuzzing::dir;
+    use crate::table::{TableMeta, TableProperties, UpperBound, ValueFileUse};
+    use crate::values::{Pointer, ValueWriter};
+    use bytes::Bytes;
+    use weft_base::{Disk, SimDisk};
+    use weft_ops::key::SeqNo;
+
+    /// A table that lists a value file with one value, and what leads to that.
+    fn table_with_value(disk: &Arc<dyn Disk>) -> (TableMeta, Pointer) {
+        disk.create_dir_all(dir()).unwrap();
+        let mut writer = ValueWriter::create(&**disk, dir(), 1).unwrap();
+        let pointer = writer.add(b"key", b"large").unwrap();
+        let file_bytes = writer.finish().unwrap();
+        writer.keep();
+        let key = Bytes::from_static(b"key");
+        let properties = TableProperties {
+            lower: key.clone(),
+            upper: UpperBound { key, inclusive: true },
+            entry_count: 1,
+            tombstone_count: 0,
+            block_count: 1,
+            last_seqno: SeqNo(1),
+            value_files: vec![ValueFileUse {
+                number: 1,
+                file_bytes,
+                used_bytes: pointer.record_bytes(3),
+            }],
+        };
+        let meta = TableMeta {
+            number: 2,
+            level: 0,
+            file_bytes: 100,
+            properties,
+        };
+        (meta, pointer)
+    }
+
+    /// A reader that holds a version or a table reads large values when newer versions know nothing of them.
+    #[test]
+    fn who_holds_a_version_keeps_its_value_files() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let (meta, pointer) = table_with_value(&disk);
+        let files = Arc::new(TableFiles::new(disk, dir(), vec![dir().to_owned()], 0));
+        let number = meta.number;
+        let added = Edit {
+            added: vec![(0, meta)],
+            ..Edit::default()
+        };
+        let removed = Edit {
+            removed: vec![number],
+            ..Edit::default()
+        };
+        let held = Version::empty().apply(&added, &files);
+        let next = held.apply(&removed, &files);
+        assert_eq!((next.tables().count(), next.value_files().len()), (0, 0));
+        let is_free = || files.values.obsolete.lock().len();
+        let read = |table: &Table| table.large_value(0, b"key", &pointer.encode()).unwrap();
+        let (_, table) = held.tables().next().unwrap();
+        assert_eq!((read(table), is_free()), (Bytes::from_static(b"large"), 0));
+        let table = Arc::clone(table);
+        drop(held);
+        assert_eq!((read(&table), is_free()), (Bytes::from_static(b"large"), 0));
+        drop(table);
+        assert_eq!(is_free(), 1);
+        assert_eq!(files.obsolete.lock().len(), 1);
+    }
+
+    /// Whatever a pointer says is an error of its table, before anything is read.
+    #[test]
+    fn a_pointer_that_leads_anywhere_is_bad() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let (meta, sound) = table_with_value(&disk);
+        let files = Arc::new(TableFiles::new(disk, dir(), vec![dir().to_owned()], 0));
+        let table = Table::new(meta, files);
+        assert!(table.large_value(0, b"key", &sound.encode()).is_ok());
+        let record_bytes = sound.record_bytes(3);
+        for offset in [
+            1,
+            1 << 40,
+            u64::MAX,
+            u64::MAX - record_bytes,
+            u64::MAX - record_bytes - 10,
+        ] {
+            let pointer = Pointer { offset, ..sound };
+            let error = table.large_value(0, b"key", &pointer.encode()).unwrap_err();
+            let LsmError::Corrupt { kind, .. } = error else {
+                panic!("{error}")
+            };
+            assert_eq!(kind, CorruptKind::Pointer, "offset {offset}");
+        }
+    }
+}

@@ -96,6 +96,9 @@ impl CheckpointConfig {
             memtable_bytes: 1 << 20,
             block_cache_bytes: 0,
             filter_bits_per_key: 0,
+            // However long a row is: an opening reads every value, tables compress it, and a load is shared
+            // out by the bytes of tables (decision 0017).
+            large_value_bytes: usize::MAX,
             block_bytes: self.block_bytes,
             table_bytes: self.table_bytes,
             level0_tables: self.level0_tables,

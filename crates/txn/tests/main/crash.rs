@@ -313,7 +313,7 @@ fn every_crash_keeps_what_was_acknowledged() {
 #[test]
 fn every_sync_is_needed() {
     let own = ["database.marker", "database.dir"].map(SyncSite);
-    // Nothing is written to the log of the engine below, and no row is so long that it lies apart.
+    // Nothing is written to the log of the engine below, and none of its values lies apart.
     let of_checkpoints = checkpoint::SYNC_SITES.into_iter();
     let of_checkpoints =
         of_checkpoints.filter(|site| !site.0.starts_with("lsm.log") && site.0 != "lsm.values");
