@@ -1,8 +1,8 @@
 //! CREATE, ALTER, DROP: what they make of the catalog.
 
 use weft_sql::statement::Plan;
-use weft_store::IndexMethod;
-use weft_types::SqlType;
+use weft_store::{CatalogOp, IndexMethod, ProcedureDef};
+use weft_types::{OWN_STATES_MAX, SqlState, SqlType};
 
 use super::fixture::{Db, expect, fails};
 
@@ -302,4 +302,45 @@ fn sequences() {
     let down = catalog.sequence("down").unwrap();
     assert_eq!((down.start, down.min_value, down.max_value), (-1, i64::MIN, -1));
     expect(&mut db, "DROP SEQUENCE s", &["DROP SEQUENCE"]);
+}
+
+/// A procedure that raises a code of its own.
+fn raising(name: &str, code: &str) -> String {
+    format!(
+        "CREATE PROCEDURE {name}() LANGUAGE plpgsql AS $$ BEGIN IF false THEN RAISE SQLSTATE '{code}'; END IF; END $$"
+    )
+}
+
+/// The bound is on what is thought up: procedures that are there can be called, whatever the process has kept
+/// since it started.
+#[test]
+fn codes_of_their_own_are_counted_when_procedures_are_created() {
+    let mut db = Db::with(&[&raising("before", "ZA000")]);
+    for number in 0..OWN_STATES_MAX {
+        let _ = SqlState::interned(&format!("Z{number:04}"));
+    }
+    // As after a restart: the definition is there, and nobody has met its code yet.
+    let Some(stored) = db
+        .store
+        .catalog()
+        .procedure("before")
+        .map(|known| ProcedureDef::clone(known))
+    else {
+        panic!("it was created");
+    };
+    let op = CatalogOp::PutProcedure(ProcedureDef {
+        body: stored.body.replace("ZA000", "ZA001"),
+        ..stored
+    });
+    db.apply(&op).unwrap();
+    db.plan("CALL before()").unwrap();
+    let message = format!("more than {OWN_STATES_MAX} SQLSTATEs that have no name were raised");
+    fails(&mut db, &raising("after", "ZA002"), "54000", &message);
+    // Also where the rest of the body cannot be looked at yet.
+    let early = raising("after", "ZA002").replace("IF false", "DELETE FROM not_there_yet; IF false");
+    fails(&mut db, &early, "54000", &message);
+    // A code that is known takes no more room, and a call of one that raises its own thinks nothing up.
+    db.plan(&raising("after", "ZA000")).unwrap();
+    db.plan("CREATE PROCEDURE calling() LANGUAGE plpgsql AS $$ BEGIN CALL before(); END $$")
+        .unwrap();
 }

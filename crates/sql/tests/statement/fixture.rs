@@ -105,7 +105,8 @@ impl Db {
         }
     }
 
-    fn apply(&self, op: &CatalogOp) -> Result<(), SqlError> {
+    /// Changes the catalog as a statement would.
+    pub fn apply(&self, op: &CatalogOp) -> Result<(), SqlError> {
         let batch = BatchId(self.store.boundary().0 + 1);
         let mut writer = self.store.begin_batch(batch);
         let result = writer.apply_catalog(op);

@@ -637,6 +637,11 @@ fn constants_are_converted_where_control_gets_to_them() {
         ("UPDATE account SET owner = 'x' WHERE id = 'one'", "22P02"),
         ("IF x = '1x' THEN n := 1; END IF", "22P02"),
         ("CALL called('abc', r)", "22P02"),
+        ("CALL called('abc'::int + 1, r)", "22P02"),
+        ("CALL called(1 / 0, r)", "22012"),
+        ("CALL called(-(1 / 0) + x, r)", "22012"),
+        ("CALL called(1 / (x - x), r)", "22012"),
+        ("CALL called((x + 99999999999)::int, r)", "22003"),
     ];
     for (statement, state) in choices {
         client.ok(&format!(
@@ -659,6 +664,24 @@ fn constants_are_converted_where_control_gets_to_them() {
         "CREATE PROCEDURE early() LANGUAGE sql AS $$ UPDATE account SET balance = 'much' WHERE id = 1 $$";
     client.fails(sql, "22P02");
     client.fails("UPDATE account SET balance = 'much' WHERE id = 1", "22P02");
+}
+
+/// An argument is computed once, however often the body names the parameter.
+#[test]
+fn an_argument_is_computed_once() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE SEQUENCE drawn");
+    client.ok("CREATE PROCEDURE twice(x int, OUT r text) LANGUAGE plpgsql AS \
+               $$ BEGIN r := x::text || ' and ' || x::text; END $$");
+    for argument in ["nextval('drawn')", "nextval('drawn')::int"] {
+        client.ok(&format!(
+            "CREATE OR REPLACE PROCEDURE once(OUT r text) LANGUAGE plpgsql AS $$ BEGIN CALL twice({argument}, r); END $$"
+        ));
+        let drawn = client.rows("CALL once(NULL)");
+        let (left, right) = drawn.split_once(" and ").unwrap();
+        assert_eq!(left, right, "{argument}");
+    }
+    assert_eq!(client.rows("SELECT nextval('drawn')"), "3");
 }
 
 #[test]

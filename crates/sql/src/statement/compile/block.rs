@@ -116,7 +116,7 @@ fn is_computed(scalar: &Scalar) -> bool {
 }
 
 /// Computing it may be an error.
-fn may_fail(scalar: &Scalar) -> bool {
+pub(crate) fn may_fail(scalar: &Scalar) -> bool {
     let mut found = false;
     scalar.visit(&mut |node| {
         found |= match node {

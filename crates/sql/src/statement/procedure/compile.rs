@@ -19,7 +19,7 @@ use weft_types::{SqlError, SqlState, SqlType, Value};
 use std::collections::HashSet;
 
 use super::super::bind::{Binder, Refusal};
-use super::super::compile::block;
+use super::super::compile::block::{self, may_fail};
 use super::super::compile::code::Coder;
 use super::super::compile::path::folded;
 use super::super::explain::Listing;
@@ -164,14 +164,6 @@ fn result_into_parameters(body: &mut tree::Block, procedure: &ProcedureDef) {
             strict: false,
             targets,
         });
-    }
-}
-
-/// A constant whose conversion is an error: others have been made when they were bound.
-fn cannot_be_converted(value: &Scalar) -> bool {
-    match value {
-        Scalar::Cast(inner, ..) | Scalar::Assign(inner, ..) => matches!(**inner, Scalar::Constant(_)),
-        _ => false,
     }
 }
 
@@ -408,9 +400,14 @@ impl Compiler<'_> {
                 && !assigned.contains(&param.name)
                 && argument
                     .as_ref()
-                    .is_some_and(|value| !value.is_dynamic() && !cannot_be_converted(value));
+                    .is_some_and(|value| !value.is_dynamic() && !value.is_volatile());
             let meaning = match (fixed, argument) {
-                (true, Some(value)) => Meaning::Value(value, param.ty),
+                (true, Some(value)) => {
+                    if may_fail(&value) {
+                        self.tried(&value, param.ty, &param.name)?;
+                    }
+                    Meaning::Value(value, param.ty)
+                }
                 (_, argument) => {
                     let value = argument.unwrap_or(Scalar::Constant(Value::Null));
                     let number = self.variable(&param.name, param.ty, 1)?;
@@ -432,6 +429,15 @@ impl Compiler<'_> {
             handlers: self.handlers.len(),
         });
         Ok(())
+    }
+
+    /// Computes an argument that stands for its parameter wherever the body names that: an error is the
+    /// caller's, and comes whether the body looks at the parameter or not. Behind this there is none.
+    fn tried(&mut self, value: &Scalar, ty: SqlType, name: &str) -> Compiled<()> {
+        self.scoped(|compiler| {
+            let number = compiler.variable(name, ty, 1)?;
+            compiler.code("this argument", 1, |coder| coder.set_variable(number, value))
+        })
     }
 
     pub(super) fn variable(&mut self, name: &str, ty: SqlType, line: u32) -> Compiled<u16> {

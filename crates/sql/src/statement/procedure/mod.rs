@@ -115,6 +115,8 @@ pub(crate) fn plan_statement(
                 language: *language,
                 body: body.clone(),
             };
+            raise::count_states(&compile::read_body(&procedure)?)
+                .map_err(|error| compile::in_procedure(error, &procedure.name))?;
             match compile::compile(ctx.catalog, &procedure) {
                 Err(error) if !is_missing_object(&error) => return Err(error),
                 _ => {}

@@ -11,7 +11,28 @@ use super::compile::{Compiled, Compiler};
 use super::conditions;
 use super::names::Meaning;
 use super::parse::at_line;
-use super::tree::{Diagnostic, Message, Raise, Target};
+use super::tree::{Block, Diagnostic, Kind, Message, Raise, Target};
+
+/// Counts the SQLSTATEs that a body being created raises. One that has no name is kept for the rest of the
+/// process, so there may not be any number of them. What is created already raises its own without a bound:
+/// it was counted then, and it must go on working after a restart.
+pub(super) fn count_states(body: &Block) -> Compiled<()> {
+    let mut counted = Ok(());
+    body.visit(&mut |statement| {
+        if let Kind::Raise(Raise {
+            state: Some(code), ..
+        }) = &statement.kind
+            && counted.is_ok()
+            && SqlState::is_code(code)
+            && SqlState::made_up(code).is_none()
+        {
+            let message = format!("more than {OWN_STATES_MAX} SQLSTATEs that have no name were raised");
+            let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
+            counted = Err(at_line(error, statement.line));
+        }
+    });
+    counted
+}
 
 const ASSERTION_FAILED: &str = "assertion failed";
 
@@ -58,12 +79,12 @@ impl Compiler<'_> {
             (Some(code), None) => {
                 let known = RaiseState::ALL.into_iter().find(|state| state.sqlstate() == code);
                 if known.is_none() {
-                    self.errcode(code, line)?;
+                    self.coder.b.errcode(code);
                 }
                 known.unwrap_or(RaiseState::RaiseException)
             }
             (Some(code), Some(_)) => {
-                self.errcode(code, line)?;
+                self.coder.b.errcode(code);
                 RaiseState::RaiseException
             }
             (None, _) => RaiseState::RaiseException,
@@ -100,20 +121,6 @@ impl Compiler<'_> {
             None => coder.raise_text(state, &message),
         })?;
         self.coder.b.release_to(mark);
-        Ok(())
-    }
-
-    /// The SQLSTATE of the error or notice that comes next. One that has no name is kept for the rest of the
-    /// process, so there may not be any number of them.
-    fn errcode(&mut self, code: &str, line: u32) -> Compiled<()> {
-        if SqlState::is_code(code) && SqlState::made_up(code).is_none() {
-            let message = format!("more than {OWN_STATES_MAX} SQLSTATEs that have no name were raised");
-            return Err(at_line(
-                SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message),
-                line,
-            ));
-        }
-        self.coder.b.errcode(code);
         Ok(())
     }
 
