@@ -3,13 +3,14 @@
 use cranelift_jit::JITModule;
 use std::sync::Mutex;
 
-use crate::instr::REGISTERS;
-use crate::interpreter::Registers;
+use crate::interpreter::Context;
 
-/// What a compiled program is called with: values of all registers, their NULL flags, the budget left, the
-/// fixed part of the inputs, and the number of an entry. It returns the number of the instruction that it
-/// has not executed.
-pub(super) type Entry = unsafe extern "C" fn(*mut u64, *mut u64, *mut u32, *const u8, u32) -> u32;
+/// A compiled program: called with the run and the number of an entry, it returns the number of the
+/// instruction that it has not executed, or [`STOPPED`].
+pub(super) type Entry = unsafe extern "C" fn(*mut Context, u32) -> u32;
+
+/// No instruction: the one that machine code stopped at has been executed by a function that it called.
+pub(crate) const STOPPED: u32 = u32::MAX;
 
 /// A program's machine code.
 pub(crate) struct Code {
@@ -24,9 +25,10 @@ pub(crate) struct Code {
 
 impl Code {
     /// # Safety
-    /// `function` lies in the module's memory, is finished, and keeps to the contract of [`Entry`]: it
-    /// reads and writes [`REGISTERS`] values, one word of flags, one budget, reads the first `input_bytes`
-    /// of the inputs, and ends for every number in `entries`.
+    /// `function` lies in the module's memory, is finished, and keeps to the contract of [`Entry`] for every
+    /// number in `entries`: of what the context points to it touches registers, their flags, the budget,
+    /// statuses of collect registers, the first `input_bytes` of the inputs, and where the context's
+    /// functions say that rows lie, their fixed columns.
     pub(super) unsafe fn new(
         module: JITModule,
         function: Entry,
@@ -53,25 +55,20 @@ impl Code {
         self.entries.get(pc).copied().filter(|entry| *entry > 0)
     }
 
-    /// Runs from an entry to the first instruction that machine code does not do; that one's number. `None`
-    /// for inputs too short.
+    /// Whether the inputs are as long as the code takes for granted.
+    pub fn takes(&self, inputs: &[u8]) -> bool {
+        inputs.len() >= self.input_bytes
+    }
+
+    /// Runs from an entry to the first instruction that is left to the interpreter, or that stopped it.
+    ///
+    /// # Safety
+    /// The context's pointers and functions are those of a run of this program, with inputs that the code
+    /// [takes](Code::takes), and valid until this returns.
     #[inline]
-    pub fn run(&self, entry: u16, registers: &mut Registers, left: &mut u32, inputs: &[u8]) -> Option<u32> {
-        if inputs.len() < self.input_bytes {
-            return None;
-        }
-        let (values, nulls): (&mut [u64; REGISTERS], &mut u64) = registers.parts();
-        // SAFETY: the pointers are to live memory of the sizes that `new` names, borrowed for this call; the
-        // module lives as long as `self`.
-        Some(unsafe {
-            (self.function)(
-                values.as_mut_ptr(),
-                nulls,
-                left,
-                inputs.as_ptr(),
-                u32::from(entry),
-            )
-        })
+    pub unsafe fn run(&self, context: *mut Context, entry: u16) -> u32 {
+        // SAFETY: see above; the module lives as long as `self`.
+        unsafe { (self.function)(context, u32::from(entry)) }
     }
 }
 

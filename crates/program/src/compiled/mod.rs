@@ -1,16 +1,19 @@
 //! Hot programs as machine code.
 //!
 //! ```text
-//!   interpreter  --- entry of a stretch --->  machine code: loads, arithmetic, comparisons, branches
-//!                <-- instruction number -----  at anything else, or at what is rare: NULL operands,
-//!                                              overflow, division by zero, NaN, too small a budget
+//!   interpreter  ------ entry ------>  machine code: arithmetic, comparisons, branches, fixed columns of rows
+//!        ^                                | and row buffers
+//!        |                                +--- calls ---> the interpreter's own functions: searches, keys,
+//!        |                                |               writes, variable columns, results
+//!        +------ instruction number ------+ at what is rare: NULL operands, overflow, division by zero, NaN,
+//!                                           too small a budget, errors; and where memory is waited for
 //! ```
 //!
-//! Machine code does what it can do without leaving registers and inputs, and gives control back *before*
-//! the first instruction that it cannot do. The interpreter executes that one, with its errors in its words,
-//! and enters machine code again at the next stretch. So each error, and each rare case, has one
-//! implementation, and results, errors and the instruction at which a budget runs out are those of the
-//! interpreter: nothing else could be observed.
+//! Machine code does what it can do without leaving the frame, calls the interpreter for the rest, and gives
+//! control back *before* an instruction of its own that it cannot finish. The interpreter executes that one,
+//! with its errors in its words, and enters machine code again where the next block begins. So each error,
+//! each rare case and each effect has one implementation, and results, errors and the instruction at which
+//! a budget runs out are those of the interpreter: nothing else could be observed.
 //!
 //! A program is compiled by a thread of its own once it has run some thousand times; until then, and where
 //! compiling fails or the feature `compiled` is off, it is interpreted. Runs are counted by samples in the
@@ -21,7 +24,11 @@
 #[cfg(feature = "compiled")]
 mod background;
 #[cfg(feature = "compiled")]
+mod cells;
+#[cfg(feature = "compiled")]
 mod code;
+#[cfg(feature = "compiled")]
+mod plan;
 #[cfg(feature = "compiled")]
 mod translate;
 
@@ -29,7 +36,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(feature = "compiled")]
-use code::Code;
+use crate::interpreter::Context;
+#[cfg(feature = "compiled")]
+pub(crate) use code::{Code, STOPPED};
 
 /// Runs after which a program is worth compiling.
 const HOT_RUNS: u32 = 2_048;

@@ -1,37 +1,38 @@
-//! From a program's register instructions to machine code, through Cranelift.
+//! From a program to machine code, through Cranelift.
 //!
-//! A *stretch* is a run of instructions that machine code can do; an *entry* is where the interpreter may
-//! enter one: at a stretch's beginning and at branch targets inside, if enough follows to be worth it.
-//! Blocks end at branches, at targets and at entries. Each block takes its instructions from the budget at
+//! Blocks end at branches, at targets, and around what the interpreter is called for ([`super::plan`]). An
+//! *entry* is a block that the interpreter may enter at. Each block takes its instructions from the budget at
 //! its beginning; if that does not suffice, the interpreter does them one by one up to the definite one.
 //!
 //! ```text
 //!   entry number --> switch --> block: budget; loads and operations; stores as they happen
 //!                                 |  rare case: budget of what was not done back, return its number
-//!                                 +-> next block, or return the number behind the stretch
+//!                                 +-> next block, or return the number behind it
+//!                               call: step(instruction) --> next block, or return what it says
 //! ```
 //!
 //! Within a block, what is known of a register (its value, that it is not NULL) is remembered, not loaded
 //! again. Every register number is masked and every offset is fixed here, so that no program, verified or
-//! not, makes code that reaches beyond its frame.
+//! not, makes code that reaches beyond its frame and the rows that it was shown.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{AbiParam, Block, InstBuilder, MemFlagsData, Value, types};
+use cranelift_codegen::ir::{AbiParam, Block, InstBuilder, MemFlagsData, SigRef, Value, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 
-use super::code::{Code, Entry};
+use super::Context;
+use super::code::{Code, Entry, STOPPED};
+use super::plan::{Cell, Plan, Step};
 use crate::class::Class;
 use crate::instr::{Cond, Instr, Op, REGISTERS};
 use crate::program::Program;
 
-/// Instructions that an entry must lead to, to be worth a call.
-const STRETCH_INSTRS_MIN: usize = 3;
 /// Most instructions of a program that is compiled: bounds the compiler's time.
 const PROGRAM_INSTRS_MAX: usize = 20_000;
 
@@ -40,17 +41,25 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Machine code for a program; `None` if there is nothing in it that is worth it.
 pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
-    let plan = Plan::of(program);
-    if plan.entries.is_empty() || program.instrs.len() > PROGRAM_INSTRS_MAX {
+    let plan = Plan::of(program).filter(|_| program.instrs.len() <= PROGRAM_INSTRS_MAX);
+    let Some(plan) = plan else {
         return Ok(None);
-    }
+    };
     let mut flags = settings::builder();
     flags.set("opt_level", "speed")?;
     let isa = cranelift_native::builder()?.finish(settings::Flags::new(flags))?;
     let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
     let pointer = module.target_config().pointer_type();
     let mut context = module.make_context();
-    let parameters = [pointer, pointer, pointer, pointer, types::I32];
+    let mut place = module.make_signature();
+    place
+        .params
+        .extend([pointer, types::I32, types::I32].map(AbiParam::new));
+    place.returns.push(AbiParam::new(pointer));
+    let mut step = module.make_signature();
+    step.params.extend([pointer, types::I32].map(AbiParam::new));
+    step.returns.push(AbiParam::new(types::I32));
+    let parameters = [pointer, types::I32];
     context
         .func
         .signature
@@ -58,8 +67,9 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
         .extend(parameters.map(AbiParam::new));
     context.func.signature.returns.push(AbiParam::new(types::I32));
     let mut builder_context = FunctionBuilderContext::new();
-    let builder = FunctionBuilder::new(&mut context.func, &mut builder_context);
-    Translator::new(builder, program, &plan).translate(module.target_config());
+    let mut builder = FunctionBuilder::new(&mut context.func, &mut builder_context);
+    let [place, step] = [place, step].map(|signature| builder.import_signature(signature));
+    Translator::new(builder, program, &plan, [place, step]).translate(module.target_config());
     let name = module.declare_function("program", Linkage::Export, &context.func.signature)?;
     module.define_function(name, &mut context)?;
     let size_bytes = context.compiled_code().map_or(0, |code| code.code_buffer().len());
@@ -72,8 +82,8 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
         }
     }
     // SAFETY: the function was defined just now with the signature of `Entry`; the module goes along with it.
-    // That it keeps to `Entry`'s contract is this file's work: offsets are those of masked registers and of
-    // input cells below `fixed_bytes`.
+    // That it keeps to `Entry`'s contract is this file's work and that of `cells.rs`: offsets are those of
+    // masked registers and of cells below a layout's `fixed_bytes`.
     Ok(Some(unsafe {
         let function = std::mem::transmute::<*const u8, Entry>(address);
         Code::new(
@@ -86,106 +96,9 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
     }))
 }
 
-/// What machine code does itself.
-fn is_native(program: &Program, instr: Instr) -> bool {
-    match instr.op {
-        Op::Jmp
-        | Op::Be
-        | Op::Bne
-        | Op::Blt
-        | Op::Ble
-        | Op::Bgt
-        | Op::Bge
-        | Op::Bnull
-        | Op::Bnnull
-        | Op::Bt
-        | Op::Bnt
-        | Op::Mov
-        | Op::Ldi
-        | Op::Ldnull
-        | Op::Add
-        | Op::Sub
-        | Op::Mul
-        | Op::Div
-        | Op::Mod
-        | Op::Neg
-        | Op::Abs
-        | Op::Narrow
-        | Op::Fadd
-        | Op::Fsub
-        | Op::Fmul
-        | Op::Fdiv
-        | Op::Fneg
-        | Op::Fabs
-        | Op::Itof
-        | Op::Not
-        | Op::And
-        | Op::Or
-        | Op::Isnull => true,
-        Op::Cmp | Op::Test | Op::Fcmp => Cond::from_code(instr.imm).is_some(),
-        Op::Ldk => program
-            .layouts
-            .consts
-            .types()
-            .get(instr.imm as usize)
-            .is_some_and(|ty| Class::of(ty).is_register()),
-        Op::Ldin => program
-            .layouts
-            .inputs
-            .types()
-            .get(instr.imm as usize)
-            .is_some_and(|ty| Class::of(ty).is_register()),
-        _ => false,
-    }
-}
-
-/// Where control may enter and where blocks begin.
-struct Plan {
-    native: Vec<bool>,
-    /// First instructions of blocks.
-    leaders: BTreeSet<usize>,
-    /// Leaders that the interpreter may enter at.
-    entries: Vec<usize>,
-}
-
-impl Plan {
-    fn of(program: &Program) -> Plan {
-        let instrs = &program.instrs;
-        let native: Vec<bool> = instrs.iter().map(|instr| is_native(program, *instr)).collect();
-        let is_native = |pc: usize| native.get(pc).copied().unwrap_or(false);
-        let mut targets = BTreeSet::from([0, program.commit_pc as usize, program.abort_pc as usize]);
-        for (pc, instr) in instrs.iter().enumerate() {
-            if instr.op.is_branch() {
-                targets.extend([instr.imm as usize, pc + 1]);
-            }
-        }
-        let mut leaders = BTreeSet::new();
-        let mut entries = Vec::new();
-        for pc in (0..instrs.len()).filter(|pc| is_native(*pc)) {
-            let begins = pc == 0 || !is_native(pc - 1);
-            if begins || targets.contains(&pc) {
-                leaders.insert(pc);
-                let length = (pc..instrs.len()).take_while(|pc| is_native(*pc)).count();
-                if length >= STRETCH_INSTRS_MIN && entries.len() < usize::from(u16::MAX) {
-                    entries.push(pc);
-                }
-            }
-        }
-        Plan {
-            native,
-            leaders,
-            entries,
-        }
-    }
-
-    fn is_native(&self, pc: usize) -> bool {
-        self.native.get(pc).copied().unwrap_or(false)
-    }
-}
-
 /// What is known within a block.
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     values: HashMap<u8, Value>,
     /// Registers that are not NULL.
     present: u64,
@@ -194,18 +107,25 @@ struct Known {
     /// Budget left, as stored, and how many instructions of the block are not done.
     left: Option<Value>,
     undone: i64,
+    /// Where rows at hand lie, by collect register, and row buffers.
+    pub rows: HashMap<u8, Value>,
+    pub images: HashMap<u8, Value>,
 }
 
-struct Translator<'p> {
-    b: FunctionBuilder<'p>,
+pub(super) struct Translator<'p> {
+    pub b: FunctionBuilder<'p>,
     program: &'p Program,
     plan: &'p Plan,
     blocks: BTreeMap<usize, Block>,
+    context: Value,
     registers: Value,
     null_word: Value,
     budget: Value,
-    inputs: Value,
-    known: Known,
+    pub inputs: Value,
+    pub collect: Value,
+    pub place_signature: SigRef,
+    step_signature: SigRef,
+    pub known: Known,
     /// The instruction in translation.
     pc: usize,
 }
@@ -213,12 +133,27 @@ struct Translator<'p> {
 const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
 
 impl<'p> Translator<'p> {
-    fn new(mut b: FunctionBuilder<'p>, program: &'p Program, plan: &'p Plan) -> Self {
+    fn new(
+        mut b: FunctionBuilder<'p>,
+        program: &'p Program,
+        plan: &'p Plan,
+        [place_signature, step_signature]: [SigRef; 2],
+    ) -> Self {
         let first = b.create_block();
         b.append_block_params_for_function_params(first);
         b.switch_to_block(first);
         let parameters: Vec<Value> = b.block_params(first).to_vec();
         let parameter = |n: usize| parameters.get(n).copied().unwrap_or(Value::from_u32(0));
+        let context = parameter(0);
+        let mut field = |offset: usize| {
+            let flags = MemFlagsData::trusted();
+            b.ins().load(types::I64, flags, context, offset as i32)
+        };
+        let registers = field(offset_of!(Context, values));
+        let null_word = field(offset_of!(Context, nulls));
+        let budget = field(offset_of!(Context, left));
+        let inputs = field(offset_of!(Context, inputs));
+        let collect = field(offset_of!(Context, collect));
         let blocks: BTreeMap<usize, Block> = plan.leaders.iter().map(|pc| (*pc, b.create_block())).collect();
         let mut switch = Switch::new();
         for (number, pc) in plan.entries.iter().enumerate() {
@@ -227,19 +162,23 @@ impl<'p> Translator<'p> {
             }
         }
         let nowhere = b.create_block();
-        switch.emit(&mut b, parameter(4), nowhere);
+        switch.emit(&mut b, parameter(1), nowhere);
         b.switch_to_block(nowhere);
-        let end = b.ins().iconst(types::I32, i64::from(u32::MAX));
+        let end = b.ins().iconst(types::I32, i64::from(STOPPED));
         b.ins().return_(&[end]);
         Translator {
             b,
             program,
             plan,
             blocks,
-            registers: parameter(0),
-            null_word: parameter(1),
-            budget: parameter(2),
-            inputs: parameter(3),
+            context,
+            registers,
+            null_word,
+            budget,
+            inputs,
+            collect,
+            place_signature,
+            step_signature,
             known: Known::default(),
             pc: 0,
         }
@@ -255,35 +194,78 @@ impl<'p> Translator<'p> {
     }
 
     fn block(&mut self, leader: usize) {
-        let mut end = leader;
-        while self.plan.is_native(end) && (end == leader || !self.blocks.contains_key(&end)) {
-            end += 1;
-        }
+        let plan = self.plan;
         self.known = Known::default();
         self.pc = leader;
-        let count = (end - leader) as i64;
-        let left = self
-            .b
-            .ins()
-            .load(types::I32, MemFlagsData::trusted(), self.budget, 0);
+        match plan.step(leader) {
+            Step::Call(next) => return self.step(*next),
+            Step::Leave => return self.leave(leader),
+            Step::Registers | Step::Cell(_) => {}
+        }
+        let is_own = |pc: usize| matches!(plan.step(pc), Step::Registers | Step::Cell(_));
+        let mut end = leader + 1;
+        while is_own(end) && !self.blocks.contains_key(&end) {
+            end += 1;
+        }
+        self.take_budget((end - leader) as i64);
+        for pc in leader..end {
+            self.pc = pc;
+            let Some(instr) = self.program.instrs.get(pc).copied() else {
+                break;
+            };
+            match plan.step(pc) {
+                Step::Cell(step) => self.cell_step(step),
+                _ if instr.op.is_branch() => return self.branch(instr),
+                _ if instr.op == Op::End => return self.go_to(self.program.commit_pc as usize),
+                _ => self.instr(instr),
+            }
+            self.known.undone -= 1;
+        }
+        self.go_to(end);
+    }
+
+    /// Takes instructions from the budget, for a block whose first is the present one.
+    fn take_budget(&mut self, count: i64) {
+        let flags = MemFlagsData::trusted();
+        let left = self.b.ins().load(types::I32, flags, self.budget, 0);
         let too_small = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, left, count);
         self.leave_if(too_small);
         let left = self.b.ins().iadd_imm_s(left, -count);
         self.b.ins().store(MemFlagsData::trusted(), left, self.budget, 0);
         self.known.left = Some(left);
         self.known.undone = count;
-        for pc in leader..end {
-            self.pc = pc;
-            let Some(instr) = self.program.instrs.get(pc).copied() else {
-                break;
-            };
-            if instr.op.is_branch() {
-                return self.branch(instr);
-            }
-            self.instr(instr);
-            self.known.undone -= 1;
-        }
-        self.go_to(end);
+    }
+
+    /// The present instruction, by the interpreter's function.
+    fn step(&mut self, next: usize) {
+        let number = self.b.ins().iconst(types::I32, self.pc as i64);
+        let found = self.call(offset_of!(Context, step), self.step_signature, &[number]);
+        let goes_on = self.b.ins().icmp_imm_s(IntCC::Equal, found, next as i64);
+        let (on, stop) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(stop);
+        self.b.ins().brif(goes_on, on, &[], stop, &[]);
+        self.b.switch_to_block(stop);
+        self.b.ins().return_(&[found]);
+        self.b.switch_to_block(on);
+        self.go_to(next);
+    }
+
+    /// Calls a function of the context with it and these arguments.
+    pub(super) fn call(&mut self, function: usize, signature: SigRef, arguments: &[Value]) -> Value {
+        let flags = MemFlagsData::trusted();
+        let callee = self
+            .b
+            .ins()
+            .load(types::I64, flags, self.context, function as i32);
+        let arguments: Vec<Value> = [self.context].iter().chain(arguments).copied().collect();
+        let call = self.b.ins().call_indirect(signature, callee, &arguments);
+        self.b.inst_results(call).first().copied().unwrap_or(callee)
+    }
+
+    /// Back to the interpreter before an instruction.
+    fn leave(&mut self, pc: usize) {
+        let pc = self.b.ins().iconst(types::I32, pc as i64);
+        self.b.ins().return_(&[pc]);
     }
 
     /// Ends a block: on in machine code, or back to the interpreter.
@@ -292,15 +274,12 @@ impl<'p> Translator<'p> {
             Some(block) => {
                 self.b.ins().jump(*block, &[]);
             }
-            None => {
-                let pc = self.b.ins().iconst(types::I32, pc as i64);
-                self.b.ins().return_(&[pc]);
-            }
+            None => self.leave(pc),
         }
     }
 
     /// Back to the interpreter before the present instruction if a condition holds.
-    fn leave_if(&mut self, condition: Value) {
+    pub(super) fn leave_if(&mut self, condition: Value) {
         let (leave, stay) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(leave);
         self.b.ins().brif(condition, leave, &[], stay, &[]);
@@ -370,7 +349,7 @@ impl<'p> Translator<'p> {
     }
 
     /// The value of a register; the interpreter does the instruction if it is NULL.
-    fn value(&mut self, register: u8) -> Value {
+    pub(super) fn value(&mut self, register: u8) -> Value {
         if !self.is_present(register) {
             let flag = self.null_flag(register);
             self.leave_if(flag);
@@ -384,7 +363,7 @@ impl<'p> Translator<'p> {
         self.b.ins().bitcast(types::F64, MemFlagsData::new(), bits)
     }
 
-    fn set(&mut self, register: u8, value: Value) {
+    pub(super) fn set(&mut self, register: u8, value: Value) {
         let register = register & REGISTER_MASK;
         let offset = i32::from(register) * 8;
         self.b
@@ -547,28 +526,10 @@ impl<'p> Translator<'p> {
     /// LDIN: as the interpreter's `load`, NULLs left to it.
     fn input(&mut self, register: u8, number: usize) {
         let layout = &self.program.layouts.inputs;
-        let (Some(ty), Some(offset)) = (layout.types().get(number), layout.cell_offset(number)) else {
+        let (Some(ty), Some(cell)) = (layout.types().get(number), Cell::of(layout, number)) else {
             return;
         };
-        let flags = MemFlagsData::new().with_notrap();
-        let bitmap = self
-            .b
-            .ins()
-            .uload8(types::I64, flags, self.inputs, (number / 8) as i32);
-        let bit = self.b.ins().band_imm_s(bitmap, 1 << (number % 8));
-        self.leave_if(bit);
-        let (base, offset) = (self.inputs, offset as i32);
-        let value = match Class::of(ty) {
-            Class::Bool => {
-                let byte = self.b.ins().uload8(types::I64, flags, base, offset);
-                let truth = self.b.ins().icmp_imm_s(IntCC::NotEqual, byte, 0);
-                self.b.ins().uextend(types::I64, truth)
-            }
-            Class::Int2 => self.b.ins().sload16(types::I64, flags, base, offset),
-            Class::Int4 | Class::Date => self.b.ins().sload32(flags, base, offset),
-            Class::Float4 => self.b.ins().uload32(flags, base, offset),
-            _ => self.b.ins().load(types::I64, flags, base, offset),
-        };
+        let value = self.load_cell(self.inputs, cell, Class::of(ty));
         self.set(register, value);
     }
 

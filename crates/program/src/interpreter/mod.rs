@@ -32,6 +32,8 @@ mod calls;
 mod data;
 mod database;
 mod handlers;
+#[cfg(feature = "compiled")]
+mod machine_code;
 mod row_image;
 mod scratch;
 
@@ -39,6 +41,8 @@ use weft_types::{SqlError, SqlState};
 
 use crate::data_access::DataAccess;
 use crate::instr::{Instr, Op};
+#[cfg(feature = "compiled")]
+use machine_code::Ran;
 use scratch::RunState;
 
 use crate::compiled::SAMPLE_RUNS;
@@ -49,9 +53,11 @@ use crate::resolve::Fused;
 
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
-pub(crate) use row_image::{ROW_BYTES_MAX, misfit, too_big};
 #[cfg(feature = "compiled")]
-pub(crate) use scratch::Registers;
+pub(crate) use machine_code::{COLLECTED_BYTES, Context, STATUS_OFFSET};
+#[cfg(feature = "compiled")]
+pub(crate) use row_image::RowTarget;
+pub(crate) use row_image::{ROW_BYTES_MAX, misfit, too_big};
 pub use scratch::Scratch;
 pub(crate) use scratch::{Collected, KeyImage};
 
@@ -203,40 +209,38 @@ impl<A: DataAccess> Machine<'_, A> {
     fn execute(&mut self) -> Result<Progress, SqlError> {
         let program = self.program;
         let RunState {
-            budget,
             mut pc,
             is_aborting: mut aborting,
             ..
         } = self.scratch.run;
         #[cfg(feature = "compiled")]
         let code = program.layouts.compiled.code();
+        #[cfg(feature = "compiled")]
+        let code = code.filter(|code| code.takes(self.inputs));
         loop {
+            #[cfg(feature = "compiled")]
+            let mut stopped = None;
             #[cfg(feature = "compiled")]
             if let Some(code) = code
                 && let Some(entry) = code.entry(pc)
-                && let Some(next) = code.run(entry, &mut self.scratch.registers, &mut self.left, self.inputs)
             {
                 self.scratch.ran_compiled = true;
-                pc = next as usize;
+                match self.run_code(code, entry) {
+                    Ran::Before(next) => pc = next,
+                    Ran::At(at, result) => (pc, stopped) = (at, Some(result)),
+                }
             }
-            let Some(instr) = program.instrs.get(pc).copied() else {
+            let Some(instr) = program.instrs.get(pc) else {
                 return Err(self
                     .scratch
                     .error
                     .take()
                     .unwrap_or_else(|| broken("control left it")));
             };
-            let step = match program.layouts.resolved.fused_at.get(pc) {
-                Some(Fused::Search(number)) => self.covered_search(*number, budget),
-                Some(Fused::Projection(number)) => self.project(*number, budget),
-                _ => {
-                    if self.left == 0 {
-                        return Err(out_of_budget(budget));
-                    }
-                    self.left -= 1;
-                    self.step(instr)
-                }
-            };
+            #[cfg(feature = "compiled")]
+            let step = stopped.unwrap_or_else(|| self.at(pc));
+            #[cfg(not(feature = "compiled"))]
+            let step = self.at(pc);
             match step {
                 Ok(Flow::Next) => {
                     pc += 1;
@@ -280,6 +284,24 @@ impl<A: DataAccess> Machine<'_, A> {
             }
             aborting = true;
             pc = program.abort_pc as usize;
+        }
+    }
+
+    /// Does the instruction, and what is fused with it.
+    #[inline]
+    fn at(&mut self, pc: usize) -> Result<Flow, SqlError> {
+        let program = self.program;
+        let budget = self.scratch.run.budget;
+        match program.layouts.resolved.fused_at.get(pc) {
+            Some(Fused::Search(number)) => self.covered_search(*number, budget),
+            Some(Fused::Projection(number)) => self.project(*number, budget),
+            _ => {
+                let Some(instr) = program.instrs.get(pc) else {
+                    return Err(broken("control left it"));
+                };
+                self.left = self.left.checked_sub(1).ok_or_else(|| out_of_budget(budget))?;
+                self.step(*instr)
+            }
         }
     }
 

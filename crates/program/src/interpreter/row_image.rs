@@ -26,6 +26,18 @@ pub(crate) enum RowTarget {
     Output(u32),
 }
 
+#[cfg(feature = "compiled")]
+impl RowTarget {
+    /// A number for each; none for nothing.
+    pub fn code(self) -> Option<u32> {
+        match self {
+            RowTarget::None => None,
+            RowTarget::Table(ordinal) => Some(u32::from(ordinal)),
+            RowTarget::Output(statement) => statement.checked_add(u32::from(u8::MAX) + 1),
+        }
+    }
+}
+
 /// Bytes that a row may take while it is built.
 pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 
@@ -56,6 +68,15 @@ impl RowImage {
     /// Memory that it keeps, in bytes.
     pub fn kept_bytes(&self) -> usize {
         self.bytes.capacity() + self.whole.capacity()
+    }
+
+    /// Where its bytes lie, for machine code that writes to fixed columns; null if they do not all lie there.
+    #[cfg(feature = "compiled")]
+    pub fn cells(&mut self, layout: &RowLayout) -> *mut u8 {
+        match self.bytes.len() >= layout.fixed_bytes() {
+            true => self.bytes.as_mut_ptr(),
+            false => std::ptr::null_mut(),
+        }
     }
 
     /// Makes the buffer a row of all NULLs.

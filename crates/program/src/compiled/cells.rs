@@ -1,0 +1,185 @@
+//! Machine code for fixed columns: of rows that collect registers hold, and of row buffers.
+//!
+//! Where a row lies is asked once in a block ([`super::Context`]): nothing in a block of machine code moves
+//! or frees rows. Whoever tells the place has seen that all fixed columns of the expected layout lie there. NULLs,
+//! values that do not fit, rows that are missing or of another table are left to the interpreter, before
+//! anything was changed.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+
+use super::Context;
+use super::plan::{AtHand, Buffer, Cell, CellStep, Source};
+use super::translate::Translator;
+use crate::class::Class;
+use crate::instr::COLLECT_REGISTERS;
+use crate::interpreter::{COLLECTED_BYTES, STATUS_OFFSET};
+
+/// Rows are not aligned.
+fn flags() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}
+
+impl Translator<'_> {
+    pub(super) fn cell_step(&mut self, step: &CellStep) {
+        match step {
+            CellStep::Status { register, cp } => self.status(*register, *cp),
+            CellStep::Load {
+                register,
+                row,
+                cell,
+                class,
+            } => {
+                let base = self.row(*row);
+                let value = self.load_cell(base, *cell, *class);
+                self.set(*register, value);
+            }
+            CellStep::Store { buffer, to, from } => self.store(*buffer, *to, from),
+        }
+    }
+
+    /// RET: a boolean that is 1 at most once.
+    fn status(&mut self, register: u8, cp: u8) {
+        let number = usize::from(cp) % COLLECT_REGISTERS;
+        let offset = (number * COLLECTED_BYTES + STATUS_OFFSET) as i32;
+        let value = self.b.ins().uload8(types::I64, flags(), self.collect, offset);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.b.ins().istore8(flags(), zero, self.collect, offset);
+        self.set(register, value);
+    }
+
+    /// Leaves if the column is NULL.
+    pub(super) fn load_cell(&mut self, base: Value, cell: Cell, class: Class) -> Value {
+        self.leave_if_null(base, cell);
+        let offset = cell.offset;
+        match class {
+            Class::Bool => {
+                let byte = self.b.ins().uload8(types::I64, flags(), base, offset);
+                let truth = self.b.ins().icmp_imm_s(IntCC::NotEqual, byte, 0);
+                self.b.ins().uextend(types::I64, truth)
+            }
+            Class::Int2 => self.b.ins().sload16(types::I64, flags(), base, offset),
+            Class::Int4 | Class::Date => self.b.ins().sload32(flags(), base, offset),
+            Class::Float4 => self.b.ins().uload32(flags(), base, offset),
+            _ => self.b.ins().load(types::I64, flags(), base, offset),
+        }
+    }
+
+    fn leave_if_null(&mut self, base: Value, cell: Cell) {
+        let bitmap = self.b.ins().uload8(types::I64, flags(), base, cell.null_byte);
+        let bit = self.b.ins().band_imm_s(bitmap, 1 << cell.null_bit);
+        self.leave_if(bit);
+    }
+
+    fn store(&mut self, buffer: Buffer, to: Cell, from: &Source) {
+        let constant = |bytes: &[u8; 16]| {
+            let (low, high) = bytes.split_at(8);
+            [low, high].map(|half| i64::from_le_bytes(half.try_into().unwrap_or_default()))
+        };
+        // All reasons to leave come before the first change.
+        let halves = match from {
+            Source::Register(register, class) => {
+                let value = self.value(*register);
+                [Some(self.fitting(value, *class)), None]
+            }
+            Source::Input(cell) => {
+                self.leave_if_null(self.inputs, *cell);
+                self.halves(self.inputs, *cell)
+            }
+            Source::Column(row, cell) => {
+                let base = self.row(*row);
+                self.leave_if_null(base, *cell);
+                self.halves(base, *cell)
+            }
+            Source::Constant(bytes) => {
+                constant(bytes).map(|half| Some(self.b.ins().iconst(types::I64, half)))
+            }
+            Source::Null => [0; 2].map(|half| Some(self.b.ins().iconst(types::I64, half))),
+        };
+        let base = self.image(buffer);
+        if let [Some(low), high] = halves {
+            match to.bytes {
+                1 => self.b.ins().istore8(flags(), low, base, to.offset),
+                2 => self.b.ins().istore16(flags(), low, base, to.offset),
+                4 => self.b.ins().istore32(flags(), low, base, to.offset),
+                _ => self.b.ins().store(flags(), low, base, to.offset),
+            };
+            if let (16, Some(high)) = (to.bytes, high) {
+                self.b.ins().store(flags(), high, base, to.offset + 8);
+            }
+        }
+        let bitmap = self.b.ins().uload8(types::I64, flags(), base, to.null_byte);
+        let bit = 1_i64 << to.null_bit;
+        let bitmap = match from {
+            Source::Null => self.b.ins().bor_imm_s(bitmap, bit),
+            _ => self.b.ins().band_imm_s(bitmap, !bit),
+        };
+        self.b.ins().istore8(flags(), bitmap, base, to.null_byte);
+    }
+
+    /// A cell's bytes, as they are: eight at most, and the rest.
+    fn halves(&mut self, base: Value, cell: Cell) -> [Option<Value>; 2] {
+        let offset = cell.offset;
+        let low = match cell.bytes {
+            1 => self.b.ins().uload8(types::I64, flags(), base, offset),
+            2 => self.b.ins().uload16(types::I64, flags(), base, offset),
+            4 => self.b.ins().uload32(flags(), base, offset),
+            _ => self.b.ins().load(types::I64, flags(), base, offset),
+        };
+        let high = (cell.bytes == 16).then(|| self.b.ins().load(types::I64, flags(), base, offset + 8));
+        [Some(low), high]
+    }
+
+    /// The bits to store; leaves if an integer is too large for its column.
+    fn fitting(&mut self, value: Value, class: Class) -> Value {
+        let bits = match class {
+            Class::Bool => {
+                let truth = self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
+                return self.b.ins().uextend(types::I64, truth);
+            }
+            Class::Int2 => 48,
+            Class::Int4 | Class::Date => 32,
+            _ => return value,
+        };
+        let shifted = self.b.ins().ishl_imm_s(value, bits);
+        let narrow = self.b.ins().sshr_imm_s(shifted, bits);
+        let beyond = self.b.ins().icmp(IntCC::NotEqual, narrow, value);
+        self.leave_if(beyond);
+        value
+    }
+
+    /// Where a row at hand lies; leaves if there is none, or another table's.
+    fn row(&mut self, row: AtHand) -> Value {
+        if let Some(base) = self.known.rows.get(&row.cp) {
+            return *base;
+        }
+        let number = usize::from(row.cp) % COLLECT_REGISTERS;
+        let base = self.place(offset_of!(Context, row), number as u32, u32::from(row.table));
+        self.known.rows.insert(row.cp, base);
+        base
+    }
+
+    /// Where a row buffer's bytes lie; leaves if it is a row of something else.
+    fn image(&mut self, buffer: Buffer) -> Value {
+        if let Some(base) = self.known.images.get(&buffer.number) {
+            return *base;
+        }
+        let base = self.place(
+            offset_of!(Context, image),
+            u32::from(buffer.number),
+            buffer.target,
+        );
+        self.known.images.insert(buffer.number, base);
+        base
+    }
+
+    fn place(&mut self, function: usize, number: u32, of: u32) -> Value {
+        let arguments = [number, of].map(|number| self.b.ins().iconst(types::I32, i64::from(number)));
+        let base = self.call(function, self.place_signature, &arguments);
+        let missing = self.b.ins().icmp_imm_s(IntCC::Equal, base, 0);
+        self.leave_if(missing);
+        base
+    }
+}

@@ -1,0 +1,323 @@
+//! What machine code does of a program, instruction by instruction, and where it may be entered.
+//!
+//! ```text
+//!   Registers   arithmetic, comparisons, branches: machine code alone
+//!   Cell        a fixed column of a row at hand, or of a row buffer: machine code, once it was told where it
+//!               lies
+//!   Call        everything else that goes on behind itself: the interpreter's own function is called
+//!   Leave       what ends a run or goes to a handler: back to the interpreter's loop
+//! ```
+//!
+//! Of which table a collect register or row buffer is, a program says only where it is filled. The plan takes
+//! what the nearest instruction before says, in order of numbers; that is a guess, which whoever tells the
+//! place checks: a wrong one costs time only.
+
+use std::collections::BTreeSet;
+
+use weft_types::{ColumnKind, RowLayout};
+
+use crate::class::Class;
+use crate::instr::{COLLECT_REGISTERS, Cond, Instr, Op, ROW_BUFFERS};
+use crate::interpreter::RowTarget;
+use crate::program::Program;
+use crate::resolve::Fused;
+
+/// Instructions done by machine code alone that make a program worth compiling.
+const NATIVE_INSTRS_MIN: usize = 3;
+
+/// Where a fixed column lies in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub offset: i32,
+    pub bytes: u8,
+    /// Of the NULL bitmap: byte and bit.
+    pub null_byte: i32,
+    pub null_bit: u8,
+}
+
+impl Cell {
+    /// `None` for a column that is not fixed, or not there.
+    pub fn of(layout: &RowLayout, column: usize) -> Option<Cell> {
+        let ColumnKind::Fixed(bytes @ (1 | 2 | 4 | 8 | 16)) = layout.column_kind(column) else {
+            return None;
+        };
+        Some(Cell {
+            offset: i32::try_from(layout.cell_offset(column)?).ok()?,
+            bytes,
+            null_byte: (column / 8) as i32,
+            null_bit: (column % 8) as u8,
+        })
+    }
+}
+
+/// A row that a collect register holds, of the table with this ordinal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AtHand {
+    pub cp: u8,
+    pub table: u8,
+}
+
+/// A row buffer, and what it is a row of, as [`RowTarget::code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Buffer {
+    pub number: u8,
+    pub target: u32,
+}
+
+/// Where a stored value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A register; whether it fits is seen when it is there.
+    Register(u8, Class),
+    Input(Cell),
+    Column(AtHand, Cell),
+    Constant([u8; 16]),
+    Null,
+}
+
+/// An instruction on a fixed column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CellStep {
+    /// RET: the status of a collect register.
+    Status { register: u8, cp: u8 },
+    /// LDCOL.
+    Load {
+        register: u8,
+        row: AtHand,
+        cell: Cell,
+        class: Class,
+    },
+    /// SETR, SETIN, SETK, SETCOL, SETNULL.
+    Store { buffer: Buffer, to: Cell, from: Source },
+}
+
+/// Who does an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Registers,
+    Cell(CellStep),
+    /// The interpreter, called; control goes on here if it goes on behind.
+    Call(usize),
+    Leave,
+}
+
+/// See the file's head.
+pub(super) struct Plan {
+    steps: Vec<Step>,
+    /// First instructions of blocks.
+    pub leaders: BTreeSet<usize>,
+    /// Leaders that the interpreter may enter at, in order.
+    pub entries: Vec<usize>,
+}
+
+impl Plan {
+    /// `None` if machine code would do next to nothing.
+    pub fn of(program: &Program) -> Option<Plan> {
+        let steps = Guesses::default().steps(program);
+        let native = steps
+            .iter()
+            .filter(|step| matches!(step, Step::Registers | Step::Cell(_)));
+        if native.count() < NATIVE_INSTRS_MIN {
+            return None;
+        }
+        let mut leaders = BTreeSet::from([0, program.commit_pc as usize, program.abort_pc as usize]);
+        for (pc, (instr, step)) in program.instrs.iter().zip(&steps).enumerate() {
+            if instr.op.is_branch() {
+                leaders.extend([instr.imm as usize, pc + 1]);
+            }
+            match step {
+                Step::Call(next) => leaders.extend([pc, *next]),
+                Step::Leave => leaders.extend([pc, pc + 1]),
+                Step::Registers | Step::Cell(_) => {}
+            }
+        }
+        leaders.retain(|pc| *pc < steps.len());
+        let enterable = leaders
+            .iter()
+            .copied()
+            .filter(|pc| steps.get(*pc) != Some(&Step::Leave));
+        let entries = enterable.take(usize::from(u16::MAX) - 1).collect();
+        Some(Plan {
+            steps,
+            leaders,
+            entries,
+        })
+    }
+
+    pub fn step(&self, pc: usize) -> &Step {
+        self.steps.get(pc).unwrap_or(&Step::Leave)
+    }
+}
+
+/// What collect registers and row buffers are of, so far.
+#[derive(Default)]
+struct Guesses {
+    tables: [Option<u8>; COLLECT_REGISTERS],
+    targets: [Option<RowTarget>; ROW_BUFFERS],
+}
+
+impl Guesses {
+    fn steps(mut self, program: &Program) -> Vec<Step> {
+        let mut steps = Vec::with_capacity(program.instrs.len());
+        for (pc, instr) in program.instrs.iter().enumerate() {
+            steps.push(self.step(program, pc, *instr));
+            self.note(*instr);
+        }
+        steps
+    }
+
+    fn note(&mut self, instr: Instr) {
+        let cp = usize::from(instr.a) % COLLECT_REGISTERS;
+        let buffer = usize::from(instr.a) % ROW_BUFFERS;
+        match instr.op {
+            Op::Search | Op::Scan | Op::Insert => self.tables[cp] = Some(instr.table() as u8),
+            Op::Row => self.targets[buffer] = Some(RowTarget::Table(instr.table() as u8)),
+            Op::Outrow => self.targets[buffer] = Some(RowTarget::Output(instr.imm)),
+            Op::Copyrow => {
+                let table = self.tables[usize::from(instr.b) % COLLECT_REGISTERS];
+                self.targets[buffer] = table.map(RowTarget::Table);
+            }
+            _ => {}
+        }
+    }
+
+    fn step(&self, program: &Program, pc: usize, instr: Instr) -> Step {
+        let resolved = &program.layouts.resolved;
+        let fused = match resolved.fused_at.get(pc) {
+            Some(Fused::Search(number)) => {
+                let search = resolved.searches.get(usize::from(*number));
+                search.map(|search| search.instrs)
+            }
+            Some(Fused::Projection(number)) => {
+                let projection = resolved.projections.get(usize::from(*number));
+                projection.map(|projection| projection.instrs)
+            }
+            _ => None,
+        };
+        if let Some(instrs) = fused {
+            return Step::Call(pc + instrs as usize);
+        }
+        if is_of_registers(program, instr) {
+            return Step::Registers;
+        }
+        if let Some(step) = self.cell_step(program, instr) {
+            return Step::Cell(step);
+        }
+        match instr.op {
+            Op::Commit | Op::Abort | Op::Raise | Op::Raiseb | Op::Rethrow => Step::Leave,
+            _ => Step::Call(pc + 1),
+        }
+    }
+
+    fn at_hand(&self, cp: u8) -> Option<AtHand> {
+        let table = self.tables[usize::from(cp) % COLLECT_REGISTERS]?;
+        Some(AtHand { cp, table })
+    }
+
+    fn cell_step(&self, program: &Program, instr: Instr) -> Option<CellStep> {
+        let Instr { op, a, b, .. } = instr;
+        let layouts = &program.layouts;
+        match op {
+            Op::Ret => return Some(CellStep::Status { register: a, cp: b }),
+            Op::Ldcol => {
+                let row = self.at_hand(b)?;
+                let layout = layouts.tables.get(usize::from(row.table))?;
+                let column = usize::from(instr.low());
+                let class = Class::of(layout.types().get(column)?);
+                return class.is_register().then_some(CellStep::Load {
+                    register: a,
+                    row,
+                    cell: Cell::of(layout, column)?,
+                    class,
+                });
+            }
+            Op::Setr | Op::Setin | Op::Setk | Op::Setcol | Op::Setnull => {}
+            _ => return None,
+        }
+        let target = self.targets[usize::from(a) % ROW_BUFFERS]?;
+        let layout = match target {
+            RowTarget::None => return None,
+            RowTarget::Table(ordinal) => layouts.tables.get(usize::from(ordinal))?,
+            RowTarget::Output(statement) => layouts.outputs.get(statement as usize)?,
+        };
+        let (column, other) = (usize::from(instr.low()), usize::from(instr.high()));
+        let to = Cell::of(layout, column)?;
+        let from = match op {
+            Op::Setr => {
+                let class = Class::of(layout.types().get(column)?);
+                class.is_register().then_some(Source::Register(b, class))?
+            }
+            Op::Setin => Source::Input(Cell::of(&layouts.inputs, other)?),
+            Op::Setk => {
+                let raw = layouts.consts.raw(&layouts.const_row, other)?;
+                let mut bytes = [0; 16];
+                bytes.get_mut(..raw.len())?.copy_from_slice(raw);
+                (raw.len() == usize::from(to.bytes)).then_some(Source::Constant(bytes))?
+            }
+            Op::Setcol => {
+                let row = self.at_hand(b)?;
+                let layout = layouts.tables.get(usize::from(row.table))?;
+                Source::Column(row, Cell::of(layout, other)?)
+            }
+            _ => Source::Null,
+        };
+        // What does not fit is the interpreter's to refuse.
+        let fits = match &from {
+            Source::Input(cell) | Source::Column(_, cell) => cell.bytes == to.bytes,
+            _ => true,
+        };
+        let buffer = Buffer {
+            number: a,
+            target: target.code()?,
+        };
+        fits.then_some(CellStep::Store { buffer, to, from })
+    }
+}
+
+/// What machine code does with registers, inputs and constants alone.
+fn is_of_registers(program: &Program, instr: Instr) -> bool {
+    let is_register = |layout: &RowLayout| {
+        let ty = layout.types().get(instr.imm as usize);
+        ty.is_some_and(|ty| Class::of(ty).is_register())
+    };
+    match instr.op {
+        Op::Jmp
+        | Op::Be
+        | Op::Bne
+        | Op::Blt
+        | Op::Ble
+        | Op::Bgt
+        | Op::Bge
+        | Op::Bnull
+        | Op::Bnnull
+        | Op::Bt
+        | Op::Bnt
+        | Op::End
+        | Op::Mov
+        | Op::Ldi
+        | Op::Ldnull
+        | Op::Add
+        | Op::Sub
+        | Op::Mul
+        | Op::Div
+        | Op::Mod
+        | Op::Neg
+        | Op::Abs
+        | Op::Narrow
+        | Op::Fadd
+        | Op::Fsub
+        | Op::Fmul
+        | Op::Fdiv
+        | Op::Fneg
+        | Op::Fabs
+        | Op::Itof
+        | Op::Not
+        | Op::And
+        | Op::Or
+        | Op::Isnull => true,
+        Op::Cmp | Op::Test | Op::Fcmp => Cond::from_code(instr.imm).is_some(),
+        Op::Ldk => is_register(&program.layouts.consts),
+        Op::Ldin => is_register(&program.layouts.inputs),
+        _ => false,
+    }
+}
