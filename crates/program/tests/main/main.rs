@@ -5,6 +5,8 @@
 
 mod allocation;
 mod budget;
+#[cfg(feature = "compiled")]
+mod cells;
 mod compiled;
 mod decoding;
 mod fixture;
