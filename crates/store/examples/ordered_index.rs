@@ -136,7 +136,7 @@ fn probes(view: ReadView<'_>, index: IndexId, rows: u64, random: &mut Prng) -> u
     for _ in 0..OPERATIONS / PROBES {
         let keys: [Key; PROBES] = std::array::from_fn(|_| key(random.below(rows)));
         let mut probes: [Probe; PROBES] = std::array::from_fn(|at| view.begin_probe(TABLE, index, &keys[at]));
-        while view.advance_probes(&mut probes) {}
+        view.finish_probes(&mut probes);
         for (key, probe) in keys.iter().zip(&probes) {
             sum += view
                 .lookup_probed(TABLE, index, key, probe)
@@ -175,7 +175,7 @@ fn probed_ranges(view: ReadView<'_>, rows: u64, random: &mut Prng) -> u64 {
         let keys: [Key; 16] = std::array::from_fn(|_| key(random.below(rows)));
         let mut probes: [Probe; 16] =
             std::array::from_fn(|at| view.begin_range_probe(TABLE, ORDERED, &keys[at]));
-        while view.advance_probes(&mut probes) {}
+        view.finish_probes(&mut probes);
         sum += keys.iter().map(|key| range(view, key)).sum::<u64>();
     }
     sum

@@ -11,8 +11,8 @@
 //!   lookup(key)        finds everything in the cache
 //! ```
 //!
-//! A caller plans 16 to 32 probes, advances all of them at each step, then looks the keys up one by one: the
-//! waits for memory overlap. Source: BionicDB, sections 4.4 and 4.5 (pipelined indexes), in software as
+//! A caller plans 16 to 32 probes, brings all to their end together, a step of all at a time, then looks the
+//! keys up one by one: the waits for memory overlap. Source: BionicDB, sections 4.4 and 4.5 (pipelined indexes), in software as
 //! asynchronous memory access chaining (Kocberber et al., 2015).
 //!
 //! A probe never changes what a lookup finds and never fails: it holds numbers and no pointers, so one that
@@ -20,6 +20,7 @@
 
 use std::ptr;
 
+use smallvec::SmallVec;
 use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
@@ -28,7 +29,7 @@ use crate::index::ordered::{Descent, OrderedIndex, Step};
 use crate::memory::{Pin, SLOT_OVERHEAD, Slot, SlotId};
 use crate::table::{Schema, TableData, TableIndex};
 
-/// Probes that [`Probe::advance_all`] takes together.
+/// Probes whose fetches [`Probe::finish_all`] asks for back to back.
 const BLOCK_PROBES: usize = 16;
 /// Bytes of a key that a probe keeps for its way down an ordered index. A longer key's probe leads to where
 /// its beginning stands.
@@ -170,15 +171,28 @@ impl Probe {
     /// Plans and fetches at once.
     pub(crate) fn begin(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
         let mut probe = Probe::plan(schema, table, index, key);
-        probe.start(schema).fetch();
+        probe.start(schema);
         probe
     }
 
     /// The same for where a range begins.
     pub(crate) fn begin_range(schema: &Schema, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
         let mut probe = Probe::plan_range(schema, table, index, lowest);
-        probe.start(schema).fetch();
+        probe.start(schema);
         probe
+    }
+
+    /// Fetches what comes first, if anything does.
+    fn start(&mut self, schema: &Schema) {
+        let found = match self.next {
+            Next::Hash(_) | Next::Descent(_) => find_index(schema, self.table, self.index),
+            _ => None,
+        };
+        match (found, self.next) {
+            (Some((_, index)), Next::Hash(hash)) => self.want_line(index, hash).fetch(),
+            (Some(_), Next::Descent(descent)) => self.want_node(descent).fetch(),
+            _ => {}
+        }
     }
 
     fn new(table: TableId, index: IndexId) -> Self {
@@ -203,57 +217,54 @@ impl Probe {
 
     /// Looks at what was fetched, fetches what comes next; false when nothing is left.
     pub(crate) fn advance(&mut self, schema: &Schema, pin: Pin<'_>) -> bool {
-        self.look(schema, pin).fetch();
+        match find_index(schema, self.table, self.index) {
+            Some(found) => self.look(found, pin).fetch(),
+            None => self.next = Next::Nothing,
+        }
         self.next.is_something()
     }
 
-    /// Advances many: looks at all that was fetched, then fetches all that comes next, back to back
-    /// (`group.rs` says why). False when nothing is left for any.
-    pub(crate) fn advance_all<'p>(
+    /// Brings many to their end: looks at all that was fetched, then fetches all that comes next, back to
+    /// back (`group.rs` says why), until nothing is left for any.
+    pub(crate) fn finish_all<'p>(
         probes: impl IntoIterator<Item = &'p mut Probe>,
         schema: &Schema,
         pin: Pin<'_>,
-    ) -> bool {
-        let mut probes = probes.into_iter();
-        let mut is_going = false;
-        loop {
-            let mut wanted = [Wanted::default(); BLOCK_PROBES];
-            let mut count = 0;
-            for (wanted, probe) in wanted.iter_mut().zip(&mut probes) {
-                *wanted = probe.look(schema, pin);
-                is_going |= probe.next.is_something();
-                count += 1;
+    ) {
+        let under_way = probes.into_iter().filter(|probe| probe.next.is_something());
+        let mut under_way: SmallVec<[UnderWay<'_, '_>; PROBES_AT_HAND]> = under_way
+            .filter_map(|probe| {
+                let found = find_index(schema, probe.table, probe.index)?;
+                Some(UnderWay { probe, found })
+            })
+            .collect();
+        while !under_way.is_empty() {
+            for block in under_way.chunks_mut(BLOCK_PROBES) {
+                let mut wanted = [Wanted::default(); BLOCK_PROBES];
+                for (wanted, UnderWay { probe, found }) in wanted.iter_mut().zip(block.iter_mut()) {
+                    *wanted = probe.look(*found, pin);
+                }
+                wanted.iter().take(block.len()).for_each(Wanted::fetch);
             }
-            wanted.into_iter().take(count).for_each(Wanted::fetch);
-            if count < BLOCK_PROBES {
-                return is_going;
-            }
-        }
-    }
-
-    /// What to fetch first.
-    fn start(&mut self, schema: &Schema) -> Wanted {
-        match self.next {
-            Next::Hash(hash) => self.want_line(schema, hash),
-            Next::Descent(descent) => self.want_node(descent),
-            _ => Wanted::default(),
+            under_way.retain(|under_way| under_way.probe.next.is_something());
         }
     }
 
     /// Looks at what was fetched; returns what to fetch next.
-    #[inline]
-    fn look(&mut self, schema: &Schema, pin: Pin<'_>) -> Wanted {
+    #[inline(always)]
+    fn look(&mut self, (table, index): Found<'_>, pin: Pin<'_>) -> Wanted {
         match std::mem::replace(&mut self.next, Next::Nothing) {
-            Next::Hash(hash) => self.want_line(schema, hash),
+            Next::Hash(hash) => self.want_line(index, hash),
             Next::Descent(descent) => self.want_node(descent),
-            Next::Line(hash) => self.look_at_line(schema, hash),
-            Next::Node(descent) => self.look_at_node(schema, descent),
+            Next::Line(hash) => {
+                let hashed = index.data.hash.as_ref();
+                let slot = hashed.and_then(|hashed| hashed.first_candidate(hash));
+                slot.map_or(Wanted::default(), |slot| self.want_slot(table, slot))
+            }
+            Next::Node(descent) => self.look_at_node((table, index), descent),
             Next::Slot => {
-                let table = schema.tables.get(&self.table);
-                let next = table.and_then(|table| {
-                    let place = table.core.slots.slot(self.slot)?;
-                    self.fetch.elsewhere(table, place, pin)
-                });
+                let place = table.core.slots.slot(self.slot);
+                let next = place.and_then(|place| self.fetch.elsewhere(table, place, pin));
                 next.map_or(Wanted::default(), |(address, bytes)| Wanted {
                     address,
                     bytes,
@@ -264,20 +275,8 @@ impl Probe {
         }
     }
 
-    #[inline]
-    fn look_at_line(&mut self, schema: &Schema, hash: u64) -> Wanted {
-        let found = find_index(schema, self.table, self.index).and_then(|(table, index)| {
-            let slot = index.data.hash.as_ref()?.first_candidate(hash)?;
-            Some((table, slot))
-        });
-        found.map_or(Wanted::default(), |(table, slot)| self.want_slot(table, slot))
-    }
-
-    #[inline]
-    fn look_at_node(&mut self, schema: &Schema, descent: Descent) -> Wanted {
-        let found = find_index(schema, self.table, self.index)
-            .and_then(|(table, index)| Some((table, index.data.ordered.as_ref()?)));
-        let Some((table, ordered)) = found else {
+    fn look_at_node(&mut self, (table, index): Found<'_>, descent: Descent) -> Wanted {
+        let Some(ordered) = &index.data.ordered else {
             return Wanted::default();
         };
         let key = self.key.get(..usize::from(self.key_len)).unwrap_or_default();
@@ -289,15 +288,17 @@ impl Probe {
     }
 
     #[inline]
-    fn want_line(&mut self, schema: &Schema, hash: u64) -> Wanted {
+    fn want_line(&mut self, index: &TableIndex, hash: u64) -> Wanted {
         self.next = Next::Line(hash);
-        let found = find_index(schema, self.table, self.index);
-        let hashed = found.and_then(|(_, index)| index.data.hash.as_ref());
-        hashed.map_or(Wanted::default(), |index| Wanted {
-            address: index.line_address(hash).cast(),
-            bytes: LINE_BYTES,
-            cell: ptr::null(),
-        })
+        index
+            .data
+            .hash
+            .as_ref()
+            .map_or(Wanted::default(), |index| Wanted {
+                address: index.line_address(hash).cast(),
+                bytes: LINE_BYTES,
+                cell: ptr::null(),
+            })
     }
 
     #[inline]
@@ -326,8 +327,20 @@ impl Probe {
     }
 }
 
+/// A table and an index of it.
+type Found<'s> = (&'s TableData, &'s TableIndex);
+
+/// Probes that [`Probe::finish_all`] takes without memory from elsewhere.
+const PROBES_AT_HAND: usize = 64;
+
+/// A probe on its way with others.
+struct UnderWay<'p, 's> {
+    probe: &'p mut Probe,
+    found: Found<'s>,
+}
+
 #[inline]
-fn find_index(schema: &Schema, table: TableId, index: IndexId) -> Option<(&TableData, &TableIndex)> {
+fn find_index(schema: &Schema, table: TableId, index: IndexId) -> Option<Found<'_>> {
     let table = schema.tables.get(&table)?;
     Some((table, table.index(index).ok()?))
 }
@@ -352,7 +365,7 @@ impl Default for Wanted {
 
 impl Wanted {
     #[inline(always)]
-    fn fetch(self) {
+    fn fetch(&self) {
         if self.bytes > 0 {
             prefetch_bytes(self.address, self.bytes);
         }

@@ -157,10 +157,10 @@ impl<'s> ReadView<'s> {
         self.lookup_one(table, index, key)
     }
 
-    /// [`ReadView::advance_probe`] for each, with the fetches back to back, which overlaps the page walks
-    /// that they may need. False when nothing is left for any.
-    pub fn advance_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
-        Probe::advance_all(probes, self.schema, self.pin)
+    /// [`ReadView::advance_probe`] for each until nothing is left for any, a step of all at a time, with the
+    /// fetches back to back, which overlaps the page walks that they may need.
+    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) {
+        Probe::finish_all(probes, self.schema, self.pin);
     }
 
     /// The row in a slot.

@@ -182,8 +182,8 @@ fn groups_find_what_single_lookups_find() {
                 for probe in probes.iter_mut().step_by(2) {
                     while view.advance_probe(probe) {}
                 }
-                while view.advance_probes(&mut probes) {}
-                assert!(!view.advance_probes(&mut probes));
+                view.finish_probes(&mut probes);
+                assert!(probes.iter_mut().all(|probe| !view.advance_probe(probe)));
                 for (key, probes) in ids.iter().zip(probes.chunks(4)) {
                     let found = view.lookup_one(TABLE, KEY, key).unwrap();
                     let probed = |index, probe| view.lookup_probed(TABLE, index, key, probe).unwrap();

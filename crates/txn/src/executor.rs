@@ -422,12 +422,9 @@ mod tests {
             self.inner.advance_probe(probe)
         }
 
-        fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
-            let under_way = self.inner.advance_probes(probes);
-            if !under_way {
-                self.in_flight.store(0, Ordering::Relaxed);
-            }
-            under_way
+        fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) {
+            self.inner.finish_probes(probes);
+            self.in_flight.store(0, Ordering::Relaxed);
         }
 
         fn resume(

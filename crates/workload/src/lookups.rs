@@ -270,7 +270,7 @@ impl Run<'_> {
                 let probe = self.view.begin_probe(TABLE, self.index, key);
                 probes.push(probe.with_fetch(self.fetch()));
             }
-            while self.view.advance_probes(&mut probes) {}
+            self.view.finish_probes(&mut probes);
             for key in &keys {
                 if let Some(row) = self.view.lookup_one(TABLE, self.index, key)? {
                     sum = sum.wrapping_add(self.read(&row));

@@ -105,9 +105,9 @@ impl<'s> BatchWriter<'s> {
         probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
     }
 
-    /// See [`ReadView::advance_probes`](crate::ReadView::advance_probes).
-    pub fn advance_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
-        Probe::advance_all(probes, &self.schema, self.pin(Pin::EVERYTHING))
+    /// See [`ReadView::finish_probes`](crate::ReadView::finish_probes).
+    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) {
+        Probe::finish_all(probes, &self.schema, self.pin(Pin::EVERYTHING));
     }
 
     /// Starts a member. Members that conflict must not be open at once; any thread.

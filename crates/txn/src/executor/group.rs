@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin    inputs checked, keys of all declared accesses encoded, their probes begun
-//!   fetch    all probes of the group advanced in turn: index, slot, row
+//!   fetch    all probes of the group, a step of all at a time: index, slot, row
 //!   execute  each member; its searches find everything in the cache. One that searches a key which
 //!            nobody could know ahead begins a probe and waits
 //!   resume   those that wait, in turn, each as soon as its probe is through
@@ -54,8 +54,8 @@ pub(super) trait Ground: Sync {
     /// False when the probe is through.
     fn advance_probe(&self, probe: &mut Probe) -> bool;
 
-    /// False when all are through.
-    fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool;
+    /// Brings all to their ends, a step of all at a time.
+    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>);
 
     /// Goes on with a program. Where it would wait for memory, its probe is put into the frame, unless the
     /// frame is not to wait.
@@ -163,8 +163,8 @@ impl Ground for BatchGround<'_, '_> {
         self.writer.advance_probe(probe)
     }
 
-    fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
-        self.writer.advance_probes(probes)
+    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) {
+        self.writer.finish_probes(probes);
     }
 
     fn resume(
@@ -225,8 +225,8 @@ impl Ground for SnapshotGround<'_> {
         self.view.advance_probe(probe)
     }
 
-    fn advance_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
-        self.view.advance_probes(probes)
+    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) {
+        self.view.finish_probes(probes);
     }
 
     fn resume(
@@ -309,11 +309,11 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
                 count += 1;
             }
             if count == GROUP_MEMBERS {
-                advance_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
+                finish_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
                 count = 0;
             }
         }
-        advance_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
+        finish_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
     });
 }
 
@@ -338,9 +338,9 @@ fn plan_probes<G: Ground>(ground: &G, call: Call<'_>, frame: &mut Frame) -> usiz
     )
 }
 
-/// Advances all probes, a step of all at a time, until the last is through.
-fn advance_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
-    while ground.advance_probes(frames.iter_mut().flat_map(|frame| frame.scratch.probes_mut())) {}
+/// Brings the probes of all frames to their ends.
+fn finish_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
+    ground.finish_probes(frames.iter_mut().flat_map(|frame| frame.scratch.probes_mut()));
 }
 
 /// A member that waits for memory.
@@ -457,7 +457,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
             break;
         }
     }
-    advance_all(ground, frames.get_mut(..count).unwrap_or_default());
+    finish_all(ground, frames.get_mut(..count).unwrap_or_default());
     let group = rest.iter().zip(&mut refused).take(count);
     for (place, (work, refused)) in group.enumerate() {
         if wave_ends.is_passed(first + place) {
