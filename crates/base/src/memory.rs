@@ -62,6 +62,17 @@ impl PageMemory {
         self.bytes
     }
 
+    /// Has the system give pages to `bytes` bytes from `from` on, as far as they are inside, as their first
+    /// touch would; what they hold stays. Takes the time that it takes to clear those pages. False: the system
+    /// does not do that, or has no more memory.
+    pub fn populate(&self, from: usize, bytes: usize) -> bool {
+        let from = from.min(self.bytes);
+        let bytes = bytes.min(self.bytes - from);
+        // SAFETY: `from` is at most the size, so the pointer is inside or at the end.
+        let start = unsafe { self.base.add(from) };
+        bytes == 0 || system::populate(start, bytes)
+    }
+
     /// The system takes huge pages for it.
     pub fn is_huge(&self) -> bool {
         self.is_huge
@@ -133,6 +144,19 @@ mod system {
         }
     }
 
+    pub(super) fn populate(start: NonNull<u8>, bytes: usize) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            // SAFETY: inside our own mapping; contents stay as they are.
+            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) == 0 }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = (start, bytes);
+            false
+        }
+    }
+
     /// The advice is accepted without effect where huge pages are switched off for the whole machine.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     fn is_enabled() -> bool {
@@ -169,6 +193,10 @@ mod system {
     }
 
     pub(super) fn advise(_: NonNull<u8>, _: usize, _: Pages) -> bool {
+        false
+    }
+
+    pub(super) fn populate(_: NonNull<u8>, _: usize) -> bool {
         false
     }
 
@@ -212,6 +240,25 @@ mod tests {
         prefetch_bytes(bytes.as_ptr(), bytes.len());
         prefetch_bytes(std::ptr::without_provenance::<u8>(usize::MAX - 100), 1_000);
         assert_eq!(bytes, [7; 1024]);
+    }
+
+    #[test]
+    fn populating_keeps_contents_and_bounds() {
+        let memory = PageMemory::new(2 * HUGE_PAGE_BYTES, Pages::Huge).unwrap();
+        // SAFETY: inside the memory, which is ours.
+        unsafe { memory.base().add(HUGE_PAGE_BYTES).write(7) };
+        let is_done = memory.populate(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+        for (from, bytes) in [
+            (0, HUGE_PAGE_BYTES),
+            (0, usize::MAX),
+            (HUGE_PAGE_BYTES, usize::MAX),
+        ] {
+            assert_eq!(memory.populate(from, bytes), is_done, "{from} {bytes}");
+        }
+        assert!(memory.populate(usize::MAX, 1), "nothing is there to be done");
+        // SAFETY: as above.
+        let bytes = unsafe { [0, HUGE_PAGE_BYTES].map(|at| memory.base().add(at).read()) };
+        assert_eq!(bytes, [0, 7]);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A block that is given back waits in a list for a request of the same kind and size: tables, index tables
-//! and slabs ask for few sizes, again and again. Extents go back to the system with the arena.
+//! and slabs ask for few sizes, again and again. Extents go back to the system with the arena. In a large
+//! arena, what will be cut next has its pages already (`ahead.rs`).
 //!
 //! Invariants:
 //! 1. A block's memory stays mapped, and is used for its [`Kind`] only, while the arena lives. So who looks
@@ -16,13 +17,20 @@
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_base::memory::{HUGE_PAGE_BYTES, LINE_BYTES, PageMemory, Pages};
 
+use super::ahead::Ahead;
+
 const EXTENT_BYTES_MAX: usize = 64 << 20;
+/// From extents of this size on, pages are had ahead.
+const AHEAD_FROM_BYTES: usize = 32 << 20;
+/// How much has pages before it is cut.
+const AHEAD_BYTES: usize = 8 << 20;
 
 /// What a block is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,8 +63,13 @@ pub(crate) struct Arena {
 #[derive(Debug, Default)]
 struct State {
     /// The last one is being cut.
-    extents: Vec<PageMemory>,
+    extents: Vec<Arc<PageMemory>>,
     cut_bytes: usize,
+    /// How much of the last extent has been asked for ahead.
+    asked_bytes: usize,
+    /// The extent after the last, once that is nearly used up, and how much of it has been asked for.
+    next: Option<(Arc<PageMemory>, usize)>,
+    ahead: Ahead,
     given_back: HashMap<(Kind, usize), Vec<Block>>,
 }
 
@@ -81,12 +94,13 @@ impl Arena {
             unsafe { clear(kind, block, bytes) };
             return block;
         }
-        let has_room = |extent: &PageMemory| extent.size_bytes() - state.cut_bytes >= bytes;
+        let has_room = |extent: &Arc<PageMemory>| extent.size_bytes() - state.cut_bytes >= bytes;
         if !state.extents.last().is_some_and(has_room) {
             self.add_extent(&mut state, bytes);
         }
         let at = state.cut_bytes;
         state.cut_bytes += bytes;
+        self.look_ahead(&mut state);
         match state.extents.last() {
             // SAFETY: `at + bytes` is at most the extent's size.
             Some(extent) => unsafe { extent.base().add(at) },
@@ -118,22 +132,58 @@ impl Arena {
     }
 
     fn add_extent(&self, state: &mut State, bytes: usize) {
+        let fits = |next: &(Arc<PageMemory>, usize)| next.0.size_bytes() >= bytes;
+        let found = match state.next.take_if(|next| fits(next)) {
+            Some(next) => Ok(next),
+            None => self.extent(state, bytes).map(|extent| (extent, 0)),
+        };
+        match found {
+            Ok((extent, asked_bytes)) => {
+                state.extents.push(extent);
+                (state.cut_bytes, state.asked_bytes) = (0, asked_bytes);
+            }
+            Err(bytes) => {
+                handle_alloc_error(Layout::from_size_align(bytes, LINE_BYTES).unwrap_or(Layout::new::<u8>()))
+            }
+        }
+    }
+
+    /// An extent for a block of so many bytes; its size if the system has no memory.
+    fn extent(&self, state: &State, bytes: usize) -> Result<Arc<PageMemory>, usize> {
         let doubled = HUGE_PAGE_BYTES << state.extents.len().min(16);
         let size = doubled.min(EXTENT_BYTES_MAX).max(bytes);
-        match PageMemory::new(size, Pages::Huge) {
-            Ok(extent) => {
-                let counter = if extent.is_huge() {
-                    &self.huge_bytes
-                } else {
-                    &self.ordinary_bytes
-                };
-                counter.fetch_add(extent.size_bytes() as u64, Ordering::Relaxed);
-                state.extents.push(extent);
-                state.cut_bytes = 0;
-            }
-            Err(_) => {
-                handle_alloc_error(Layout::from_size_align(size, LINE_BYTES).unwrap_or(Layout::new::<u8>()))
-            }
+        let extent = PageMemory::new(size, Pages::Huge).map_err(|_| size)?;
+        let counter = if extent.is_huge() {
+            &self.huge_bytes
+        } else {
+            &self.ordinary_bytes
+        };
+        counter.fetch_add(extent.size_bytes() as u64, Ordering::Relaxed);
+        Ok(Arc::new(extent))
+    }
+
+    /// Has pages given to what will be cut next, once the arena is large.
+    fn look_ahead(&self, state: &mut State) {
+        let Some(extent) = state.extents.last() else {
+            return;
+        };
+        let size = extent.size_bytes();
+        let wanted = state.cut_bytes.saturating_add(AHEAD_BYTES);
+        if size < AHEAD_FROM_BYTES || wanted <= state.asked_bytes {
+            return;
+        }
+        let end = wanted.next_multiple_of(HUGE_PAGE_BYTES).min(size);
+        if state.asked_bytes < end && state.ahead.ask(extent, state.asked_bytes..end) {
+            state.asked_bytes = end;
+        }
+        if wanted > size && state.next.is_none() {
+            // Who needs memory that is not to be had is told when he needs it.
+            state.next = self.extent(state, 0).ok().map(|next| (next, 0));
+        }
+        if let Some((next, asked_bytes @ 0)) = &mut state.next
+            && state.ahead.ask(next, 0..AHEAD_BYTES)
+        {
+            *asked_bytes = AHEAD_BYTES;
         }
     }
 }
@@ -185,6 +235,29 @@ mod tests {
         }
         let size = arena.size();
         assert!(size.huge_bytes + size.ordinary_bytes >= 10_000_000);
+    }
+
+    /// Blocks over several extents are zero, apart, and as many bytes are taken as before: an extent that was
+    /// made ahead is the next one that is cut.
+    #[test]
+    fn what_was_made_ahead_is_used() {
+        let arena = Arena::default();
+        let bytes = 1 << 20;
+        let mut blocks: Vec<NonNull<u8>> = (0..200).map(|_| arena.take(Kind::Slots, bytes)).collect();
+        blocks.sort();
+        for pair in blocks.windows(2) {
+            assert!(pair[1].addr().get() - pair[0].addr().get() >= bytes);
+        }
+        for block in &blocks {
+            // SAFETY: a block of this size, ours.
+            let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), bytes) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
+        }
+        let size = arena.size();
+        // 2 + 4 + 8 + 16 + 32 + 64 + 64 + 64 MB, the last ahead.
+        assert_eq!(size.huge_bytes + size.ordinary_bytes, 254 << 20);
+        let state = arena.state.lock();
+        assert_eq!(state.extents.len() + usize::from(state.next.is_some()), 8);
     }
 
     #[test]

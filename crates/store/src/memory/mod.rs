@@ -9,7 +9,7 @@
 //!                len, bytes
 //! ```
 //!
-//! - `arena`: blocks of huge pages. `slab`: size classes. `version`: one version. `slots`: where rows live.
+//! - `arena`: blocks of huge pages, `ahead`: which have their pages before they are cut. `slab`: size classes. `version`: one version. `slots`: where rows live.
 //!
 //! Invariants:
 //! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every
@@ -21,6 +21,7 @@
 //! 4. An unlinked version becomes [`Retired`] and is freed only when no reader is left that was registered
 //!    at the boundary of the unlinking, or before.
 
+mod ahead;
 pub(crate) mod arena;
 mod slab;
 mod slots;
