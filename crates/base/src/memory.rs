@@ -62,9 +62,9 @@ impl PageMemory {
         self.bytes
     }
 
-    /// Has the system give pages to `bytes` bytes from `from` on, as far as they are inside, as their first
-    /// touch would; what they hold stays. Takes the time that it takes to clear those pages. False: the system
-    /// does not do that, or has no more memory.
+    /// Has the system give pages to `bytes` bytes from `from` on, as far as they are inside, as the first
+    /// touch would; what they hold stays. Takes the time that it takes to clear those pages. False: the
+    /// system does not do that, or has no more memory.
     pub fn populate(&self, from: usize, bytes: usize) -> bool {
         let from = from.min(self.bytes);
         let bytes = bytes.min(self.bytes - from);

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A caller plans 16 to 32 probes, brings all to their end together, a step of all at a time, then looks the
-//! keys up one by one: the waits for memory overlap. Source: BionicDB, sections 4.4 and 4.5 (pipelined indexes), in software as
-//! asynchronous memory access chaining (Kocberber et al., 2015).
+//! keys up one by one: the waits for memory overlap. Source: BionicDB, sections 4.4 and 4.5 (pipelined
+//! indexes), in software as asynchronous memory access chaining (Kocberber et al., 2015).
 //!
 //! A probe never changes what a lookup finds and never fails: it holds numbers and no pointers, so one that
 //! outlives a change, or that is used with another view, only fetches the wrong lines.

@@ -1,9 +1,9 @@
 //! Machine code for fixed columns: of rows that collect registers hold, and of row buffers.
 //!
 //! Where a row lies is asked once in a block ([`super::Context`]): nothing in a block of machine code moves
-//! or frees rows. Whoever tells the place has seen that all fixed columns of the expected layout lie there. NULLs,
-//! values that do not fit, rows that are missing or of another table are left to the interpreter, before
-//! anything was changed.
+//! or frees rows. Whoever tells the place has seen that all fixed columns of the expected layout lie there.
+//! NULLs, values that do not fit, rows that are missing or of another table are left to the interpreter,
+//! before anything was changed.
 
 use std::mem::offset_of;
 

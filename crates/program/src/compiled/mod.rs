@@ -1,8 +1,8 @@
 //! Hot programs as machine code.
 //!
 //! ```text
-//!   interpreter  ------ entry ------>  machine code: arithmetic, comparisons, branches, fixed columns of rows
-//!        ^                                | and row buffers
+//!   interpreter  ------ entry ------>  machine code: arithmetic, comparisons, branches, fixed columns of
+//!        ^                                | rows and row buffers
 //!        |                                +--- calls ---> the interpreter's own functions: searches, keys,
 //!        |                                |               writes, variable columns, results
 //!        +------ instruction number ------+ at what is rare: NULL operands, overflow, division by zero, NaN,

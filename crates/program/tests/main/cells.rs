@@ -1,5 +1,5 @@
-//! Fixed columns in machine code against the interpreter: every type, NULLs, values that do not fit, rows that
-//! are missing, buffers of tables and of results, budgets that run out in between.
+//! Fixed columns in machine code against the interpreter: every type, NULLs, values that do not fit, rows
+//! that are missing, buffers of tables and of results, budgets that run out in between.
 
 use std::sync::Arc;
 

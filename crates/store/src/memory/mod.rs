@@ -9,7 +9,8 @@
 //!                len, bytes
 //! ```
 //!
-//! - `arena`: blocks of huge pages, `ahead`: which have their pages before they are cut. `slab`: size classes. `version`: one version. `slots`: where rows live.
+//! - `arena`: blocks of huge pages. `ahead`: pages for what will be cut next. `slab`: size classes.
+//!   `version`: one version. `slots`: where rows live.
 //!
 //! Invariants:
 //! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every
