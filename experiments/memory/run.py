@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What this machine's memory allows, and what the store's indexes reach of it. See README.md beside this file."""
+"""What this machine's memory allows, and what the indexes reach of it. See README.md beside this file."""
 
 import pathlib
 import re

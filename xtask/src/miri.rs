@@ -6,7 +6,7 @@
 //! cargo xtask miri
 //! ```
 //!
-//! Not a step of `cargo xtask test`: it needs that toolchain, and takes minutes. Tests that would take hours
+//! Not a step of `cargo xtask test`: it needs that toolchain, and takes long. Tests that would take hours
 //! there are smaller under `cfg(miri)`. The ring between workers is one file that needs nothing but `std`, so
 //! it is run alone, on many schedules: its package would have half of the workspace interpreted.
 //!
