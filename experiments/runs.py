@@ -25,6 +25,7 @@ def arguments(description):
     parser.add_argument("--weft", default=os.environ.get("WEFT_BIN", ROOT / "target/release/weft"))
     parser.add_argument("--quick", action="store_true", help="tiny sizes and times: does it run at all")
     parser.add_argument("--csv", help="append the figures to this file")
+    parser.add_argument("--plot", help="run nothing: draw the figures from this file")
     parser.add_argument("--only", help="only figures whose name begins so")
     return parser.parse_args()
 
@@ -84,6 +85,50 @@ def value(records, metric, protocol=""):
     return None
 
 
+def kept(path):
+    """The rows of a CSV file, with values as numbers."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        for field in ["value", "ratio"]:
+            row[field] = float(row[field]) if row[field] else None
+    return rows
+
+
+COLOURS = ["#1b6ca8", "#c0392b", "#27883f", "#8e44ad", "#d68910", "#555555"]
+
+
+def bars(path, title, y_title, groups):
+    """Bars side by side as an SVG file; `groups` maps names to bars, each a map of names to heights."""
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    heights = [height for group in groups.values() for height in group.values() if height is not None]
+    if not heights:
+        return
+    row, left, width = 16, 230, 760
+    most = max(heights)
+    height = 60 + sum(row * (len(group) + 1) for group in groups.values())
+    size = f'width="{width}" height="{height}" font-family="sans-serif" font-size="12"'
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>']
+    out.append(f'<text x="10" y="20" font-size="14">{title}; {y_title}</text>')
+    for number, name in enumerate(names):
+        x, colour = 10 + 180 * number, COLOURS[number % len(COLOURS)]
+        out.append(f'<text x="{x}" y="40" fill="{colour}">{name}</text>')
+    y = 60
+    for label, group in groups.items():
+        out.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{label}</text>')
+        for name, value in group.items():
+            if value is None:
+                continue
+            across = value / most * (width - left - 70)
+            colour = COLOURS[names.index(name) % len(COLOURS)]
+            out.append(f'<rect x="{left}" y="{y}" width="{across:.1f}" height="{row - 2}" fill="{colour}"/>')
+            out.append(f'<text x="{left + across + 5:.1f}" y="{y + 12}">{value:.3g}</text>')
+            y += row
+        y += row
+    out.append("</svg>")
+    pathlib.Path(path).write_text("\n".join(out) + "\n")
+
+
 def draw(path, title, x_title, y_title, lines):
     """Lines of (x, y) points as an SVG file; `lines` maps names to points."""
     points = [point for line in lines.values() for point in line if point[1] is not None]
@@ -96,7 +141,6 @@ def draw(path, title, x_title, y_title, lines):
         across, up = x / x_most * (width - left - 160), y / y_most * (height - bottom - 40)
         return left + across, height - bottom - up
 
-    colours = ["#1b6ca8", "#c0392b", "#27883f", "#8e44ad", "#d68910", "#555555"]
     size = f'width="{width}" height="{height}" font-family="sans-serif" font-size="12"'
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>']
     out.append(f'<text x="{left}" y="20" font-size="14">{title}</text>')
@@ -109,7 +153,7 @@ def draw(path, title, x_title, y_title, lines):
         out.append(f'<text x="{x}" y="{below}" text-anchor="middle">{x_most * share / 4:.3g}</text>')
     out.append(f'<text x="{left}" y="{height - 12}">{x_title}; {y_title}</text>')
     for number, (name, line) in enumerate(lines.items()):
-        colour = colours[number % len(colours)]
+        colour = COLOURS[number % len(COLOURS)]
         path_points = " ".join("%.1f,%.1f" % place(x, y) for x, y in line if y is not None)
         out.append(f'<polyline points="{path_points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out.append(f'<text x="{width - 150}" y="{50 + 18 * number}" fill="{colour}">{name}</text>')

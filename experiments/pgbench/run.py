@@ -18,6 +18,9 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import runs  # noqa: E402
+
 ROOT = HERE.parent.parent
 PG_BIN = pathlib.Path(os.environ.get("PG_BIN", "/usr/lib/postgresql/15/bin"))
 
@@ -147,6 +150,18 @@ def cases(clients):
         yield f"tpcb one message durable c{count}", count, [*one_message, "-M", "simple"], "on"
 
 
+def draw(rows):
+    """Both contenders' throughput, case by case."""
+    groups = {}
+    for row in rows:
+        peer, rate = row["baseline"].rsplit(": ", 1)
+        transport = "socket file, " if ", local, " in row["config"] else ""
+        case = f"{transport}{row['case']}"
+        groups[case] = {"weft": float(row["value"]) / 1e3, peer: float(rate) / 1e3}
+    scale = rows[0]["config"].split(",")[0]
+    runs.bars(HERE / "throughput.svg", f"pgbench, {scale}", "K transactions/s", groups)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=10)
@@ -155,9 +170,13 @@ def main():
     parser.add_argument("--clients", default="1,8")
     parser.add_argument("--transport", choices=["tcp", "local"], default="tcp", help="local: socket files")
     parser.add_argument("--csv")
+    parser.add_argument("--plot", help="run nothing: draw the figure from this file")
     parser.add_argument("--only", default="", help="run only cases whose name contains this")
     parser.add_argument("--weft", default=str(ROOT / "target" / "release" / "weft"))
     options = parser.parse_args()
+    if options.plot:
+        draw(runs.kept(options.plot))
+        return
     revision = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(revision, cwd=ROOT, capture_output=True, text=True).stdout.strip()
     about = f"scale {options.scale}, {options.seconds} s x {options.rounds}, {options.transport}"
@@ -209,6 +228,7 @@ def main():
             writer = csv.DictWriter(file, fieldnames=list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
+        draw(rows)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@
 //! ```text
 //! cargo xtask tidy     the rules that a machine can check: floors, sizes, names, paths (module tidy)
 //! cargo xtask test     format, clippy, tidy, every cargo test, then the whole-system tests in tests/
+//! cargo xtask miri     tests of code with `unsafe`, interpreted (module miri; needs a nightly toolchain)
 //! cargo xtask ci       the same as test: CI runs nothing that a developer cannot run with one command
 //! ```
 
 mod console;
 mod counts;
+mod miri;
 mod packages;
 mod steps;
 mod tidy;
@@ -18,9 +20,10 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask <tidy | test | ci> [--skip-system]\n\
+const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system]\n\
   tidy           check floors, sizes, names, file heads and named paths\n\
   test, ci       fmt --check, clippy, tidy, cargo test --workspace, then tests/\n\
+  miri           tests of code with unsafe under Miri; needs nightly with components miri and rust-src\n\
   --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so";
 
 fn main() -> ExitCode {
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         ["tidy"] => report_tidy(&root),
         ["test" | "ci"] => steps::run_all(&root, steps::System::Run),
         ["test" | "ci", "--skip-system"] => steps::run_all(&root, steps::System::Skip),
+        ["miri"] => miri::run_all(&root),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS

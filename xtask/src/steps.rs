@@ -32,35 +32,32 @@ pub enum System {
 
 /// Runs every step and prints the sum.
 pub fn run_all(root: &Path, system: System) -> ExitCode {
-    let mut sum = Counts::default();
-    let mut failed_steps = Vec::new();
-    let mut note = |name: &str, counts: Counts| {
-        if counts.failed > 0 {
-            failed_steps.push(name.to_owned());
-        }
-        sum += counts;
-    };
-    note("fmt", check_with(root, &["fmt", "--all", "--", "--check"]));
-    note(
-        "clippy",
-        check_with(
-            root,
-            &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let mut all = vec![
+        (
+            "fmt".to_owned(),
+            check_with(root, &["fmt", "--all", "--", "--check"]),
         ),
-    );
-    note("tidy", tidy_check(root));
-    note("cargo test", cargo_tests(root));
+        ("clippy".to_owned(), check_with(root, &clippy)),
+        ("tidy".to_owned(), tidy_check(root)),
+        ("cargo test".to_owned(), cargo_tests(root)),
+    ];
     match system {
-        System::Run => {
-            for (name, counts) in system_tests(root) {
-                note(&name, counts);
-            }
-        }
+        System::Run => all.extend(system_tests(root)),
         System::Skip => console::loud("whole-system tests in tests/ SKIPPED on request"),
     }
+    sum_up(all)
+}
+
+/// Names the steps that failed and prints the sum, on which the exit status depends.
+pub fn sum_up(all: Vec<(String, Counts)>) -> ExitCode {
+    let mut sum = Counts::default();
     println!();
-    for name in &failed_steps {
-        println!("failed: {name}");
+    for (name, counts) in all {
+        if counts.failed > 0 {
+            println!("failed: {name}");
+        }
+        sum += counts;
     }
     println!("{} passed, {} failed", sum.passed, sum.failed);
     if sum.failed == 0 {
@@ -107,7 +104,7 @@ fn cargo_tests(root: &Path) -> Counts {
 
 /// The counts that a test program printed. One that fails without saying which test failed (it did not
 /// build, it crashed) counts as one failure.
-fn summed(name: &str, command: &mut Command) -> Counts {
+pub fn summed(name: &str, command: &mut Command) -> Counts {
     counts_of(name, console::run(command))
 }
 

@@ -225,6 +225,10 @@ pub struct YcsbArguments {
     /// Scans of workload e have this length, and nothing is inserted.
     #[arg(long, conflicts_with = "scan_up_to", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub scan_exactly: Option<u64>,
+    /// Share of a transaction's accesses, 0 to 1, whose rows are another worker's than the first one's, as
+    /// protocol `partitioned` has them with so many workers; otherwise it is left to chance.
+    #[arg(long)]
+    pub remote_share: Option<f64>,
     /// Hot set.
     #[command(flatten)]
     pub hot: HotArguments,
@@ -363,6 +367,9 @@ pub struct IndexArguments {
     /// Rounds, each alternating with the limit; medians count.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
+    /// Probes in flight, one measurement for each number, beside serial lookups and whole groups.
+    #[arg(long, value_delimiter = ',', default_values_t = [16usize, 32])]
+    pub in_flight: Vec<usize>,
     /// Leaves the ordered index out.
     #[arg(long)]
     pub hash_only: bool,

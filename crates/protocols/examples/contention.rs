@@ -7,23 +7,25 @@
 //! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. The stream is YCSB A with
 //! one access: half read one field, half write one, keys Zipfian with theta .1, .5 and .9, scrambled. Then
 //! the same with every transaction writing one key. Protocols take turns within a round; figures are
-//! medians over the rounds, ratios are medians of the rounds' ratios. Planning is measured alone as well:
-//! what the batch lock manager, the wave planner and the Calvin-style lock manager (locking and releasing)
-//! can plan of the stream.
+//! medians over the rounds (with one worker by its CPU time), ratios medians of the rounds' ratios. Planning
+//! is measured alone as well: what the batch lock manager, the wave planner and the Calvin-style lock manager
+//! (locking and releasing) can plan of the stream.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
+
+mod turns;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_base::{BatchId, CatalogVersion, IndexId, Prng, TableId};
+use weft_base::{CatalogVersion, IndexId, Prng, TableId};
 use weft_program::{Access, AccessKind, KeyPart, Program, ProgramBuilder, verify};
 use weft_protocols::calvin::OrderedLockManager;
 use weft_protocols::needs::{CoarseTables, Need, NeedFinder, slot_mask};
 use weft_protocols::waves::{WavePlan, plan_waves};
-use weft_protocols::{Job, RunReport, Sound, protocol_names, run_by_name};
-use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
+use weft_protocols::{Job, Sound, protocol_names, run_by_name};
+use weft_store::{ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_txn::stamps::BatchLocks;
 use weft_txn::waves::WavePlanner;
 use weft_types::{SqlType, Value};
@@ -121,18 +123,11 @@ struct Programs {
 fn job(program: &Arc<Program>, key: u64, value: Option<&str>) -> Job {
     let mut values = vec![Value::Int8(key as i64)];
     values.extend(value.map(|value| Value::Text(value.into())));
-    Job {
-        program: Arc::clone(program),
-        inputs: program.encode_inputs(&values).unwrap(),
-    }
+    turns::job(program, &values)
 }
 
 fn load(records: u64) -> Result<(Arc<Store>, Programs), Box<dyn Error>> {
-    let store = Store::new();
-    let mut writer = store.begin_batch(BatchId(1));
-    writer.apply_catalog(&CatalogOp::CreateTable(table()))?;
-    writer.finish();
-    store.publish(BatchId(1));
+    let store = turns::store_with([table()]);
     let catalog = store.catalog();
     let def = catalog.table_by_id(TABLE).ok_or("no table")?;
     let make = |kind| -> Result<Arc<Program>, Box<dyn Error>> {
@@ -146,12 +141,7 @@ fn load(records: u64) -> Result<(Arc<Store>, Programs), Box<dyn Error>> {
         insert: make(Kind::Insert)?,
     };
     let value = "v".repeat(FIELD_BYTES);
-    for first in (0..records).step_by(1 << 16) {
-        let keys = first..records.min(first + (1 << 16));
-        let jobs: Vec<Job> = keys.map(|key| job(&programs.insert, key, Some(&value))).collect();
-        let report = run_by_name("batch", &store, &jobs, 1)?;
-        assert_eq!(report.committed, jobs.len() as u64, "loading failed");
-    }
+    turns::load_rows(&store, records, |key| job(&programs.insert, key, Some(&value)));
     Ok((store, programs))
 }
 
@@ -184,56 +174,32 @@ fn one_key(programs: &Programs, count: usize) -> Vec<Job> {
         .collect()
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_unstable_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Runs the protocols in turns and prints a line each, with the ratio to `base`.
-fn compare(title: &str, store: &Arc<Store>, jobs: &[Job], names: &[&str], base: &str, size: (usize, usize)) {
-    let (rounds, workers) = size;
-    let mut reports: Vec<Vec<RunReport>> = vec![Vec::new(); names.len()];
-    for _ in 0..rounds {
-        for (name, reports) in names.iter().zip(&mut reports) {
-            let report = run_by_name(name, store, jobs, workers).unwrap();
-            assert_eq!(report.failed, 0, "{name}");
-            reports.push(report);
-        }
-    }
-    println!("\n{title}, {} jobs, {workers} workers", jobs.len());
+/// Prints a line for each protocol, with the ratio to `base`.
+fn compare(title: &str, store: &Arc<Store>, jobs: &[Job], names: &[&str], base: &str, size: turns::Size) {
+    println!("\n{title}, {} jobs, {} workers", jobs.len(), size.1);
     println!(
         "{:34} M txn/s  ratio  planning  aborts  deferred  p50 us  p99 us",
         ""
     );
-    let base = names
-        .iter()
-        .position(|name| *name == base)
-        .and_then(|at| reports.get(at).cloned());
-    for (name, reports) in names.iter().zip(&reports) {
-        let of = |figure: fn(&RunReport) -> f64| median(reports.iter().map(figure).collect());
-        let ratio = base.iter().flatten().zip(reports);
-        let ratio = median(
-            ratio
-                .map(|(base, report)| report.throughput() / base.throughput())
-                .collect(),
-        );
-        println!(
-            "{name:34} {:7.3}  {ratio:5.2}  {:7.1}%  {:5.1}%  {:7.1}%  {:6.1}  {:6.1}",
-            of(RunReport::throughput) / 1e6,
-            100.0 * of(|report| report.planning.as_secs_f64() / report.elapsed.as_secs_f64()),
-            100.0 * of(RunReport::abort_rate),
-            100.0 * of(RunReport::deferral_rate),
-            of(|report| report.latency.quantile(0.5).as_secs_f64()) * 1e6,
-            of(|report| report.latency.quantile(0.99).as_secs_f64()) * 1e6,
-        );
+    for turns in turns::take_turns(store, &[jobs], names, size) {
+        let base = turns::of(names, base, &turns);
+        for (name, own) in names.iter().zip(&turns) {
+            let micros = |share: f64| {
+                let latency = |(report, _): &turns::Turn| report.latency.quantile(share).as_secs_f64();
+                turns::median_of(own, latency) * 1e6
+            };
+            println!(
+                "{name:34} {:7.3}  {:5.2}  {:7.1}%  {:5.1}%  {:7.1}%  {:6.1}  {:6.1}",
+                turns::median_of(own, |(_, rate)| *rate) / 1e6,
+                turns::ratio(own, base),
+                turns::median_of(own, turns::planning_percent),
+                100.0 * turns::median_of(own, |(report, _)| report.abort_rate()),
+                100.0 * turns::median_of(own, |(report, _)| report.deferral_rate()),
+                micros(0.5),
+                micros(0.99),
+            );
+        }
     }
-}
-
-/// Seconds of CPU that this thread has had, if the system says so; the kernel counts in ticks of some
-/// milliseconds, so what is measured must be long.
-fn cpu_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
 /// How often planning goes through the stream in one measurement.
@@ -241,13 +207,13 @@ const PLAN_PASSES: usize = 8;
 
 /// Millions of transactions a CPU second that a planner gets through, in chunks of a batch.
 fn plan_rate(jobs: &[Job], mut plan: impl FnMut(std::ops::Range<usize>)) -> f64 {
-    let (began, cpu) = (Instant::now(), cpu_seconds());
+    let (began, cpu) = (Instant::now(), turns::cpu_seconds());
     for first in (0..PLAN_PASSES).flat_map(|_| (0..jobs.len()).step_by(BATCH_MEMBERS)) {
         plan(first..jobs.len().min(first + BATCH_MEMBERS));
     }
     let wall = began.elapsed().as_secs_f64();
     let seconds = cpu
-        .zip(cpu_seconds())
+        .zip(turns::cpu_seconds())
         .map_or(wall, |(before, after)| after - before);
     (PLAN_PASSES * jobs.len()) as f64 / seconds / 1e6
 }
@@ -310,7 +276,7 @@ fn compare_planning(title: &str, store: &Arc<Store>, jobs: &[Job], rounds: usize
             rates.push(rate);
         }
     }
-    let [keys_only, batch, layered, ordered] = rates.map(median);
+    let [keys_only, batch, layered, ordered] = rates.map(turns::median);
     // What the managers themselves take, without finding keys and their hashes.
     let own = |rate: f64| 1.0 / (1.0 / rate - 1.0 / keys_only).max(1e-9);
     println!("\n{title}: planning alone, M txn per CPU second (less finding the keys)");
@@ -335,16 +301,8 @@ fn compare_planning(title: &str, store: &Arc<Store>, jobs: &[Job], rounds: usize
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [records, count, rounds, workers, names @ ..] = arguments.as_slice() else {
-        return Err("usage: contention RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]".into());
-    };
-    let (records, count): (u64, usize) = (records.parse()?, count.parse()?);
-    let size: (usize, usize) = (rounds.parse()?, workers.parse()?);
-    let known = protocol_names();
-    let names: Vec<&str> = match names {
-        [] => known,
-        names => names.iter().map(String::as_str).collect(),
-    };
+    let (records, count, size, names) = turns::arguments(&arguments, protocol_names())
+        .ok_or("usage: contention RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]")?;
     if let Some(name) = names.iter().find(|name| !protocol_names().contains(name)) {
         run_by_name(name, &Store::new(), &[], 1)?;
     }

@@ -23,14 +23,17 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
+mod turns;
+
 use std::error::Error;
 use std::sync::Arc;
 
-use weft_base::{BatchId, IndexId, Prng, TableId};
+use turns::job;
+use weft_base::{IndexId, Prng, TableId};
 use weft_program::instr::Op;
 use weft_program::{Access, AccessKind, KeyPart, Program, ProgramBuilder, TableNo, verify};
-use weft_protocols::{Job, RunReport, protocol_names, run_by_name};
-use weft_store::{Catalog, CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
+use weft_protocols::{Job, protocol_names};
+use weft_store::{Catalog, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{SqlType, Value};
 
 /// As the `weft` command has it.
@@ -215,45 +218,26 @@ fn loader(catalog: &Catalog, table: u32) -> Result<Arc<Program>, Box<dyn Error>>
 }
 
 fn load(accounts: u64) -> Result<Arc<Store>, Box<dyn Error>> {
-    let store = Store::new();
-    let mut writer = store.begin_batch(BatchId(1));
     let tables = [
         (BRANCHES, "branches"),
         (ACCOUNTS, "accounts"),
         (TELLERS, "tellers"),
     ];
-    for (id, name) in tables {
-        writer.apply_catalog(&CatalogOp::CreateTable(balances(id, name)))?;
-    }
-    writer.apply_catalog(&CatalogOp::CreateTable(history()))?;
-    writer.finish();
-    store.publish(BatchId(1));
-    let catalog = store.catalog();
+    let balances = tables.map(|(id, name)| balances(id, name));
+    let store = turns::store_with(balances.into_iter().chain([history()]));
     let filler = "f".repeat(FILLER_BYTES);
     for (table, _) in tables {
-        let program = loader(&catalog, table)?;
-        for first in (0..accounts).step_by(1 << 16) {
-            let ids = first..accounts.min(first + (1 << 16));
-            let row = |id| {
-                [
-                    Value::Int8(id as i64),
-                    Value::Int8(0),
-                    Value::Text(filler.as_str().into()),
-                ]
-            };
-            let jobs: Vec<Job> = ids.map(|id| job(&program, &row(id))).collect();
-            let report = run_by_name("batch", &store, &jobs, 1)?;
-            assert_eq!(report.committed, jobs.len() as u64, "loading failed");
-        }
+        let program = loader(&store.catalog(), table)?;
+        turns::load_rows(&store, accounts, |id| {
+            let values = [
+                Value::Int8(id as i64),
+                Value::Int8(0),
+                Value::Text(filler.as_str().into()),
+            ];
+            job(&program, &values)
+        });
     }
     Ok(store)
-}
-
-fn job(program: &Arc<Program>, values: &[Value]) -> Job {
-    Job {
-        program: Arc::clone(program),
-        inputs: program.encode_inputs(values).unwrap(),
-    }
 }
 
 /// Which branch a transaction adds to.
@@ -281,44 +265,10 @@ fn stream(store: &Arc<Store>, kind: Kind, branch: Branch, accounts: u64, count: 
     (0..count).map(job).collect()
 }
 
-/// Seconds of CPU that this thread has had; the kernel counts in ticks of some milliseconds, so what is
-/// measured must be long.
-fn cpu_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
-}
-
-/// Runs a stream; what it came to, and transactions a second: of CPU with one worker, so that other work on
-/// the machine does not count, else of the clock.
-fn run(name: &str, store: &Arc<Store>, jobs: &[Job], workers: usize) -> (RunReport, f64) {
-    let before = cpu_seconds();
-    let report = run_by_name(name, store, jobs, workers).unwrap();
-    assert_eq!(report.failed, 0, "{name}");
-    let cpu = before.zip(cpu_seconds()).map(|(before, after)| after - before);
-    let rate = match cpu.filter(|cpu| workers == 1 && *cpu > 0.0) {
-        Some(seconds) => report.committed as f64 / seconds,
-        None => report.throughput(),
-    };
-    (report, rate)
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_unstable_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [accounts, count, rounds, workers, names @ ..] = arguments.as_slice() else {
-        return Err("usage: counters ACCOUNTS JOBS ROUNDS WORKERS [PROTOCOL...]".into());
-    };
-    let (accounts, count): (u64, usize) = (accounts.parse()?, count.parse()?);
-    let (rounds, workers): (usize, usize) = (rounds.parse()?, workers.parse()?);
-    let known = protocol_names();
-    let names: Vec<&str> = match names {
-        [] => known,
-        names => names.iter().map(String::as_str).collect(),
-    };
+    let (accounts, count, size, names) = turns::arguments(&arguments, protocol_names())
+        .ok_or("usage: counters ACCOUNTS JOBS ROUNDS WORKERS [PROTOCOL...]")?;
     let store = load(accounts)?;
     for kind in Kind::ALL {
         let cases = [
@@ -327,31 +277,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             (Branch::Any, "any branch"),
             (Branch::Absent, "no branch"),
         ];
-        let streams = cases.map(|(branch, title)| (title, stream(&store, kind, branch, accounts, count)));
-        println!("\n{}, {count} jobs, {workers} workers", kind.name());
+        let streams = cases.map(|(branch, _)| stream(&store, kind, branch, accounts, count));
+        println!("\n{}, {count} jobs, {} workers", kind.name(), size.1);
         println!("{:12}{:28} M txn/s  ratio  planning  deferred", "", "");
-        let mut reports: Vec<Vec<Vec<(RunReport, f64)>>> = vec![vec![Vec::new(); names.len()]; streams.len()];
-        for _ in 0..rounds {
-            for ((_, jobs), reports) in streams.iter().zip(&mut reports) {
-                for (name, reports) in names.iter().zip(reports) {
-                    reports.push(run(name, &store, jobs, workers));
-                }
-            }
-        }
-        for ((title, _), reports) in streams.iter().zip(&reports) {
-            let base = names.iter().position(|name| *name == "serial");
-            for (name, own) in names.iter().zip(reports) {
-                let of = |figure: fn(&RunReport) -> f64| {
-                    median(own.iter().map(|(report, _)| figure(report)).collect())
-                };
-                let base = base.and_then(|base| reports.get(base)).into_iter().flatten();
-                let ratios = base.zip(own).map(|(base, own)| own.1 / base.1);
+        let streams: Vec<&[Job]> = streams.iter().map(Vec::as_slice).collect();
+        let taken = turns::take_turns(&store, &streams, &names, size);
+        for ((_, title), turns) in cases.iter().zip(&taken) {
+            let base = turns::of(&names, "serial", turns);
+            for (name, own) in names.iter().zip(turns) {
                 println!(
                     "{title:12}{name:28} {:7.3}  {:5.2}  {:7.1}%  {:7.1}%",
-                    median(own.iter().map(|(_, rate)| *rate).collect()) / 1e6,
-                    median(ratios.collect()),
-                    100.0 * of(|r| r.planning.as_secs_f64() / r.elapsed.as_secs_f64()),
-                    100.0 * of(RunReport::deferral_rate),
+                    turns::median_of(own, |(_, rate)| *rate) / 1e6,
+                    turns::ratio(own, base),
+                    turns::median_of(own, turns::planning_percent),
+                    100.0 * turns::median_of(own, |(report, _)| report.deferral_rate()),
                 );
             }
         }

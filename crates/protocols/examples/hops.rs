@@ -23,13 +23,15 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
+mod turns;
+
 use std::error::Error;
 use std::sync::Arc;
 
-use weft_base::{BatchId, IndexId, Prng, TableId};
+use weft_base::{IndexId, Prng, TableId};
 use weft_program::{Access, AccessKind, Class, KeyPart, Program, ProgramBuilder, verify};
-use weft_protocols::{Job, RunReport, run_by_name};
-use weft_store::{Catalog, CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
+use weft_protocols::Job;
+use weft_store::{Catalog, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{SqlType, Value};
 
 /// As the `weft` command has it.
@@ -118,34 +120,22 @@ fn program(catalog: &Catalog, kind: Kind) -> Result<Arc<Program>, Box<dyn Error>
     Ok(Arc::new(program))
 }
 
-fn job(program: &Arc<Program>, key: u64, next: u64, field: &str) -> Job {
+fn hop(program: &Arc<Program>, key: u64, next: u64, field: &str) -> Job {
     let values = [
         Value::Int8(key as i64),
         Value::Int8(next as i64),
         Value::Text(field.into()),
     ];
-    Job {
-        program: Arc::clone(program),
-        inputs: program.encode_inputs(&values).unwrap(),
-    }
+    turns::job(program, &values)
 }
 
 fn load(records: u64) -> Result<Arc<Store>, Box<dyn Error>> {
-    let store = Store::new();
-    let mut writer = store.begin_batch(BatchId(1));
-    writer.apply_catalog(&CatalogOp::CreateTable(table()))?;
-    writer.finish();
-    store.publish(BatchId(1));
+    let store = turns::store_with([table()]);
     let insert = program(&store.catalog(), Kind::Load)?;
     let (mut random, field) = (Prng::new(5), "v".repeat(FIELD_BYTES));
-    for first in (0..records).step_by(1 << 16) {
-        let keys = first..records.min(first + (1 << 16));
-        let jobs: Vec<Job> = keys
-            .map(|key| job(&insert, key, random.below(records), &field))
-            .collect();
-        let report = run_by_name("batch", &store, &jobs, 1)?;
-        assert_eq!(report.committed, jobs.len() as u64, "loading failed");
-    }
+    turns::load_rows(&store, records, |key| {
+        hop(&insert, key, random.below(records), &field)
+    });
     Ok(store)
 }
 
@@ -161,75 +151,28 @@ fn draw(random: &mut Prng, records: u64, theta: f64) -> u64 {
     rank.min(records - 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) % records
 }
 
-/// Seconds of CPU that this thread has had; the kernel counts in ticks of some milliseconds, so what is
-/// measured must be long.
-fn cpu_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
-}
-
-/// Runs a stream; what it came to, and transactions a second: of CPU with one worker, so that other work on
-/// the machine does not count, else of the clock.
-fn run(name: &str, store: &Arc<Store>, jobs: &[Job], workers: usize) -> (RunReport, f64) {
-    let before = cpu_seconds();
-    let report = run_by_name(name, store, jobs, workers).unwrap();
-    assert_eq!(report.failed, 0, "{name}");
-    let cpu = before.zip(cpu_seconds()).map(|(before, after)| after - before);
-    let rate = match cpu.filter(|cpu| workers == 1 && *cpu > 0.0) {
-        Some(seconds) => report.committed as f64 / seconds,
-        None => report.throughput(),
-    };
-    (report, rate)
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_unstable_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn compare(title: &str, store: &Arc<Store>, jobs: &[Job], names: &[&str], (rounds, workers): (usize, usize)) {
-    let mut reports: Vec<Vec<(RunReport, f64)>> = vec![Vec::new(); names.len()];
-    for _ in 0..rounds {
-        for (name, reports) in names.iter().zip(&mut reports) {
-            reports.push(run(name, store, jobs, workers));
-        }
-    }
-    println!("\n{title}, {} jobs, {workers} workers", jobs.len());
+fn compare(title: &str, store: &Arc<Store>, jobs: &[Job], names: &[&str], size: turns::Size) {
+    println!("\n{title}, {} jobs, {} workers", jobs.len(), size.1);
     println!("{:24} M txn/s  ratio  again  planning", "");
-    let base = names
-        .iter()
-        .position(|name| *name == "waves")
-        .and_then(|at| reports.get(at));
-    for (name, reports) in names.iter().zip(&reports) {
-        let of = |figure: fn(&RunReport) -> f64| {
-            median(reports.iter().map(|(report, _)| figure(report)).collect())
-        };
-        let ratios = base
-            .into_iter()
-            .flatten()
-            .zip(reports)
-            .map(|(base, own)| own.1 / base.1);
-        println!(
-            "{name:24} {:7.3}  {:5.2}  {:4.1}%  {:7.1}%",
-            median(reports.iter().map(|(_, rate)| *rate).collect()) / 1e6,
-            median(ratios.collect()),
-            100.0 * of(RunReport::abort_rate),
-            100.0 * of(|report| report.planning.as_secs_f64() / report.elapsed.as_secs_f64()),
-        );
+    for turns in turns::take_turns(store, &[jobs], names, size) {
+        let base = turns::of(names, "waves", &turns);
+        for (name, own) in names.iter().zip(&turns) {
+            println!(
+                "{name:24} {:7.3}  {:5.2}  {:4.1}%  {:7.1}%",
+                turns::median_of(own, |(_, rate)| *rate) / 1e6,
+                turns::ratio(own, base),
+                100.0 * turns::median_of(own, |(report, _)| report.abort_rate()),
+                turns::median_of(own, turns::planning_percent),
+            );
+        }
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [records, count, rounds, workers, names @ ..] = arguments.as_slice() else {
-        return Err("usage: hops RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]".into());
-    };
-    let (records, count): (u64, usize) = (records.parse()?, count.parse()?);
-    let size: (usize, usize) = (rounds.parse()?, workers.parse()?);
-    let names: Vec<&str> = match names {
-        [] => vec!["serial", "waves", "reconnaissance", "aria"],
-        names => names.iter().map(String::as_str).collect(),
-    };
+    let default = vec!["serial", "waves", "reconnaissance", "aria"];
+    let (records, count, size, names) = turns::arguments(&arguments, default)
+        .ok_or("usage: hops RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]")?;
     let store = load(records)?;
     let programs = [Kind::Hop, Kind::Turn].map(|kind| program(&store.catalog(), kind).unwrap());
     let field = "w".repeat(FIELD_BYTES);
@@ -238,7 +181,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut next = |_| {
             let program = usize::from(random.below(100) < turns);
             let key = draw(&mut random, records, theta);
-            job(&programs[program], key, random.below(records), &field)
+            hop(&programs[program], key, random.below(records), &field)
         };
         let jobs: Vec<Job> = (0..count).map(&mut next).collect();
         let title = format!("{records} records, theta {theta}, {turns} % turns");

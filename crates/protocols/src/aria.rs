@@ -22,16 +22,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
 
 use parking_lot::Mutex;
-use weft_base::BatchId;
 use weft_lock::LockMode;
 use weft_store::{BatchWriter, Catalog, Store};
 use weft_types::SqlError;
 
 use crate::buffered::{BufferedAccess, WriteBuffer};
-use crate::epoch::{Runner, close, worker_count};
+use crate::epoch::{Chosen, Runner, run_batches, worker_count};
 use crate::footprint::{Footprint, Watched};
 use crate::needs::{CoarseTables, Need, NeedFinder, is_coarse, needs_of, slot_mask};
 use crate::report::Counts;
@@ -139,7 +137,7 @@ struct Member {
 struct Batch<'b> {
     jobs: &'b [Job],
     /// The jobs of the batch, by place.
-    chosen: &'b [usize],
+    chosen: &'b [Chosen],
     members: &'b [Mutex<Member>],
     catalog: &'b Catalog,
     coarse: &'b CoarseTables,
@@ -153,10 +151,10 @@ impl Batch<'_> {
         let next = AtomicUsize::new(0);
         let work = |state: &mut S| loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(job), Some(member)) = (self.chosen.get(place), self.members.get(place)) else {
+            let (Some(chosen), Some(member)) = (self.chosen.get(place), self.members.get(place)) else {
                 return;
             };
-            step(state, place, *job, &mut member.lock());
+            step(state, place, chosen.job, &mut member.lock());
         };
         if let Some((mine, others)) = states.split_first_mut() {
             let work = &work;
@@ -239,38 +237,23 @@ impl<G: Safeguards> Protocol for Aria<G> {
         workers: usize,
         observe: &O,
     ) -> RunReport {
-        let mut report = RunReport::default();
-        let began = Instant::now();
         let coarse = CoarseTables::of(jobs);
         let mut reservations = Reservations::new(slot_mask(self.slots));
-        let max_members = self.max_members.max(1);
-        let members: Vec<Mutex<Member>> = (0..max_members.min(jobs.len()))
+        let members: Vec<Mutex<Member>> = (0..self.max_members.max(1).min(jobs.len()))
             .map(|_| Mutex::default())
             .collect();
         let mut states: Vec<(NeedFinder, Counts)> =
             (0..worker_count(workers)).map(|_| Default::default()).collect();
-        let (mut chosen, mut next) = (Vec::new(), 0);
-        loop {
-            // Those put off stand first already.
-            let room = max_members - chosen.len();
-            chosen.extend(next..jobs.len().min(next + room));
-            next = jobs.len().min(next + room);
-            if chosen.is_empty() {
-                break;
-            }
-            let planned = Instant::now();
+        let run = |chosen: &[Chosen], writer: &BatchWriter<'_>, catalog: &Catalog, _: &mut RunReport| {
             reservations.begin();
-            let number = BatchId(store.boundary().0 + 1);
-            let catalog = store.catalog();
-            let writer = store.begin_batch(number);
             let batch = Batch {
                 jobs,
-                chosen: &chosen,
+                chosen,
                 members: &members,
-                catalog: &catalog,
+                catalog,
                 coarse: &coarse,
                 reservations: &reservations,
-                writer: &writer,
+                writer,
             };
             batch.each(&mut states, |(finder, _), place, job, member| {
                 batch.run(finder, place, job, member)
@@ -278,20 +261,14 @@ impl<G: Safeguards> Protocol for Aria<G> {
             batch.each(&mut states, |(_, counts), place, job, member| {
                 batch.commit::<G, O>(counts, (place, job), member, observe);
             });
-            close(store, writer, number);
-            report.batches += 1;
-            let mut place = 0;
-            chosen.retain(|job| {
-                let is_late = members.get(place).is_some_and(|member| member.lock().is_late);
-                place += 1;
-                if !is_late && Counts::start(*job).is_some() {
-                    report.latency.add(planned.elapsed());
-                }
-                is_late
-            });
-        }
+        };
+        let is_late = |place| {
+            members
+                .get(place)
+                .is_some_and(|member: &Mutex<Member>| member.lock().is_late)
+        };
+        let mut report = run_batches(store, jobs.len(), self.max_members, run, is_late);
         states.iter().for_each(|(_, counts)| report.add_counts(counts));
-        report.elapsed = began.elapsed();
         report
     }
 }

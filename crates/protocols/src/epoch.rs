@@ -8,6 +8,9 @@
 //! worker 0  [claim][claim]...[claim]|finish, publish, collect|[claim]...
 //! worker 1  [claim][claim]...       |                        |[claim]...
 //! ```
+//!
+//! Where one thread leads the others in its own way, [`each_epoch`] opens and closes the epochs, and
+//! [`run_batches`] the batches of protocols that put members off.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -173,8 +176,90 @@ pub(crate) fn run_epochs<S: Send>(
     report
 }
 
+/// Opens a batch of the store, lets `run` write into it, and publishes it.
+pub(crate) fn in_batch(store: &Arc<Store>, run: impl FnOnce(&BatchWriter<'_>, &Catalog)) {
+    let batch = BatchId(store.boundary().0 + 1);
+    let catalog = store.catalog();
+    let writer = store.begin_batch(batch);
+    run(&writer, &catalog);
+    close(store, writer, batch);
+}
+
+/// Runs `jobs` in epochs of `epoch_jobs`, for a protocol that has its own way of sharing an epoch among
+/// workers. The report has batches and wall time.
+pub(crate) fn each_epoch(
+    store: &Arc<Store>,
+    jobs: &[Job],
+    epoch_jobs: usize,
+    mut run: impl FnMut(Epoch<'_>),
+) -> RunReport {
+    let mut report = RunReport::default();
+    let began = Instant::now();
+    let epoch_jobs = epoch_jobs.max(1);
+    for (number, chunk) in jobs.chunks(epoch_jobs).enumerate() {
+        in_batch(store, |writer, catalog| {
+            run(Epoch {
+                writer,
+                catalog,
+                jobs: chunk,
+                first: number * epoch_jobs,
+            });
+        });
+        report.batches += 1;
+    }
+    report.elapsed = began.elapsed();
+    report
+}
+
+/// A place in a batch: a job, and how many batches have put it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub job: usize,
+    pub put_off: u32,
+}
+
+/// Runs a stream of so many jobs batch after batch. A batch has at most `max_members`; whom it puts off, by
+/// place, goes first into the next one, in order. At least one member of each batch must not be put off. The
+/// report has batches, wall time and latencies.
+pub(crate) fn run_batches(
+    store: &Arc<Store>,
+    jobs: usize,
+    max_members: usize,
+    mut run: impl FnMut(&[Chosen], &BatchWriter<'_>, &Catalog, &mut RunReport),
+    is_put_off: impl Fn(usize) -> bool,
+) -> RunReport {
+    let mut report = RunReport::default();
+    let began = Instant::now();
+    let (mut chosen, mut next): (Vec<Chosen>, usize) = (Vec::new(), 0);
+    loop {
+        let seen = Instant::now();
+        let end = jobs.min(next + max_members.max(1) - chosen.len());
+        chosen.extend((next..end).map(|job| Chosen { job, put_off: 0 }));
+        next = end;
+        if chosen.is_empty() {
+            break;
+        }
+        in_batch(store, |writer, catalog| {
+            run(&chosen, writer, catalog, &mut report)
+        });
+        report.batches += 1;
+        let mut place = 0;
+        chosen.retain_mut(|chosen| {
+            let again = is_put_off(place);
+            place += 1;
+            chosen.put_off += u32::from(again);
+            if !again && Counts::start(chosen.job).is_some() {
+                report.latency.add(seen.elapsed());
+            }
+            again
+        });
+    }
+    report.elapsed = began.elapsed();
+    report
+}
+
 /// Finishes and publishes a batch, and collects what it left.
-pub(crate) fn close(store: &Arc<Store>, writer: BatchWriter<'_>, batch: BatchId) {
+fn close(store: &Arc<Store>, writer: BatchWriter<'_>, batch: BatchId) {
     writer.finish();
     store.publish(batch);
     store.collect_garbage(usize::MAX);

@@ -18,7 +18,7 @@
 
 use std::ops::Bound;
 
-use weft_base::{BatchId, IndexId, TableId};
+use weft_base::{IndexId, TableId};
 use weft_lock::{LockMode, LockRequest, ResourceId};
 use weft_program::{DataAccess, RowHandle};
 use weft_store::{Catalog, Probe, TableDef};
@@ -26,6 +26,7 @@ use weft_txn::planning::{LockRequests, row_locks};
 use weft_types::{SqlError, SqlState, encode_key_from_row};
 
 use crate::Safeguards;
+use crate::forward::forward;
 
 /// Where a run went. Keeps its memory.
 #[derive(Debug, Default)]
@@ -225,25 +226,11 @@ impl<'w, A: DataAccess> Watched<'w, A> {
 }
 
 impl<A: DataAccess> DataAccess for Watched<'_, A> {
+    forward!(hints savepoints observed);
+
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         self.touch_search(index, table, key)?;
         self.access.search(index, table, key)
-    }
-
-    fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
-        self.access.fetch(index, table, key)
-    }
-
-    fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
-        self.access.fetch_range(index, table, lowest)
-    }
-
-    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
-        self.access.begin_probe(index, table, key)
-    }
-
-    fn advance_probe(&self, probe: &mut Probe) {
-        self.access.advance_probe(probe);
     }
 
     fn search_probed(
@@ -297,21 +284,5 @@ impl<A: DataAccess> DataAccess for Watched<'_, A> {
             Duty::Scout => Ok(()),
             _ => self.access.remove(row),
         }
-    }
-
-    fn savepoint(&mut self) -> Result<(), SqlError> {
-        self.access.savepoint()
-    }
-
-    fn rollback_to_savepoint(&mut self) {
-        self.access.rollback_to_savepoint();
-    }
-
-    fn release_savepoint(&mut self) {
-        self.access.release_savepoint();
-    }
-
-    fn observed(&self) -> BatchId {
-        self.access.observed()
     }
 }

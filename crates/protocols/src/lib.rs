@@ -28,6 +28,7 @@ mod buffered;
 pub mod calvin;
 mod epoch;
 mod footprint;
+mod forward;
 pub mod history;
 pub mod lock_words;
 mod members;

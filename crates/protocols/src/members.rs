@@ -14,7 +14,7 @@ use weft_txn::Execution;
 use weft_txn::planning::{AnswerSink, Work, run_waves_into};
 use weft_types::SqlError;
 
-use crate::epoch::{Runner, close};
+use crate::epoch::{Runner, in_batch};
 use crate::report::Counts;
 use crate::{Job, Observe, RunReport};
 
@@ -74,18 +74,16 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         if members.is_empty() {
             return;
         }
-        let batch = BatchId(store.boundary().0 + 1);
-        let writer = store.begin_batch(batch);
-        if O::INSTALLS {
+        in_batch(store, |writer, _| {
+            if !O::INSTALLS {
+                return self.run_through(writer, members, wave_ends);
+            }
             let mut start = 0;
             for end in wave_ends {
-                self.run_observed(&writer, start, members.get(start..*end).unwrap_or_default());
+                self.run_observed(writer, start, members.get(start..*end).unwrap_or_default());
                 start = *end;
             }
-        } else {
-            self.run_through(&writer, batch, members, wave_ends);
-        }
-        close(store, writer, batch);
+        });
     }
 
     fn work(&self, job: usize) -> Option<Work<'j>> {
@@ -96,13 +94,7 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         })
     }
 
-    fn run_through(
-        &mut self,
-        writer: &BatchWriter<'_>,
-        batch: BatchId,
-        members: &[usize],
-        wave_ends: &[usize],
-    ) {
+    fn run_through(&mut self, writer: &BatchWriter<'_>, members: &[usize], wave_ends: &[usize]) {
         let mut works = std::mem::take(&mut self.works);
         works.clear();
         works.extend(members.iter().filter_map(|job| self.work(*job)));
@@ -120,7 +112,7 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         run_waves_into(
             self.execution,
             writer,
-            batch,
+            writer.batch(),
             &works,
             wave_ends,
             SPLIT_MEMBERS,

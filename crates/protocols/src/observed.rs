@@ -2,11 +2,12 @@
 
 use std::ops::Bound;
 
-use weft_base::{BatchId, IndexId, TableId};
+use weft_base::{IndexId, TableId};
 use weft_program::{DataAccess, RowHandle};
 use weft_types::SqlError;
 
 use crate::Observe;
+use crate::forward::forward;
 
 /// Another access, looked on by an observer.
 pub(crate) struct ObservedAccess<'o, A, O> {
@@ -40,13 +41,11 @@ impl<'o, A: DataAccess, O: Observe> ObservedAccess<'o, A, O> {
 }
 
 impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
+    forward!(row savepoints observed);
+
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         self.observe.pause();
         self.access.search(index, table, key)
-    }
-
-    fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        self.access.row(row)
     }
 
     fn range(
@@ -85,21 +84,5 @@ impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
         let old = found.then_some(self.old.as_slice());
         self.observe.installed(self.job, row.table, old, None);
         Ok(())
-    }
-
-    fn savepoint(&mut self) -> Result<(), SqlError> {
-        self.access.savepoint()
-    }
-
-    fn rollback_to_savepoint(&mut self) {
-        self.access.rollback_to_savepoint();
-    }
-
-    fn release_savepoint(&mut self) {
-        self.access.release_savepoint();
-    }
-
-    fn observed(&self) -> BatchId {
-        self.access.observed()
     }
 }

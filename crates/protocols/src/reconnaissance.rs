@@ -17,7 +17,6 @@
 //! Source: Thomson et al. 2012 (Calvin), 3.2.1 (optimistic lock location prediction); Hobbes 3.3.3;
 //! DESIGN.md, Programs.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +29,7 @@ use weft_txn::planning::{Work, fetch_ahead};
 use weft_txn::waves::{Arrangement, WAVES_MAX, WavePlanner};
 use weft_types::SqlError;
 
-use crate::epoch::{INSTRUCTION_BUDGET, Runner, close, worker_count};
+use crate::epoch::{Chosen, INSTRUCTION_BUDGET, Runner, run_batches, worker_count};
 use crate::footprint::{Footprint, Watched};
 use crate::needs::{CoarseTables, NeedFinder, is_coarse};
 use crate::observed::ObservedAccess;
@@ -38,7 +37,7 @@ use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
 /// Runs of one job that may leave their footprints; the next one is planned by what is declared.
-const ATTEMPTS_MAX: u8 = 2;
+const ATTEMPTS_MAX: u32 = 2;
 /// Scouts whose memory accesses overlap.
 const GROUP_SCOUTS: usize = 32;
 /// Members with known sets that are fetched ahead together.
@@ -82,8 +81,6 @@ impl<G> Reconnaissance<G> {
 #[derive(Default)]
 struct Member {
     job: usize,
-    /// Runs that left their footprints before.
-    attempts: u8,
     /// It is kept to its footprint.
     is_kept: bool,
     footprint: Footprint,
@@ -310,57 +307,16 @@ impl Planner {
     }
 }
 
-/// The stream, behind those who were put off.
-struct Line<'j> {
-    jobs: &'j [Job],
-    next: usize,
-    /// Jobs, and how many of their runs have left their footprints.
-    put_off: VecDeque<(usize, u8)>,
-}
-
-impl<'j> Line<'j> {
-    fn new(jobs: &'j [Job]) -> Line<'j> {
-        Line {
-            jobs,
-            next: 0,
-            put_off: VecDeque::new(),
-        }
-    }
-
-    fn take(&mut self) -> Option<(usize, u8)> {
-        self.put_off.pop_front().or_else(|| {
-            self.next += 1;
-            (self.next <= self.jobs.len()).then(|| (self.next - 1, 0))
-        })
-    }
-
-    /// Fills a batch, and says how many members it has. `scouts` gets the places of those to be scouted.
-    fn fill(&mut self, members: &mut [Mutex<Member>], scouts: &mut Vec<usize>) -> usize {
-        scouts.clear();
-        for (place, member) in members.iter_mut().enumerate() {
-            let Some((job, attempts)) = self.take() else {
-                return place;
-            };
-            let member = member.get_mut();
-            (member.job, member.attempts, member.is_refused) = (job, attempts, false);
-            let is_unknown = self.jobs.get(job).is_some_and(|job| is_coarse(&job.program));
-            member.is_kept = is_unknown && attempts < ATTEMPTS_MAX;
-            if member.is_kept {
-                scouts.push(place);
-            }
-        }
-        members.len()
-    }
-
-    /// Takes back the members that were refused, and the latencies of the others.
-    fn put_off(&mut self, members: &[Mutex<Member>], seen: Instant, report: &mut RunReport) {
-        for member in members {
-            let member = member.lock();
-            if member.is_refused {
-                self.put_off.push_back((member.job, member.attempts + 1));
-            } else if Counts::start(member.job).is_some() {
-                report.latency.add(seen.elapsed());
-            }
+/// Gives the places of a batch to their jobs. `scouts` gets the places of those to be scouted.
+fn seat(jobs: &[Job], chosen: &[Chosen], members: &[Mutex<Member>], scouts: &mut Vec<usize>) {
+    scouts.clear();
+    for (place, (member, chosen)) in members.iter().zip(chosen).enumerate() {
+        let mut member = member.lock();
+        (member.job, member.is_refused) = (chosen.job, false);
+        let is_unknown = jobs.get(chosen.job).is_some_and(|job| is_coarse(&job.program));
+        member.is_kept = is_unknown && chosen.put_off < ATTEMPTS_MAX;
+        if member.is_kept {
+            scouts.push(place);
         }
     }
 }
@@ -376,8 +332,6 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
         workers: usize,
         observe: &O,
     ) -> RunReport {
-        let mut report = RunReport::default();
-        let began = Instant::now();
         let coarse = CoarseTables::of(jobs);
         let mut planner = Planner {
             finder: NeedFinder::default(),
@@ -387,32 +341,26 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
             order: Vec::new(),
         };
         let max_members = self.max_members.clamp(1, WAVES_MAX as usize);
-        let mut slots: Vec<Mutex<Member>> = (0..max_members.min(jobs.len()))
+        let slots: Vec<Mutex<Member>> = (0..max_members.min(jobs.len()))
             .map(|_| Mutex::default())
             .collect();
         let mut workers: Vec<Worker> = (0..worker_count(workers)).map(|_| Worker::default()).collect();
-        let (mut line, mut scouts) = (Line::new(jobs), Vec::new());
-        let mut planning = Duration::ZERO;
+        let (mut scouts, mut planning) = (Vec::new(), Duration::ZERO);
         // Who looks on shall see as much happen at once as can.
         let pieces = if O::INSTALLS {
             (1, 2)
         } else {
             (GROUP_MEMBERS, SPLIT_MEMBERS)
         };
-        loop {
-            let seen = Instant::now();
-            let count = line.fill(&mut slots, &mut scouts);
-            let Some(members) = slots.get(..count).filter(|members| !members.is_empty()) else {
-                break;
-            };
-            let number = BatchId(store.boundary().0 + 1);
-            let (catalog, snapshot) = (store.catalog(), store.snapshot());
-            let writer = store.begin_batch(number);
+        let run = |chosen: &[Chosen], writer: &BatchWriter<'_>, catalog: &Catalog, report: &mut RunReport| {
+            let members = slots.get(..chosen.len()).unwrap_or_default();
+            seat(jobs, chosen, members, &mut scouts);
+            let snapshot = store.snapshot();
             let batch = Batch {
                 jobs,
-                catalog: &catalog,
+                catalog,
                 members,
-                writer: &writer,
+                writer,
             };
             share(
                 &mut workers,
@@ -444,20 +392,18 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
                 });
                 start = *end;
             }
-            drop(snapshot);
-            close(store, writer, number);
-            report.batches += 1;
-            report.deferrals += planner
-                .arrangement
-                .ends()
-                .first()
-                .map_or(0, |first| planner.order.len() - first) as u64;
-            line.put_off(members, seen, &mut report);
-        }
+            let first_wave = planner.arrangement.ends().first().copied();
+            report.deferrals += first_wave.map_or(0, |first| planner.order.len() - first) as u64;
+        };
+        let is_refused = |place| {
+            slots
+                .get(place)
+                .is_some_and(|member: &Mutex<Member>| member.lock().is_refused)
+        };
+        let mut report = run_batches(store, jobs.len(), max_members, run, is_refused);
         workers
             .iter()
             .for_each(|worker| report.add_counts(&worker.counts));
-        report.elapsed = began.elapsed();
         report.planning = planning;
         report
     }

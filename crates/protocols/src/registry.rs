@@ -64,6 +64,14 @@ const PROTOCOLS: &[(&str, Run)] = &[
     entry::<Silo>(),
     entry::<Timestamp>(),
     entry::<Partitioned>(),
+    ("partitioned-by-owner", |store, jobs, workers| {
+        let by_owner = true;
+        Partitioned {
+            by_owner,
+            ..Partitioned::default()
+        }
+        .run(store, jobs, workers)
+    }),
     entry::<Aria>(),
     entry::<Reconnaissance>(),
     entry::<Serial>(),
@@ -90,8 +98,9 @@ impl std::error::Error for UnknownProtocol {}
 
 /// The names that [`run_by_name`] takes, the product's own first. `batch-serial` and
 /// `two-phase-locking-interleaved` tell prefetching and concurrency control apart: `batch` is interleaved,
-/// `two-phase-locking` is not. It also takes `waves@N`, waves whose groups have N probes in flight at
-/// most (or those of one member): for measuring how many pay off.
+/// `two-phase-locking` is not. `partitioned-by-owner` runs each transaction where its first row lies. It also
+/// takes `waves@N`, waves whose groups have N probes in flight at most (or those of one member): for
+/// measuring how many pay off.
 pub fn protocol_names() -> Vec<&'static str> {
     PROTOCOLS.iter().map(|(name, _)| *name).collect()
 }

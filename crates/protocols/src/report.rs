@@ -96,6 +96,10 @@ pub struct RunReport {
     pub deferrals: u64,
     /// Batches formed; for protocols without batches, epochs.
     pub batches: u64,
+    /// Rows asked of their owners, attempts that were given up included; zero where rows have no owners.
+    pub accesses: u64,
+    /// Those whose owner was another worker.
+    pub remote_accesses: u64,
     /// Latencies of a sample of the transactions.
     pub latency: Latency,
 }
@@ -116,12 +120,19 @@ impl RunReport {
         share(self.deferrals, self.committed + self.failed)
     }
 
+    /// Accesses to another worker's rows, as a share of all; `None` where rows have no owners.
+    pub fn remote_share(&self) -> Option<f64> {
+        (self.accesses > 0).then(|| share(self.remote_accesses, self.accesses))
+    }
+
     /// Adds what a worker counted; times are left alone.
     pub(crate) fn add_counts(&mut self, counts: &Counts) {
         self.committed += counts.committed;
         self.failed += counts.failed;
         self.aborts += counts.aborts;
         self.deferrals += counts.deferrals;
+        self.accesses += counts.accesses;
+        self.remote_accesses += counts.remote_accesses;
         self.latency.merge(&counts.latency);
     }
 }
@@ -138,6 +149,8 @@ pub(crate) struct Counts {
     pub failed: u64,
     pub aborts: u64,
     pub deferrals: u64,
+    pub accesses: u64,
+    pub remote_accesses: u64,
     pub latency: Latency,
 }
 

@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn messages_arrive_once_and_in_order() {
-        const MESSAGES: u64 = 100_000;
-        let (sender, receiver) = ring::<(u64, u64)>(64);
+        const MESSAGES: u64 = if cfg!(miri) { 200 } else { 100_000 };
+        let (sender, receiver) = ring::<(u64, u64)>(if cfg!(miri) { 4 } else { 64 });
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for n in 0..MESSAGES {

@@ -11,7 +11,11 @@
 //! latency  from due to finish
 //! ```
 //!
-//! Source: G. Tene's "coordinated omission"; YCSB's `intended` measurements.
+//! A machine that takes a core away for a while delays everybody, and that is no fault of what is measured.
+//! So [`Bare`], which has nothing to do, takes turns with it under the same schedule: what it reports is what
+//! the machine, the timer and the loop itself do to a thread.
+//!
+//! Source: G. Tene's "coordinated omission"; YCSB's `intended` measurements; his jHiccup for [`Bare`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,7 +23,38 @@ use std::time::{Duration, Instant};
 
 use weft_base::Prng;
 
-use crate::driver::{COUNTING, Client, RunError, STOPPED, Share};
+use crate::driver::{COUNTING, Client, Contender, Finished, RunError, STOPPED, Share};
+
+/// A contender whose transactions are over as soon as they start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bare;
+
+struct BareClient;
+
+impl<R> Client<R> for BareClient {
+    fn start(&mut self, _: R) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Finished, RunError> {
+        Ok(Finished::default())
+    }
+}
+
+impl<R> Contender<R> for Bare {
+    fn name(&self) -> &str {
+        Bare::NAME
+    }
+
+    fn client(&self) -> Result<Box<dyn Client<R> + '_>, RunError> {
+        Ok(Box::new(BareClient))
+    }
+}
+
+impl Bare {
+    /// The name that tables print.
+    pub const NAME: &str = "bare";
+}
 
 /// Waits shorter than this are spent looking at the clock: a sleep may end that much too late.
 const SPIN: Duration = Duration::from_micros(80);

@@ -151,6 +151,10 @@ fn counter_records(bench: &str, case: &str, config: &str, measured: &Measured) -
             measured.counter("deferrals") / commits.max(1.0),
         );
     }
+    // Each takes processor time and the disk from whoever commits meanwhile.
+    if measured.counter("checkpoints") > 0.0 {
+        add("checkpoints", "1", measured.counter("checkpoints"));
+    }
     if syncs > 0.0 {
         add("commits_per_sync", "1", commits / syncs);
         add(

@@ -21,6 +21,9 @@
 //! hashed strings), so a scan of n keys is a range of n numbers; "latest" looks back from the stream's own
 //! newest insert, so that what it names has been inserted before.
 
+use std::fmt;
+use std::sync::Arc;
+
 use weft_base::Prng;
 
 use crate::zipf::{Scramble, Zipf, ZipfKeys};
@@ -163,6 +166,53 @@ pub enum Skew {
     },
 }
 
+/// Which partition owns a key.
+pub type OwnerOf = Arc<dyn Fn(u64) -> usize + Send + Sync>;
+
+/// A bound on how many rows of a transaction lie with others than the owner of its first row (BionicDB 5.7).
+#[derive(Clone)]
+pub struct Remoteness {
+    /// How rows are partitioned. With one partition nothing is remote, and the bound says nothing.
+    pub owner_of: OwnerOf,
+    /// Partitions.
+    pub partitions: usize,
+    /// The share of a transaction's accesses that is remote, in thousandths, to the nearest access. The first
+    /// access never is.
+    pub share_permille: u64,
+}
+
+impl fmt::Debug for Remoteness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remoteness")
+            .field("partitions", &self.partitions)
+            .field("share_permille", &self.share_permille)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Remoteness {
+    /// How many of a transaction's accesses are local.
+    fn local_count(&self, accesses: usize) -> usize {
+        let remote = (accesses as u64 * self.share_permille.min(1000) + 500) / 1000;
+        accesses.saturating_sub(remote as usize).max(1)
+    }
+
+    /// Whether `key` may stand behind `keys` in a transaction of so many accesses.
+    fn suits(&self, keys: &[u64], key: u64, accesses: usize) -> bool {
+        match keys.first() {
+            Some(first) if self.partitions > 1 => {
+                let is_local = (self.owner_of)(key) == (self.owner_of)(*first);
+                is_local == (keys.len() < self.local_count(accesses))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Keys drawn for one access before one is taken that stands with the wrong owner: a small or very skewed
+/// table may have too few of the others.
+const DRAWS_MAX: u32 = 10_000;
+
 /// Draws keys by a [`Skew`].
 #[derive(Debug, Clone)]
 enum KeyChooser {
@@ -240,6 +290,7 @@ pub struct YcsbSource {
     shape: YcsbShape,
     mix: Mix,
     keys: KeyChooser,
+    remoteness: Option<Remoteness>,
     /// Distances from the newest key, for workload D.
     back: Zipf,
     inserted: u64,
@@ -266,6 +317,7 @@ impl YcsbSource {
             shape,
             mix,
             keys: KeyChooser::new(shape.records, skew),
+            remoteness: None,
             back: Zipf::new(shape.records, theta),
             inserted: 0,
             insert_base: 0,
@@ -279,6 +331,12 @@ impl YcsbSource {
     /// again.
     pub fn insert_from(mut self, base: u64) -> Self {
         self.insert_base = base;
+        self
+    }
+
+    /// The same stream with its rows placed so. Nothing changes for workload D, whose keys follow each other.
+    pub fn placed(mut self, remoteness: Option<Remoteness>) -> Self {
+        self.remoteness = remoteness;
         self
     }
 
@@ -304,6 +362,19 @@ impl YcsbSource {
         }
     }
 
+    /// A key that may stand behind `keys`.
+    fn suitable_key(&mut self, keys: &[u64]) -> u64 {
+        let mut key = self.key();
+        for _ in 0..DRAWS_MAX {
+            let suits = |remoteness: &Remoteness| remoteness.suits(keys, key, self.shape.accesses);
+            if self.mix == Mix::D || self.remoteness.as_ref().is_none_or(suits) {
+                break;
+            }
+            key = self.key();
+        }
+        key
+    }
+
     /// The next transaction.
     pub fn transaction(&mut self) -> YcsbTransaction {
         let inserts = match self.shape.scan {
@@ -323,7 +394,7 @@ impl YcsbSource {
         }
         let mut keys = Vec::with_capacity(self.shape.accesses);
         while keys.len() < self.shape.accesses {
-            let key = self.key();
+            let key = self.suitable_key(&keys);
             // Few streams have as many different latest keys as accesses at first; those that lack go back.
             let key = if self.mix == Mix::D && keys.contains(&key) {
                 self.latest(keys.len() as u64)
@@ -518,6 +589,37 @@ mod tests {
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let hot: u32 = counts.iter().take(10).sum();
         assert!((7700..8300).contains(&hot), "{hot}");
+    }
+
+    #[test]
+    fn so_many_accesses_are_remote_as_asked() {
+        for (share_permille, wanted) in [(0, 0), (250, 4), (750, 12), (1000, 15)] {
+            let shape = YcsbShape {
+                accesses: 16,
+                ..SHAPE
+            };
+            let remoteness = Remoteness {
+                owner_of: Arc::new(|key| (key / 7 % 2) as usize),
+                partitions: 2,
+                share_permille,
+            };
+            let mut source = YcsbSource::new(shape, Mix::C, 0.0, 9).placed(Some(remoteness));
+            for _ in 0..200 {
+                let keys = source.transaction().keys;
+                let remote = keys.iter().filter(|key| **key / 7 % 2 != keys[0] / 7 % 2).count();
+                assert_eq!(remote, wanted, "{share_permille}");
+            }
+        }
+        // One partition has nothing remote, and a table without other owners ends the search.
+        for (partitions, owner_of) in [(1, 0), (2, 0)] {
+            let remoteness = Remoteness {
+                owner_of: Arc::new(move |_| owner_of),
+                partitions,
+                share_permille: 750,
+            };
+            let mut source = YcsbSource::new(SHAPE, Mix::C, 0.0, 9).placed(Some(remoteness));
+            assert_eq!(source.transaction().keys.len(), 4);
+        }
     }
 
     #[test]

@@ -13,17 +13,32 @@ use crate::failure::Failure;
 
 const RECORDS: u64 = 1 << 20;
 const RECORDS_QUICK: u64 = 100_000;
-const WAYS: [(Way, &str); 4] = [
-    (Way::Serial, SERIAL),
-    (Way::Probes(16), "16 probes"),
-    (Way::Probes(32), "32 probes"),
-    (Way::Group, "group"),
-];
 /// What ratios compare with.
 const SERIAL: &str = "serial";
 
+/// One after the other, with so many in flight, in groups.
+fn ways(in_flight: &[usize]) -> Vec<(Way, String)> {
+    let probes = in_flight
+        .iter()
+        .map(|count| (Way::Probes(*count), format!("{count} probes")));
+    std::iter::once((Way::Serial, SERIAL.to_owned()))
+        .chain(probes)
+        .chain([(Way::Group, "group".to_owned())])
+        .collect()
+}
+
 /// Loads, measures, prints.
 pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
+    if arguments
+        .in_flight
+        .iter()
+        .any(|count| !(1..=1024).contains(count))
+    {
+        return Err(Failure::Usage(
+            "--in-flight must be between 1 and 1024".to_owned(),
+        ));
+    }
+    let ways = ways(&arguments.in_flight);
     let records = arguments
         .records
         .unwrap_or(if arguments.quick { RECORDS_QUICK } else { RECORDS });
@@ -49,16 +64,22 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
         &[(Index::Hash, "hash"), (Index::Ordered, "ordered")]
     };
     let mut found = memory_records(&lookups, &config);
+    let loaded = if arguments.hash_only {
+        "load, hash"
+    } else {
+        "load, hash and ordered"
+    };
+    found.push(record(loaded, &config, "throughput", lookups.load_rate(), "1/s"));
     for (index, index_name) in indexes {
         for (read, read_name) in [
             (Read::Locate, "locate"),
             (Read::Field, "64 B field"),
             (Read::Whole, "whole record"),
         ] {
-            let mut rates = WAYS.map(|_| (Vec::new(), Vec::new()));
+            let mut rates = vec![(Vec::new(), Vec::new()); ways.len()];
             for round in 0..arguments.rounds {
                 let limit = lookups.limit_rate(read, count);
-                for ((way, _), (rates, shares)) in WAYS.iter().zip(&mut rates) {
+                for ((way, _), (rates, shares)) in ways.iter().zip(&mut rates) {
                     let rate = lookups
                         .rate(*index, read, *way, count, round + 1)
                         .map_err(|error| failed(&error.message))?;
@@ -66,11 +87,14 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
                     shares.push(if limit > 0.0 { rate / limit } else { 0.0 });
                 }
             }
-            let medians = rates.map(|(mut rates, mut shares)| (median(&mut rates), median(&mut shares)));
+            let medians: Vec<(f64, f64)> = rates
+                .iter_mut()
+                .map(|(rates, shares)| (median(rates), median(shares)))
+                .collect();
             let serial = medians.first().map_or(0.0, |(rate, _)| *rate);
-            for ((_, way_name), (rate, share)) in WAYS.iter().zip(medians) {
+            for ((_, way_name), (rate, share)) in ways.iter().zip(medians) {
                 let case = format!("{index_name}, {read_name}, {way_name}");
-                let against = (*way_name != SERIAL).then_some((SERIAL, serial));
+                let against = (way_name != SERIAL).then_some((SERIAL, serial));
                 found.push(record(&case, &config, "throughput", rate, "1/s").beside(against));
                 found.push(record(&case, &config, "share_of_limit", share, "1"));
             }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use weft_protocols::{Job, RunReport, is_protocol, protocol_names, run_by_name};
 use weft_workload::driver::{self, Contender, Measured};
 use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
+use weft_workload::open_loop::Bare;
 use weft_workload::stream::{Rollbacks, StreamSeed, Workload};
 use weft_workload::{Record, limits, report};
 
@@ -173,10 +174,16 @@ fn run_product(
     baseline: &mut Baseline,
 ) -> Result<(), Failure> {
     let contender = Product::new(&bench.database, arguments.commit());
-    let contenders: [&dyn Contender<Drawn>; 1] = [&contender];
+    // In an open loop, what the machine does to a thread that has nothing to do is measured beside it.
+    let both: [&dyn Contender<Drawn>; 2] = [&contender, &Bare];
+    let contenders = if arguments.rate.is_some() {
+        &both[..]
+    } else {
+        &both[..1]
+    };
     let load = arguments.load(clients);
     let running = bar(
-        arguments.rounds as u64,
+        (arguments.rounds * contenders.len()) as u64,
         &format!("{} {}", case.workload.name(), case.name),
     );
     let source = |seed: u64| {
@@ -188,12 +195,12 @@ fn run_product(
         let mut requests = Requests::new(case.workload, seed, TAPE_TRANSACTIONS);
         move || requests.draw()
     };
-    let measured = driver::alternate(&contenders, arguments.rounds, &load, source, |_, round| {
+    let measured = driver::alternate(contenders, arguments.rounds, &load, source, |_, round| {
         running.inc(1);
         running.set_message(format!("{:.0}/s", round.throughput()));
     })?;
     running.finish_and_clear();
-    *committed += measured.iter().map(Measured::committed_in_all).sum::<u64>();
+    *committed += measured.first().map_or(0, Measured::committed_in_all);
     let config = format!("{} {}", case.config, arguments.config(clients));
     let label = format!("{} {clients} client(s)", case.name);
     let mut records = report::records(case.workload.name(), &label, &config, &measured, PRODUCT);
@@ -312,9 +319,21 @@ fn print_protocol(
             "1",
             share(failed, commits + failed),
         ),
+        record(
+            case,
+            name,
+            &config,
+            "abort_rate",
+            "1",
+            median(RunReport::abort_rate),
+        ),
         record(case, name, &config, "deferral_rate", "1", deferrals),
         record(case, name, &config, "mean_batch", "members", median(members)),
     ];
+    if rounds.iter().any(|report| report.accesses > 0) {
+        let remote = median(|report| report.remote_share().unwrap_or_default());
+        records.push(record(case, name, &config, "remote_share", "1", remote));
+    }
     // Protocols that lock or validate while they run have no planning to tell.
     if rounds.iter().any(|report| !report.planning.is_zero()) {
         for (metric, unit, value) in [
@@ -382,6 +401,9 @@ fn run_stream(
         sum.planning += report.planning;
         sum.committed += report.committed;
         sum.failed += report.failed;
+        sum.aborts += report.aborts;
+        sum.accesses += report.accesses;
+        sum.remote_accesses += report.remote_accesses;
         sum.deferrals += report.deferrals;
         sum.batches += report.batches;
     }

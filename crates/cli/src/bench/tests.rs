@@ -43,6 +43,16 @@ fn sizes_of_the_documents_run() {
 }
 
 #[test]
+fn a_share_of_accesses_is_remote_as_asked() {
+    let words =
+        "ycsb --workload c --records 400 --accesses 8 --theta 0 --protocol partitioned-by-owner,waves";
+    bench(&format!("{words} --remote-share 0.75")).unwrap();
+    bench(&format!("{words} --remote-share 0")).unwrap();
+    let refused = bench(&format!("{words} --remote-share 1.5"));
+    assert!(matches!(refused, Err(Failure::Usage(_))));
+}
+
+#[test]
 fn the_comparison_without_protocols_still_runs() {
     bench("ycsb --workload a,f --theta 0.5 --records 300").unwrap();
     bench("tpcb --scale 1 --accounts-per-branch 100").unwrap();

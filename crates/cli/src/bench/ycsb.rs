@@ -8,12 +8,18 @@
 //! With `--protocol` (or a workload that inserts, a hot set, an open loop) the stream runs through the
 //! protocols named instead (`run`).
 
+use std::sync::Arc;
+
+use weft_protocols::partitioned::Partitioned;
+use weft_types::{Value, encode_key_value};
 use weft_workload::driver::{self, Contender};
 use weft_workload::embedded::programs::YcsbPrograms;
 use weft_workload::embedded::ycsb::YcsbWorkload;
 use weft_workload::embedded::{Interactive, OneShot, load};
 use weft_workload::report;
-use weft_workload::ycsb::{Mix, ReadOf, ScanLength, Skew, YcsbShape, YcsbSource, YcsbTransaction};
+use weft_workload::ycsb::{
+    self, Mix, ReadOf, Remoteness, ScanLength, Skew, YcsbShape, YcsbSource, YcsbTransaction,
+};
 
 use super::run::{RowsRead, RunCase, run_cases, run_cases_through};
 use super::{BenchDatabase, bar, print};
@@ -53,8 +59,8 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
     let loading = bar(shape.records, "loading rows");
     load::load_ycsb(&bench.database, &shape, |rows| loading.set_position(rows))?;
     loading.finish_and_clear();
-    // The comparison without --protocol knows neither inserts nor hot sets nor an open loop.
-    let plain = hot.is_none() && arguments.load.rate.is_none();
+    // The comparison without --protocol knows neither inserts nor hot sets, partitions, nor an open loop.
+    let plain = hot.is_none() && arguments.load.rate.is_none() && arguments.remote_share.is_none();
     if arguments.load.protocol.is_empty() && plain && mixes.iter().all(|mix| mix.insert_percent() == 0) {
         return compare(arguments, bench, shape, &mixes);
     }
@@ -75,10 +81,12 @@ fn run_mixes(
     protocols: Option<&[&str]>,
 ) -> Result<(), Failure> {
     let (mut generation, mut workloads) = (0, Vec::new());
+    let remoteness = remoteness(arguments, bench)?;
     for mix in mixes {
         for skew in skews {
             // No two cases insert the same keys.
-            let workload = YcsbWorkload::new(&bench.database, shape, *mix, *skew, generation)?;
+            let workload = YcsbWorkload::new(&bench.database, shape, *mix, *skew, generation)?
+                .placed(remoteness.clone());
             generation += GENERATIONS_OF_A_CASE;
             let case = match skew {
                 Skew::Zipf(theta) => format!("{} theta={theta}", mix.letter()),
@@ -93,7 +101,10 @@ fn run_mixes(
         .iter()
         .map(|(case, workload)| RunCase {
             name: case.clone(),
-            config: sizes(&shape),
+            config: match arguments.remote_share {
+                Some(share) => format!("{} remote_share={share}", sizes(&shape)),
+                None => sizes(&shape),
+            },
             workload,
             rows_read: rows_read(&shape, workload.mix()),
         })
@@ -184,6 +195,32 @@ fn shape(arguments: &YcsbArguments) -> Result<YcsbShape, Failure> {
         return usage("--theta must be between 0 and 5");
     }
     Ok(shape)
+}
+
+/// Where rows lie, if a share of accesses was asked for: with the workers of protocol `partitioned`.
+fn remoteness(arguments: &YcsbArguments, bench: &BenchDatabase) -> Result<Option<Remoteness>, Failure> {
+    let Some(share) = arguments.remote_share else {
+        return Ok(None);
+    };
+    if !(0.0..=1.0).contains(&share) {
+        return Err(Failure::Usage(
+            "--remote-share must be between 0 and 1".to_owned(),
+        ));
+    }
+    let catalog = bench.database.engine().store().catalog();
+    let table = catalog.table(ycsb::TABLE).map(|def| def.id);
+    let table = table.ok_or_else(|| Failure::Check("the table is gone".to_owned()))?;
+    let (protocol, workers) = (Partitioned::default(), arguments.load.workers());
+    let owner_of = move |key: u64| {
+        let mut encoded = Vec::with_capacity(16);
+        encode_key_value(&mut encoded, &Value::Int8(key as i64));
+        protocol.owner(table, &encoded, workers)
+    };
+    Ok(Some(Remoteness {
+        owner_of: Arc::new(owner_of),
+        partitions: workers,
+        share_permille: (share * 1000.0).round() as u64,
+    }))
 }
 
 /// What a transaction reads. A scan counts as one probe for each of its rows.

@@ -23,11 +23,9 @@ use std::time::{Duration, Instant};
 
 pub use lock_manager::OrderedLockManager;
 
-use weft_store::{BatchWriter, Store};
+use weft_store::Store;
 
-use weft_base::BatchId;
-
-use crate::epoch::{Epoch, Runner, close, worker_count};
+use crate::epoch::{Epoch, Runner, each_epoch, worker_count};
 use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
 use crate::report::Counts;
 use crate::ring::{Receiver, Sender, ring};
@@ -234,8 +232,6 @@ impl<G: Safeguards> Protocol for Calvin<G> {
         workers: usize,
         observe: &O,
     ) -> RunReport {
-        let mut report = RunReport::default();
-        let began = Instant::now();
         let coarse = CoarseTables::of(jobs);
         let window = self.window.max(1);
         let mut manager = Manager {
@@ -260,18 +256,8 @@ impl<G: Safeguards> Protocol for Calvin<G> {
             ends.push(((runs, dones), Runner::default()));
         }
         let mut runner = Runner::default();
-        let epoch_jobs = self.epoch_transactions.max(1);
         let mut managing = Duration::ZERO;
-        for (number, chunk) in jobs.chunks(epoch_jobs).enumerate() {
-            let batch = BatchId(store.boundary().0 + 1);
-            let catalog = store.catalog();
-            let writer: BatchWriter<'_> = store.begin_batch(batch);
-            let epoch = Epoch {
-                writer: &writer,
-                catalog: &catalog,
-                jobs: chunk,
-                first: number * epoch_jobs,
-            };
+        let mut report = each_epoch(store, jobs, self.epoch_transactions, |epoch| {
             let stop = AtomicBool::new(false);
             let stop = &stop;
             std::thread::scope(|scope| {
@@ -283,15 +269,12 @@ impl<G: Safeguards> Protocol for Calvin<G> {
                 managing += start.elapsed();
                 stop.store(true, Ordering::Release);
             });
-            close(store, writer, batch);
-            report.batches += 1;
-        }
+        });
         // With one worker the manager's time is not planning alone, and is not told apart.
         if !lines.is_empty() {
             report.planning = managing.saturating_sub(manager.idle);
         }
         report.add_counts(&manager.counts);
-        report.elapsed = began.elapsed();
         report
     }
 }

@@ -4,14 +4,13 @@
 //! What is written carries this transaction's mark, so the store has the same; after the first own write it
 //! is looked up there.
 
-use std::ops::Bound;
-
-use weft_base::{BatchId, IndexId, TableId};
+use weft_base::{IndexId, TableId};
 use weft_lock::LockMode;
 use weft_program::{BatchAccess, DataAccess, RowHandle};
 use weft_types::SqlError;
 
 use super::message::{Found, Probe};
+use crate::forward::forward;
 
 /// One need's probe and what its owner found.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +54,8 @@ impl<'m, 'b> PartitionedAccess<'m, 'b> {
 }
 
 impl DataAccess for PartitionedAccess<'_, '_> {
+    forward!(range observed);
+
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         let known = self.find(|probed| {
             let probe = &probed.probe;
@@ -77,19 +78,6 @@ impl DataAccess for PartitionedAccess<'_, '_> {
         }
     }
 
-    fn range(
-        &mut self,
-        index: IndexId,
-        table: TableId,
-        lo: Bound<&[u8]>,
-        hi: Bound<&[u8]>,
-        reverse: bool,
-        limit: usize,
-        out: &mut Vec<RowHandle>,
-    ) -> Result<(), SqlError> {
-        self.access.range(index, table, lo, hi, reverse, limit, out)
-    }
-
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
         self.fresh = false;
         self.access.insert(table, row)
@@ -103,9 +91,5 @@ impl DataAccess for PartitionedAccess<'_, '_> {
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
         self.fresh = false;
         self.access.remove(row)
-    }
-
-    fn observed(&self) -> BatchId {
-        self.access.observed()
     }
 }

@@ -20,6 +20,10 @@
 //! ranges, and rows with very long keys, are marked until their end instead, since who asks reads them
 //! itself.
 //!
+//! A transaction is run by whoever claims it, or, if clients are to know where their data is
+//! ([`Partitioned::by_owner`]), by the owner of the first row that it declares: sending it there is the
+//! client's business and takes none of the run's time. The report has the share of remote accesses.
+//!
 //! Each pair of workers has a ring for each direction. What does not fit waits at the sender, in order, and a
 //! worker begins nothing new while something waits; so at most a window's messages wait.
 //!
@@ -32,13 +36,14 @@ mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
 
-use weft_base::BatchId;
+use weft_base::TableId;
+use weft_lock::ResourceId;
+use weft_program::AccessScratch;
 use weft_store::Store;
 
-use crate::epoch::{Claims, Epoch, close, worker_count};
-use crate::needs::{CoarseTables, slot_mask};
+use crate::epoch::{Claims, each_epoch, worker_count};
+use crate::needs::{CoarseTables, slot_mask, slot_of};
 use crate::ring::ring;
 use crate::timestamp::TIMESTAMP_END;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
@@ -57,6 +62,8 @@ pub struct Partitioned<G = Sound> {
     pub epoch_transactions: usize,
     /// Transactions that one worker has under way, at most 256.
     pub window: usize,
+    /// A transaction is run by the owner of the first row that it declares, not by any worker that is free.
+    pub by_owner: bool,
     /// See [`Safeguards`].
     pub safeguards: G,
 }
@@ -67,6 +74,7 @@ impl Default for Partitioned {
             word_slots: 1 << 17,
             epoch_transactions: 4096,
             window: 8,
+            by_owner: false,
             safeguards: Sound,
         }
     }
@@ -79,9 +87,36 @@ impl<G> Partitioned<G> {
             word_slots: self.word_slots,
             epoch_transactions: self.epoch_transactions,
             window: self.window,
+            by_owner: self.by_owner,
             safeguards,
         }
     }
+
+    /// The number, below `workers`, of the worker that owns the row with this encoded primary key.
+    pub fn owner(&self, table: TableId, key: &[u8], workers: usize) -> usize {
+        let slot = slot_of(ResourceId::row(table, key), slot_mask(self.word_slots));
+        owner_of(slot, worker_count(workers))
+    }
+
+    /// The workers that the jobs are sent to, in their order.
+    fn runners(&self, jobs: &[Job], workers: usize) -> Vec<u8> {
+        let mut scratch = AccessScratch::default();
+        let mut runner_of = |job: &Job| {
+            let mut runner = None;
+            // One whose inputs do not fit fails wherever it is run.
+            let _ = job
+                .program
+                .for_each_access(&job.inputs, &mut scratch, |access, key, _| {
+                    runner = runner.or(Some(self.owner(access.table, key, workers)));
+                });
+            runner.unwrap_or(0) as u8
+        };
+        jobs.iter().map(&mut runner_of).collect()
+    }
+}
+
+fn owner_of(slot: u32, workers: usize) -> usize {
+    slot as usize % workers
 }
 
 /// What the workers of an epoch share.
@@ -89,6 +124,8 @@ struct Shared<'s, O> {
     clock: &'s AtomicU64,
     coarse: &'s CoarseTables,
     claims: &'s Claims,
+    /// The workers that run the jobs of the whole stream, unless any may.
+    runners: Option<&'s [u8]>,
     /// Workers that have nothing under way any more.
     finished: &'s AtomicUsize,
     workers: usize,
@@ -106,41 +143,31 @@ impl<G: Safeguards> Protocol for Partitioned<G> {
         workers: usize,
         observe: &O,
     ) -> RunReport {
-        let mut report = RunReport::default();
-        let began = Instant::now();
         let coarse = CoarseTables::of(jobs);
         let workers = worker_count(workers);
         let mask = slot_mask(self.word_slots);
         let clock = AtomicU64::new(1);
         let words_each = (mask as usize + 1).div_ceil(workers);
         let mut states: Vec<State> = (0..workers).map(|_| State::with_words(words_each)).collect();
-        let epoch_jobs = self.epoch_transactions.max(1);
-        for (number, chunk) in jobs.chunks(epoch_jobs).enumerate() {
+        let window = self.window.clamp(1, 256);
+        let runners = self.by_owner.then(|| self.runners(jobs, workers));
+        let mut report = each_epoch(store, jobs, self.epoch_transactions, |epoch| {
             if clock.load(Ordering::Relaxed) > TIMESTAMP_END / 2 {
                 clock.store(1, Ordering::Relaxed);
                 states
                     .iter_mut()
                     .for_each(|state| state.words.fill(OwnedWord::default()));
             }
-            let batch = BatchId(store.boundary().0 + 1);
-            let catalog = store.catalog();
-            let writer = store.begin_batch(batch);
-            let epoch = Epoch {
-                writer: &writer,
-                catalog: &catalog,
-                jobs: chunk,
-                first: number * epoch_jobs,
-            };
             let shared = Shared {
                 clock: &clock,
                 coarse: &coarse,
-                claims: &Claims::new(chunk.len()),
+                claims: &Claims::new(epoch.jobs.len()),
+                runners: runners.as_deref(),
                 finished: &AtomicUsize::new(0),
                 workers,
                 mask,
                 observe,
             };
-            let window = self.window.clamp(1, 256);
             std::thread::scope(|scope| {
                 let mut all = states.iter_mut().zip(connect(workers)).enumerate();
                 let mine = all.next();
@@ -152,10 +179,7 @@ impl<G: Safeguards> Protocol for Partitioned<G> {
                     Worker::new(number, epoch, shared, state, lines, window).run::<G>();
                 }
             });
-            close(store, writer, batch);
-            report.batches += 1;
-        }
-        report.elapsed = began.elapsed();
+        });
         states.iter().for_each(|state| report.add_counts(&state.counts));
         report
     }

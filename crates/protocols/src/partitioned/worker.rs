@@ -8,9 +8,9 @@ use weft_lock::{LockMode, ResourceId};
 use weft_program::{AccessKind, AccessScratch, BatchAccess};
 use weft_store::MemberWriter;
 
-use super::Shared;
 use super::access::{PartitionedAccess, Probed};
 use super::message::{Found, Message, OwnedWord, Probe};
+use super::{Shared, owner_of};
 use crate::epoch::{Epoch, Runner};
 use crate::needs::{Need, NeedFinder, slot_of};
 use crate::observed::ObservedAccess;
@@ -76,7 +76,7 @@ pub(super) struct Worker<'w, O> {
     flights: Vec<Flight<'w>>,
     /// Reads for those who ask; writes nothing.
     reader: MemberWriter<'w>,
-    /// Jobs claimed and not begun.
+    /// Jobs claimed and not begun. Of a worker's own: where it has not looked yet.
     claimed: std::ops::Range<usize>,
 }
 
@@ -98,7 +98,10 @@ impl<'w, O: Observe> Worker<'w, O> {
             waiting: (0..shared.workers).map(|_| VecDeque::new()).collect(),
             flights: (0..window).map(|_| Flight::default()).collect(),
             reader: epoch.writer.member(u32::MAX),
-            claimed: 0..0,
+            claimed: match shared.runners {
+                Some(_) => 0..epoch.jobs.len(),
+                None => 0..0,
+            },
         }
     }
 
@@ -123,7 +126,8 @@ impl<'w, O: Observe> Worker<'w, O> {
                     .is_some_and(|flight| flight.job.is_some());
             }
             let idle = !under_way && self.waiting.iter().all(VecDeque::is_empty);
-            if idle && !said_so && self.claimed.is_empty() && self.shared.claims.are_taken() {
+            let is_over = self.shared.runners.is_some() || self.shared.claims.are_taken();
+            if idle && !said_so && self.claimed.is_empty() && is_over {
                 said_so = true;
                 self.shared.finished.fetch_add(1, Ordering::Release);
             }
@@ -135,7 +139,7 @@ impl<'w, O: Observe> Worker<'w, O> {
     }
 
     fn owner_of(&self, slot: u32) -> usize {
-        slot as usize % self.shared.workers
+        owner_of(slot, self.shared.workers)
     }
 
     fn word(&mut self, slot: u32) -> Option<&mut OwnedWord> {
@@ -293,15 +297,25 @@ impl<'w, O: Observe> Worker<'w, O> {
         true
     }
 
+    /// The position in the epoch of the next job that this worker is to run.
+    fn next_job(&mut self) -> Option<usize> {
+        if let Some(runners) = self.shared.runners {
+            let (first, own) = (self.epoch.first, self.number);
+            return self.claimed.find(|n| {
+                runners
+                    .get(first + n)
+                    .is_some_and(|runner| usize::from(*runner) == own)
+            });
+        }
+        if self.claimed.is_empty() {
+            self.claimed = self.shared.claims.claim()?;
+        }
+        self.claimed.next()
+    }
+
     /// Puts the next job into a free place. False: there is none.
     fn begin(&mut self, at: usize) -> bool {
-        if self.claimed.is_empty() {
-            match self.shared.claims.claim() {
-                Some(range) => self.claimed = range,
-                None => return false,
-            }
-        }
-        let Some(n) = self.claimed.next() else {
+        let Some(n) = self.next_job() else {
             return false;
         };
         let (Some(job), Some(flight)) = (self.epoch.jobs.get(n), self.flights.get_mut(at)) else {
@@ -373,10 +387,12 @@ impl<'w, O: Observe> Worker<'w, O> {
             .copied()
             .flatten()
             .map(|probed| probed.probe);
+        self.state.counts.accesses += 1;
         if own {
             let (granted, found) = self.serve::<G>(slot, mode, hold, time, probe);
             self.take_answer(at, number, granted, found);
         } else {
+            self.state.counts.remote_accesses += 1;
             let ask = Message::Ask {
                 flight: at as u16,
                 need: number as u16,

@@ -597,6 +597,7 @@ fn partitioned_is_serializable() {
     is_serializable(&Partitioned {
         window: 1,
         epoch_transactions: 700,
+        by_owner: true,
         ..Partitioned::default()
     });
 }

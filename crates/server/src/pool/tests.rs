@@ -210,14 +210,14 @@ fn neither_waits_nor_work_of_some_stop_the_others() {
     bench.pool.stop();
 }
 
-/// Whoever waits for another connection's reply, in a wait that it tells of or at work, gets it.
-#[test]
-fn replies_that_wait_for_the_log_leave_whatever_the_others_do() {
+/// Whoever waits for the replies of three other connections, in a wait that it tells of or at work, gets
+/// them. `kind` is how those are sent.
+fn replies_leave_whatever_the_others_do(kind: u8) {
     let bench = Bench::new();
     let mut clients: Vec<TcpStream> = (0..6).map(|_| bench.client()).collect();
     for round in 0..200 {
         let waits = if round % 2 == 0 { b'S' } else { b'C' };
-        let kinds = [waits, b's', b'x', waits, b's', b's'];
+        let kinds = [waits, kind, b'x', waits, kind, kind];
         bench.expected.fetch_add(3, SeqCst);
         for (client, kind) in clients.iter_mut().zip(kinds) {
             client.write_all(&[kind]).unwrap();
@@ -230,24 +230,14 @@ fn replies_that_wait_for_the_log_leave_whatever_the_others_do() {
     bench.pool.stop();
 }
 
-/// The same for replies that leave together: no wait and no work of others keeps them for long.
 #[test]
-fn held_replies_leave_whatever_the_others_do() {
-    let bench = Bench::new();
-    let mut clients: Vec<TcpStream> = (0..6).map(|_| bench.client()).collect();
-    for round in 0..200 {
-        let waits = if round % 2 == 0 { b'S' } else { b'C' };
-        let kinds = [waits, b'h', b'x', waits, b'h', b'h'];
-        bench.expected.fetch_add(3, SeqCst);
-        for (client, kind) in clients.iter_mut().zip(kinds) {
-            client.write_all(&[kind]).unwrap();
-        }
-        for (client, kind) in clients.iter_mut().zip(kinds) {
-            assert_eq!(answer(client), kind);
-        }
-    }
-    drop(clients);
-    bench.pool.stop();
+fn replies_that_wait_for_the_log_leave_whatever_the_others_do() {
+    replies_leave_whatever_the_others_do(b's');
+}
+
+#[test]
+fn replies_that_leave_together_leave_whatever_the_others_do() {
+    replies_leave_whatever_the_others_do(b'h');
 }
 
 #[test]

@@ -313,7 +313,7 @@ impl Scalar {
         row: &[Value],
         source: &mut dyn InputSource,
     ) -> Result<Value, SqlError> {
-        let unary = |inner: &Scalar, source: &mut dyn InputSource| inner.evaluate(inputs, row, source);
+        let part = |inner: &Scalar, source: &mut dyn InputSource| inner.evaluate(inputs, row, source);
         Ok(match self {
             Scalar::Constant(value) => value.clone(),
             Scalar::Input(number) => at(inputs, *number)?,
@@ -323,13 +323,13 @@ impl Scalar {
                     "a variable was asked for before its program ran",
                 ));
             }
-            Scalar::OrNull(inner) => unary(inner, source).unwrap_or(Value::Null),
-            Scalar::Left(text, count) => match (unary(text, source)?, unary(count, source)?.as_i64()) {
+            Scalar::OrNull(inner) => part(inner, source).unwrap_or(Value::Null),
+            Scalar::Left(text, count) => match (part(text, source)?, part(count, source)?.as_i64()) {
                 (Value::Text(text), Some(count)) => Value::Text(left(&text, count)),
                 _ => Value::Null,
             },
             Scalar::Session(which) => source.session_value(*which)?,
-            Scalar::Setting(name) => match unary(name, source)? {
+            Scalar::Setting(name) => match part(name, source)? {
                 Value::Text(name) => Value::Text(source.setting(&name)?),
                 _ => Value::Null,
             },
@@ -338,41 +338,41 @@ impl Scalar {
             Scalar::RandomUuid => Value::Uuid(random_uuid(source)),
             // 53 random bits over 2^53: every double in [0, 1) with that spacing, equally likely.
             Scalar::Random => Value::Float8((source.random_u64() >> 11) as f64 / (1u64 << 53) as f64),
-            Scalar::Cast(inner, from, to) => weft_types::cast_from(unary(inner, source)?, from, to)?,
-            Scalar::Assign(inner, from, to) => weft_types::assign_from(unary(inner, source)?, from, to)?,
-            Scalar::ExactKey(inner, to) => exact_key(&unary(inner, source)?, to),
-            Scalar::ClampKey(inner, to) => clamp_key(unary(inner, source)?, to),
-            Scalar::Negate(inner) => negate(unary(inner, source)?)?,
+            Scalar::Cast(inner, from, to) => weft_types::cast_from(part(inner, source)?, from, to)?,
+            Scalar::Assign(inner, from, to) => weft_types::assign_from(part(inner, source)?, from, to)?,
+            Scalar::ExactKey(inner, to) => exact_key(&part(inner, source)?, to),
+            Scalar::ClampKey(inner, to) => clamp_key(part(inner, source)?, to),
+            Scalar::Negate(inner) => negate(part(inner, source)?)?,
             Scalar::Arithmetic(op, left, right) => {
-                arithmetic(*op, unary(left, source)?, unary(right, source)?)?
+                arithmetic(*op, part(left, source)?, part(right, source)?)?
             }
             Scalar::Compare(op, left, right) => {
-                match weft_types::compare(&unary(left, source)?, &unary(right, source)?) {
+                match weft_types::compare(&part(left, source)?, &part(right, source)?) {
                     Some(order) => Value::Bool(op.holds(order)),
                     None => Value::Null,
                 }
             }
-            Scalar::Concat(left, right) => match (unary(left, source)?, unary(right, source)?) {
+            Scalar::Concat(left, right) => match (part(left, source)?, part(right, source)?) {
                 (Value::Text(left), Value::Text(right)) => Value::Text(left + &right),
                 _ => Value::Null,
             },
-            Scalar::And(left, right) => match (truth(unary(left, source)?), truth(unary(right, source)?)) {
+            Scalar::And(left, right) => match (truth(part(left, source)?), truth(part(right, source)?)) {
                 (Some(false), _) | (_, Some(false)) => Value::Bool(false),
                 (Some(true), Some(true)) => Value::Bool(true),
                 _ => Value::Null,
             },
-            Scalar::Or(left, right) => match (truth(unary(left, source)?), truth(unary(right, source)?)) {
+            Scalar::Or(left, right) => match (truth(part(left, source)?), truth(part(right, source)?)) {
                 (Some(true), _) | (_, Some(true)) => Value::Bool(true),
                 (Some(false), Some(false)) => Value::Bool(false),
                 _ => Value::Null,
             },
             Scalar::Not(inner) => {
-                truth(unary(inner, source)?).map_or(Value::Null, |value| Value::Bool(!value))
+                truth(part(inner, source)?).map_or(Value::Null, |value| Value::Bool(!value))
             }
-            Scalar::IsNull(inner) => Value::Bool(unary(inner, source)?.is_null()),
+            Scalar::IsNull(inner) => Value::Bool(part(inner, source)?.is_null()),
             Scalar::Coalesce(items) => {
                 for item in items {
-                    let value = unary(item, source)?;
+                    let value = part(item, source)?;
                     if !value.is_null() {
                         return Ok(value);
                     }
@@ -380,37 +380,37 @@ impl Scalar {
                 Value::Null
             }
             Scalar::Call(..) | Scalar::Case { .. } | Scalar::Extreme { .. } => {
-                return self.evaluate_call(&mut |inner| unary(inner, source));
+                return self.evaluate_call(&mut |inner| part(inner, source));
             }
         })
     }
 
-    /// Functions, CASE, `greatest` and `least`.
+    /// Functions, CASE, `greatest` and `least`; `evaluate` is for their parts.
     fn evaluate_call(
         &self,
-        unary: &mut dyn FnMut(&Scalar) -> Result<Value, SqlError>,
+        evaluate: &mut dyn FnMut(&Scalar) -> Result<Value, SqlError>,
     ) -> Result<Value, SqlError> {
         Ok(match self {
             Scalar::Call(function, arguments) => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {
-                    values.push(unary(argument)?);
+                    values.push(evaluate(argument)?);
                 }
                 let values: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
                 function.apply(&values)?
             }
             Scalar::Case { arms, otherwise } => {
                 for (condition, value) in arms {
-                    if truth(unary(condition)?) == Some(true) {
-                        return unary(value);
+                    if truth(evaluate(condition)?) == Some(true) {
+                        return evaluate(value);
                     }
                 }
-                unary(otherwise)?
+                evaluate(otherwise)?
             }
             Scalar::Extreme { greatest, items } => {
                 let mut found = Value::Null;
                 for item in items {
-                    let value = unary(item)?;
+                    let value = evaluate(item)?;
                     let better = match weft_types::compare(&value, &found) {
                         Some(order) => {
                             order

@@ -10,7 +10,7 @@ use super::Programs;
 use super::programs::YcsbPrograms;
 use crate::driver::RunError;
 use crate::stream::{Rollbacks, Stream, StreamSeed, Transaction, Workload};
-use crate::ycsb::{self, Mix, Skew, YcsbKind, YcsbShape, YcsbSource};
+use crate::ycsb::{self, Mix, Remoteness, Skew, YcsbKind, YcsbShape, YcsbSource};
 
 /// Keys between the inserts of two generations of streams.
 const GENERATION_KEYS: u64 = 1 << 36;
@@ -20,6 +20,7 @@ pub struct YcsbWorkload {
     shape: YcsbShape,
     mix: Mix,
     skew: Skew,
+    remoteness: Option<Remoteness>,
     programs: YcsbPrograms,
     /// Streams made so far; each inserts keys of its own.
     generations: AtomicU64,
@@ -39,9 +40,16 @@ impl YcsbWorkload {
             shape,
             mix,
             skew,
+            remoteness: None,
             programs: YcsbPrograms::compile(database, &shape, mix)?,
             generations: AtomicU64::new(first_generation),
         })
+    }
+
+    /// The same with rows placed so.
+    pub fn placed(mut self, remoteness: Option<Remoteness>) -> Self {
+        self.remoteness = remoteness;
+        self
     }
 
     /// Which operations it makes.
@@ -88,7 +96,9 @@ impl Workload for YcsbWorkload {
         let own = seed.seed << 32 | seed.number;
         let source = YcsbSource::one_of(self.shape, self.mix, self.skew, own, 0, 1);
         Box::new(YcsbStream {
-            source: source.insert_from(generation * GENERATION_KEYS),
+            source: source
+                .insert_from(generation * GENERATION_KEYS)
+                .placed(self.remoteness.clone()),
             programs: &self.programs,
         })
     }

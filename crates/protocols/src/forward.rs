@@ -1,0 +1,75 @@
+//! Methods of [`weft_program::DataAccess`] that an access over another one leaves to it.
+//!
+//! An access that wraps another names what it does not change; what it names neither here nor itself has the
+//! trait's own answer, which is to know of no probes and to refuse savepoints.
+
+/// The methods named, of a type whose field `access` is the access below.
+macro_rules! forward {
+    ($($method:ident)*) => { $(forward!(@$method);)* };
+    (@row) => {
+        fn row(&self, row: &weft_program::RowHandle) -> Option<&[u8]> {
+            self.access.row(row)
+        }
+    };
+    (@range) => {
+        fn range(
+            &mut self,
+            index: weft_base::IndexId,
+            table: weft_base::TableId,
+            lo: std::ops::Bound<&[u8]>,
+            hi: std::ops::Bound<&[u8]>,
+            reverse: bool,
+            limit: usize,
+            out: &mut Vec<weft_program::RowHandle>,
+        ) -> Result<(), weft_types::SqlError> {
+            self.access.range(index, table, lo, hi, reverse, limit, out)
+        }
+    };
+    (@hints) => {
+        fn fetch(&mut self, index: weft_base::IndexId, table: weft_base::TableId, key: &[u8]) -> bool {
+            self.access.fetch(index, table, key)
+        }
+
+        fn fetch_range(
+            &mut self,
+            index: weft_base::IndexId,
+            table: weft_base::TableId,
+            lowest: &[u8],
+        ) -> bool {
+            self.access.fetch_range(index, table, lowest)
+        }
+
+        fn begin_probe(
+            &self,
+            index: weft_base::IndexId,
+            table: weft_base::TableId,
+            key: &[u8],
+        ) -> Option<weft_store::Probe> {
+            self.access.begin_probe(index, table, key)
+        }
+
+        fn advance_probe(&self, probe: &mut weft_store::Probe) {
+            self.access.advance_probe(probe);
+        }
+    };
+    (@savepoints) => {
+        fn savepoint(&mut self) -> Result<(), weft_types::SqlError> {
+            self.access.savepoint()
+        }
+
+        fn rollback_to_savepoint(&mut self) {
+            self.access.rollback_to_savepoint();
+        }
+
+        fn release_savepoint(&mut self) {
+            self.access.release_savepoint();
+        }
+    };
+    (@observed) => {
+        fn observed(&self) -> weft_base::BatchId {
+            self.access.observed()
+        }
+    };
+}
+
+pub(crate) use forward;

@@ -1,0 +1,49 @@
+//! Procedures that call procedures: arguments, errors on either side.
+
+use super::{accounts, procedure};
+
+/// An argument is computed once, however often the body names the parameter.
+#[test]
+fn an_argument_is_computed_once() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE SEQUENCE drawn");
+    client.ok("CREATE PROCEDURE twice(x int, OUT r text) LANGUAGE plpgsql AS \
+               $$ BEGIN r := x::text || ' and ' || x::text; END $$");
+    for argument in ["nextval('drawn')", "nextval('drawn')::int"] {
+        client.ok(&format!(
+            "CREATE OR REPLACE PROCEDURE once(OUT r text) LANGUAGE plpgsql AS $$ BEGIN CALL twice({argument}, r); END $$"
+        ));
+        let drawn = client.rows("CALL once(NULL)");
+        let (left, right) = drawn.split_once(" and ").unwrap();
+        assert_eq!(left, right, "{argument}");
+    }
+    assert_eq!(client.rows("SELECT nextval('drawn')"), "3");
+}
+
+/// A called procedure is compiled in its place: what it knows of errors is its own.
+#[test]
+fn a_called_procedure_has_its_own_errors() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE PROCEDURE inner_one(x int, OUT said text) LANGUAGE plpgsql AS $$
+         BEGIN said := (1 / x)::text; EXCEPTION WHEN division_by_zero THEN said := SQLSTATE || SQLERRM; END $$");
+    procedure(
+        &mut client,
+        "x int, OUT a text",
+        "BEGIN CALL inner_one(x, a); END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero");
+    // Within a handler too, whose error is still there behind the call.
+    procedure(
+        &mut client,
+        "x int, OUT a text",
+        "DECLARE b text;
+         BEGIN
+            RAISE EXCEPTION 'outer';
+         EXCEPTION WHEN OTHERS THEN
+            CALL inner_one(x, a);
+            GET STACKED DIAGNOSTICS b = MESSAGE_TEXT;
+            a := a || '/' || b;
+         END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero/outer");
+}
