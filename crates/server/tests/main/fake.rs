@@ -8,7 +8,6 @@
 //! | `begin` `commit` `rollback` | as in SQL |
 //! | `park MS` | waits off the thread for so long, when it may; with 0, until it is cancelled |
 //! | `fail CODE` `panic` `sleep` | an error; a bug; waits for a cancel request |
-//! | `work MS` | is busy for so many milliseconds |
 //! | `copyin` `copyout N` | COPY; `bad` in the data is an error |
 //! | `set NAME=VALUE` `notice` `deallocate NAME` `wide N` | as they say; one row of N bytes |
 
@@ -60,11 +59,30 @@ pub struct FakeGate {
     pub broken: AtomicBool,
     /// Waited for, and not passed through since.
     opened: AtomicBool,
+    /// Once it has been shut: whether it still is.
+    shut: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+impl FakeGate {
+    /// From now on nothing passes until it is opened, and everything does then.
+    pub fn shut(&self) {
+        *lock(&self.shut) = Some(true);
+    }
+
+    pub fn open(&self) {
+        *lock(&self.shut) = Some(false);
+        self.changed.notify_all();
+    }
 }
 
 impl DurabilityGate for FakeGate {
     fn wait(&self) -> Result<(), SqlError> {
         self.waits.fetch_add(1, Ordering::SeqCst);
+        let mut shut = lock(&self.shut);
+        while *shut == Some(true) {
+            shut = self.changed.wait(shut).unwrap_or_else(PoisonError::into_inner);
+        }
         match self.broken.load(Ordering::SeqCst) {
             true => Err(SqlError::new(SqlState::IO_ERROR, "the log is broken")),
             false => {
@@ -75,6 +93,9 @@ impl DurabilityGate for FakeGate {
     }
 
     fn is_open(&self) -> bool {
+        if let Some(shut) = *lock(&self.shut) {
+            return !shut;
+        }
         self.opened.swap(false, Ordering::SeqCst) && !self.broken.load(Ordering::SeqCst)
     }
 }
@@ -255,10 +276,6 @@ impl FakeSession {
             }
             "panic" => panic!("a bug in the session"),
             "sleep" => return self.sleep(),
-            "work" => {
-                std::thread::sleep(Duration::from_millis(argument.parse().unwrap_or(0)));
-                sink.complete(&CommandTag::plain("WORK"));
-            }
             "park" => sink.complete(&CommandTag::plain("PARK")),
             "copyin" => return self.copy_in(sink),
             "copyout" => {
