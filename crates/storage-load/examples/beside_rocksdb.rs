@@ -9,11 +9,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weft_lsm::TableIo;
 use weft_ops::block::Compression;
 use weft_storage_load::LoadError;
 use weft_storage_load::compaction::{Compaction, Executor, TaskShape};
 use weft_storage_load::key_value::{
-    Case, CaseRun, Compactor, KeyValueStore, KeyValues, RocksStore, Spell, StoreShape, WeftStore, run_case,
+    Case, CaseRun, Compactor, KeyValueStore, KeyValues, RocksStore, Spell, StoreShape, WeftStore, io_name,
+    run_case,
 };
 
 const VALUE_BYTES: [usize; 4] = [32, 128, 512, 1024];
@@ -57,9 +59,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// One-thread compaction: MB of input blocks per CPU second, and the ratios that matter.
+/// One-thread compaction: MB of input blocks per CPU second, and the ratios that matter; both engines through the page
+/// cache and past it, in alternation.
 fn compaction(rounds: usize, bytes: u64, dir: &Path) -> Result<(), LoadError> {
-    println!("value compression   merge  engine rocksdb   engine/merge  engine/rocksdb   (MB/s of CPU time)");
+    println!(
+        "value compression       io   merge  engine rocksdb   engine/merge  engine/rocksdb   (MB/s of CPU time)"
+    );
     for compression in [Compression::None, Compression::Lz4] {
         for value_bytes in VALUE_BYTES {
             let failed = |error| LoadError::doing("compacting", error);
@@ -71,19 +76,24 @@ fn compaction(rounds: usize, bytes: u64, dir: &Path) -> Result<(), LoadError> {
                 seed: 9,
             };
             let task = Compaction::new(&shape).map_err(failed)?;
-            let mut rates = [Executor::Cpu, Executor::Engine, Executor::RocksDb].map(|by| (by, Vec::new()));
+            let modes = [TableIo::Buffered, TableIo::Direct];
+            let contenders = |io| [Executor::Cpu, Executor::Engine(io), Executor::RocksDb(io)];
+            let mut rates = modes.map(|io| (io, contenders(io).map(|by| (by, Vec::new()))));
             for _ in 0..rounds {
-                for (by, rates) in &mut rates {
+                for (by, rates) in rates.iter_mut().flat_map(|(_, rates)| rates) {
                     rates.push(task.round(*by, 1, dir).map_err(failed)?.bytes / 1e6);
                 }
             }
-            let [merge, engine, rocksdb] = rates.map(|(_, rates)| median(rates));
-            println!(
-                "{value_bytes:>5} {:>11} {merge:>7.0} {engine:>7.0} {rocksdb:>7.0} {:>14.2} {:>15.2}",
-                format!("{compression:?}"),
-                engine / merge,
-                engine / rocksdb
-            );
+            for (io, rates) in rates {
+                let [merge, engine, rocksdb] = rates.map(|(_, rates)| median(rates));
+                println!(
+                    "{value_bytes:>5} {:>11} {:>8} {merge:>7.0} {engine:>7.0} {rocksdb:>7.0} {:>14.2} {:>15.2}",
+                    format!("{compression:?}"),
+                    io_name(io),
+                    engine / merge,
+                    engine / rocksdb
+                );
+            }
         }
     }
     Ok(())

@@ -90,6 +90,7 @@ pub(crate) fn options(shape: &StoreShape) -> LsmOptions {
         *settings = LevelOptions {
             compression,
             dir: None,
+            io: shape.io,
         };
     }
     options

@@ -9,6 +9,7 @@ use std::path::Path;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Options, WaitForCompactOptions, WriteOptions, properties,
 };
+use weft_lsm::TableIo;
 use weft_ops::block::Compression;
 
 use super::{KeyValueStore, StoreShape};
@@ -62,6 +63,9 @@ pub(crate) fn options(shape: &StoreShape) -> Result<Options, LoadError> {
     let mut levels = [compression_type(shape.compression)?; LEVELS];
     levels[0] = DBCompressionType::None;
     options.set_compression_per_level(&levels);
+    if shape.io == TableIo::Direct {
+        options.set_use_direct_io_for_flush_and_compaction(true);
+    }
     Ok(options)
 }
 
