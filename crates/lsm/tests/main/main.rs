@@ -5,6 +5,7 @@
 mod bounds;
 mod corruption;
 mod crash;
+mod direct;
 mod directories;
 mod executors;
 mod ingest;

@@ -18,10 +18,11 @@ mod engine;
 #[cfg(feature = "peers")]
 mod rocks;
 
-use weft_lsm::TableIo;
 use weft_ops::block::Compression;
 
 use crate::LoadError;
+
+pub use weft_lsm::TableIo;
 
 pub use cases::{Case, CaseRun, Second, Spell, jitter, run_case};
 pub use data::{KEY_BYTES, KeyValues};

@@ -9,10 +9,9 @@ use std::path::Path;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Options, WaitForCompactOptions, WriteOptions, properties,
 };
-use weft_lsm::TableIo;
 use weft_ops::block::Compression;
 
-use super::{KeyValueStore, StoreShape};
+use super::{KeyValueStore, StoreShape, TableIo};
 use crate::LoadError;
 
 /// What is not in [`StoreShape::describe`], as words for a record.
