@@ -74,7 +74,7 @@ fn direct_tables_are_the_same_bytes() {
     let first = run(disk(), &buffered, TableIo::Buffered);
     let second = run(disk(), &direct, TableIo::Direct);
     let (first_files, second_files) = (files(&RealDisk, &buffered), files(&RealDisk, &direct));
-    assert!(first_files.len() > 2 && first_files == second_files);
+    assert!(first_files.len() >= 2 && first_files == second_files);
     assert_eq!(first.levels.len(), second.levels.len());
     assert_eq!(
         (
