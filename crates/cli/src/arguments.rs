@@ -497,7 +497,7 @@ pub struct CompactionArguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
     /// How the engines read and write their files; one contender for each.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "buffered,direct")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "buffered")]
     pub io: Vec<FileIo>,
     /// Where the engines' files lie while they compact; default: the folder for temporary files.
     #[arg(long)]

@@ -3,7 +3,8 @@
 //! `throughput` is bytes of input blocks a second: of the thread's processor time for `cpu`, of the process's
 //! for `runtime`, `engine` and `rocksdb`, and for `model` of *simulated* cycles at its stated clock rate,
 //! which its case says. Its ratio is to `cpu`, the bare merge in memory; `times_rocksdb` is that of `engine`
-//! to RocksDB with the same input and output, through the page cache or past it. `jitter` is the spread of the rounds, largest less smallest over the median.
+//! to RocksDB with the same input and output, through the page cache or past it. `jitter` is the spread of
+//! the rounds, largest less smallest over the median.
 
 use weft_offload::model::ModelParams;
 use weft_ops::block::Compression;
