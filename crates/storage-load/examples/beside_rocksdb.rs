@@ -75,8 +75,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// One-thread compaction: MB of input blocks per CPU second, and the ratios that matter; both engines through the page
-/// cache and past it, in alternation.
+/// One-thread compaction: MB of input blocks per CPU second, and the ratios that matter; both engines
+/// through the page cache and past it, in alternation.
 fn compaction(rounds: usize, bytes: u64, dir: &Path, values: &[usize]) -> Result<(), LoadError> {
     println!(
         "value compression       io   merge  engine rocksdb   engine/merge  engine/rocksdb   (MB/s of CPU time)"

@@ -1,30 +1,32 @@
 //! Reading and writing past the system's page cache.
 //!
-//! A file that is written once and read back late gains nothing from the page cache and pays for it: a copy of
-//! every byte, a page found, filled and later thrown away. A direct handle moves bytes between the device and the
-//! caller's memory. The price is alignment: positions, lengths and addresses are multiples of [`DIRECT_ALIGN`], so
-//! whoever writes gathers ([`DirectWriter`]) and whoever reads takes the pages around ([`read_around`]).
+//! A file that is written once and read back late gains nothing from the page cache and pays for it: a copy
+//! of every byte, a page found, filled and later thrown away. A direct handle moves bytes between the
+//! device and the caller's memory. The price is alignment: positions, lengths and addresses are multiples
+//! of [`DIRECT_ALIGN`], so whoever writes gathers ([`DirectWriter`]) and whoever reads takes the pages
+//! around ([`read_around`]).
 //!
 //! Invariants:
 //!
 //! 1. A file gets its bytes through one direct handle, front to back; nobody writes to it through the cache.
-//! 2. The last piece is written with zeros behind it, and the file is then cut to its length: until that is synced a
-//!    power cut may leave the zeros.
-//! 3. A file system that refuses is noticed when the handle is made direct, never later: the caller decides what to
-//!    do, and can say so.
+//! 2. The last piece is written with zeros behind it, and the file is then cut to its length: until that is
+//!    synced a power cut may leave the zeros.
+//! 3. A file system that refuses is noticed when the handle is made direct, never later: the caller decides
+//!    what to do, and can say so.
 //!
-//! Source: open(2), `O_DIRECT`; X-DB, section on the storage of the base level.
+//! Source: open(2), `O_DIRECT`; statx(2), `STATX_DIOALIGN`.
 
 use std::io;
 use std::ops::Range;
 
 use super::DiskFile;
 
-/// What positions, lengths and addresses of direct reads and writes are multiples of, in bytes. Devices ask for 512
-/// or 4096; one that asks for more is not read or written directly.
+/// What positions, lengths and addresses of direct reads and writes are multiples of, in bytes. Devices ask
+/// for 512 or 4096; one that asks for more is not read or written directly.
 pub const DIRECT_ALIGN: usize = 4096;
 
-/// Memory that direct reads and writes may use: its address is a multiple of [`DIRECT_ALIGN`], and so is its length.
+/// Memory that direct reads and writes may use: its address is a multiple of [`DIRECT_ALIGN`], and so is
+/// its length.
 #[derive(Default)]
 pub struct AlignedBuffer {
     /// Longer than it need be, so that an aligned part of the wanted length lies in it.
@@ -107,7 +109,8 @@ pub struct DirectWriter {
 }
 
 impl DirectWriter {
-    /// For an empty file whose handle is direct ([`DiskFile::set_direct`]); `piece_bytes` are written at a time.
+    /// For an empty file whose handle is direct ([`DiskFile::set_direct`]); `piece_bytes` are written at a
+    /// time.
     #[must_use]
     pub fn new(file: Box<dyn DiskFile>, piece_bytes: usize) -> Self {
         Self {
@@ -153,8 +156,8 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// Writes what is left and cuts the file to its length. Nothing is synced: the file comes back for that, with
-    /// its length in bytes.
+    /// Writes what is left and cuts the file to its length. Nothing is synced: the file comes back for
+    /// that, with its length in bytes.
     ///
     /// # Errors
     /// As [`DiskFile::write_at`] and [`DiskFile::set_len`]; the file is then of no use.
@@ -183,8 +186,8 @@ pub const fn range_around(offset: u64, bytes: usize) -> Range<u64> {
     start..(offset + bytes as u64).next_multiple_of(align)
 }
 
-/// Reads the bytes at `offset`, and those around them, through a direct handle into a buffer that has room for
-/// [`range_around`] them. Returns where in the buffer they lie.
+/// Reads the bytes at `offset`, and those around them, through a direct handle into a buffer that has room
+/// for [`range_around`] them. Returns where in the buffer they lie.
 ///
 /// # Errors
 /// `UnexpectedEof` when the file ends before them; `InvalidInput` when the buffer is too short; as
@@ -330,7 +333,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// On both disks the file is what was appended, whatever its length, and every part can be read directly.
+        /// On both disks the file is what was appended, whatever its length, and every part can be read
+        /// directly.
         #[test]
         fn direct_files_equal_their_bytes(
             lens in prop::collection::vec(0_usize..9_000, 0..8),
@@ -371,8 +375,8 @@ mod tests {
         }
     }
 
-    /// Power cuts at every write, cut and sync of a file: what was synced is whole, and a cut before that leaves
-    /// a file whose bytes nobody may have believed.
+    /// Power cuts at every write, cut and sync of a file: what was synced is whole, and a cut before that
+    /// leaves a file whose bytes nobody may have believed.
     #[test]
     fn what_was_synced_survives_every_power_cut() {
         let bytes = bytes_of(3 * 4096 + 77);

@@ -6,9 +6,9 @@
 //! directory is synced by `fsync` of its descriptor. The lock is `flock` on a file `LOCK`: the kernel
 //! releases it when the process dies, so a crash never leaves a stale one.
 //!
-//! A handle becomes direct by `O_DIRECT` on its open file description, after `statx` was asked what alignment the
-//! file wants: a file system may take the flag and go through the cache all the same (ext4 with journalled data),
-//! and says so there.
+//! A handle becomes direct by `O_DIRECT` on its open file description, after `statx` was asked what
+//! alignment the file wants: a file system may take the flag and go through the cache all the same (ext4
+//! with journalled data), and says so there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
@@ -42,7 +42,8 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// The system would refuse what is not aligned, or take what a lenient device takes: all are refused alike.
+    /// The system would refuse what is not aligned, or take what a lenient device takes: all are refused
+    /// alike.
     fn check(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.is_direct.load(Ordering::Relaxed) {
             check_alignment(bytes, offset)
@@ -235,8 +236,8 @@ fn pass_cache_by(file: &File) -> io::Result<bool> {
     use super::direct::DIRECT_ALIGN;
     // SAFETY: `statx` is plain numbers, for which zeros are values.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open for the whole call because `file` owns it; the path is an empty C string, as
-    // the flag asks; `found` is borrowed for the call, which writes nothing else.
+    // SAFETY: the descriptor is open for the whole call because `file` owns it; the path is an empty C
+    // string, as the flag asks; `found` is borrowed for the call, which writes nothing else.
     let asked = unsafe {
         libc::statx(
             file.as_raw_fd(),

@@ -1,11 +1,13 @@
-//! What the tasks of a compaction read: blocks of its input tables, into memory that is used again from task to task.
+//! What the tasks of a compaction read: blocks of its input tables, into memory that is used again from
+//! task to task.
 //!
 //! Fresh memory costs as much as reading into it: the system has to find, clear and map every page. A
 //! buffer comes back when the last block of its task is dropped, wherever that happens, and goes for good
 //! with the compaction.
 //!
-//! A table of a level whose tables go past the page cache ([`TableIo::Direct`]) is read past it, too, through a handle
-//! of the compaction's own: what lookups left in the cache stays there, and nothing is added.
+//! A table of a level whose tables go past the page cache ([`TableIo::Direct`]) is read past it, too,
+//! through a handle of the compaction's own: what lookups left in the cache stays there, and nothing is
+//! added.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -94,7 +94,8 @@ pub struct LsmStats {
     pub direct_written_bytes: u64,
     /// Bytes of tables that compactions read past it.
     pub direct_read_bytes: u64,
-    /// Files that were to be written or read so, and went through the cache because their file system does not do it.
+    /// Files that were to be written or read so, and went through the cache because their file system does
+    /// not do it.
     pub direct_refused_files: u64,
     /// Files that could not be removed and wait for the next opening.
     pub files_left: u64,

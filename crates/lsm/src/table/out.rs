@@ -1,9 +1,10 @@
 //! The bytes of a table on their way into its file: through the system's page cache, or past it.
 //!
-//! Through the cache ([`TableIo::Buffered`]) parts are kept until there are enough of them for one large write, which
-//! takes them from where they lie; the system copies them. Past it ([`TableIo::Direct`]) they are gathered in an
-//! aligned buffer, in the processor's cache, and the device takes them from there. A file system that refuses direct
-//! access is written through its cache, and that is counted ([`IoCounts::refused_files`]).
+//! Through the cache ([`TableIo::Buffered`]) parts are kept until there are enough of them for one large
+//! write, which takes them from where they lie; the system copies them. Past it ([`TableIo::Direct`]) they
+//! are gathered in an aligned buffer, in the processor's cache, and the device takes them from there. A
+//! file system that refuses direct access is written through its cache, and that is counted
+//! ([`IoCounts::refused_files`]).
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -18,18 +19,19 @@ use crate::error::{LsmError, io_error};
 /// Bytes that are written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes after which what was written through the cache is sent on to the device. Left to itself the system collects
-/// many times as much, and syncs of other files have to wait for it.
+/// Bytes after which what was written through the cache is sent on to the device. Left to itself the system
+/// collects many times as much, and syncs of other files have to wait for it.
 const SEND_BYTES: u64 = 8 << 20;
 
-/// How tables are written, and read by compactions. Lookups and iterators read through the page cache either way.
+/// How tables are written, and read by compactions. Lookups and iterators read through the page cache
+/// either way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TableIo {
     /// Through the page cache: what was written is there for whoever reads it soon.
     #[default]
     Buffered,
-    /// Past it, where the file system allows that, with less of the processor; elsewhere as `Buffered`, and counted
-    /// ([`crate::LsmStats::direct_refused_files`]).
+    /// Past it, where the file system allows that, with less of the processor; elsewhere as `Buffered`, and
+    /// counted ([`crate::LsmStats::direct_refused_files`]).
     Direct,
 }
 

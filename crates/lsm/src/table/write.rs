@@ -1,7 +1,7 @@
 //! Writing a table: finished blocks come in, the rest is made here.
 //!
-//! How bytes get into the file is a matter of its own (`out.rs`). Blocks that may hold pointers to large values are looked through for them, so that
-//! the table can list the value files that it needs.
+//! How bytes get into the file is a matter of its own (`out.rs`). Blocks that may hold pointers to large
+//! values are looked through for them, so that the table can list the value files that it needs.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Tables past the page cache: the same bytes as through it, errors by file, and a file system that refuses is
-//! written through its cache and counted.
+//! Tables past the page cache: the same bytes as through it, errors by file, and a file system that refuses
+//! is written through its cache and counted.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -23,8 +23,9 @@
 //! one that fails) has a number, counted from 1: [`SimDisk::op_count`]. A fault is put at a number, so that
 //! a test can first count a run's mutations and then repeat the run with a fault at each of them.
 //!
-//! Handles can be direct, unless [`SimDisk::refuse_direct`] was called: they check alignment as the real disk does,
-//! and what is written through them is as pending as any write, since the device has a cache of its own.
+//! Handles can be direct, unless [`SimDisk::refuse_direct`] was called: they check alignment as the real
+//! disk does, and what is written through them is as pending as any write, since the device has a cache of
+//! its own.
 //!
 //! # Invariants
 //!
