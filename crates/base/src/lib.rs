@@ -24,7 +24,10 @@ pub mod random;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{ByteReader, ByteWriter, CodecError};
-pub use disk::{DirLock, Disk, DiskFile, FaultKind, OpenMode, RealDisk, SimDisk, SyncSite};
+pub use disk::{
+    AlignedBuffer, DIRECT_ALIGN, DirLock, DirectWriter, Disk, DiskFile, FaultKind, OpenMode, RealDisk,
+    SimDisk, SyncSite, range_around, read_around,
+};
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
 pub use json::json_text;
 pub use random::{Entropy, Prng, SeededEntropy, SystemEntropy};

@@ -503,12 +503,24 @@ pub struct CompactionArguments {
     /// Rounds; medians count, and their spread is the jitter.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
+    /// How the engines read and write their files; one contender for each.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "buffered")]
+    pub io: Vec<FileIo>,
     /// Where the engines' files lie while they compact; default: the folder for temporary files.
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// One JSON object a line instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// How an engine's flushes and compactions read and write tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FileIo {
+    /// Through the system's page cache.
+    Buffered,
+    /// Past it; refused where the file system does not do that.
+    Direct,
 }
 
 /// What is asked of the engine.
@@ -596,6 +608,9 @@ pub struct LsmArguments {
     /// How blocks below level 0 are stored.
     #[arg(long, value_enum, default_value_t = BlockCompression::Lz4)]
     pub compression: BlockCompression,
+    /// How flushes and compactions read and write tables, of every contender.
+    #[arg(long, value_enum, default_value_t = FileIo::Buffered)]
+    pub io: FileIo,
     /// MiB of a memtable; there are four.
     #[arg(long, default_value_t = 64)]
     pub memtable_mb: usize,

@@ -8,6 +8,7 @@ use weft_ops::block::{BlockOptions, Compression};
 
 use crate::batch::{FamilyId, family_of};
 use crate::compaction::{CompactionExecutor, InlineExecutor};
+use crate::table::TableIo;
 
 /// Number of levels. Level 0 holds flushed tables, which overlap; the others hold disjoint tables.
 pub const LEVEL_COUNT: usize = 7;
@@ -19,6 +20,8 @@ pub struct LevelOptions {
     pub compression: Compression,
     /// Where its tables lie; the engine's own directory if not given.
     pub dir: Option<PathBuf>,
+    /// How its tables are written, and read by compactions.
+    pub io: TableIo,
 }
 
 /// Who does flushes and compactions.
@@ -100,6 +103,11 @@ impl LsmOptions {
         }
     }
 
+    /// How tables of a level are written.
+    pub(crate) fn table_io(&self, level: usize) -> TableIo {
+        self.levels.get(level).map_or(TableIo::Buffered, |level| level.io)
+    }
+
     /// Whether a value of a key (as inside the engine) is to lie apart.
     pub(crate) fn is_large(&self, key: &[u8], value_bytes: usize) -> bool {
         let own = if self.large_value_bytes_of.is_empty() {
@@ -147,6 +155,7 @@ impl Default for LsmOptions {
         let level = |compression| LevelOptions {
             compression,
             dir: None,
+            io: TableIo::Buffered,
         };
         Self {
             memtable_bytes: 64 << 20,

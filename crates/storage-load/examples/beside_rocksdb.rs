@@ -3,20 +3,22 @@
 //!
 //! ```text
 //! cargo run --release -p weft-storage-load --features peers --example beside_rocksdb --
-//!     compaction [ROUNDS [MEGABYTES [DIR]]] | load [SECONDS [VALUE_BYTES,... [none|lz4 [DIR]]]]
+//!     compaction [ROUNDS [MEGABYTES [DIR [VALUE_BYTES,...]]]]
+//!     | load [SECONDS [VALUE_BYTES,... [none|lz4 [DIR [buffered|direct]]]]]
 //! ```
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weft_lsm::TableIo;
 use weft_ops::block::Compression;
 use weft_storage_load::LoadError;
 use weft_storage_load::compaction::{Compaction, Executor, TaskShape};
 use weft_storage_load::key_value::{
-    Case, CaseRun, Compactor, KeyValueStore, KeyValues, RocksStore, Spell, StoreShape, WeftStore, run_case,
+    Case, CaseRun, Compactor, KeyValueStore, KeyValues, RocksStore, Spell, StoreShape, WeftStore, io_name,
+    run_case,
 };
 
-const VALUE_BYTES: [usize; 4] = [32, 128, 512, 1024];
 const KEYS: u64 = 1_000_000;
 
 /// As in the product.
@@ -30,26 +32,42 @@ fn main() -> Result<(), LoadError> {
     let usual_dir = std::env::temp_dir().join(format!("beside-rocksdb-{}", std::process::id()));
     match word(0, "compaction").as_str() {
         "load" => {
-            let values: Vec<usize> = word(2, "128")
-                .split(',')
-                .filter_map(|word| word.parse().ok())
-                .collect();
+            let io = if word(5, "buffered") == "direct" {
+                TableIo::Direct
+            } else {
+                TableIo::Buffered
+            };
             let compression = if word(3, "lz4") == "none" {
                 Compression::None
             } else {
                 Compression::Lz4
             };
             let dir = words.get(4).map_or(usual_dir, PathBuf::from);
-            for value_bytes in values {
-                load(number(1, 5.0), value_bytes, compression, &dir)?;
+            let shape = StoreShape {
+                compression,
+                io,
+                ..StoreShape::default()
+            };
+            for value_bytes in list(&word(2, "128")) {
+                load(number(1, 5.0), value_bytes, &shape, &dir)?;
             }
             Ok(())
         }
         _ => {
             let dir = words.get(3).map_or(usual_dir, PathBuf::from);
-            compaction(number(1, 3.0) as usize, (number(2, 64.0) * 1e6) as u64, &dir)
+            let values = list(&word(4, "32,128,512,1024"));
+            compaction(
+                number(1, 3.0) as usize,
+                (number(2, 64.0) * 1e6) as u64,
+                &dir,
+                &values,
+            )
         }
     }
+}
+
+fn list(words: &str) -> Vec<usize> {
+    words.split(',').filter_map(|word| word.parse().ok()).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -57,11 +75,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// One-thread compaction: MB of input blocks per CPU second, and the ratios that matter.
-fn compaction(rounds: usize, bytes: u64, dir: &Path) -> Result<(), LoadError> {
-    println!("value compression   merge  engine rocksdb   engine/merge  engine/rocksdb   (MB/s of CPU time)");
+/// One-thread compaction: MB of input blocks per CPU second, and the ratios that matter; both engines
+/// through the page cache and past it, in alternation.
+fn compaction(rounds: usize, bytes: u64, dir: &Path, values: &[usize]) -> Result<(), LoadError> {
+    println!(
+        "value compression       io   merge  engine rocksdb   engine/merge  engine/rocksdb   (MB/s of CPU time)"
+    );
     for compression in [Compression::None, Compression::Lz4] {
-        for value_bytes in VALUE_BYTES {
+        for &value_bytes in values {
             let failed = |error| LoadError::doing("compacting", error);
             let shape = TaskShape {
                 ways: 4,
@@ -71,47 +92,49 @@ fn compaction(rounds: usize, bytes: u64, dir: &Path) -> Result<(), LoadError> {
                 seed: 9,
             };
             let task = Compaction::new(&shape).map_err(failed)?;
-            let mut rates = [Executor::Cpu, Executor::Engine, Executor::RocksDb].map(|by| (by, Vec::new()));
+            let modes = [TableIo::Buffered, TableIo::Direct];
+            let contenders = |io| [Executor::Cpu, Executor::Engine(io), Executor::RocksDb(io)];
+            let mut rates = modes.map(|io| (io, contenders(io).map(|by| (by, Vec::new()))));
             for _ in 0..rounds {
-                for (by, rates) in &mut rates {
+                for (by, rates) in rates.iter_mut().flat_map(|(_, rates)| rates) {
                     rates.push(task.round(*by, 1, dir).map_err(failed)?.bytes / 1e6);
                 }
             }
-            let [merge, engine, rocksdb] = rates.map(|(_, rates)| median(rates));
-            println!(
-                "{value_bytes:>5} {:>11} {merge:>7.0} {engine:>7.0} {rocksdb:>7.0} {:>14.2} {:>15.2}",
-                format!("{compression:?}"),
-                engine / merge,
-                engine / rocksdb
-            );
+            for (io, rates) in rates {
+                let [merge, engine, rocksdb] = rates.map(|(_, rates)| median(rates));
+                println!(
+                    "{value_bytes:>5} {:>11} {:>8} {merge:>7.0} {engine:>7.0} {rocksdb:>7.0} {:>14.2} {:>15.2}",
+                    format!("{compression:?}"),
+                    io_name(io),
+                    engine / merge,
+                    engine / rocksdb
+                );
+            }
         }
     }
     Ok(())
 }
 
 /// Fill, overwrite, reads: operations a second of both, and the ratio.
-fn load(seconds: f64, value_bytes: usize, compression: Compression, dir: &Path) -> Result<(), LoadError> {
-    let shape = StoreShape {
-        compression,
-        ..StoreShape::default()
-    };
+fn load(seconds: f64, value_bytes: usize, shape: &StoreShape, dir: &Path) -> Result<(), LoadError> {
     let spell = Spell {
         warmup: Duration::from_secs_f64(seconds * 0.2),
         steady: Duration::from_secs_f64(seconds),
         slot: Duration::from_millis(500),
     };
-    println!("value {value_bytes}, {compression:?}: 1000/s, jitter, p99.9 in us; weft | rocksdb | ratio");
+    println!(
+        "value {value_bytes}, {:?}, {}: 1000/s, jitter, p99.9 in us; weft | rocksdb | ratio",
+        shape.compression,
+        io_name(shape.io)
+    );
     let open = |name: &str| -> Result<[Box<dyn KeyValueStore>; 2], LoadError> {
         Ok([
             Box::new(WeftStore::open(
                 &fresh(dir, &format!("weft-{name}"))?,
-                &shape,
+                shape,
                 Compactor::Cpu,
             )?),
-            Box::new(RocksStore::open(
-                &fresh(dir, &format!("rocksdb-{name}"))?,
-                &shape,
-            )?),
+            Box::new(RocksStore::open(&fresh(dir, &format!("rocksdb-{name}"))?, shape)?),
         ])
     };
     let one = |stores: &[Box<dyn KeyValueStore>; 2], case| -> Result<(), LoadError> {

@@ -11,15 +11,21 @@
 //!    them, and report success for the next sync (Rebello et al., "Can Applications Recover from fsync
 //!    Failures?", 2020). What is really there shows after [`DiskFile::forget_cached`].
 //!
+//! A handle may be made *direct* ([`DiskFile::set_direct`]): reads and writes then pass the system's page
+//! cache by, and must be aligned. Nothing of the above changes by that: the device has a cache, and lengths
+//! are metadata.
+//!
 //! Every sync call names its place in the program ([`SyncSite`]). [`SimDisk`] can ignore one such place,
 //! which is how tests show that each sync is needed and that they would notice its loss.
 
+mod direct;
 mod real;
 mod sim;
 
 use std::io::{self, IoSlice};
 use std::path::Path;
 
+pub use direct::{AlignedBuffer, DIRECT_ALIGN, DirectWriter, range_around, read_around};
 pub use real::RealDisk;
 pub use sim::{FaultKind, SECTOR_BYTES, SimDisk};
 
@@ -177,6 +183,20 @@ pub trait DiskFile: Send + Sync {
     /// Whatever the system says.
     fn forget_cached(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Makes this handle's reads and writes pass the page cache by, from the next one on. `false`: the file
+    /// system does not do that for this file (or asks for a coarser alignment), and nothing has changed.
+    ///
+    /// Positions, lengths and addresses must then be multiples of [`DIRECT_ALIGN`]; only the end of the
+    /// file may end a read elsewhere. Other calls fail with `InvalidInput` and do nothing. What is written
+    /// still needs a [`DiskFile::sync`]. To be called before the first read or write, and never for a file
+    /// that somebody writes through the cache at the same time.
+    ///
+    /// # Errors
+    /// Whatever the system says, other than that it does not do it.
+    fn set_direct(&self) -> io::Result<bool> {
+        Ok(false)
     }
 
     /// Fills all of `out`.

@@ -5,6 +5,10 @@
 //! (the length); writing into blocks that were written before therefore costs no journal commit. A
 //! directory is synced by `fsync` of its descriptor. The lock is `flock` on a file `LOCK`: the kernel
 //! releases it when the process dies, so a crash never leaves a stale one.
+//!
+//! A handle becomes direct by `O_DIRECT` on its open file description, after `statx` was asked what
+//! alignment the file wants: a file system may take the flag and go through the cache all the same (ext4
+//! with journalled data), and says so there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
@@ -12,7 +16,9 @@ use std::io::{self, IoSlice, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::direct::check_alignment;
 use super::{DirLock, Disk, DiskFile, OpenMode, SyncSite};
 
 /// Files of the operating system.
@@ -30,7 +36,22 @@ impl RealDisk {
     }
 }
 
-struct RealFile(File);
+struct RealFile {
+    file: File,
+    is_direct: AtomicBool,
+}
+
+impl RealFile {
+    /// The system would refuse what is not aligned, or take what a lenient device takes: all are refused
+    /// alike.
+    fn check(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.is_direct.load(Ordering::Relaxed) {
+            check_alignment(bytes, offset)
+        } else {
+            Ok(())
+        }
+    }
+}
 
 struct RealDirLock(#[allow(dead_code, reason = "held for its drop, which releases the lock")] File);
 
@@ -66,7 +87,10 @@ impl Disk for RealDisk {
                 options.write(true).create_new(true);
             }
         }
-        Ok(Box::new(RealFile(options.open(path)?)))
+        Ok(Box::new(RealFile {
+            file: options.open(path)?,
+            is_direct: AtomicBool::new(false),
+        }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -139,20 +163,27 @@ impl Disk for RealDisk {
 
 impl DiskFile for RealFile {
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(&self.0, out, offset)
+        self.check(out, offset)?;
+        FileExt::read_at(&self.file, out, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.check(bytes, offset)?;
+        self.file.write_all_at(bytes, offset)
     }
 
     fn write_parts_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let mut at = offset;
+        for part in parts {
+            self.check(part, at)?;
+            at = at.saturating_add(part.len() as u64);
+        }
         let mut parts = parts.to_vec();
         let (mut left, mut offset) = (parts.as_mut_slice(), offset);
         // Also drops empty parts in front.
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
-            match write_some_parts(&self.0, left, offset) {
+            match write_some_parts(&self.file, left, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     offset += written as u64;
@@ -166,31 +197,87 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self, _site: SyncSite) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn begin_writing_out(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        write_out(&self.0, offset, bytes)
+        write_out(&self.file, offset, bytes)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         let Ok(wanted) = libc::off_t::try_from(len) else {
             return Err(io::ErrorKind::FileTooLarge.into());
         };
-        reserve(&self.0, wanted)
+        reserve(&self.file, wanted)
     }
 
     fn forget_cached(&self) -> io::Result<()> {
-        forget_clean_pages(&self.0)
+        forget_clean_pages(&self.file)
     }
+
+    fn set_direct(&self) -> io::Result<bool> {
+        let direct = pass_cache_by(&self.file)?;
+        self.is_direct.store(direct, Ordering::Relaxed);
+        Ok(direct)
+    }
+}
+
+/// Sets `O_DIRECT` if the file system can do with our alignment.
+#[cfg(target_os = "linux")]
+fn pass_cache_by(file: &File) -> io::Result<bool> {
+    use super::direct::DIRECT_ALIGN;
+    // SAFETY: `statx` is plain numbers, for which zeros are values.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open for the whole call because `file` owns it; the path is an empty C
+    // string, as the flag asks; `found` is borrowed for the call, which writes nothing else.
+    let asked = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            &raw mut found,
+        )
+    };
+    // Kernels before 6.1 do not say; then it is the flag that is taken or not.
+    if asked == 0 && found.stx_mask & libc::STATX_DIOALIGN != 0 {
+        let fits = |align: u32| align != 0 && DIRECT_ALIGN.is_multiple_of(align as usize);
+        if !fits(found.stx_dio_mem_align) || !fits(found.stx_dio_offset_align) {
+            return Ok(false);
+        }
+    }
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
+    // SAFETY: the descriptor as above; the call takes and returns plain numbers.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as before.
+    let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) };
+    if set == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Elsewhere there is no such thing, or another one.
+#[cfg(not(target_os = "linux"))]
+fn pass_cache_by(_file: &File) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(target_os = "linux")]

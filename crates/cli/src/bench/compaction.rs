@@ -3,14 +3,17 @@
 //! `throughput` is bytes of input blocks a second: of the thread's processor time for `cpu`, of the process's
 //! for `runtime`, `engine` and `rocksdb`, and for `model` of *simulated* cycles at its stated clock rate,
 //! which its case says. Its ratio is to `cpu`, the bare merge in memory; `times_rocksdb` is that of `engine`
-//! to RocksDB. `jitter` is the spread of the rounds, largest less smallest over the median.
+//! to RocksDB with the same input and output, through the page cache or past it. `jitter` is the spread of
+//! the rounds, largest less smallest over the median.
 
 use weft_offload::model::ModelParams;
 use weft_ops::block::Compression;
 use weft_storage_load::compaction::{Compaction, Executor, FILTER_BITS_PER_KEY, KEY_BYTES, Rate, TaskShape};
+use weft_storage_load::key_value::io_name;
 use weft_workload::Record;
 
 use super::limits::{median, print};
+use super::lsm::table_io;
 use crate::arguments::{BlockCompression, CompactionArguments, CompactionUnit};
 use crate::failure::Failure;
 
@@ -52,9 +55,16 @@ fn contenders(arguments: &CompactionArguments) -> Result<Vec<(String, Executor)>
         match unit {
             CompactionUnit::Cpu => contenders.push(("cpu".to_owned(), Executor::Cpu)),
             CompactionUnit::Runtime => contenders.push(("runtime".to_owned(), Executor::Runtime)),
-            CompactionUnit::Engine => contenders.push(("engine".to_owned(), Executor::Engine)),
+            CompactionUnit::Engine => {
+                let by_io = arguments.io.iter().map(|io| table_io(*io));
+                contenders.extend(by_io.map(|io| (format!("engine, {}", io_name(io)), Executor::Engine(io))));
+            }
             #[cfg(feature = "peers")]
-            CompactionUnit::Rocksdb => contenders.push(("rocksdb".to_owned(), Executor::RocksDb)),
+            CompactionUnit::Rocksdb => {
+                let by_io = arguments.io.iter().map(|io| table_io(*io));
+                contenders
+                    .extend(by_io.map(|io| (format!("rocksdb, {}", io_name(io)), Executor::RocksDb(io))));
+            }
             CompactionUnit::Model => {
                 for decoders in &arguments.decoders {
                     let params = ModelParams {
@@ -74,6 +84,20 @@ fn contenders(arguments: &CompactionArguments) -> Result<Vec<(String, Executor)>
         }
     }
     Ok(contenders)
+}
+
+/// RocksDB with the same way of input and output, for the engine.
+#[cfg(feature = "peers")]
+const fn peer_of(executor: Executor) -> Option<Executor> {
+    match executor {
+        Executor::Engine(io) => Some(Executor::RocksDb(io)),
+        _ => None,
+    }
+}
+
+#[cfg(not(feature = "peers"))]
+const fn peer_of(_: Executor) -> Option<Executor> {
+    None
 }
 
 fn measure(
@@ -118,12 +142,16 @@ fn measure(
     let base = cpu
         .and_then(|at| rounds.get(at))
         .map(|rates| mid(rates, |rate| rate.bytes));
-    let peer = contenders.iter().position(|(name, _)| name == "rocksdb");
-    let peer = peer
-        .and_then(|at| rounds.get(at))
-        .map(|rates| mid(rates, |rate| rate.bytes));
+    let peers: Vec<Option<f64>> = contenders
+        .iter()
+        .map(|(_, executor)| {
+            let peer = peer_of(*executor)?;
+            let at = contenders.iter().position(|(_, other)| *other == peer)?;
+            rounds.get(at).map(|rates| mid(rates, |rate| rate.bytes))
+        })
+        .collect();
     let mut found = Vec::new();
-    for ((name, executor), rates) in contenders.iter().zip(&rounds) {
+    for (((name, executor), rates), peer) in contenders.iter().zip(&rounds).zip(peers) {
         let bytes = mid(rates, |rate| rate.bytes);
         let against = base.filter(|base| *base > 0.0 && *executor != Executor::Cpu);
         let spread = rates.iter().map(|rate| rate.bytes);
@@ -138,7 +166,7 @@ fn measure(
         };
         add("throughput", "B/s", bytes, against);
         add("entries", "1/s", entries, None);
-        if let Some(peer) = peer.filter(|peer| *peer > 0.0 && *executor == Executor::Engine) {
+        if let Some(peer) = peer.filter(|peer| *peer > 0.0) {
             add("times_rocksdb", "1", bytes / peer, None);
         }
         add(

@@ -21,14 +21,15 @@ use std::time::Duration;
 use weft_offload::model::ModelParams;
 use weft_ops::block::Compression;
 use weft_storage_load::key_value::{
-    Case, CaseRun, Compactor, KEY_BYTES, KeyValueStore, KeyValues, Spell, StoreShape, WeftStore, run_case,
+    Case, CaseRun, Compactor, KEY_BYTES, KeyValueStore, KeyValues, Spell, StoreShape, TableIo, WeftStore,
+    run_case,
 };
 use weft_workload::Record;
 use weft_workload::report;
 
 use super::has_entries;
 use super::limits::median;
-use crate::arguments::{BlockCompression, LsmArguments, LsmCase, LsmUnit};
+use crate::arguments::{BlockCompression, FileIo, LsmArguments, LsmCase, LsmUnit};
 use crate::failure::Failure;
 
 const SEED: u64 = 11;
@@ -74,6 +75,13 @@ fn check(arguments: &LsmArguments) -> Result<(), Failure> {
         return usage("--memtable-mb and --cache-mb must be at least 1");
     }
     Ok(())
+}
+
+pub(super) const fn table_io(io: FileIo) -> TableIo {
+    match io {
+        FileIo::Buffered => TableIo::Buffered,
+        FileIo::Direct => TableIo::Direct,
+    }
 }
 
 /// The cases, `mixed` once for each share of reads.
@@ -155,6 +163,7 @@ impl<'a> Bench<'a> {
                 memtable_bytes: arguments.memtable_mb << 20,
                 block_cache_bytes: arguments.cache_mb << 20,
                 compression,
+                io: table_io(arguments.io),
                 ..StoreShape::default()
             },
             spell: Spell {

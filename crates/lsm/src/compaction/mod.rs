@@ -16,11 +16,11 @@
 //! level 0 at most, and the next level as one run.
 
 mod bound;
-mod buffers;
 mod choose;
 mod executor;
 mod output;
 mod run;
+mod source;
 mod tasks;
 mod turns;
 mod units;

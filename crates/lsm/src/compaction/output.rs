@@ -7,13 +7,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use weft_base::Disk;
 use weft_ops::block::FinishedBlock;
 use weft_ops::key::SeqNo;
 use weft_ops::merge::RangeTombstone;
 
 use crate::error::LsmError;
-use crate::table::{TableMeta, TableWriter, table_name};
+use crate::table::{TableMeta, TableSink, TableWriter, table_name};
 
 /// What the tables are to be like.
 pub(crate) struct TableSpec {
@@ -29,7 +28,7 @@ pub(crate) struct TableSpec {
 
 /// Makes tables out of blocks that come in order.
 pub(crate) struct TableMaker<'a> {
-    disk: &'a dyn Disk,
+    sink: TableSink<'a>,
     spec: TableSpec,
     next_number: &'a dyn Fn() -> u64,
     /// Range tombstones that stay, by start.
@@ -46,20 +45,20 @@ impl Drop for TableMaker<'_> {
     fn drop(&mut self) {
         for path in &self.created {
             // What stays is removed by the next opening.
-            let _ = self.disk.remove(path);
+            let _ = self.sink.disk.remove(path);
         }
     }
 }
 
 impl<'a> TableMaker<'a> {
     pub(crate) fn new(
-        disk: &'a dyn Disk,
+        sink: TableSink<'a>,
         spec: TableSpec,
         tombstones: Vec<RangeTombstone>,
         next_number: &'a dyn Fn() -> u64,
     ) -> Self {
         Self {
-            disk,
+            sink,
             spec,
             next_number,
             tombstones,
@@ -80,7 +79,7 @@ impl<'a> TableMaker<'a> {
             } = &self.spec;
             let number = (self.next_number)();
             self.created.push(dir.join(table_name(number)));
-            let writer = TableWriter::create(self.disk, dir, number, *level, *filter_bits_per_key)?;
+            let writer = TableWriter::create(&self.sink, dir, number, *level, *filter_bits_per_key)?;
             self.writer = Some(writer);
         }
         self.writer.as_mut().ok_or(LsmError::Closed)

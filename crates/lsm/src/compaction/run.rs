@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use weft_base::Disk;
 use weft_ops::block::{BlockHeader, BlockOptions, FinishedBlock};
 use weft_ops::key::SeqNo;
 use weft_ops::merge::{MergeOutput, RangeTombstone};
 
 use super::Choice;
-use super::buffers::ReadBuffers;
 use super::executor::{CompactionExecutor, ExecutorError};
 use super::output::{TableMaker, TableSpec};
+use super::source::Source;
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use crate::error::LsmError;
-use crate::table::{Table, TableMeta};
+use crate::options::LevelOptions;
+use crate::table::{Table, TableMeta, TableSink};
 
 const TASKS_IN_FLIGHT: usize = 8;
 
@@ -32,7 +32,10 @@ const TASK_BYTES_HERE: u64 = 1 << 20;
 
 /// What a compaction needs of the engine.
 pub(crate) struct CompactionContext<'a> {
-    pub disk: &'a dyn Disk,
+    /// Where results go, and how; also tells of what is read.
+    pub sink: TableSink<'a>,
+    /// How inputs are read: as tables of their level are written.
+    pub levels: &'a [LevelOptions],
     pub executor: &'a Arc<dyn CompactionExecutor>,
     pub output_dir: PathBuf,
     pub blocks: BlockOptions,
@@ -89,7 +92,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         value_files,
     };
     let kept_tombstones = tombstones.iter().filter(kept).cloned().collect();
-    let mut maker = TableMaker::new(context.disk, spec, kept_tombstones, context.next_number);
+    let mut maker = TableMaker::new(context.sink, spec, kept_tombstones, context.next_number);
     let common = Common {
         snapshots: context.snapshots.clone(),
         bottom: choice.bottom,
@@ -118,7 +121,8 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         next: 0,
         compacted: Compacted::default(),
     };
-    let buffers = ReadBuffers::default();
+    let TableSink { disk, counts, .. } = context.sink;
+    let source = Source::open(runs.iter().flatten(), disk, context.levels, counts)?;
     for (number, range) in ranges.iter().enumerate() {
         if (context.is_stopped)() {
             return Err(LsmError::Closed);
@@ -126,7 +130,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         while flight.origins.len() >= TASKS_IN_FLIGHT {
             flight.receive(&mut maker)?;
         }
-        let (task, origins) = read_task(&runs, range, &common, &buffers)?;
+        let (task, origins) = read_task(&runs, range, &common, &source)?;
         let bytes = task.block_bytes() + task.output_bytes_max;
         while !flight.memory.reserve(
             number,

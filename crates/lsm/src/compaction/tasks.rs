@@ -13,7 +13,7 @@ use weft_ops::merge::{MergeError, MergeTask, RangeTombstone, Run};
 
 use super::Choice;
 use super::bound::output_bytes_max;
-use super::buffers::ReadBuffers;
+use super::source::Source;
 use crate::error::{CorruptKind, LsmError, corrupt};
 use crate::table::{Table, TableProperties};
 
@@ -94,14 +94,14 @@ pub(super) fn read_task(
     runs: &[Vec<Arc<Table>>],
     range: &TaskRange,
     common: &Common,
-    buffers: &ReadBuffers,
+    source: &Source<'_>,
 ) -> Result<(MergeTask, Origins), LsmError> {
     let mut task_runs = Vec::with_capacity(runs.len());
     let mut origins = Vec::with_capacity(runs.len());
     for tables in runs {
         let (mut blocks, mut places) = (Vec::new(), Vec::new());
         for table in tables {
-            read_blocks(table, range, buffers, &mut blocks, &mut places)?;
+            read_blocks(table, range, source, &mut blocks, &mut places)?;
         }
         task_runs.push(Run { blocks });
         origins.push(places);
@@ -129,7 +129,7 @@ pub(super) fn read_task(
 fn read_blocks(
     table: &Arc<Table>,
     range: &TaskRange,
-    buffers: &ReadBuffers,
+    source: &Source<'_>,
     blocks: &mut Vec<Bytes>,
     places: &mut Vec<(Arc<Table>, u64)>,
 ) -> Result<(), LsmError> {
@@ -148,7 +148,7 @@ fn read_blocks(
         return Ok(());
     };
     let bytes = last.offset + u64::from(last.bytes) - first.offset;
-    let stored = buffers.filled(bytes as usize, |memory| opened.read_into(first.offset, memory))?;
+    let stored = source.read(table, &opened, first.offset, bytes as usize)?;
     for entry in entries {
         let start = (entry.offset - first.offset) as usize;
         let block = stored.slice(start..start + entry.bytes as usize);

@@ -11,6 +11,7 @@ use super::Engine;
 use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
 use crate::error::{LsmError, io_error};
 use crate::options::{Background, LEVEL_COUNT};
+use crate::table::TableSink;
 use crate::version::Edit;
 
 /// What the threads and those who wait for them tell each other.
@@ -270,7 +271,12 @@ impl Engine {
         let is_stopped = || self.work.lock().stop;
         let output_level = choice.output_level();
         let context = CompactionContext {
-            disk: &*self.disk,
+            sink: TableSink {
+                disk: &*self.disk,
+                io: self.options.table_io(output_level),
+                counts: &self.files.io,
+            },
+            levels: &self.options.levels,
             executor: &self.options.executor,
             output_dir: self.files.dir(output_level).to_owned(),
             blocks: self.options.block_options(output_level, choice.base),

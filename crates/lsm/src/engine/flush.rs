@@ -19,7 +19,7 @@ use crate::error::LsmError;
 use crate::log::log_name;
 use crate::memtable::{Memtable, MemtableCursor, PagePool};
 use crate::options::LsmOptions;
-use crate::table::{TableFiles, TableMeta};
+use crate::table::{TableFiles, TableMeta, TableSink};
 use crate::values::{POINTER_BYTES, ValueWriter};
 use crate::version::Edit;
 
@@ -113,7 +113,12 @@ pub(super) fn write_memtable(
         value_files: BTreeMap::new(),
     };
     let tombstones = memtable.tombstones().map_or(Vec::new(), |list| list.to_vec());
-    let mut maker = TableMaker::new(context.disk, spec, tombstones, context.next_number);
+    let sink = TableSink {
+        disk: context.disk,
+        io: options.table_io(0),
+        counts: &context.files.io,
+    };
+    let mut maker = TableMaker::new(sink, spec, tombstones, context.next_number);
     let mut builder = BlockBuilder::new(options.block_options(0, false));
     let mut hashes = Vec::new();
     let mut last_key = Vec::new();

@@ -36,7 +36,7 @@ use super::{Engine, Lsm};
 use crate::batch::{FamilyId, keep};
 use crate::error::LsmError;
 use crate::options::LEVEL_COUNT;
-use crate::table::{Table, TableMeta, TableWriter, table_name};
+use crate::table::{Table, TableMeta, TableSink, TableWriter, table_name};
 use crate::values::{POINTER_BYTES, ValueWriter};
 use crate::version::{Edit, KeyRange};
 
@@ -204,7 +204,12 @@ impl Ingest<'_> {
         let (dir, number) = (engine.files.dir(0), engine.next_number());
         self.created.push(dir.join(table_name(number)));
         let bits = engine.options.filter_bits_per_key;
-        self.table = Some(TableWriter::create(&*engine.disk, dir, number, 0, bits)?);
+        let sink = TableSink {
+            disk: &*engine.disk,
+            io: engine.options.table_io(0),
+            counts: &engine.files.io,
+        };
+        self.table = Some(TableWriter::create(&sink, dir, number, 0, bits)?);
         self.last_seqno.0 += 1;
         self.last_key.clear();
         Ok(())

@@ -90,6 +90,13 @@ pub struct LsmStats {
     pub full_nanos: u64,
     /// Lookups that a filter answered.
     pub filtered: u64,
+    /// Bytes of tables that were written past the page cache.
+    pub direct_written_bytes: u64,
+    /// Bytes of tables that compactions read past it.
+    pub direct_read_bytes: u64,
+    /// Files that were to be written or read so, and went through the cache because their file system does
+    /// not do it.
+    pub direct_refused_files: u64,
     /// Files that could not be removed and wait for the next opening.
     pub files_left: u64,
     /// Why the last flush failed, if it did.
@@ -242,6 +249,9 @@ impl Engine {
             slowed_nanos: get(&self.pressure.slept_nanos),
             full_nanos: get(&counters.full_nanos),
             filtered: get(&counters.filtered),
+            direct_written_bytes: get(&self.files.io.written_bytes),
+            direct_read_bytes: get(&self.files.io.read_bytes),
+            direct_refused_files: get(&self.files.io.refused_files),
             files_left: get(&counters.files_left),
             compaction_failures: get(&counters.compaction_failures),
             failed_tables: get(&counters.failed_tables),

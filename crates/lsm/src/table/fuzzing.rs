@@ -17,6 +17,7 @@ use super::format::{
     FOOTER_BYTES, Footer, MAGIC, Section, TableProperties, UpperBound, VERSION, ValueFileUse, decode_index,
     encode_index, table_name, unseal,
 };
+use super::out::{TableIo, TableSink};
 use super::{RunCursor, Table, TableFiles, TableMeta, TableWriter};
 use crate::fuzzing::{dir, disk_with, put_crc, shared};
 use crate::values::Pointer;
@@ -170,7 +171,12 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 fn seed(entries: u64, bits_per_key: u32, tombstones: u64) -> Option<Vec<u8>> {
     let disk = SimDisk::new(0);
     disk.create_dir_all(dir()).ok()?;
-    let mut writer = TableWriter::create(&disk, dir(), NUMBER, 0, bits_per_key).ok()?;
+    let sink = TableSink {
+        disk: &disk,
+        io: TableIo::Buffered,
+        counts: &Arc::default(),
+    };
+    let mut writer = TableWriter::create(&sink, dir(), NUMBER, 0, bits_per_key).ok()?;
     let mut builder = BlockBuilder::new(BlockOptions {
         block_bytes: 200,
         ..BlockOptions::default()

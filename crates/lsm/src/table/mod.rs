@@ -25,6 +25,7 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod open;
+mod out;
 mod read;
 mod write;
 
@@ -32,5 +33,7 @@ pub(crate) use cursor::RunCursor;
 #[cfg(test)]
 pub(crate) use format::ValueFileUse;
 pub(crate) use format::{IndexEntry, TableProperties, UpperBound, table_name, table_number};
+pub use out::TableIo;
+pub(crate) use out::{IoCounts, TableSink};
 pub(crate) use read::{Opened, Table, TableFiles, TableMeta};
 pub(crate) use write::{SYNC_TABLE, TableWriter};

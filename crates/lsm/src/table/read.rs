@@ -17,6 +17,7 @@ use super::format::{
     unseal,
 };
 use super::open::{OpenSlot, OpenTables};
+use super::out::IoCounts;
 use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::values::{FOOTER_BYTES as VALUES_FOOTER_BYTES, Pointer, ValueFile, ValueFiles};
@@ -43,6 +44,7 @@ pub(crate) struct TableFiles {
     /// Memory for blocks and open tables together. Held while it is shared out, or the last to share would
     /// not be the one who knows what is open.
     read_bytes: Mutex<usize>,
+    pub io: Arc<IoCounts>,
     /// Files of tables that nobody reads any more.
     pub obsolete: Mutex<Vec<PathBuf>>,
 }
@@ -59,6 +61,7 @@ impl TableFiles {
             // However many tables there are, some blocks are worth more than the last index.
             open: OpenTables::new(read_bytes - read_bytes / 8),
             read_bytes: Mutex::new(read_bytes),
+            io: Arc::default(),
             obsolete: Mutex::default(),
         }
     }

@@ -1,15 +1,13 @@
 //! Writing a table: finished blocks come in, the rest is made here.
 //!
-//! Blocks are not copied: they are kept until there are enough of them for one large write, which takes them
-//! from where they lie. Blocks that may hold pointers to large values are looked through for them, so that
-//! the table can list the value files that it needs.
+//! How bytes get into the file is a matter of its own (`out.rs`). Blocks that may hold pointers to large
+//! values are looked through for them, so that the table can list the value files that it needs.
 
 use std::collections::BTreeMap;
-use std::io::IoSlice;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
-use weft_base::{Disk, DiskFile, OpenMode, SyncSite};
+use weft_base::SyncSite;
 use weft_ops::block::{Block, BlockError, FinishedBlock};
 use weft_ops::filter::build_filter_of_parts;
 use weft_ops::key::{EntryKind, SeqNo};
@@ -19,35 +17,22 @@ use super::format::{
     Footer, IndexEntry, Section, TableProperties, UpperBound, ValueFileUse, encode_index, encode_tombstones,
     seal, table_name,
 };
+use super::out::{TableOut, TableSink};
 use super::read::TableMeta;
-use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::error::{CorruptKind, LsmError, corrupt};
 use crate::values::Pointer;
 
 /// Sync of a table's bytes, before its name counts.
 pub(crate) const SYNC_TABLE: SyncSite = SyncSite("lsm.table");
 
-/// Bytes from which on what was appended is written.
-const WRITE_BYTES: usize = 1 << 20;
 /// Hashes for the filter that are kept in one piece.
 const HASHES_PART: usize = 1 << 13;
 
-/// Bytes after which what was written is sent on to the device. Left to itself the system collects many times
-/// as much, and syncs of other files have to wait for it.
-const SEND_BYTES: u64 = 8 << 20;
-
 /// Writes one table.
 pub(crate) struct TableWriter {
-    file: Box<dyn DiskFile>,
-    path: PathBuf,
+    out: TableOut,
     number: u64,
     level: usize,
-    /// What was appended and not written.
-    parts: Vec<Bytes>,
-    parts_bytes: usize,
-    /// Bytes before that.
-    written: u64,
-    /// Up to here the system has been asked to write.
-    sent: u64,
     index: Vec<IndexEntry>,
     /// In parts of [`HASHES_PART`], so that none is moved when more come.
     hashes: Vec<Vec<u64>>,
@@ -64,25 +49,16 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Makes the file.
     pub(crate) fn create(
-        disk: &dyn Disk,
+        sink: &TableSink<'_>,
         dir: &Path,
         number: u64,
         level: usize,
         filter_bits_per_key: u32,
     ) -> Result<Self, LsmError> {
-        let path = dir.join(table_name(number));
-        let file = disk
-            .open(&path, OpenMode::CreateNew)
-            .map_err(io_error("creating", &path))?;
         Ok(Self {
-            file,
-            path,
+            out: TableOut::create(sink, dir.join(table_name(number)))?,
             number,
             level,
-            parts: Vec::new(),
-            parts_bytes: 0,
-            written: 0,
-            sent: 0,
             index: Vec::new(),
             hashes: Vec::new(),
             filter_bits_per_key,
@@ -96,8 +72,8 @@ impl TableWriter {
     }
 
     /// Bytes of blocks so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.written + self.parts_bytes as u64
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.out.bytes()
     }
 
     /// Key of the last entry so far.
@@ -133,7 +109,7 @@ impl TableWriter {
         if self.filter_bits_per_key > 0 {
             self.add_hashes(hashes);
         }
-        self.append(block.bytes.clone())
+        self.out.append(block.bytes.clone())
     }
 
     /// Adds up where the pointers of a block lead.
@@ -180,43 +156,12 @@ impl TableWriter {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    fn append(&mut self, part: Bytes) -> Result<(), LsmError> {
-        self.parts_bytes += part.len();
-        self.parts.push(part);
-        if self.parts_bytes >= WRITE_BYTES {
-            self.write_out()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn write_out(&mut self) -> Result<(), LsmError> {
-        if self.parts.is_empty() {
-            return Ok(());
-        }
-        let slices: Vec<IoSlice<'_>> = self.parts.iter().map(|part| IoSlice::new(part)).collect();
-        self.file
-            .write_parts_at(&slices, self.written)
-            .map_err(io_error("writing", &self.path))?;
-        self.written += self.parts_bytes as u64;
-        self.parts.clear();
-        self.parts_bytes = 0;
-        let waiting = self.written - self.sent;
-        if waiting >= SEND_BYTES {
-            self.file
-                .begin_writing_out(self.sent, waiting)
-                .map_err(io_error("writing", &self.path))?;
-            self.sent = self.written;
-        }
-        Ok(())
-    }
-
     fn section(&mut self, bytes: Vec<u8>) -> Result<Section, LsmError> {
         let section = Section {
             offset: self.bytes(),
             bytes: bytes.len() as u64,
         };
-        self.append(Bytes::from(bytes))?;
+        self.out.append(Bytes::from(bytes))?;
         Ok(section)
     }
 
@@ -243,15 +188,12 @@ impl TableWriter {
             properties: properties_section,
             file_number: self.number,
         };
-        self.append(Bytes::from(footer.encode()))?;
-        self.write_out()?;
-        self.file
-            .sync(SYNC_TABLE)
-            .map_err(io_error("syncing", &self.path))?;
+        self.out.append(Bytes::from(footer.encode()))?;
+        let file_bytes = self.out.finish(SYNC_TABLE)?;
         Ok(TableMeta {
             number: self.number,
             level: self.level,
-            file_bytes: self.written,
+            file_bytes,
             properties,
         })
     }

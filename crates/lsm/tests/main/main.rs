@@ -5,6 +5,7 @@
 mod bounds;
 mod corruption;
 mod crash;
+mod direct;
 mod directories;
 mod executors;
 mod ingest;
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_base::{Disk, ManualClock};
-use weft_lsm::{Background, Lsm, LsmError, LsmOptions};
+use weft_lsm::{Background, Lsm, LsmError, LsmOptions, TableIo};
 use weft_ops::block::Compression;
 
 const DIR: &str = "/db/lsm";
@@ -42,6 +43,10 @@ fn tiny() -> LsmOptions {
         ..LsmOptions::default()
     };
     options.levels[3].dir = Some("/db/cold".into());
+    // Flushes past the page cache, level 1 through it, and what is deeper past it again.
+    for level in [0, 2, 3, 4, 5, 6] {
+        options.levels[level].io = TableIo::Direct;
+    }
     options
 }
 

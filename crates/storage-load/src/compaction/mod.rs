@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use weft_base::clock::{process_cpu_nanos, thread_cpu_nanos};
 use weft_base::{Clock, SystemClock};
+use weft_lsm::TableIo;
 use weft_offload::model::{ModelParams, Stop, simulate};
 use weft_offload::{Job, Scheduler, SchedulerConfig};
 use weft_ops::merge::{MergeError, MergeOutput, MergeTask, Run, merge};
@@ -53,10 +54,10 @@ pub enum Executor {
     /// The compaction unit's model; simulated.
     Model(ModelParams),
     /// Weft's engine: the whole compaction, with tables on disk.
-    Engine,
+    Engine(TableIo),
     /// RocksDB: the same.
     #[cfg(feature = "peers")]
-    RocksDb,
+    RocksDb(TableIo),
 }
 
 /// Why nothing was measured.
@@ -149,8 +150,8 @@ impl Compaction {
             Executor::Cpu => self.round_on_cpu(nanos),
             Executor::Runtime => self.round_through_runtime(nanos),
             Executor::Model(params) => self.round_simulated(params),
-            Executor::Engine => {
-                let compacted = whole::compact_with_engine(&self.shape, dir);
+            Executor::Engine(io) => {
+                let compacted = whole::compact_with_engine(&self.shape, io, dir);
                 let (nanos, entries) = compacted.map_err(CompactionError::Engine)?;
                 if entries != self.entries() {
                     let why = format!("{entries} entries were compacted where {} are", self.entries());
@@ -159,8 +160,8 @@ impl Compaction {
                 Ok(self.rate(1, nanos))
             }
             #[cfg(feature = "peers")]
-            Executor::RocksDb => {
-                let compacted = rocks::compact_with_rocksdb(&self.shape, dir);
+            Executor::RocksDb(io) => {
+                let compacted = rocks::compact_with_rocksdb(&self.shape, io, dir);
                 Ok(self.rate(1, compacted.map_err(CompactionError::Engine)?))
             }
         }
@@ -293,7 +294,7 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let dir = home.path().join("engine");
             let rates = executors.map(|executor| compaction.round(executor, 1, &dir).unwrap());
-            let engine = compaction.round(Executor::Engine, 1, &dir);
+            let engine = compaction.round(Executor::Engine(TableIo::Buffered), 1, &dir);
             assert_eq!(engine.is_ok(), (2..=4).contains(&ways), "{engine:?}");
             assert!(!dir.exists());
             assert!(rates.iter().all(|rate| rate.bytes > 0.0 && rate.entries > 0.0));

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rocksdb::{DB, FlushOptions, WriteBatch, WriteOptions};
 use weft_base::clock::process_cpu_nanos;
+use weft_lsm::TableIo;
 
 use super::data::TaskShape;
 use super::whole::{Fresh, store_shape};
@@ -14,9 +15,9 @@ use crate::key_value::{compression_type, rocks_options};
 ///
 /// # Errors
 /// RocksDB's; files that stay in level 0.
-pub(super) fn compact_with_rocksdb(shape: &TaskShape, dir: &Path) -> Result<u64, LoadError> {
+pub(super) fn compact_with_rocksdb(shape: &TaskShape, io: TableIo, dir: &Path) -> Result<u64, LoadError> {
     let fresh = Fresh::make(dir)?;
-    let mut options = rocks_options(&store_shape(shape))?;
+    let mut options = rocks_options(&store_shape(shape, io))?;
     options.set_disable_auto_compactions(true);
     options.set_compression_per_level(&[compression_type(shape.compression)?; 7]);
     let failed = |error| LoadError::doing("RocksDB", error);

@@ -4,14 +4,16 @@
 //! The runs of a [`TaskShape`] are written and flushed one after the other; the oldest is moved to level 1,
 //! the others stay in level 0. What is measured is the compaction of all of them into level 1, in seconds
 //! of the whole process's processor time: RocksDB compacts on a thread of its own. The files lie in the page
-//! cache, for everybody.
+//! cache for everybody, or go past it for everybody.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use weft_base::clock::process_cpu_nanos;
 use weft_base::{RealDisk, SystemClock};
-use weft_lsm::{Background, FamilyId, Lsm, LsmError, LsmOptions, TASK_RUNS_MAX, WriteBatch, WriteOptions};
+use weft_lsm::{
+    Background, FamilyId, Lsm, LsmError, LsmOptions, TASK_RUNS_MAX, TableIo, WriteBatch, WriteOptions,
+};
 
 use super::data::TaskShape;
 use crate::LoadError;
@@ -24,13 +26,14 @@ const BATCH_ENTRIES: u32 = 100;
 pub const FILTER_BITS_PER_KEY: u32 = 10;
 
 /// An engine's settings for a task: nothing is compacted until it is told.
-pub(super) fn store_shape(shape: &TaskShape) -> StoreShape {
+pub(super) fn store_shape(shape: &TaskShape, io: TableIo) -> StoreShape {
     StoreShape {
         // A run is one table.
         memtable_bytes: 1 << 30,
         table_bytes: 1 << 30,
         filter_bits_per_key: FILTER_BITS_PER_KEY,
         compression: shape.compression,
+        io,
         ..StoreShape::default()
     }
 }
@@ -39,22 +42,32 @@ pub(super) fn store_shape(shape: &TaskShape) -> StoreShape {
 /// entries that were read.
 ///
 /// # Errors
-/// The engine's; more runs than one compaction takes.
-pub(super) fn compact_with_engine(shape: &TaskShape, dir: &Path) -> Result<(u64, u64), LoadError> {
+/// The engine's; more runs than one compaction takes; direct access where there is none.
+pub(super) fn compact_with_engine(
+    shape: &TaskShape,
+    io: TableIo,
+    dir: &Path,
+) -> Result<(u64, u64), LoadError> {
     if !(2..=TASK_RUNS_MAX as u64).contains(&shape.ways) {
         let why = format!("an engine compacts 2 to {TASK_RUNS_MAX} runs at a time: a single one it moves");
         return Err(LoadError(why));
     }
     let fresh = Fresh::make(dir)?;
-    let measured = load_and_compact(shape, fresh.0);
-    measured.map_err(|error| LoadError::doing("compacting", error))
+    let measured = load_and_compact(shape, io, fresh.0);
+    let (nanos, entries, refused) = measured.map_err(|error| LoadError::doing("compacting", error))?;
+    if refused > 0 {
+        // What was measured is not what was asked for.
+        let why = format!("{} lies on a file system without direct access", dir.display());
+        return Err(LoadError(why));
+    }
+    Ok((nanos, entries))
 }
 
-fn load_and_compact(shape: &TaskShape, dir: &Path) -> Result<(u64, u64), LsmError> {
+fn load_and_compact(shape: &TaskShape, io: TableIo, dir: &Path) -> Result<(u64, u64, u64), LsmError> {
     let mut options = LsmOptions {
         background: Background::Inline,
         compact: false,
-        ..engine_options(&store_shape(shape))
+        ..engine_options(&store_shape(shape, io))
     };
     for level in &mut options.levels {
         level.compression = shape.compression;
@@ -92,7 +105,7 @@ fn load_and_compact(shape: &TaskShape, dir: &Path) -> Result<(u64, u64), LsmErro
     let before = (process_cpu_nanos(), entries(&lsm));
     lsm.compact_all()?;
     let nanos = process_cpu_nanos() - before.0;
-    Ok((nanos, entries(&lsm) - before.1))
+    Ok((nanos, entries(&lsm) - before.1, lsm.stats().direct_refused_files))
 }
 
 /// A directory that goes with it.

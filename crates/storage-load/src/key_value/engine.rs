@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_base::{Clock, RealDisk, SystemClock};
+use weft_base::{Clock, Disk, OpenMode, RealDisk, SystemClock};
 use weft_lsm::{
     CompactionExecutor, FamilyId, InlineExecutor, LevelOptions, Lsm, LsmOptions, UnitExecutor, WriteBatch,
     WriteOptions,
@@ -13,7 +13,7 @@ use weft_offload::unit::PoolUnit;
 use weft_offload::{Counters, Engine, Scheduler, SchedulerConfig, Unit};
 use weft_ops::block::Compression;
 
-use super::{KeyValueStore, StoreShape};
+use super::{KeyValueStore, StoreShape, TableIo};
 use crate::LoadError;
 
 const FAMILY: FamilyId = FamilyId(0);
@@ -42,8 +42,12 @@ impl WeftStore {
     /// Opens an engine in `dir`.
     ///
     /// # Errors
-    /// The engine's; the system gives no thread.
+    /// The engine's; the system gives no thread; direct access is asked for where there is none.
     pub fn open(dir: &Path, shape: &StoreShape, compactor: Compactor) -> Result<WeftStore, LoadError> {
+        if shape.io == TableIo::Direct && !allows_direct(dir)? {
+            let why = format!("{} lies on a file system without direct access", dir.display());
+            return Err(LoadError(why));
+        }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let units = scheduler(compactor, &clock)?.map(Arc::new);
         let executor: Arc<dyn CompactionExecutor> = match &units {
@@ -65,6 +69,17 @@ impl WeftStore {
     pub fn unit_counters(&self) -> Option<Counters> {
         self.units.as_ref().map(|units| units.counters())
     }
+}
+
+/// Whether files in `dir` can be read and written past the page cache.
+fn allows_direct(dir: &Path) -> Result<bool, LoadError> {
+    let path = dir.join("direct.probe");
+    let probe = RealDisk::new().open(&path, OpenMode::CreateNew);
+    let asked = probe.and_then(|file| file.set_direct());
+    let gone = RealDisk::new().remove(&path);
+    let failed = |error| LoadError::doing("asking for direct access", error);
+    gone.map_err(failed)?;
+    asked.map_err(failed)
 }
 
 /// Weft's options for a shape.
@@ -90,6 +105,7 @@ pub(crate) fn options(shape: &StoreShape) -> LsmOptions {
         *settings = LevelOptions {
             compression,
             dir: None,
+            io: shape.io,
         };
     }
     options

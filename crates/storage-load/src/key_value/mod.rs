@@ -22,6 +22,8 @@ use weft_ops::block::Compression;
 
 use crate::LoadError;
 
+pub use weft_lsm::TableIo;
+
 pub use cases::{Case, CaseRun, Second, Spell, jitter, run_case};
 pub use data::{KEY_BYTES, KeyValues};
 pub(crate) use engine::options as engine_options;
@@ -52,6 +54,8 @@ pub struct StoreShape {
     pub level1_bytes: u64,
     /// Of level 1 and below; level 0 is not compressed.
     pub compression: Compression,
+    /// How flushes and compactions read and write tables.
+    pub io: TableIo,
 }
 
 impl Default for StoreShape {
@@ -67,6 +71,7 @@ impl Default for StoreShape {
             level0_tables: 4,
             level1_bytes: 256 << 20,
             compression: Compression::Lz4,
+            io: TableIo::default(),
         }
     }
 }
@@ -88,7 +93,7 @@ impl StoreShape {
         };
         format!(
             "memtable_bytes={} memtables={} block_cache_bytes={} block_bytes={} filter_bits={} table_bytes={} \
-             level0_tables={} level1_bytes={} level_factor=10 compression=none,{compression} log=on sync=off",
+             level0_tables={} level1_bytes={} level_factor=10 compression=none,{compression} io={} log=on sync=off",
             self.memtable_bytes,
             self.memtables_max,
             self.block_cache_bytes,
@@ -97,7 +102,17 @@ impl StoreShape {
             self.table_bytes,
             self.level0_tables,
             self.level1_bytes,
+            io_name(self.io),
         )
+    }
+}
+
+/// A way of input and output, as the command line has it.
+#[must_use]
+pub const fn io_name(io: TableIo) -> &'static str {
+    match io {
+        TableIo::Buffered => "buffered",
+        TableIo::Direct => "direct",
     }
 }
 

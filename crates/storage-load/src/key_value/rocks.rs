@@ -11,7 +11,7 @@ use rocksdb::{
 };
 use weft_ops::block::Compression;
 
-use super::{KeyValueStore, StoreShape};
+use super::{KeyValueStore, StoreShape, TableIo};
 use crate::LoadError;
 
 /// What is not in [`StoreShape::describe`], as words for a record.
@@ -62,6 +62,9 @@ pub(crate) fn options(shape: &StoreShape) -> Result<Options, LoadError> {
     let mut levels = [compression_type(shape.compression)?; LEVELS];
     levels[0] = DBCompressionType::None;
     options.set_compression_per_level(&levels);
+    if shape.io == TableIo::Direct {
+        options.set_use_direct_io_for_flush_and_compaction(true);
+    }
     Ok(options)
 }
 

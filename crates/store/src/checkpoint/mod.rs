@@ -48,7 +48,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use weft_base::{BatchId, Disk, SystemClock, TableId};
-use weft_lsm::{Background, LsmError, LsmOptions};
+use weft_lsm::{Background, LsmError, LsmOptions, TableIo};
 use weft_ops::block::Compression;
 
 pub use changes::Changes;
@@ -114,6 +114,8 @@ impl CheckpointConfig {
         };
         for level in &mut options.levels {
             level.compression = Compression::Lz4;
+            // Read again only by the next opening: the page cache is for others.
+            level.io = TableIo::Direct;
         }
         options
     }

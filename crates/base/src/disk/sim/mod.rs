@@ -23,6 +23,10 @@
 //! one that fails) has a number, counted from 1: [`SimDisk::op_count`]. A fault is put at a number, so that
 //! a test can first count a run's mutations and then repeat the run with a fault at each of them.
 //!
+//! Handles can be direct, unless [`SimDisk::refuse_direct`] was called: they check alignment as the real
+//! disk does, and what is written through them is as pending as any write, since the device has a cache of
+//! its own.
+//!
 //! # Invariants
 //!
 //! 1. The same seed and the same calls give the same bytes, faults and crashes (callers with several threads
@@ -36,12 +40,14 @@ mod names;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::direct::check_alignment;
 use super::{DirLock, Disk, DiskFile, OpenMode, SyncSite};
 use crate::random::Prng;
 use content::Content;
@@ -93,6 +99,7 @@ struct State {
     fault: Option<(u64, FaultKind)>,
     cut_at: Option<u64>,
     power_is_off: bool,
+    refuses_direct: bool,
 }
 
 impl SimDisk {
@@ -111,6 +118,7 @@ impl SimDisk {
             fault: None,
             cut_at: None,
             power_is_off: false,
+            refuses_direct: false,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -166,6 +174,11 @@ impl SimDisk {
     /// Makes every sync at this place do nothing and report success, as if it were missing from the program.
     pub fn ignore_sync(&self, site: SyncSite) {
         self.state.lock().ignored_sites.insert(site);
+    }
+
+    /// Makes it a disk without direct access: no handle can be made direct any more.
+    pub fn refuse_direct(&self) {
+        self.state.lock().refuses_direct = true;
     }
 
     /// The places at which a sync was called so far.
@@ -287,6 +300,7 @@ impl Disk for SimDisk {
             id,
             generation: state.generation,
             writable,
+            is_direct: AtomicBool::new(false),
         }))
     }
 
@@ -397,9 +411,18 @@ struct SimFile {
     id: FileId,
     generation: u64,
     writable: bool,
+    is_direct: AtomicBool,
 }
 
 impl SimFile {
+    fn check(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.is_direct.load(Ordering::Relaxed) {
+            check_alignment(bytes, offset)
+        } else {
+            Ok(())
+        }
+    }
+
     fn check_writable(&self) -> io::Result<()> {
         if self.writable {
             Ok(())
@@ -407,16 +430,8 @@ impl SimFile {
             Err(io::ErrorKind::PermissionDenied.into())
         }
     }
-}
 
-impl DiskFile for SimFile {
-    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut state = self.disk.state.lock();
-        state.check_handle(self.generation)?;
-        Ok(state.file(self.id)?.read_at(out, offset))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+    fn write_checked(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.check_writable()?;
         let state = &mut *self.disk.state.lock();
         state.check_handle(self.generation)?;
@@ -430,6 +445,30 @@ impl DiskFile for SimFile {
                 Err(error)
             }
         }
+    }
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.check(out, offset)?;
+        let mut state = self.disk.state.lock();
+        state.check_handle(self.generation)?;
+        Ok(state.file(self.id)?.read_at(out, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.check(bytes, offset)?;
+        self.write_checked(bytes, offset)
+    }
+
+    fn write_parts_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let mut at = offset;
+        for part in parts {
+            self.check(part, at)?;
+            at = at.saturating_add(part.len() as u64);
+        }
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+        self.write_checked(&parts.concat(), offset)
     }
 
     fn sync(&self, site: SyncSite) -> io::Result<()> {
@@ -480,6 +519,14 @@ impl DiskFile for SimFile {
                 Ok(())
             }
         })
+    }
+
+    fn set_direct(&self) -> io::Result<bool> {
+        let state = self.disk.state.lock();
+        state.check_handle(self.generation)?;
+        let direct = !state.refuses_direct;
+        self.is_direct.store(direct, Ordering::Relaxed);
+        Ok(direct)
     }
 
     fn forget_cached(&self) -> io::Result<()> {
