@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use weft_base::{Disk, ManualClock, OpenMode, SimDisk};
 use weft_lsm::{FamilyId, Lsm, LsmOptions, WriteBatch, WriteOptions};
+use weft_ops::block::Compression;
 
 use crate::watched::WatchedDisk;
 use crate::{DIR, open_with, tiny};
@@ -126,16 +127,19 @@ fn a_log_is_not_read_into_memory_whole() {
 #[test]
 fn scans_ask_ahead_and_keep_their_table_open() {
     let disk = WatchedDisk::new(SimDisk::new(3));
-    let options = LsmOptions {
+    let mut options = LsmOptions {
         block_cache_bytes: 0,
         memtable_bytes: 1 << 20,
         block_bytes: 4 << 10,
         large_value_bytes: usize::MAX,
         table_bytes: 256 << 10,
         level1_bytes: 512 << 10,
-        base_compression: weft_ops::block::Compression::None,
+        base_compression: Compression::None,
         ..tiny()
     };
+    for level in &mut options.levels {
+        level.compression = Compression::None;
+    }
     let clock = Arc::new(ManualClock::new(0));
     let lsm = Lsm::open(Arc::new(disk.clone()), Path::new(DIR), options, clock).unwrap();
     const KEYS: u64 = 4_000;
