@@ -6,9 +6,9 @@
 //!
 //! Source: Corbató, "A paging experiment with the Multics system", 1969.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_ops::block::Block;
 use weft_ops::mix64;

@@ -295,11 +295,11 @@ impl TableLoader {
         self.data.indexes.len() + usize::from(self.data.row_ids.is_some())
     }
 
-    /// Builds one of these structures; different ones may be built at the same time. Errors: a duplicate in a
-    /// unique index.
-    pub(crate) fn build(&self, number: usize) -> Result<Structure, String> {
+    /// Builds one of these structures, with so many threads; different ones may be built at the same time.
+    /// Errors: a duplicate in a unique index.
+    pub(crate) fn build(&self, number: usize, threads: usize) -> Result<Structure, String> {
         match self.data.indexes.get(number) {
-            Some(TableIndex { def, .. }) => match build(def, &self.data.core, self.pin()) {
+            Some(TableIndex { def, .. }) => match build(def, &self.data.core, self.pin(), threads) {
                 Ok(index) => Ok(Structure::Index(number, Arc::new(index))),
                 Err(_) => Err(format!("duplicate key in unique index \"{}\"", def.name)),
             },

@@ -100,7 +100,7 @@ impl Engine {
             return Ok(absent);
         }
         let mut number = opened.block_for(key);
-        while let Some(block) = table.block(number, true)? {
+        while let Some(block) = table.block(&opened, number, true)? {
             let mut cursor = block.cursor();
             cursor.seek(key, Stamp::newest_at(seqno)).map_err(|error| {
                 let offset = opened.index().get(number).map_or(0, |entry| entry.offset);

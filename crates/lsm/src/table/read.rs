@@ -200,6 +200,7 @@ impl Table {
             }
             other => other.map_err(io_error("opening", &path))?,
         };
+        file.expect_random_reads().map_err(io_error("opening", &path))?;
         let file_bytes = file.len().map_err(io_error("reading", &path))?;
         let footer_at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
         let bad = |offset: u64, kind, reason: &str| corrupt(&name, offset, kind, reason);
@@ -263,9 +264,13 @@ impl Table {
         })
     }
 
-    /// Block `number`, from the cache or from disk. `None` behind the last one.
-    pub(crate) fn block(&self, number: usize, keep: bool) -> Result<Option<Block>, LsmError> {
-        let opened = self.opened()?;
+    /// Block `number`, from the cache or from disk. `None` behind the last one. `opened` is this table.
+    pub(crate) fn block(
+        &self,
+        opened: &Opened,
+        number: usize,
+        keep: bool,
+    ) -> Result<Option<Block>, LsmError> {
         let Some(entry) = opened.index.get(number) else {
             return Ok(None);
         };
@@ -325,6 +330,11 @@ impl Opened {
         let path = Path::new(&*self.name);
         let read = self.file.read_exact_at(out, offset);
         read.map_err(io_error("reading", path))
+    }
+
+    /// Asks the system to begin to read these bytes; who reads them notices what goes wrong.
+    pub(super) fn begin_reading(&self, offset: u64, bytes: u64) {
+        let _ = self.file.begin_reading(offset, bytes);
     }
 
     /// Opens a stored block after checking that it is the one that was written there.

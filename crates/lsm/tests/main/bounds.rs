@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use weft_base::{Disk, ManualClock, OpenMode, SimDisk};
 use weft_lsm::{FamilyId, Lsm, LsmOptions, WriteBatch, WriteOptions};
+use weft_ops::block::Compression;
 
 use crate::watched::WatchedDisk;
 use crate::{DIR, open_with, tiny};
@@ -119,6 +120,71 @@ fn a_log_is_not_read_into_memory_whole() {
     }
     assert_eq!(lsm.get(FAMILY, b"long").unwrap().unwrap().len(), 3 << 20);
     assert_eq!(lsm.get(FAMILY, b"last").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// Who reads here and there says so and asks for nothing more; who goes on from block to block asks ahead,
+/// about once for every byte, and opens each table once, however little memory open tables may take.
+#[test]
+fn scans_ask_ahead_and_keep_their_table_open() {
+    let disk = WatchedDisk::new(SimDisk::new(3));
+    let mut options = LsmOptions {
+        block_cache_bytes: 0,
+        memtable_bytes: 1 << 20,
+        block_bytes: 4 << 10,
+        large_value_bytes: usize::MAX,
+        table_bytes: 256 << 10,
+        level1_bytes: 512 << 10,
+        base_compression: Compression::None,
+        ..tiny()
+    };
+    for level in &mut options.levels {
+        level.compression = Compression::None;
+    }
+    let clock = Arc::new(ManualClock::new(0));
+    let lsm = Lsm::open(Arc::new(disk.clone()), Path::new(DIR), options, clock).unwrap();
+    const KEYS: u64 = 4_000;
+    for number in 0..KEYS {
+        let value = [number as u8; 500];
+        lsm.put(FAMILY, &number.to_be_bytes(), &value, WriteOptions::default())
+            .unwrap();
+    }
+    lsm.flush().unwrap();
+    lsm.compact().unwrap();
+    let levels = lsm.stats().levels;
+    let tables: u64 = levels.iter().map(|level| level.tables as u64).sum();
+    assert!(tables >= 4, "{levels:?}");
+    let (opened, asked) = (&disk.watch.opened_tables, &disk.watch.asked_bytes);
+    for number in (0..KEYS).step_by(37) {
+        assert!(lsm.get(FAMILY, &number.to_be_bytes()).unwrap().is_some());
+    }
+    assert!(disk.watch.random_files.load(Ordering::Relaxed) >= opened.load(Ordering::Relaxed));
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+
+    opened.store(0, Ordering::Relaxed);
+    let snapshot = lsm.snapshot();
+    let mut walks = [0, KEYS / 2].map(|start| {
+        let mut walk = lsm.iterator(FAMILY, &snapshot).unwrap();
+        walk.seek(&start.to_be_bytes()).unwrap();
+        (walk, start)
+    });
+    for _ in 0..KEYS / 2 {
+        for (walk, next) in &mut walks {
+            assert_eq!(walk.key(), next.to_be_bytes());
+            assert_eq!(walk.value(), [*next as u8; 500]);
+            walk.forward().unwrap();
+            *next += 1;
+        }
+    }
+    assert!(!walks[1].0.valid());
+    let (opened, asked) = (opened.load(Ordering::Relaxed), asked.load(Ordering::Relaxed));
+    assert!(opened <= 2 * tables, "{opened} times, {tables} tables");
+    let stored = KEYS * 500;
+    assert!(asked > stored / 2, "{asked} of {stored} bytes");
+    // What is asked for behind a table's end is not there; each walk comes to a few ends.
+    assert!(
+        asked < 2 * stored + (tables + 2) * (1 << 20),
+        "{asked} of {stored} bytes"
+    );
 }
 
 /// A small budget for everything, many tables, reads all over them: what is stated stays within it, tables

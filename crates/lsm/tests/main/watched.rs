@@ -20,6 +20,11 @@ pub struct Watch {
     pub full: AtomicBool,
     /// The most bytes that one call has asked for.
     pub longest_read: AtomicU64,
+    /// Tables that were opened to be read.
+    pub opened_tables: AtomicU64,
+    /// Files that were said to be read here and there, and bytes that were asked for ahead.
+    pub random_files: AtomicU64,
+    pub asked_bytes: AtomicU64,
 }
 
 impl Watch {
@@ -45,6 +50,9 @@ impl Disk for WatchedDisk {
             self.watch.check_space()?;
         }
         let file = self.sim.open(path, mode)?;
+        if mode == OpenMode::Read && path.extension().is_some_and(|name| name == "sst") {
+            self.watch.opened_tables.fetch_add(1, Ordering::Relaxed);
+        }
         let watch = Arc::clone(&self.watch);
         Ok(Box::new(WatchedFile { file, watch }))
     }
@@ -112,5 +120,15 @@ impl DiskFile for WatchedFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.watch.check_space()?;
         self.file.allocate(len)
+    }
+
+    fn expect_random_reads(&self) -> io::Result<()> {
+        self.watch.random_files.fetch_add(1, Ordering::Relaxed);
+        self.file.expect_random_reads()
+    }
+
+    fn begin_reading(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.watch.asked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.file.begin_reading(offset, bytes)
     }
 }

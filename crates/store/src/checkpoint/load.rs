@@ -1,7 +1,8 @@
 //! Loading: the engine's rows into a store, by several threads.
 //!
 //! First the rows: each table is cut into ranges of about equal size ([`Lsm::cuts`](weft_lsm::Lsm::cuts)),
-//! and whoever is free takes the next one. Then the indexes, one by one in the same way. Slots are taken in
+//! and whoever is free takes the next one. Then the indexes: those of long tables one after the other, by all
+//! threads together (`index/build.rs`), the others one by one in the same way. Slots are taken in
 //! any order, so addresses and index shapes differ between two loads; they enter no file and no digest.
 
 use std::sync::Arc;
@@ -86,6 +87,9 @@ impl Checkpoints {
         Ok(Some((Arc::new(store), boundary)))
     }
 }
+
+/// Rows of a table from which on its structures are built by several threads each.
+const LONG_ROWS: i64 = 1 << 16;
 
 /// A part of a table.
 struct Range {
@@ -180,21 +184,28 @@ fn build_structures(
         .enumerate()
         .flat_map(|(table, (_, loader))| (0..loader.structure_count()).map(move |number| (table, number)))
         .collect();
-    // What takes longest comes first.
-    work.sort_by_key(|(table, _)| std::cmp::Reverse(loaded.get(*table).map(Loaded::row_count)));
-    let done = in_parallel(threads, work.len(), |at| {
-        let Some((table, number)) = work.get(at) else {
+    // What takes longest comes first: one at a time, with all threads. Of the others each thread takes one.
+    let row_count = |table: usize| loaded.get(table).map_or(0, Loaded::row_count);
+    work.sort_by_key(|(table, _)| std::cmp::Reverse(row_count(*table)));
+    let (long, short) = work.split_at(work.partition_point(|(table, _)| row_count(*table) >= LONG_ROWS));
+    let build = |(table, number): (usize, usize), threads| {
+        let Some((id, loader)) = loaders.get(table) else {
             return Ok(None);
         };
-        let Some((id, loader)) = loaders.get(*table) else {
-            return Ok(None);
-        };
-        let built = loader.build(*number).map_err(|reason| CheckpointError::Corrupt {
+        let built = loader.build(number, threads);
+        let built = built.map_err(|reason| CheckpointError::Corrupt {
             place: format!("table {id}"),
             reason,
         })?;
-        Ok(Some((*table, built)))
-    })?;
+        Ok(Some((table, built)))
+    };
+    let mut done = Vec::with_capacity(work.len());
+    for work in long {
+        done.push(build(*work, threads)?);
+    }
+    done.extend(in_parallel(threads, short.len(), |at| {
+        short.get(at).map_or(Ok(None), |work| build(*work, 1))
+    })?);
     let mut built: Vec<Vec<Structure>> = loaders.iter().map(|_| Vec::new()).collect();
     for (table, structure) in done.into_iter().flatten() {
         if let Some(list) = built.get_mut(table) {

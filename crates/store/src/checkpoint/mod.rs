@@ -89,12 +89,17 @@ impl Default for CheckpointConfig {
     }
 }
 
+/// A block of a table takes some 60 bytes of its index: enough for 5 GB and more. Beyond that tables are
+/// closed and opened again from range to range.
+const OPEN_TABLES_BYTES: usize = 8 << 20;
+
 impl CheckpointConfig {
     fn engine_options(&self) -> LsmOptions {
         let mut options = LsmOptions {
             // Nothing is written but whole checkpoints, and nothing read but all of it.
             memtable_bytes: 1 << 20,
-            block_cache_bytes: 0,
+            // For what is known of open tables. Loading reads every block once and keeps none.
+            block_cache_bytes: OPEN_TABLES_BYTES,
             filter_bits_per_key: 0,
             // However long a row is: an opening reads every value, tables compress it, and a load is shared
             // out by the bytes of tables (decision 0017).

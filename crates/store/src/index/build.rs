@@ -2,8 +2,15 @@
 //!
 //! Entries are collected, sorted once and put into the tree in order, which finds every node in the cache and
 //! leaves full ones behind. The sorted list also shows duplicates.
+//!
+//! ```text
+//!   regions  -> thread 1: hash entries into the index; a sorted list --+--- keys up to a cut:  thread 1 -> tree
+//!            -> thread 2: ...                                        --+--- keys from it on:   thread 2 -> tree
+//! ```
 
 use std::cmp::Ordering;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use weft_ops::hash64;
 
@@ -71,42 +78,242 @@ impl PartialOrd for Entry {
     }
 }
 
+/// Regions of a table that one thread takes at a time.
+const REGIONS_AT_A_TIME: u64 = 4;
+
+/// What one thread has found: entries in order, those whose key takes no part in uniqueness apart.
+#[derive(Default)]
+struct Piece {
+    entries: Vec<Entry>,
+    with_null: Vec<Entry>,
+}
+
 /// An index over the live rows that the pin sees, or the slot of a row whose key another row has in a
-/// unique index.
-pub(crate) fn build(def: &IndexDef, core: &TableCore, pin: Pin<'_>) -> Result<IndexData, SlotId> {
+/// unique index. With several threads the rows are divided among them, and then the order of the keys.
+pub(crate) fn build(
+    def: &IndexDef,
+    core: &TableCore,
+    pin: Pin<'_>,
+    threads: usize,
+) -> Result<IndexData, SlotId> {
     let index = IndexData::new(def, core.slots.memory());
-    let layout = core.layout.as_ref();
-    let (mut entries, mut with_null) = (Vec::new(), Vec::new());
-    let mut key = Vec::new();
-    core.each_live(pin, |slot, _, version| {
-        index.key_of(layout, version.bytes(), &mut key);
-        if let Some(hash) = index.hash_for(&key) {
-            hash.add(hash64(&key), slot);
-        }
-        if index.ordered.is_some() || def.unique {
-            let has_null = def.unique && index.has_null(layout, version.bytes());
-            (if has_null { &mut with_null } else { &mut entries }).push(Entry::new(&key, slot));
-        }
-    });
-    entries.sort_unstable();
-    if def.unique {
-        let twins = entries.windows(2).find_map(|pair| match pair {
-            [one, other] if one.compare_key(other).is_eq() => Some(other.slot),
-            _ => None,
-        });
-        if let Some(slot) = twins {
-            return Err(slot);
-        }
+    let next = AtomicU64::new(0);
+    let pieces = with_each(0..threads.max(1), |_| collect(def, &index, core, pin, &next));
+    if index.ordered.is_none() && !def.unique {
+        return Ok(index);
     }
+    let (mut entries, mut with_null) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        entries.push(piece.entries);
+        with_null.extend(piece.with_null);
+    }
+    let parts = in_parts(&entries);
+    let outcomes = with_each(parts.iter(), |part| add_in_order(def, &index, part));
+    outcomes.into_iter().collect::<Result<(), SlotId>>()?;
     if let Some(ordered) = &index.ordered {
-        if !with_null.is_empty() {
-            entries.append(&mut with_null);
-            entries.sort_unstable();
-        }
-        for entry in &entries {
+        with_null.sort_unstable();
+        let mut key = Vec::new();
+        for entry in &with_null {
             entry.key_into(&mut key);
             ordered.add(&key, entry.slot);
         }
     }
     Ok(index)
+}
+
+/// Does the work for each of these, at the same time; results in order.
+fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -> T + Sync) -> Vec<T> {
+    let mut each = each;
+    let first = each.next();
+    std::thread::scope(|scope| {
+        let work = &work;
+        let others: Vec<_> = each.map(|one| scope.spawn(move || work(one))).collect();
+        let mut done: Vec<T> = first.map(work).into_iter().collect();
+        let joined = others.into_iter().map(|other| other.join());
+        done.extend(joined.map(|outcome| outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
+        done
+    })
+}
+
+/// Takes regions as long as there are some: hashed entries go into the index, the others come back.
+fn collect(def: &IndexDef, index: &IndexData, core: &TableCore, pin: Pin<'_>, next: &AtomicU64) -> Piece {
+    let layout = core.layout.as_ref();
+    let (mut piece, mut key) = (Piece::default(), Vec::new());
+    loop {
+        let first = next.fetch_add(REGIONS_AT_A_TIME, Relaxed);
+        let regions = first..(first + REGIONS_AT_A_TIME).min(core.slots.region_count());
+        if regions.is_empty() {
+            break;
+        }
+        for slot in regions.flat_map(|region| core.slots.ids_in(region)) {
+            let Some((_, version)) = core.live(slot, pin) else {
+                continue;
+            };
+            index.key_of(layout, version.bytes(), &mut key);
+            if let Some(hash) = index.hash_for(&key) {
+                hash.add(hash64(&key), slot);
+            }
+            if index.ordered.is_some() || def.unique {
+                let has_null = def.unique && index.has_null(layout, version.bytes());
+                let list = if has_null {
+                    &mut piece.with_null
+                } else {
+                    &mut piece.entries
+                };
+                list.push(Entry::new(&key, slot));
+            }
+        }
+    }
+    piece.entries.sort_unstable();
+    piece
+}
+
+/// Cuts sorted lists at the same keys, into as many parts as there are lists. Entries with one key stay
+/// together.
+fn in_parts(lists: &[Vec<Entry>]) -> Vec<Vec<&[Entry]>> {
+    let mut rest: Vec<&[Entry]> = lists.iter().map(Vec::as_slice).collect();
+    let mut parts = Vec::new();
+    let longest = lists.iter().max_by_key(|list| list.len());
+    for number in 1..lists.len() {
+        let cut = longest.and_then(|list| list.get(list.len() / lists.len() * number));
+        let Some(cut) = cut else {
+            break;
+        };
+        let part = rest.iter_mut().map(|list| {
+            let (before, behind) =
+                list.split_at(list.partition_point(|entry| entry.compare_key(cut).is_lt()));
+            *list = behind;
+            before
+        });
+        parts.push(part.collect());
+    }
+    parts.push(rest);
+    parts
+}
+
+/// Takes the smallest entry of sorted lists, which are as few as threads.
+fn take_smallest<'e>(lists: &mut [&'e [Entry]]) -> Option<&'e Entry> {
+    let with_head = lists.iter_mut().filter(|list| !list.is_empty());
+    with_head
+        .min_by(|one, other| one.first().cmp(&other.first()))?
+        .split_off_first()
+}
+
+/// Adds a part's entries in order, and looks for keys that stand twice.
+fn add_in_order(def: &IndexDef, index: &IndexData, part: &[&[Entry]]) -> Result<(), SlotId> {
+    let (mut rest, mut key) = (part.to_vec(), Vec::new());
+    let mut before: Option<&Entry> = None;
+    while let Some(entry) = take_smallest(&mut rest) {
+        if def.unique && before.is_some_and(|before| before.compare_key(entry).is_eq()) {
+            return Err(entry.slot);
+        }
+        before = Some(entry);
+        if let Some(ordered) = &index.ordered {
+            entry.key_into(&mut key);
+            ordered.add(&key, entry.slot);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_base::{BatchId, IndexId, RowId, TableId};
+    use weft_types::{SqlType, Value};
+
+    use super::*;
+    use crate::catalog::{ColumnDef, IndexMethod, TableDef};
+    use crate::index::hash::Candidates;
+    use crate::table::{Loaded, Structure, TableLoader};
+
+    /// Several of the first, shorter regions, and more whole ones than a thread takes at a time.
+    const ROWS: u64 = 40_000;
+
+    fn loader(unique: bool, key_of: impl Fn(u64) -> Value) -> TableLoader {
+        let def = TableDef::new(TableId(1), "t", vec![ColumnDef::new("k", SqlType::Int8)]);
+        let def = def.with_index(IndexDef {
+            id: IndexId(2),
+            name: "i".into(),
+            table: TableId(1),
+            columns: vec![0],
+            unique,
+            primary: false,
+            method: IndexMethod::Both,
+        });
+        let loader = TableLoader::new(&Arc::new(def), &Arc::default());
+        let mut loaded = Loaded::default();
+        for number in 0..ROWS {
+            let row = loader.layout().encode(&[key_of(number)]).unwrap();
+            let id = RowId {
+                batch: BatchId(1),
+                member: 0,
+                ordinal: number as u32,
+            };
+            loader.push(&mut loaded, id, BatchId(1), &row).unwrap();
+        }
+        loader
+    }
+
+    fn found(index: &IndexData, layout: &weft_types::RowLayout, value: Value) -> Vec<SlotId> {
+        let (mut key, mut slots) = (Vec::new(), Candidates::new());
+        index.key_of(layout, &layout.encode(&[value]).unwrap(), &mut key);
+        index.candidates(&key, &mut slots);
+        let mut in_order = Candidates::new();
+        index.ordered.as_ref().unwrap().candidates(&key, &mut in_order);
+        // A hash index may name slots of other keys as well.
+        assert!(in_order.iter().all(|slot| slots.contains(slot)));
+        in_order.sort();
+        in_order.to_vec()
+    }
+
+    #[test]
+    fn any_number_of_threads_builds_the_same_index() {
+        let scattered = |number: u64| Value::Int8((number * 7_919 % ROWS) as i64);
+        let unique = loader(true, |number| match number % 10 {
+            0 => Value::Null,
+            _ => scattered(number),
+        });
+        let few = loader(false, |number| Value::Int8((number % 3) as i64));
+        for threads in 1..=4 {
+            let Ok(Structure::Index(0, index)) = unique.build(0, threads) else {
+                panic!("{threads} threads");
+            };
+            assert_eq!(index.ordered.as_ref().unwrap().len() as u64, ROWS);
+            // Nobody else reserved slots, so they were given out in order, region by region.
+            let slots: Vec<SlotId> = (0..ROWS)
+                .filter(|number| number % 10 != 0)
+                .flat_map(|number| {
+                    let slots = found(&index, unique.layout(), scattered(number));
+                    assert_eq!(slots.len(), 1, "{threads} threads, row {number}");
+                    slots
+                })
+                .collect();
+            assert!(slots.is_sorted(), "{threads} threads");
+            assert_eq!(
+                found(&index, unique.layout(), Value::Null).len() as u64,
+                ROWS / 10
+            );
+
+            let Ok(Structure::Index(0, index)) = few.build(0, threads) else {
+                panic!("{threads} threads");
+            };
+            let third = found(&index, few.layout(), Value::Int8(1));
+            assert_eq!(third.len() as u64, ROWS / 3, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_found_wherever_it_stands() {
+        for twin in [1, 300, ROWS / 2, ROWS - 1] {
+            let loader = loader(true, |number| {
+                let number = if number == twin { 0 } else { number };
+                Value::Int8((number * 7_919 % ROWS) as i64)
+            });
+            for threads in 1..=4 {
+                assert!(loader.build(0, threads).is_err(), "{threads} threads, row {twin}");
+            }
+        }
+    }
 }

@@ -132,7 +132,7 @@ impl BatchWriter<'_> {
             }
         }
         let pin = self.pin(Pin::EVERYTHING);
-        let built = build(&def, &data.core, pin).map_err(|slot| {
+        let built = build(&def, &data.core, pin, 1).map_err(|slot| {
             let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
             violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
         })?;
@@ -179,7 +179,7 @@ impl BatchWriter<'_> {
             });
         outcome?;
         let built: Result<Vec<_>, String> = (0..loader.structure_count())
-            .map(|number| loader.build(number))
+            .map(|number| loader.build(number, 1))
             .collect();
         let mut data = loader.finish(loaded, built.map_err(SqlError::internal)?);
         if data.row_ids.is_none() && old.row_ids.is_some() {
