@@ -19,6 +19,7 @@ use weft_ops::merge::{MergeOutput, RangeTombstone};
 use super::Choice;
 use super::buffers::ReadBuffers;
 use super::executor::{CompactionExecutor, ExecutorError};
+use super::filters::FilterBuilder;
 use super::output::{TableMaker, TableSpec};
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use crate::error::LsmError;
@@ -37,6 +38,8 @@ pub(crate) struct CompactionContext<'a> {
     pub output_dir: PathBuf,
     pub blocks: BlockOptions,
     pub filter_bits_per_key: u32,
+    /// Counts filters that the executor did not give as they ought to be.
+    pub filters_rebuilt: &'a AtomicU64,
     pub table_bytes: u64,
     pub task_bytes: u64,
     /// Memory for tasks under way and their results; one may always be.
@@ -89,7 +92,13 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         value_files,
     };
     let kept_tombstones = tombstones.iter().filter(kept).cloned().collect();
-    let mut maker = TableMaker::new(context.disk, spec, kept_tombstones, context.next_number);
+    let filters = FilterBuilder::new(
+        &**context.executor,
+        context.filter_bits_per_key,
+        context.filters_rebuilt,
+    );
+    let maker = TableMaker::new(context.disk, spec, kept_tombstones, context.next_number);
+    let mut maker = maker.with_filters(filters);
     let common = Common {
         snapshots: context.snapshots.clone(),
         bottom: choice.bottom,

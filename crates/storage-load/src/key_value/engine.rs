@@ -8,9 +8,8 @@ use weft_lsm::{
     CompactionExecutor, FamilyId, InlineExecutor, LevelOptions, Lsm, LsmOptions, UnitExecutor, WriteBatch,
     WriteOptions,
 };
-use weft_offload::model::{ModelEngine, ModelParams};
-use weft_offload::unit::PoolUnit;
-use weft_offload::{Counters, Engine, Scheduler, SchedulerConfig, Unit};
+use weft_offload::model::ModelParams;
+use weft_offload::{Counters, Scheduler};
 use weft_ops::block::Compression;
 
 use super::{KeyValueStore, StoreShape};
@@ -96,22 +95,13 @@ pub(crate) fn options(shape: &StoreShape) -> LsmOptions {
 }
 
 fn scheduler(compactor: Compactor, clock: &Arc<dyn Clock>) -> Result<Option<Scheduler>, LoadError> {
-    let failed = |error| LoadError::doing("starting the offload runtime", error);
-    let mut config = SchedulerConfig::default();
-    let units: Vec<Box<dyn Unit>> = match compactor {
+    let scheduler = match compactor {
         Compactor::Cpu | Compactor::Off => return Ok(None),
-        Compactor::Runtime => Vec::new(),
-        Compactor::Model(params) => {
-            // The simulation is slower than the unit would be: no attempt is late.
-            config.deadline_ns = u64::MAX / 4;
-            config.deadline_ns_per_kib = 0;
-            let engine: Box<dyn Engine> = Box::new(ModelEngine { params });
-            let unit = PoolUnit::new(params.spec("model", 2), vec![engine], 1.0, clock).map_err(failed)?;
-            vec![Box::new(unit)]
-        }
+        Compactor::Runtime => Scheduler::of_cpu(Arc::clone(clock)),
+        Compactor::Model(params) => Scheduler::of_model(params, Arc::clone(clock)),
     };
-    let scheduler = Scheduler::new(config, Arc::clone(clock), units).map_err(failed)?;
-    Ok(Some(scheduler))
+    let failed = |error| LoadError::doing("starting the offload runtime", error);
+    scheduler.map(Some).map_err(failed)
 }
 
 impl KeyValueStore for WeftStore {
