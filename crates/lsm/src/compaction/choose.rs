@@ -4,9 +4,11 @@
 //! The level that exceeds its size the most goes first: level 0 by its number of tables, the others by
 //! bytes. Level 0 goes before all others once it is half again too large: writers are slowed by its tables
 //! soon after. If what it needs is held by a compaction that runs, none that would hold it longer begins
-//! meanwhile; else each deeper one could be followed by the next, and level 0 wait for the whole chain. Of level 0 the oldest tables go, at most three, so that newer ones stay above them. Of another
-//! level goes the first table behind the one that went last, in a circle over the keys. What may not be
-//! touched at present is passed over (`turns.rs`).
+//! meanwhile; else each deeper one could be followed by the next, and level 0 wait for the whole chain.
+//!
+//! Of level 0 the oldest tables go, at most three, so that newer ones stay above them. Of another level goes
+//! the first table behind the one that went last, in a circle over the keys. What may not be touched at
+//! present is passed over (`turns.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

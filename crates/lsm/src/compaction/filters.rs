@@ -1,9 +1,9 @@
 //! Filters of a compaction's tables, built by whoever merges.
 //!
 //! ```text
-//! table full ──► hashes to the executor ──► (the next table is merged meanwhile) ──► looked through ──► stored
-//!                                                                    │ it hides a key, or does not come
-//!                                                                    └──► built here, and counted
+//! table full ─► hashes to the executor ─► (the next table is merged meanwhile) ─► looked through ─► stored
+//!                                                                  │ it hides a key, or does not come
+//!                                                                  └─► built here, and counted
 //! ```
 //!
 //! A filter that misses a key loses reads and nobody would notice: so every hash is looked for, whoever built

@@ -7,7 +7,8 @@ use weft_ops::merge::MergeTask;
 
 use super::executor::{CompactionExecutor, ExecutorError, FilterDone, TaskDone};
 
-/// Gives tasks and filters to a scheduler's units. How long keys and values are is left to the units to find out.
+/// Gives tasks and filters to a scheduler's units. How long keys and values are is left to the units to find
+/// out.
 pub struct UnitExecutor {
     scheduler: Arc<Scheduler>,
 }
