@@ -88,6 +88,17 @@ pub enum Switch {
     Off,
 }
 
+/// Who merges the files of checkpoints; the files are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CheckpointUnit {
+    /// The storage engine's own thread.
+    Cpu,
+    /// The offload runtime's cpu unit.
+    Runtime,
+    /// The model of X-DB's compaction unit: simulated on this machine's cores, which it loads.
+    Model,
+}
+
 /// `weft serve`
 #[derive(Debug, Clone, Args)]
 pub struct ServeArguments {
@@ -111,6 +122,10 @@ pub struct ServeArguments {
     /// Megabytes of log after which a checkpoint is taken; 0 takes none.
     #[arg(long)]
     pub checkpoint_mb: Option<u64>,
+    /// Who merges the files of checkpoints. What units do is checked, and done again by the CPU if they fail;
+    /// `SHOW weft.unit_jobs_redone_why` tells.
+    #[arg(long, value_enum, default_value_t = CheckpointUnit::Cpu)]
+    pub compaction_unit: CheckpointUnit,
     /// Clients at one time; one more is refused.
     #[arg(long, default_value_t = 200)]
     pub max_connections: usize,
@@ -547,6 +562,8 @@ pub enum LsmUnit {
     Runtime,
     /// The model of X-DB's compaction unit: simulated on this machine's cores, which it loads.
     Model,
+    /// Threads that get tasks as bytes and fail at every tenth: what is redone costs time and nothing else.
+    Failing,
     /// Nobody.
     Off,
     /// Another engine: RocksDB.
@@ -562,6 +579,7 @@ impl LsmUnit {
             Self::Cpu => "cpu",
             Self::Runtime => "runtime",
             Self::Model => "model",
+            Self::Failing => "failing",
             Self::Off => "off",
             #[cfg(feature = "peers")]
             Self::Rocksdb => "rocksdb",

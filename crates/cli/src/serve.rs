@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use weft::{Database, Options};
+use weft::{CompactionUnits, Database, Options};
+use weft_offload::model::ModelParams;
 use weft_server::{Server, ServerConfig};
 
-use crate::arguments::{ServeArguments, Switch};
+use crate::arguments::{CheckpointUnit, ServeArguments, Switch};
 use crate::failure::Failure;
 
 /// Time that clients get to end when the server is told to stop.
@@ -33,7 +34,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     ctrlc::set_handler(move || signal.send(()).unwrap_or(()))
         .map_err(|e| Failure::doing("handling signals", e))?;
     let began = Instant::now();
-    let database = Database::open(&arguments.data, options(arguments))?;
+    let database = Database::open(&arguments.data, options(arguments)?)?;
     let config = ServerConfig {
         listen: arguments.listen,
         socket_dir: arguments.socket_dir.clone(),
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn options(arguments: &ServeArguments) -> Options {
+fn options(arguments: &ServeArguments) -> Result<Options, Failure> {
     let mut options = Options::default();
     if let Some(workers) = arguments.workers {
         options.engine.workers = workers;
@@ -62,7 +63,13 @@ fn options(arguments: &ServeArguments) -> Options {
         options.engine.checkpoint_every_bytes = megabytes.saturating_mul(1 << 20);
     }
     options.synchronous_commit = arguments.synchronous_commit == Switch::On;
-    options
+    let units = match arguments.compaction_unit {
+        CheckpointUnit::Cpu => Ok(CompactionUnits::Cpu),
+        CheckpointUnit::Runtime => CompactionUnits::runtime(),
+        CheckpointUnit::Model => CompactionUnits::model(ModelParams::default()),
+    };
+    options.engine.checkpoint.units = units.map_err(|e| Failure::doing("starting compaction units", e))?;
+    Ok(options)
 }
 
 fn announce(

@@ -6,7 +6,7 @@
 //! | `InputTruncated` | the end of the task does not arrive | the same |
 //! | `RequestLost` | the unit never hears of it | deadline |
 //! | `Refused` | the unit says no | at once |
-//! | `Upset` | a bit of the result changes inside the unit, before it is sealed | comparison only |
+//! | `Upset` | a bit of the result changes inside the unit, unsealed | comparing; a filter's checksum |
 //! | `OutputFlipped` | a bit of the result changes on the way out | the answer's checksum |
 //! | `OutputTruncated` | the end of the result does not arrive | length |
 //! | `HeaderFlipped` | a bit of the attempt's number changes | no such attempt, then deadline |
@@ -20,13 +20,16 @@
 //! counted, so that a test can say that all of it was found.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_base::{Clock, Prng};
+use weft_base::{Clock, Prng, SystemClock};
 
-use crate::unit::{Refusal, Unit, UnitSpec, Waker};
+use crate::model::{ModelEngine, ModelParams};
+use crate::scheduler::{Scheduler, SchedulerConfig};
+use crate::unit::{PoolUnit, Refusal, Unit, UnitSpec, Waker};
 use crate::wire::{Answer, AttemptId, Request};
 
 /// What can go wrong with one attempt. See the module's head.
@@ -90,6 +93,59 @@ pub struct FaultTimes {
     pub late_ns: u64,
     /// How long a dead unit is dead.
     pub dead_ns: u64,
+}
+
+/// Compaction units that fail, for tests of what stands on units: `units` models of which each attempt meets
+/// one of `faults` with this chance in a million. Deadlines are short, everything is compared, and units stay
+/// in, so that faults keep meeting jobs.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn failing_models(
+    units: u64,
+    params: ModelParams,
+    per_million: u32,
+    faults: &[Fault],
+) -> io::Result<Scheduler> {
+    let mut config = SchedulerConfig {
+        deadline_ns: 20_000_000,
+        compare_per_million: 1_000_000,
+        ..SchedulerConfig::default()
+    };
+    config.health.window = 64;
+    config.health.failures_max = 64;
+    failing_models_with(config, units, params, per_million, faults)
+}
+
+/// As [`failing_models`], with settings of one's own.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn failing_models_with(
+    config: SchedulerConfig,
+    units: u64,
+    params: ModelParams,
+    per_million: u32,
+    faults: &[Fault],
+) -> io::Result<Scheduler> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let unit = |seed| -> io::Result<Box<dyn Unit>> {
+        let spec = params.spec(format!("model {seed}"), 2);
+        let unit = PoolUnit::new(spec, vec![Box::new(ModelEngine { params })], 1.0, &clock)?;
+        let faults = faults.to_vec();
+        let plan = FaultPlan::Random {
+            per_million,
+            faults,
+            seed,
+        };
+        let times = FaultTimes {
+            late_ns: 30_000_000,
+            dead_ns: 1_000_000,
+        };
+        Ok(Box::new(FaultyUnit::new(unit, clock.clone(), plan, times)))
+    };
+    let units = (1..=units).map(unit).collect::<io::Result<_>>()?;
+    Scheduler::new(config, clock.clone(), units)
 }
 
 /// How often each fault was injected; shared with who reads it.

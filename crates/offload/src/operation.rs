@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_ops::block::{Block, Compression, FinishedBlock};
-use weft_ops::filter::{Filter, build_filter};
+use weft_ops::filter::{build_filter, can_be_filter_of};
 use weft_ops::merge::{MergeOutput, MergeTask, merge};
 
 use crate::job::{Codecs, Job, JobKind, Shape, Task};
@@ -146,10 +146,12 @@ fn outcome(result: Result<Output, Output>) -> Outcome {
 
 /// Whether the output can be the result of such a task, as far as that shows without doing it again. Of a
 /// merge: counts add up, blocks are whole and stand in the order of their keys, the first and the last key
-/// of each are those that are named and lie within the task's bounds. A filter opens.
+/// of each are those that are named and lie within the task's bounds. Of a filter: it is as long as it ought
+/// to be, and every hash of the task passes it.
 ///
-/// A block whose last key were not the one that is named would hide keys behind a table's index. It costs a
-/// checksum and, of compressed blocks, a decompression.
+/// A block whose last key were not the one that is named would hide keys behind a table's index, and a filter
+/// that misses one would hide it behind the filter. It costs a checksum and, of compressed blocks, a
+/// decompression; of a filter about what building it costs.
 #[must_use]
 pub fn plausible(job: &Job, output: &Bytes) -> bool {
     match job.kind {
@@ -157,7 +159,11 @@ pub fn plausible(job: &Job, output: &Bytes) -> bool {
             Task::Merge(task) => can_be_of(&output, task),
             _ => MergeTask::decode(job.payload()).is_ok_and(|task| can_be_of(&output, &task)),
         }),
-        JobKind::BuildFilter => Filter::open(output).is_ok(),
+        JobKind::BuildFilter => match &job.task {
+            Task::BuildFilter(hashes, bits_per_key) => can_be_filter_of(output, hashes, *bits_per_key),
+            _ => decode_filter_task(job.payload())
+                .is_ok_and(|(hashes, bits_per_key)| can_be_filter_of(output, &hashes, bits_per_key)),
+        },
     }
 }
 

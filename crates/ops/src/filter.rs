@@ -82,6 +82,32 @@ fn line(hash: u64, line_count: u32) -> usize {
     (((hash >> 32) * u64::from(line_count)) >> 32) as usize
 }
 
+fn line_count(hash_count: u64, bits_per_key: u32) -> u32 {
+    let bits_wanted = hash_count.saturating_mul(u64::from(bits_per_key));
+    let lines = bits_wanted.div_ceil(8 * LINE_BYTES as u64);
+    lines.clamp(1, u64::from(u32::MAX >> 6)) as u32
+}
+
+/// Whether stored bytes can stand where [`build_filter`] of these hashes would: whole, as long, every hash
+/// passes, and no more bits are set than the hashes can have set. A bit that is set without need, in place of
+/// one that two hashes share, is not seen; it lets an absent key pass and hides none. Cost: about that of
+/// building.
+#[must_use]
+pub fn can_be_filter_of(stored: &Bytes, hashes: &[u64], bits_per_key: u32) -> bool {
+    let Ok(filter) = Filter::open(stored) else {
+        return false;
+    };
+    let (words, _) = filter.lines.as_chunks::<8>();
+    let ones: u64 = words
+        .iter()
+        .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
+        .sum();
+    stored.get(6..8) == Some(&[0, 0])
+        && filter.line_count == line_count(hashes.len() as u64, bits_per_key)
+        && ones <= u64::from(PROBES) * hashes.len() as u64
+        && hashes.iter().all(|hash| filter.may_contain(*hash))
+}
+
 /// Builds the stored filter over the hashes of keys. No hashes give one line of zeros, which lets nothing
 /// pass. Cost: one visit of a random line per hash.
 #[must_use]
@@ -93,10 +119,7 @@ pub fn build_filter(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
 #[must_use]
 pub fn build_filter_of_parts<P: AsRef<[u64]>>(parts: &[P], bits_per_key: u32) -> Vec<u8> {
     let hash_count: u64 = parts.iter().map(|part| part.as_ref().len() as u64).sum();
-    let bits_wanted = hash_count * u64::from(bits_per_key);
-    let line_count = bits_wanted
-        .div_ceil(8 * LINE_BYTES as u64)
-        .clamp(1, u64::from(u32::MAX >> 6)) as u32;
+    let line_count = line_count(hash_count, bits_per_key);
     let mut filter = vec![0; FILTER_HEADER_BYTES + line_count as usize * LINE_BYTES];
     let (header, lines) = filter.split_at_mut(FILTER_HEADER_BYTES);
     header[4] = VERSION;
@@ -219,6 +242,41 @@ mod tests {
         fn parts_make_the_filter_of_the_whole(parts: Vec<Vec<u64>>, bits_per_key in 1_u32..20) {
             let whole = parts.concat();
             prop_assert_eq!(build_filter_of_parts(&parts, bits_per_key), build_filter(&whole, bits_per_key));
+        }
+
+        /// What a unit may get wrong behind a right checksum: a bit that is missing, lines that are, bits for
+        /// everything.
+        #[test]
+        fn a_filter_that_hides_a_key_is_not_taken_for_the_right_one(
+            hashes in prop::collection::vec(any::<u64>(), 1..200),
+            bits_per_key in 1_u32..20,
+            which: prop::sample::Index,
+            probe in 0_usize..6,
+        ) {
+            let sealed = |mut stored: Vec<u8>| {
+                let crc = crc32c(&stored[4..]);
+                stored[..4].copy_from_slice(&crc.to_le_bytes());
+                Bytes::from(stored)
+            };
+            let right = build_filter(&hashes, bits_per_key);
+            prop_assert!(can_be_filter_of(&right.clone().into(), &hashes, bits_per_key));
+            let hash = hashes[which.index(hashes.len())];
+            let lines = line_count(hashes.len() as u64, bits_per_key);
+            let bit = bits(hash).nth(probe).unwrap();
+            let mut missing = right.clone();
+            missing[FILTER_HEADER_BYTES + line(hash, lines) * LINE_BYTES + bit / 8] &= !(1 << (bit % 8));
+            prop_assert!(!can_be_filter_of(&sealed(missing), &hashes, bits_per_key));
+            let mut longer = right.clone();
+            longer.extend_from_slice(&[0; LINE_BYTES]);
+            longer[8..12].copy_from_slice(&(lines + 1).to_le_bytes());
+            prop_assert!(!can_be_filter_of(&sealed(longer), &hashes, bits_per_key));
+            let mut full = right.clone();
+            full[FILTER_HEADER_BYTES..].fill(0xff);
+            let can_be_full = 6 * hashes.len() >= 512 * lines as usize;
+            prop_assert_eq!(can_be_filter_of(&sealed(full), &hashes, bits_per_key), can_be_full);
+            let mut unknown = right;
+            unknown[6] = 1;
+            prop_assert!(!can_be_filter_of(&sealed(unknown), &hashes, bits_per_key));
         }
 
         #[test]

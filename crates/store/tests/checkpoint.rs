@@ -24,7 +24,7 @@ fn folder() -> PathBuf {
 }
 
 /// So small that some rows make several files, and some checkpoints several levels.
-fn tiny() -> CheckpointConfig {
+pub fn tiny() -> CheckpointConfig {
     CheckpointConfig {
         table_bytes: 1500,
         block_bytes: 256,
@@ -32,11 +32,16 @@ fn tiny() -> CheckpointConfig {
         level1_bytes: 4000,
         run_rows: 7,
         merge_beside: false,
+        ..CheckpointConfig::default()
     }
 }
 
 fn open(disk: &SimDisk) -> Result<Checkpoints, CheckpointError> {
-    Checkpoints::open(Arc::new(disk.clone()), &dir(), &tiny())
+    open_with(disk, &tiny())
+}
+
+pub fn open_with(disk: &SimDisk, config: &CheckpointConfig) -> Result<Checkpoints, CheckpointError> {
+    Checkpoints::open(Arc::new(disk.clone()), &dir(), config)
 }
 
 /// What a restart finds, and the engine that goes on from there.
@@ -46,11 +51,11 @@ fn reopen(disk: &SimDisk) -> Result<(Checkpoints, Arc<Store>), CheckpointError> 
     Ok((checkpoints, store))
 }
 
-fn load(disk: &SimDisk) -> Result<Arc<Store>, CheckpointError> {
+pub fn load(disk: &SimDisk) -> Result<Arc<Store>, CheckpointError> {
     reopen(disk).map(|(_, store)| store)
 }
 
-fn write(checkpoints: &mut Checkpoints, store: &Arc<Store>) -> Result<Written, CheckpointError> {
+pub fn write(checkpoints: &mut Checkpoints, store: &Arc<Store>) -> Result<Written, CheckpointError> {
     let written = checkpoints.write(Changes::take(store).unwrap(), &mut |_| ControlFlow::Continue(()))?;
     checkpoints.merge()?;
     Ok(written)
@@ -60,7 +65,7 @@ fn write(checkpoints: &mut Checkpoints, store: &Arc<Store>) -> Result<Written, C
 const LARGE: &str = "long ";
 
 /// A store with rows old and new, removed rows, a sequence, and `rows` items.
-fn filled(rows: i64) -> Arc<Store> {
+pub fn filled(rows: i64) -> Arc<Store> {
     let store = fixture::store();
     let id = SequenceId(store.catalog().next_object_id());
     fixture::batch(&store, |batch| {
@@ -104,7 +109,7 @@ fn filled(rows: i64) -> Arc<Store> {
     store
 }
 
-fn same_state(one: &Snapshot, other: &Snapshot) {
+pub fn same_state(one: &Snapshot, other: &Snapshot) {
     assert_eq!((one.batch(), one.digest()), (other.batch(), other.digest()));
     assert_eq!(one.catalog(), other.catalog());
     assert_eq!(one.verify_digest(), one.digest());
@@ -185,7 +190,7 @@ fn the_empty_store_comes_back() {
 }
 
 /// Updates item `id`, or inserts it.
-fn put(store: &Arc<Store>, id: i64) {
+pub fn put(store: &Arc<Store>, id: i64) {
     fixture::member(store, |member| {
         let row = item_now(store, id, 7);
         match member.locate(ITEMS, &Locator::Key(fixture::id_key(id))).unwrap() {
@@ -453,7 +458,7 @@ proptest! {
 }
 
 /// Files of the engine, by name.
-fn files(disk: &SimDisk, begin: &str) -> Vec<PathBuf> {
+pub fn files(disk: &SimDisk, begin: &str) -> Vec<PathBuf> {
     let names = disk.list(&folder()).unwrap();
     let names = names.iter().filter(|name| name.starts_with(begin));
     names.map(|name| folder().join(name)).collect()
@@ -566,8 +571,12 @@ fn errors_leave_the_old_checkpoint_and_the_next_one_covers_both() {
 
 /// Cuts the power at one mutation of a checkpoint, or after it. Returns whether the checkpoint was reported
 /// done, and what a restart finds.
-fn crash_while_writing(disk: &SimDisk, cut: u64) -> (bool, Result<(Snapshot, Snapshot, Snapshot), String>) {
-    let mut checkpoints = open(disk).unwrap();
+fn crash_while_writing(
+    disk: &SimDisk,
+    config: &CheckpointConfig,
+    cut: u64,
+) -> (bool, Result<(Snapshot, Snapshot, Snapshot), String>) {
+    let mut checkpoints = open_with(disk, config).unwrap();
     let (store, old) = changed(&mut checkpoints);
     disk.cut_power_at(disk.op_count() + cut);
     let changes = Changes::take(&store).unwrap();
@@ -588,10 +597,16 @@ fn crash_while_writing(disk: &SimDisk, cut: u64) -> (bool, Result<(Snapshot, Sna
 
 #[test]
 fn power_cuts_leave_a_whole_checkpoint() {
+    cut_the_power(0..6, &tiny());
+}
+
+/// Cuts the power at each of many moments; the old state or the new one is there.
+pub fn cut_the_power(seeds: std::ops::Range<u64>, config: &CheckpointConfig) {
     let (mut done_count, mut old_count) = (0, 0);
-    for seed in 0..6 {
+    let least = 8 * (seeds.end - seeds.start) as usize;
+    for seed in seeds {
         for cut in 1..90 {
-            let (done, found) = crash_while_writing(&SimDisk::new(seed), cut);
+            let (done, found) = crash_while_writing(&SimDisk::new(seed), config, cut);
             let (found, old, new) = found.unwrap_or_else(|error| panic!("seed {seed}, cut {cut}: {error}"));
             if found.batch() == new.batch() {
                 same_state(&found, &new);
@@ -604,7 +619,10 @@ fn power_cuts_leave_a_whole_checkpoint() {
             done_count += usize::from(done);
         }
     }
-    assert!(done_count > 50 && old_count > 50, "{done_count} {old_count}");
+    assert!(
+        done_count > least && old_count > least,
+        "{done_count} {old_count}"
+    );
 }
 
 /// Without any one of the syncs some crash loses a checkpoint or damages it. Nothing is written to the
@@ -623,7 +641,7 @@ fn every_sync_is_needed() {
             let mut prng = Prng::new(seed);
             let disk = SimDisk::new(seed);
             disk.ignore_sync(site);
-            let crash = || crash_while_writing(&disk, 1 + prng.below(120));
+            let crash = || crash_while_writing(&disk, &tiny(), 1 + prng.below(120));
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(crash)) {
                 Ok((done, Ok((found, old, new)))) => {
                     let is_new = found.batch() == new.batch() && found.digest() == new.digest();

@@ -4,6 +4,7 @@
 
 mod catalog;
 mod checkpoint;
+mod checkpoint_units;
 mod concurrency;
 mod constraints;
 mod definitions;

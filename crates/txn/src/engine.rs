@@ -491,6 +491,7 @@ impl Engine {
             log_syncs: log.syncs,
             log_sync_ns: log.sync_ns,
             log_bytes: log.written_bytes,
+            units: shared.config.checkpoint.units.stats(),
             compiled_programs: weft_program::compiled_stats().programs,
             compiled_runs: executor::compiled_runs(),
         }

@@ -62,4 +62,4 @@ pub use stats::EngineStats;
 pub use transaction::{Isolation, Mark, Transaction, TxnOptions, is_parked};
 pub use verify::{Finding, Verification, verify};
 pub use view::{TxnView, ViewRow};
-pub use weft_store::checkpoint::CheckpointConfig;
+pub use weft_store::checkpoint::{CheckpointConfig, CompactionUnits, UnitStats};

@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weft_store::checkpoint::UnitStats;
 
 /// Running counters.
 #[derive(Debug, Default)]
@@ -59,6 +60,8 @@ pub struct EngineStats {
     pub log_sync_ns: u64,
     /// Bytes written to the log.
     pub log_bytes: u64,
+    /// What units did to merge the files of checkpoints.
+    pub units: UnitStats,
     /// Programs that became machine code, in this process.
     pub compiled_programs: u64,
     /// Runs of programs of which machine code did a part, in this process.

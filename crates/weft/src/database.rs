@@ -73,6 +73,11 @@ impl DatabaseStats {
             "read_only_programs" => engine.read_only_programs.to_string(),
             "deferrals" => engine.deferrals.to_string(),
             "checkpoints" => engine.checkpoints.to_string(),
+            "unit_jobs" => engine.units.jobs.to_string(),
+            "unit_jobs_done_by_units" => engine.units.done_by_units().to_string(),
+            "unit_jobs_redone" => engine.units.redone_after_failure().to_string(),
+            "unit_jobs_redone_why" => engine.units.redone_on_cpu.to_string(),
+            "units_out" => format!("{} of {}", engine.units.units_out, engine.units.units),
             "log_syncs" => engine.log_syncs.to_string(),
             "mean_sync_us" => format!("{:.1}", engine.mean_sync_us()),
             "log_bytes" => engine.log_bytes.to_string(),
@@ -102,6 +107,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// A counter or what the database was opened with, by the name behind `weft.`.
+    pub(crate) fn show(&self, name: &str) -> Option<String> {
+        match name {
+            "compaction_unit" => Some(self.options.engine.checkpoint.units.name().to_string()),
+            _ => self.stats().show(name),
+        }
+    }
+
     pub(crate) fn stats(&self) -> DatabaseStats {
         DatabaseStats {
             engine: self.engine.stats(),

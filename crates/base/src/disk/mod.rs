@@ -199,9 +199,9 @@ pub trait DiskFile: Send + Sync {
         Ok(false)
     }
 
-    /// Says that reads through this handle are of places here and there. The system then reads what is asked for
-    /// and nothing around it: what it guesses otherwise, from what of the file is in its memory, may be megabytes
-    /// for each block. Who reads on says so by [`DiskFile::begin_reading`]. A hint.
+    /// Says that reads through this handle are of places here and there. The system then reads what is asked
+    /// for and nothing around it: what it guesses otherwise, from what of the file is in its memory, may be
+    /// megabytes for each block. Who reads on says so by [`DiskFile::begin_reading`]. A hint.
     ///
     /// # Errors
     /// Whatever the system says.

@@ -179,6 +179,7 @@ impl<'a> Bench<'a> {
             LsmUnit::Cpu => Compactor::Cpu,
             LsmUnit::Runtime => Compactor::Runtime,
             LsmUnit::Model => Compactor::Model(ModelParams::default()),
+            LsmUnit::Failing => Compactor::Failing(100_000),
             LsmUnit::Off => Compactor::Off,
             #[cfg(feature = "peers")]
             LsmUnit::Rocksdb => {

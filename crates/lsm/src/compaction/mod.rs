@@ -8,6 +8,7 @@
 //! buffers.rs   the memory that they are read into, used again
 //! executor.rs  who merges: any implementation of CompactionExecutor
 //! units.rs     one of them: the offload runtime
+//! filters.rs   tables' filters by the same, looked through
 //! output.rs    results, in order, into tables
 //! run.rs       all of it together; installed in one edit
 //! ```
@@ -18,6 +19,7 @@
 mod bound;
 mod choose;
 mod executor;
+mod filters;
 mod output;
 mod run;
 mod source;
@@ -26,7 +28,7 @@ mod turns;
 mod units;
 
 pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
-pub use executor::{CompactionExecutor, ExecutorError, InlineExecutor, TaskDone};
+pub use executor::{CompactionExecutor, ExecutorError, FilterDone, InlineExecutor, TaskDone};
 pub(crate) use output::{TableMaker, TableSpec};
 pub(crate) use run::{Compacted, CompactionContext, compact};
 pub(crate) use turns::Turns;

@@ -1,5 +1,7 @@
 //! Finished blocks into tables: as many as the length of a table asks for, with range tombstones cut to fit.
 //!
+//! Where filters are built by somebody else, a table waits for its own while the next one is written.
+//!
 //! A maker that is dropped before its end removes what it made: after a failed flush or compaction no file is
 //! left, and its space is free for the next attempt.
 
@@ -11,6 +13,7 @@ use weft_ops::block::FinishedBlock;
 use weft_ops::key::SeqNo;
 use weft_ops::merge::RangeTombstone;
 
+use super::filters::{FilterBuilder, PendingFilter};
 use crate::error::LsmError;
 use crate::table::{TableMeta, TableSink, TableWriter, table_name};
 
@@ -34,6 +37,10 @@ pub(crate) struct TableMaker<'a> {
     /// Range tombstones that stay, by start.
     tombstones: Vec<RangeTombstone>,
     writer: Option<TableWriter>,
+    /// Who builds filters, if not the writer.
+    filters: Option<FilterBuilder<'a>>,
+    /// The table before, which has everything but its filter.
+    unfinished: Option<(TableWriter, PendingFilter)>,
     /// Tables begin here and end at the next cut; none for the first.
     cut: Option<Bytes>,
     made: Vec<TableMeta>,
@@ -63,10 +70,18 @@ impl<'a> TableMaker<'a> {
             next_number,
             tombstones,
             writer: None,
+            filters: None,
+            unfinished: None,
             cut: None,
             made: Vec::new(),
             created: Vec::new(),
         }
+    }
+
+    /// Filters are built there.
+    pub(crate) fn with_filters(mut self, filters: Option<FilterBuilder<'a>>) -> Self {
+        self.filters = filters;
+        self
     }
 
     fn writer(&mut self) -> Result<&mut TableWriter, LsmError> {
@@ -92,6 +107,7 @@ impl<'a> TableMaker<'a> {
         hashes: &[u64],
         may_point: bool,
     ) -> Result<(), LsmError> {
+        self.finish_unfinished(false)?;
         // All versions of a key stay in one table.
         let full = self.writer.as_ref().is_some_and(|writer| {
             writer.bytes() >= self.spec.table_bytes && *writer.last_key() != block.first_key
@@ -129,9 +145,33 @@ impl<'a> TableMaker<'a> {
                 writer.add_tombstone(tombstone);
             }
             writer.raise_last_seqno(last_seqno);
-            self.made.push(writer.finish(&self.spec.value_files)?);
+            self.finish_unfinished(true)?;
+            if let Some(filters) = &self.filters {
+                let pending = filters.ask(&writer.take_hashes());
+                self.unfinished = Some((writer, pending));
+            } else {
+                self.made.push(writer.finish(&self.spec.value_files)?);
+            }
         }
         self.cut = cut;
+        Ok(())
+    }
+
+    /// Finishes the table before, if its filter is there, or else waits for that.
+    fn finish_unfinished(&mut self, waits: bool) -> Result<(), LsmError> {
+        let (Some(filters), Some((_, pending))) = (&self.filters, &self.unfinished) else {
+            return Ok(());
+        };
+        let filter = match waits {
+            true => Some(filters.wait(pending)),
+            false => filters.try_take(pending),
+        };
+        if let Some(filter) = filter
+            && let Some((mut writer, _)) = self.unfinished.take()
+        {
+            writer.set_filter(filter);
+            self.made.push(writer.finish(&self.spec.value_files)?);
+        }
         Ok(())
     }
 
@@ -143,6 +183,7 @@ impl<'a> TableMaker<'a> {
     /// Finishes the last table. The tables' names are not durable yet.
     pub(crate) fn finish(mut self) -> Result<Vec<TableMeta>, LsmError> {
         self.finish_table(None)?;
+        self.finish_unfinished(true)?;
         self.created.clear();
         Ok(std::mem::take(&mut self.made))
     }

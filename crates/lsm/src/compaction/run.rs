@@ -17,6 +17,7 @@ use weft_ops::merge::{MergeOutput, RangeTombstone};
 
 use super::Choice;
 use super::executor::{CompactionExecutor, ExecutorError};
+use super::filters::FilterBuilder;
 use super::output::{TableMaker, TableSpec};
 use super::source::Source;
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
@@ -40,6 +41,8 @@ pub(crate) struct CompactionContext<'a> {
     pub output_dir: PathBuf,
     pub blocks: BlockOptions,
     pub filter_bits_per_key: u32,
+    /// Counts filters that the executor did not give as they ought to be.
+    pub filters_rebuilt: &'a AtomicU64,
     pub table_bytes: u64,
     pub task_bytes: u64,
     /// Memory for tasks under way and their results; one may always be.
@@ -92,7 +95,13 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         value_files,
     };
     let kept_tombstones = tombstones.iter().filter(kept).cloned().collect();
-    let mut maker = TableMaker::new(context.sink, spec, kept_tombstones, context.next_number);
+    let filters = FilterBuilder::new(
+        &**context.executor,
+        context.filter_bits_per_key,
+        context.filters_rebuilt,
+    );
+    let maker = TableMaker::new(context.sink, spec, kept_tombstones, context.next_number);
+    let mut maker = maker.with_filters(filters);
     let common = Common {
         snapshots: context.snapshots.clone(),
         bottom: choice.bottom,
@@ -100,10 +109,9 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         output: context.blocks,
         key_hashes: context.filter_bits_per_key > 0,
     };
-    let task_bytes = if context.executor.is_golden() {
-        context.task_bytes.min(TASK_BYTES_HERE)
-    } else {
-        context.task_bytes
+    let task_bytes = match context.executor.is_golden() {
+        true => context.task_bytes.min(TASK_BYTES_HERE),
+        false => context.task_bytes,
     };
     let ranges = cut(&runs, task_bytes)?;
     let with_pointers = runs.iter().flatten();
@@ -155,8 +163,8 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     }
     let mut compacted = flight.compacted;
     // Tasks share no key and leave out none, so every entry of every input was read exactly once.
-    let tables = runs.iter().flatten();
-    let there: u64 = tables.map(|table| table.properties().entry_count).sum();
+    let entries = runs.iter().flatten().map(|table| table.properties().entry_count);
+    let there: u64 = entries.sum();
     if compacted.entries_in != there {
         let reason = format!("{} entries were read where {there} are", compacted.entries_in);
         return Err(failed(&reason));

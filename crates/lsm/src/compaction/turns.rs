@@ -3,7 +3,8 @@
 //!
 //! Several compactions may run at once if they share no table. That is enough: a compaction puts out keys
 //! between the first and the last of its tables only, no other table of its two levels lies in between, and
-//! what it found below it stays there. Of level 0 one runs at a time, because the oldest tables go first.
+//! what it found below it stays there. Of level 0 one runs at a time, because the oldest tables go first;
+//! `choose.rs` says when it goes before deeper ones.
 //!
 //! A compaction that failed is not tried again at once: the same tables would be chosen, and fail again, and
 //! nothing else would ever be compacted. Its tables rest, for a time that doubles with each failure, and
@@ -44,11 +45,6 @@ pub(crate) struct Turns {
     quiet: usize,
     /// A thread for compactions collects values.
     is_collecting: bool,
-}
-
-fn numbers(choice: &Choice) -> Vec<u64> {
-    let tables = choice.inputs.iter().chain(&choice.below);
-    tables.map(|table| table.number()).collect()
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,6 +102,11 @@ impl Turns {
         self.quiet > 0
     }
 
+    /// A compaction of a level runs.
+    pub(crate) fn is_running(&self, level: usize) -> bool {
+        self.running.iter().any(|(running, _)| *running == level)
+    }
+
     /// No compaction runs.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty()
@@ -138,12 +139,12 @@ impl Turns {
 
     /// A compaction begins.
     pub(crate) fn begin(&mut self, choice: &Choice) {
-        self.running.push((choice.level, numbers(choice)));
+        self.running.push((choice.level, choice.numbers().collect()));
     }
 
     /// It is over, however that went.
     pub(crate) fn end(&mut self, choice: &Choice) {
-        let over = numbers(choice);
+        let over: Vec<u64> = choice.numbers().collect();
         self.running.retain(|(_, tables)| *tables != over);
     }
 

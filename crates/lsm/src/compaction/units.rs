@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use weft_offload::{Job, JobError, Scheduler};
+use weft_offload::{Job, JobError, Output, Scheduler};
 use weft_ops::merge::MergeTask;
 
-use super::executor::{CompactionExecutor, ExecutorError, TaskDone};
+use super::executor::{CompactionExecutor, ExecutorError, FilterDone, TaskDone};
 
-/// Gives tasks to a scheduler's units. How long keys and values are is left to the units to find out.
+/// Gives tasks and filters to a scheduler's units. How long keys and values are is left to the units to find
+/// out.
 pub struct UnitExecutor {
     scheduler: Arc<Scheduler>,
 }
@@ -30,6 +31,15 @@ impl CompactionExecutor for UnitExecutor {
                     Err(JobError::Merge(error)) => Err(ExecutorError::Merge(error)),
                     Err(error) => Err(failed(error.to_string())),
                 });
+            });
+    }
+
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
+        self.scheduler
+            .submit_with(Job::build_filter(hashes, bits_per_key), move |finished| {
+                let failed = |error: JobError| ExecutorError::Failed(error.to_string());
+                let built = finished.result.map(|output: Output| output.to_bytes());
+                done(built.map_err(failed));
             });
     }
 }

@@ -281,6 +281,7 @@ impl Engine {
             output_dir: self.files.dir(output_level).to_owned(),
             blocks: self.options.block_options(output_level, choice.base),
             filter_bits_per_key: self.options.filter_bits_per_key,
+            filters_rebuilt: &self.counters.filters_rebuilt,
             table_bytes: self.options.table_bytes,
             task_bytes: self.options.task_bytes,
             task_memory_bytes: self.options.task_memory_bytes,

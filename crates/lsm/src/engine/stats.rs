@@ -80,6 +80,8 @@ pub struct LsmStats {
     pub collect_error: Option<String>,
     /// Compaction tasks.
     pub compaction_tasks: u64,
+    /// Filters that the executor did not build, or built so that they would hide keys: built again here.
+    pub filters_rebuilt: u64,
     /// Bytes that should lie deeper than they do.
     pub debt_bytes: u64,
     /// How much writers are slowed, from 0 to 1.
@@ -132,6 +134,7 @@ pub(super) struct Counters {
     pub batch_bytes: AtomicU64,
     pub syncs: AtomicU64,
     pub tasks: AtomicU64,
+    pub filters_rebuilt: AtomicU64,
     pub full_nanos: AtomicU64,
     pub filtered: AtomicU64,
     pub files_left: AtomicU64,
@@ -244,6 +247,7 @@ impl Engine {
             collected_bytes: get(&counters.collected_bytes),
             collect_error: work.collect_error.as_ref().map(ToString::to_string),
             compaction_tasks: get(&counters.tasks),
+            filters_rebuilt: get(&counters.filters_rebuilt),
             debt_bytes: debt_bytes(&view.version, &self.options),
             pressure: self.pressure.value(),
             slowed_nanos: get(&self.pressure.slept_nanos),

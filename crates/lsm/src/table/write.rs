@@ -37,6 +37,8 @@ pub(crate) struct TableWriter {
     /// In parts of [`HASHES_PART`], so that none is moved when more come.
     hashes: Vec<Vec<u64>>,
     filter_bits_per_key: u32,
+    /// The stored filter, if somebody else built it.
+    filter: Option<Bytes>,
     tombstones: Vec<RangeTombstone>,
     lower: Option<Bytes>,
     last_key: Bytes,
@@ -62,6 +64,7 @@ impl TableWriter {
             index: Vec::new(),
             hashes: Vec::new(),
             filter_bits_per_key,
+            filter: None,
             tombstones: Vec::new(),
             lower: None,
             last_key: Bytes::new(),
@@ -156,12 +159,23 @@ impl TableWriter {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    fn section(&mut self, bytes: Vec<u8>) -> Result<Section, LsmError> {
+    /// The hashes of all keys, given away: [`TableWriter::set_filter`] is to follow.
+    pub(crate) fn take_hashes(&mut self) -> Vec<Vec<u64>> {
+        std::mem::take(&mut self.hashes)
+    }
+
+    /// The filter of the hashes that were taken, stored as is.
+    pub(crate) fn set_filter(&mut self, stored: Bytes) {
+        self.filter = Some(stored);
+    }
+
+    fn section(&mut self, bytes: impl Into<Bytes>) -> Result<Section, LsmError> {
+        let bytes = bytes.into();
         let section = Section {
             offset: self.bytes(),
             bytes: bytes.len() as u64,
         };
-        self.out.append(Bytes::from(bytes))?;
+        self.out.append(bytes)?;
         Ok(section)
     }
 
@@ -172,7 +186,9 @@ impl TableWriter {
         let properties = self.properties(value_files)?;
         let tombstones = self.section(encode_tombstones(&self.tombstones))?;
         let filter = if self.filter_bits_per_key > 0 {
-            let filter = build_filter_of_parts(&self.hashes, self.filter_bits_per_key);
+            let built = self.filter.take();
+            let filter =
+                built.unwrap_or_else(|| build_filter_of_parts(&self.hashes, self.filter_bits_per_key).into());
             self.section(filter)?
         } else {
             Section::default()

@@ -151,7 +151,7 @@ fn scans_ask_ahead_and_keep_their_table_open() {
     lsm.flush().unwrap();
     lsm.compact().unwrap();
     let levels = lsm.stats().levels;
-    let tables: u64 = levels.iter().map(|level| level.tables as u64).sum();
+    let tables: u64 = levels.iter().map(|level| level.tables).sum();
     assert!(tables >= 4, "{levels:?}");
     let (opened, asked) = (&disk.watch.opened_tables, &disk.watch.asked_bytes);
     for number in (0..KEYS).step_by(37) {

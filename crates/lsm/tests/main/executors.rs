@@ -1,17 +1,20 @@
 //! Executors that are late, out of order, wrong or dead: the engine takes right results in any order, and a
 //! wrong one never becomes a table.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use weft_base::{SimDisk, SystemClock};
+use weft_base::disk::read_file;
+use weft_base::{Disk, SimDisk, SystemClock};
 use weft_lsm::{
-    Background, CompactionExecutor, ExecutorError, FamilyId, Lsm, LsmError, LsmOptions, TaskDone,
+    Background, CompactionExecutor, ExecutorError, FamilyId, FilterDone, Lsm, LsmError, LsmOptions, TaskDone,
     WriteOptions,
 };
 use weft_ops::block::Compression;
+use weft_ops::filter::build_filter;
 use weft_ops::merge::{MergeOutput, MergeTask, merge};
 
 use crate::{DIR, DiskHandle, open_with, tiny};
@@ -172,6 +175,139 @@ fn a_wrong_result_never_becomes_a_table() {
         lsm.compact_all().unwrap();
         check(&lsm);
     }
+}
+
+/// What is told instead of a filter; nothing if it is forgotten.
+type ToldFilter = Option<Result<Vec<u8>, ExecutorError>>;
+type HarmFilter = fn(Vec<u8>) -> ToldFilter;
+
+/// Merges soundly and does something to every other filter.
+struct BadFilters {
+    harm: HarmFilter,
+    count: AtomicU64,
+}
+
+impl CompactionExecutor for BadFilters {
+    fn submit(&self, task: MergeTask, done: TaskDone) {
+        done(merge(&task).map_err(ExecutorError::Merge));
+    }
+
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
+        let stored = build_filter(&hashes, bits_per_key);
+        let built = match self.count.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => Some(Ok(stored)),
+            _ => (self.harm)(stored),
+        };
+        if let Some(built) = built {
+            done(built.map(Into::into));
+        }
+    }
+}
+
+fn sealed(mut stored: Vec<u8>) -> ToldFilter {
+    let crc = weft_ops::crc32c(&stored[4..]);
+    stored[..4].copy_from_slice(&crc.to_le_bytes());
+    Some(Ok(stored))
+}
+
+/// Every file of a compacted engine, whoever built its filters, and how many were built again.
+fn compacted_files(executor: Arc<dyn CompactionExecutor>) -> (BTreeMap<String, Vec<u8>>, u64) {
+    let disk = SimDisk::new(1);
+    let lsm = filled(&disk, options(executor));
+    lsm.compact_all().unwrap();
+    check(&lsm);
+    assert!((1000..1300_u64).all(|key| lsm.get(FAMILY, &key.to_be_bytes()).unwrap().is_none()));
+    let rebuilt = lsm.stats().filters_rebuilt;
+    lsm.close().unwrap();
+    let names = disk.list(Path::new(DIR)).unwrap();
+    let file = |name: String| {
+        let bytes = read_file(&disk, &Path::new(DIR).join(&name)).unwrap();
+        (name, bytes)
+    };
+    (names.into_iter().map(file).collect(), rebuilt)
+}
+
+/// A filter that misses a key would lose reads without a sound: it is built again, and the tables are the
+/// same, byte for byte.
+#[test]
+fn a_wrong_filter_never_comes_into_a_table() {
+    let (golden, none) = compacted_files(Arc::new(weft_lsm::InlineExecutor));
+    assert_eq!(none, 0);
+    let harms: [(&str, HarmFilter); 7] = [
+        ("says that it failed", |_| {
+            Some(Err(ExecutorError::Failed("no".to_owned())))
+        }),
+        ("forgets it", |_| None),
+        ("flips a bit", |mut stored| {
+            stored[20] ^= 4;
+            Some(Ok(stored))
+        }),
+        ("clears a byte and seals it", |mut stored| {
+            let set = stored.iter().rposition(|byte| *byte != 0).unwrap();
+            stored[set] = 0;
+            sealed(stored)
+        }),
+        ("lets everything pass", |mut stored| {
+            stored[12..].fill(0xff);
+            sealed(stored)
+        }),
+        ("is that of no keys", |_| Some(Ok(build_filter(&[], 10)))),
+        ("ends early", |mut stored| {
+            stored.pop();
+            Some(Ok(stored))
+        }),
+    ];
+    for (what, harm) in harms {
+        let count = AtomicU64::new(0);
+        let (files, rebuilt) = compacted_files(Arc::new(BadFilters { harm, count }));
+        assert!(rebuilt > 5, "{what}: {rebuilt}");
+        assert!(files == golden, "{what}");
+    }
+    let (files, rebuilt) = compacted_files(Arc::new(Shuffling));
+    assert_eq!((files == golden, rebuilt), (true, 0), "merged elsewhere");
+}
+
+/// Builds a filter only when something was merged after it was asked for, or after a while.
+#[derive(Default)]
+struct Patient(Arc<Merged>);
+
+#[derive(Default)]
+struct Merged {
+    tasks: AtomicU64,
+    while_a_filter_waited: AtomicU64,
+}
+
+impl CompactionExecutor for Patient {
+    fn submit(&self, task: MergeTask, done: TaskDone) {
+        self.0.tasks.fetch_add(1, Ordering::Relaxed);
+        done(merge(&task).map_err(ExecutorError::Merge));
+    }
+
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
+        let merged = Arc::clone(&self.0);
+        let before = merged.tasks.load(Ordering::Relaxed);
+        std::thread::spawn(move || {
+            for _ in 0..30 {
+                if merged.tasks.load(Ordering::Relaxed) > before {
+                    merged.while_a_filter_waited.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            done(Ok(build_filter(&hashes, bits_per_key).into()));
+        });
+    }
+}
+
+#[test]
+fn the_next_table_is_merged_while_a_filter_is_built() {
+    let patient = Patient::default();
+    let merged = Arc::clone(&patient.0);
+    let (files, rebuilt) = compacted_files(Arc::new(patient));
+    let (golden, _) = compacted_files(Arc::new(weft_lsm::InlineExecutor));
+    assert!(files == golden && rebuilt == 0);
+    let meanwhile = merged.while_a_filter_waited.load(Ordering::Relaxed);
+    assert!(meanwhile > 5, "{meanwhile}");
 }
 
 #[test]

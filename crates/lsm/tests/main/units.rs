@@ -5,51 +5,28 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_base::disk::read_file;
-use weft_base::{Clock, Disk, Prng, SimDisk, SystemClock};
+use weft_base::{Disk, Prng, SimDisk};
 use weft_lsm::{FamilyId, LsmOptions, UnitExecutor, WriteOptions};
-use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
-use weft_offload::model::{ModelEngine, ModelParams};
+use weft_offload::faults::{Fault, failing_models, failing_models_with};
+use weft_offload::model::ModelParams;
 use weft_offload::reason::Blame;
-use weft_offload::unit::PoolUnit;
-use weft_offload::{Scheduler, SchedulerConfig, Unit};
+use weft_offload::{Scheduler, SchedulerConfig};
 use weft_ops::block::Compression;
 
 use crate::{DIR, open_with, tiny};
 
 const FAMILY: FamilyId = FamilyId(0);
 
-/// Two compaction units, models with faults at this chance in a million. Tolerant: they stay in, so that
-/// faults keep meeting tasks.
-fn scheduler(per_million: u32, faults: &[Fault], tolerant: bool) -> Arc<Scheduler> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let params = ModelParams {
+/// Two compaction units, models with faults at this chance in a million.
+fn scheduler(per_million: u32, faults: &[Fault]) -> Arc<Scheduler> {
+    Arc::new(failing_models(2, params(), per_million, faults).unwrap())
+}
+
+fn params() -> ModelParams {
+    ModelParams {
         value_bytes_max: 600,
         ..ModelParams::default()
-    };
-    let unit = |seed| {
-        let engine = Box::new(ModelEngine { params });
-        let unit = PoolUnit::new(params.spec(format!("model {seed}"), 2), vec![engine], 1.0, &clock).unwrap();
-        let plan = FaultPlan::Random {
-            per_million,
-            faults: faults.to_vec(),
-            seed,
-        };
-        let times = FaultTimes {
-            late_ns: 30_000_000,
-            dead_ns: 1_000_000,
-        };
-        Box::new(FaultyUnit::new(unit, clock.clone(), plan, times)) as Box<dyn Unit>
-    };
-    let mut config = SchedulerConfig {
-        deadline_ns: 20_000_000,
-        compare_per_million: 1_000_000,
-        ..SchedulerConfig::default()
-    };
-    if tolerant {
-        config.health.window = 64;
-        config.health.failures_max = 64;
     }
-    Arc::new(Scheduler::new(config, clock.clone(), vec![unit(1), unit(2)]).unwrap())
 }
 
 /// Random puts and deletes; the engine must equal a map all along, and after a reopening.
@@ -90,7 +67,7 @@ fn run(scheduler: &Arc<Scheduler>, writes: u64) {
 
 #[test]
 fn sound_units_do_the_compactions() {
-    let scheduler = scheduler(0, &[], true);
+    let scheduler = scheduler(0, &[]);
     run(&scheduler, 3000);
     let counters = scheduler.counters();
     assert!(counters.finished > 50, "{counters}");
@@ -104,7 +81,7 @@ fn sound_units_do_the_compactions() {
 
 #[test]
 fn no_key_is_lost_on_units_that_fail() {
-    let scheduler = scheduler(200_000, &Fault::ALL, true);
+    let scheduler = scheduler(200_000, &Fault::ALL);
     run(&scheduler, 3000);
     let counters = scheduler.counters();
     assert!(counters.redone_on_cpu.total(Blame::Unit) > 40, "{counters}");
@@ -114,7 +91,9 @@ fn no_key_is_lost_on_units_that_fail() {
 
 #[test]
 fn with_all_units_dead_the_engine_goes_on_and_says_so() {
-    let scheduler = scheduler(1_000_000, &[Fault::Refused], false);
+    let config = SchedulerConfig::default();
+    let dead = failing_models_with(config, 2, params(), 1_000_000, &[Fault::Refused]).unwrap();
+    let scheduler = Arc::new(dead);
     run(&scheduler, 2000);
     let counters = scheduler.counters();
     assert!(
@@ -157,7 +136,7 @@ fn files(options: LsmOptions) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn units_that_fail_write_the_files_that_the_cpu_writes() {
-    let scheduler = scheduler(200_000, &Fault::ALL, true);
+    let scheduler = scheduler(200_000, &Fault::ALL);
     let on_units = files(LsmOptions {
         executor: Arc::new(UnitExecutor::new(scheduler.clone())),
         ..tiny()
@@ -170,4 +149,9 @@ fn units_that_fail_write_the_files_that_the_cpu_writes() {
     let by_units: u64 = counters.units.iter().take(2).map(|unit| unit.answered).sum();
     assert!(by_units > 50, "{counters}");
     assert!(counters.redone_on_cpu.total(Blame::Unit) > 10, "{counters}");
+    let trace = scheduler.chrome_trace();
+    assert!(
+        trace.contains("build_filter") && trace.contains("merge"),
+        "filters too"
+    );
 }

@@ -19,7 +19,8 @@
 //! nothing.
 //!
 //! What it takes: merges of at most as many runs as it has decoders, of keys and values within its limits,
-//! blocks without compression or with LZ4, at most 64 snapshots and 16 range tombstones.
+//! blocks without compression or with LZ4, at most 64 snapshots and 16 range tombstones; filters that its
+//! memory on the chip holds (`filter.rs`).
 //!
 //! Source: X-DB, "Detailed Design", "FPGA-based Compaction".
 
@@ -27,6 +28,7 @@ mod compare;
 mod controller;
 mod decoder;
 mod encoder;
+mod filter;
 mod memory;
 mod ring;
 #[cfg(test)]
@@ -38,12 +40,14 @@ use weft_ops::block::Compression;
 use weft_ops::merge::{MergeOutput, MergeTask};
 
 use crate::job::{Codecs, JobKind, Limits};
+use crate::operation::decode_filter_task;
 use crate::unit::{Engine, Outcome, UnitSpec};
 use crate::wire::ReturnCode;
 use compare::ComparePe;
 use controller::{Controller, RANGE_TOMBSTONES_MAX, SNAPSHOTS_MAX, Wires};
 use decoder::Decoder;
 use encoder::Encoder;
+pub use filter::{FilterCycles, simulate_filter};
 use memory::Memory;
 use ring::{PAIR_HEAD_BYTES, Ring};
 use transfer::{KeyBuffer, KvTransfer};
@@ -79,6 +83,8 @@ pub struct ModelParams {
     pub memory_bytes: u32,
     /// Memory for a task and its result, in bytes.
     pub memory_bytes_max: u64,
+    /// Memory on the chip for the lines of a filter, in bytes.
+    pub filter_bytes_max: u32,
     /// Clock rate for turning cycles into time, in MHz. An assumption.
     pub clock_mhz: u32,
 }
@@ -110,6 +116,7 @@ impl ModelParams {
             memory_latency_cycles: 60,
             memory_bytes: 64,
             memory_bytes_max: 256 << 20,
+            filter_bytes_max: 4 << 20,
             clock_mhz: 200,
         }
     }
@@ -153,7 +160,7 @@ impl ModelParams {
         };
         UnitSpec {
             name: name.into(),
-            accepts: vec![(JobKind::Merge, limits)],
+            accepts: vec![(JobKind::Merge, limits), (JobKind::BuildFilter, limits)],
             depth,
             in_process: false,
         }
@@ -321,11 +328,15 @@ impl Engine for ModelEngine {
         let result = match kind {
             JobKind::Merge => MergeTask::decode(payload)
                 .map_err(|error| Stop::Invalid(error.to_string()))
-                .and_then(|task| simulate(self.params, &task)),
-            JobKind::BuildFilter => Err(Stop::BeyondLimits),
+                .and_then(|task| simulate(self.params, &task))
+                .map(|(output, cycles)| (output.encode(), cycles.total)),
+            JobKind::BuildFilter => decode_filter_task(payload)
+                .map_err(|error| Stop::Invalid(error.to_string()))
+                .and_then(|(hashes, bits)| simulate_filter(self.params, &hashes, bits))
+                .map(|(output, cycles)| (output, cycles.total)),
         };
         let (code, output, cycles) = match result {
-            Ok((output, cycles)) => (ReturnCode::Done, output.encode(), cycles.total),
+            Ok((output, cycles)) => (ReturnCode::Done, output, cycles),
             Err(Stop::Invalid(why)) => (ReturnCode::Invalid, why.into_bytes(), 0),
             Err(Stop::BeyondLimits) => (ReturnCode::BeyondLimits, Vec::new(), 0),
             Err(Stop::Broken(why)) => (ReturnCode::Broken, why.as_bytes().to_vec(), 0),

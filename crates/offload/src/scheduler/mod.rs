@@ -32,6 +32,7 @@ use weft_base::{Clock, blocking};
 use self::core::{Arrival, Core, Done, Sink};
 use crate::counters::Counters;
 use crate::job::Job;
+use crate::model::{ModelEngine, ModelParams};
 use crate::operation::{Golden, plausible};
 use crate::report::Finished;
 use crate::ticket::{FinishedQueue, Ticket};
@@ -129,6 +130,30 @@ impl Scheduler {
         let spec = UnitSpec::cpu(threads + 1);
         let cpu = PoolUnit::new(spec, engines.collect(), config.cpu_share, &clock)?;
         Scheduler::with_cpu(config, clock, plausible, Box::new(cpu), units)
+    }
+
+    /// A scheduler without units: its `cpu` unit, one thread, does everything.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn of_cpu(clock: Arc<dyn Clock>) -> io::Result<Scheduler> {
+        Scheduler::new(SchedulerConfig::default(), clock, Vec::new())
+    }
+
+    /// A scheduler over one unit that simulates X-DB's on a thread of this process. The simulation is slower
+    /// than the unit would be, so no attempt is late.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn of_model(params: ModelParams, clock: Arc<dyn Clock>) -> io::Result<Scheduler> {
+        let config = SchedulerConfig {
+            deadline_ns: u64::MAX / 4,
+            deadline_ns_per_kib: 0,
+            ..SchedulerConfig::default()
+        };
+        let engine: Box<dyn Engine> = Box::new(ModelEngine { params });
+        let unit = PoolUnit::new(params.spec("model", 2), vec![engine], 1.0, &clock)?;
+        Scheduler::new(config, clock, vec![Box::new(unit)])
     }
 
     /// A scheduler with a thread of its own. `cpu` is the executor of last resort and ought to take every

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod campaign;
+mod filters;
 mod lab;
 mod merges;
 mod rules;

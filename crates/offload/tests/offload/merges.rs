@@ -403,7 +403,7 @@ fn a_damaged_block_is_named_with_its_place() {
 
 /// The whole as a user of the runtime has it: threads, model units, filters from the merge's hashes.
 #[test]
-fn merges_on_model_units_and_filters_on_the_cpu() {
+fn merges_and_filters_on_model_units() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let units = (0..2).map(|number| {
         let engine: Box<dyn Engine> = Box::new(ModelEngine { params: params(4) });
@@ -428,7 +428,7 @@ fn merges_on_model_units_and_filters_on_the_cpu() {
         assert!(finished.report.unit.starts_with("model") || finished.report.redone_on_cpu.is_some());
         let hashes = output.key_hashes.concat();
         let filter = scheduler.submit(Job::build_filter(hashes.clone(), 10)).wait();
-        assert_eq!(filter.report.redone_on_cpu, Some(Reason::NoUnit));
+        assert!(filter.report.unit.starts_with("model"), "{:?}", filter.report);
         assert_eq!(bytes(&filter), build_filter(&hashes, 10));
     }
     let counters = scheduler.counters();

@@ -8,9 +8,11 @@ use weft_lsm::{
     CompactionExecutor, FamilyId, InlineExecutor, LevelOptions, Lsm, LsmOptions, UnitExecutor, WriteBatch,
     WriteOptions,
 };
-use weft_offload::model::{ModelEngine, ModelParams};
+use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::model::ModelParams;
+use weft_offload::operation::Golden;
 use weft_offload::unit::PoolUnit;
-use weft_offload::{Counters, Engine, Scheduler, SchedulerConfig, Unit};
+use weft_offload::{Counters, Scheduler, SchedulerConfig, Unit, UnitSpec};
 use weft_ops::block::Compression;
 
 use super::{KeyValueStore, StoreShape, TableIo};
@@ -28,6 +30,9 @@ pub enum Compactor {
     /// A unit that simulates X-DB's, cycle by cycle, on a thread of this machine: right results, and a load
     /// on the processor that a unit would not be.
     Model(ModelParams),
+    /// Threads that get tasks as bytes, and fail with this chance in a million in every way but an upset
+    /// inside, which only comparing finds.
+    Failing(u32),
     /// Nobody.
     Off,
 }
@@ -112,22 +117,37 @@ pub(crate) fn options(shape: &StoreShape) -> LsmOptions {
 }
 
 fn scheduler(compactor: Compactor, clock: &Arc<dyn Clock>) -> Result<Option<Scheduler>, LoadError> {
-    let failed = |error| LoadError::doing("starting the offload runtime", error);
-    let mut config = SchedulerConfig::default();
-    let units: Vec<Box<dyn Unit>> = match compactor {
+    let scheduler = match compactor {
         Compactor::Cpu | Compactor::Off => return Ok(None),
-        Compactor::Runtime => Vec::new(),
-        Compactor::Model(params) => {
-            // The simulation is slower than the unit would be: no attempt is late.
-            config.deadline_ns = u64::MAX / 4;
-            config.deadline_ns_per_kib = 0;
-            let engine: Box<dyn Engine> = Box::new(ModelEngine { params });
-            let unit = PoolUnit::new(params.spec("model", 2), vec![engine], 1.0, clock).map_err(failed)?;
-            vec![Box::new(unit)]
-        }
+        Compactor::Runtime => Scheduler::of_cpu(Arc::clone(clock)),
+        Compactor::Model(params) => Scheduler::of_model(params, Arc::clone(clock)),
+        Compactor::Failing(per_million) => failing(per_million, clock),
     };
-    let scheduler = Scheduler::new(config, Arc::clone(clock), units).map_err(failed)?;
-    Ok(Some(scheduler))
+    let failed = |error| LoadError::doing("starting the offload runtime", error);
+    scheduler.map(Some).map_err(failed)
+}
+
+/// Two units of a thread each, which stay in however often they fail, so that the figure is that of failing
+/// units and not of the CPU.
+fn failing(per_million: u32, clock: &Arc<dyn Clock>) -> std::io::Result<Scheduler> {
+    let mut config = SchedulerConfig::default();
+    config.health.failures_max = config.health.window;
+    let unit = |seed| -> std::io::Result<Box<dyn Unit>> {
+        let spec = UnitSpec::unlimited(format!("failing {seed}"), 2);
+        let unit = PoolUnit::new(spec, vec![Box::new(Golden)], 1.0, clock)?;
+        let faults = Fault::ALL.into_iter().filter(|fault| *fault != Fault::Upset);
+        let plan = FaultPlan::Random {
+            per_million,
+            faults: faults.collect(),
+            seed,
+        };
+        let times = FaultTimes {
+            late_ns: 1_000_000_000,
+            dead_ns: 10_000_000,
+        };
+        Ok(Box::new(FaultyUnit::new(unit, Arc::clone(clock), plan, times)))
+    };
+    Scheduler::new(config, Arc::clone(clock), vec![unit(1)?, unit(2)?])
 }
 
 impl KeyValueStore for WeftStore {
@@ -195,6 +215,7 @@ mod tests {
             Compactor::Cpu,
             Compactor::Runtime,
             Compactor::Model(ModelParams::default()),
+            Compactor::Failing(300_000),
             Compactor::Off,
         ] {
             let dir = tempfile::tempdir().unwrap();
@@ -208,6 +229,10 @@ mod tests {
             for case in [Case::Overwrite, Case::ReadWhileWriting, Case::Read] {
                 let run = run_case(&store, case, 3000, 100, &spell, 5).unwrap();
                 assert!(run.operations > 0, "{compactor:?} {case:?}");
+            }
+            if let (Compactor::Failing(_), Some(counters)) = (compactor, store.unit_counters()) {
+                let failed = counters.redone_on_cpu.total(weft_offload::reason::Blame::Unit);
+                assert!(failed > 0 && counters.errors == 0, "{counters}");
             }
             if let (Compactor::Model(_), Some(counters)) = (compactor, store.unit_counters()) {
                 assert!(

@@ -34,11 +34,17 @@
 //! what is on disk of them stays. The reader trusts nothing: blocks have checksums, rows are checked against
 //! their layout, unique keys when indexes are built, and in the end the digest.
 //!
+//! # Merging
+//!
+//! Files of changes are merged by the engine's compaction, on its own thread or on units that may fail and
+//! are checked ([`CompactionUnits`]). Whoever does it, the files are the same.
+//!
 //! Byte tables: `docs/formats/checkpoint.md`. Choices and their price: decision 0015.
 
 mod changes;
 mod format;
 mod load;
+mod units;
 mod verify;
 mod write;
 
@@ -52,6 +58,7 @@ use weft_lsm::{Background, LsmError, LsmOptions, TableIo};
 use weft_ops::block::Compression;
 
 pub use changes::Changes;
+pub use units::{CompactionUnits, UnitStats};
 pub use verify::{Checked, verify};
 pub use weft_lsm::SYNC_SITES;
 pub use write::Written;
@@ -74,6 +81,8 @@ pub struct CheckpointConfig {
     pub run_rows: usize,
     /// Whether files are merged by a thread of their own. If not, [`Checkpoints::merge`] does it.
     pub merge_beside: bool,
+    /// Who merges them.
+    pub units: CompactionUnits,
 }
 
 impl Default for CheckpointConfig {
@@ -85,6 +94,7 @@ impl Default for CheckpointConfig {
             level1_bytes: 256 << 20,
             run_rows: 1 << 20,
             merge_beside: true,
+            units: CompactionUnits::Cpu,
         }
     }
 }
@@ -108,6 +118,7 @@ impl CheckpointConfig {
             table_bytes: self.table_bytes,
             level0_tables: self.level0_tables,
             level1_bytes: self.level1_bytes,
+            executor: self.units.executor(),
             // Opening has to read all of it.
             base_compression: Compression::Lz4,
             background: if self.merge_beside {

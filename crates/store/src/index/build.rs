@@ -4,8 +4,8 @@
 //! leaves full ones behind. The sorted list also shows duplicates.
 //!
 //! ```text
-//!   regions  -> thread 1: hash entries into the index; a sorted list --+--- keys up to a cut:  thread 1 -> tree
-//!            -> thread 2: ...                                        --+--- keys from it on:   thread 2 -> tree
+//!   regions  -> thread 1: hash entries, a sorted list --+--- keys up to a cut:  thread 1 -> tree
+//!            -> thread 2: ...                         --+--- keys from it on:   thread 2 -> tree
 //! ```
 
 use std::cmp::Ordering;

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_base::{BatchId, IndexId, ManualClock, SimDisk, TableId};
+use weft_offload::faults::{Fault, failing_models};
+use weft_offload::model::ModelParams;
 use weft_program::{
     Access, AccessKind, Cond, KeyPart, Op, Outcome, Program, ProgramBuilder, RaiseState, verify,
 };
-use weft_store::checkpoint::CheckpointConfig;
+use weft_store::checkpoint::{CheckpointConfig, CompactionUnits};
 use weft_store::{Catalog, CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, Snapshot, TableDef};
 use weft_txn::{Committed, Engine, EngineConfig, EngineError, Isolation, Refused, Transaction, TxnOptions};
 use weft_types::{SqlError, SqlType, Value, encode_key_value};
@@ -384,11 +386,23 @@ pub fn quiet() -> EngineConfig {
             level1_bytes: 4000,
             run_rows: 7,
             merge_beside: false,
+            ..CheckpointConfig::default()
         },
         flush_interval: Duration::from_secs(3600),
         batch_lock_slots: 1 << 12,
         ..EngineConfig::default()
     }
+}
+
+/// The same with files merged by two compaction units that fail at one job in five.
+pub fn on_failing_units() -> EngineConfig {
+    let mut config = quiet();
+    let scheduler = failing_models(2, ModelParams::default(), 200_000, &Fault::ALL).unwrap();
+    config.checkpoint.units = CompactionUnits::Scheduler {
+        name: "failing",
+        scheduler: Arc::new(scheduler),
+    };
+    config
 }
 
 pub fn open_engine(disk: &SimDisk, config: EngineConfig) -> Result<Engine, EngineError> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weft_base::{Disk, FaultKind, OpenMode, SimDisk};
 use weft_txn::EngineConfig;
 
-use crate::bank::{Bank, DIR, balances, check_digest, open_engine, quiet};
+use crate::bank::{Bank, DIR, balances, check_digest, on_failing_units, open_engine, quiet};
 
 const ACCOUNTS: i64 = 12;
 
@@ -86,8 +86,12 @@ fn the_log_stays_short_over_restarts() {
 /// A checkpoint, some changes, another checkpoint, more changes. Returns the engine, or nothing if something
 /// failed.
 fn script(disk: &SimDisk) -> Option<Bank> {
-    let bank = Bank::open(disk, quiet(), ACCOUNTS).ok()?;
-    for round in 0..3 {
+    rounds(disk, quiet(), 3)
+}
+
+fn rounds(disk: &SimDisk, config: EngineConfig, count: i64) -> Option<Bank> {
+    let bank = Bank::open(disk, config, ACCOUNTS).ok()?;
+    for round in 0..count {
         for number in 0..8 {
             let values = [round * 100 + number, number, number + 1, 5];
             bank.execute(&bank.programs.transfer, &values).ok()?;
@@ -119,6 +123,38 @@ fn a_power_cut_at_every_write_loses_nothing() {
         assert!(engine.boundary() >= told.unwrap_or_default(), "op {op}");
         assert!(engine.boundary() <= last, "op {op}");
     }
+}
+
+/// The server is killed, or the power goes, behind checkpoints that failing units merged: what comes back is
+/// what comes back without them, digest for digest.
+#[test]
+fn a_kill_after_failing_units_merged_recovers_the_digest_of_the_cpu() {
+    const ROUNDS: i64 = 30;
+    let on_cpu = rounds(&SimDisk::new(1), quiet(), ROUNDS).unwrap();
+    let expected = (on_cpu.engine.boundary(), on_cpu.engine.snapshot().digest());
+    let units = on_failing_units();
+    for power_goes in [false, true] {
+        let disk = SimDisk::new(1);
+        let bank = rounds(&disk, units.clone(), ROUNDS).unwrap();
+        let left = if power_goes {
+            disk.crash();
+            disk.clone()
+        } else {
+            disk.fork(7)
+        };
+        // Whoever opens it: units or not.
+        for config in [units.clone(), quiet()] {
+            let engine = open_engine(&left, config).unwrap();
+            check_digest(&engine);
+            assert_eq!((engine.boundary(), engine.snapshot().digest()), expected);
+        }
+        drop(bank);
+    }
+    let stats = units.checkpoint.units.stats();
+    assert!(
+        stats.done_by_units() > 10 && stats.redone_after_failure() > 2,
+        "{stats:?}"
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ use weft_wal::{LogReader, SYNC_SITES};
 
 use crate::bank::{
     Bank, DIR, OPENING, Session, Step, balances, balances_by_journal, batch_of, inputs, journal_rows,
-    open_engine, quiet,
+    on_failing_units, open_engine, quiet,
 };
 use crate::seed_count;
 
@@ -73,6 +73,10 @@ type Outcome = Result<(), String>;
 
 impl Run {
     fn new(seed: u64, ignored: Option<SyncSite>) -> Run {
+        Run::with(seed, ignored, quiet())
+    }
+
+    fn with(seed: u64, ignored: Option<SyncSite>, config: EngineConfig) -> Run {
         let disk = SimDisk::new(seed);
         if let Some(site) = ignored {
             disk.ignore_sync(site);
@@ -80,7 +84,7 @@ impl Run {
         let prng = Prng::new(seed ^ 0x00ba_7c4e);
         let config = EngineConfig {
             segment_bytes: 2048 + 512 * (seed % 9),
-            ..quiet()
+            ..config
         };
         Run {
             disk,
@@ -307,6 +311,21 @@ fn every_crash_keeps_what_was_acknowledged() {
             panic!("seed {seed}: {reason}");
         }
     }
+}
+
+#[test]
+fn every_crash_keeps_what_was_acknowledged_while_failing_units_merge() {
+    let config = on_failing_units();
+    for seed in 0..seed_count(40) {
+        if let Err(reason) = Run::with(seed, None, config.clone()).all() {
+            panic!("seed {seed}: {reason}");
+        }
+    }
+    let stats = config.checkpoint.units.stats();
+    assert!(
+        stats.done_by_units() > 10 && stats.redone_after_failure() > 2,
+        "{stats:?}"
+    );
 }
 
 /// Without any one of its syncs the engine loses something for some seed.

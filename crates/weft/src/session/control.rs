@@ -300,9 +300,7 @@ impl Session {
                 .map_or(self.settings.default_read_only, |open| open.txn.is_read_only());
             return Ok(if read_only { "on" } else { "off" }.to_string());
         }
-        let statistic = name
-            .strip_prefix("weft.")
-            .and_then(|of| self.shared.stats().show(of));
+        let statistic = name.strip_prefix("weft.").and_then(|of| self.shared.show(of));
         statistic
             .or_else(|| self.settings.show(name))
             .ok_or_else(|| settings::unknown(name))

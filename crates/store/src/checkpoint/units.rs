@@ -1,0 +1,151 @@
+//! Who merges the files of checkpoints: the thread that compacts, or units that may fail.
+//!
+//! Whoever it is, the files are the same, byte for byte: what a unit does wrong is found and done again by
+//! the CPU (`weft-offload`). So the choice is one of speed, and may change from one opening to the next.
+//!
+//! Source: X-DB, "System Design": compaction leaves the cores that serve transactions.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use weft_base::SystemClock;
+use weft_lsm::{CompactionExecutor, InlineExecutor, UnitExecutor};
+use weft_offload::Scheduler;
+use weft_offload::model::ModelParams;
+use weft_offload::reason::{Blame, ReasonCounts};
+
+/// Who merges. Clones are the same units.
+#[derive(Clone, Default)]
+pub enum CompactionUnits {
+    /// The thread that compacts.
+    #[default]
+    Cpu,
+    /// The units of a scheduler, and the CPU behind them. Others may have jobs for them, too.
+    Scheduler {
+        /// What they are called.
+        name: &'static str,
+        /// Who gives them jobs.
+        scheduler: Arc<Scheduler>,
+    },
+}
+
+impl CompactionUnits {
+    /// The offload runtime without a unit: its `cpu` unit, one thread.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn runtime() -> io::Result<Self> {
+        Ok(CompactionUnits::Scheduler {
+            name: "runtime",
+            scheduler: Arc::new(Scheduler::of_cpu(Arc::new(SystemClock::new()))?),
+        })
+    }
+
+    /// A unit that simulates X-DB's, cycle by cycle: right results, slowly, and a load on this machine that a
+    /// unit would not be.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn model(params: ModelParams) -> io::Result<Self> {
+        Ok(CompactionUnits::Scheduler {
+            name: "model",
+            scheduler: Arc::new(Scheduler::of_model(params, Arc::new(SystemClock::new()))?),
+        })
+    }
+
+    /// The name: `cpu`, `runtime`, `model`, or what the maker of a scheduler calls it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            CompactionUnits::Cpu => "cpu",
+            CompactionUnits::Scheduler { name, .. } => name,
+        }
+    }
+
+    /// What the units did so far. Cost: a latch of the scheduler for a moment.
+    #[must_use]
+    pub fn stats(&self) -> UnitStats {
+        let CompactionUnits::Scheduler { scheduler, .. } = self else {
+            return UnitStats::default();
+        };
+        let counters = scheduler.counters();
+        UnitStats {
+            jobs: counters.finished,
+            waiting: counters.waiting,
+            compared: counters.compared,
+            redone_on_cpu: counters.redone_on_cpu,
+            helped_by_cpu: counters.helped_by_cpu,
+            units: counters.units.len().saturating_sub(1) as u64,
+            units_out: counters.units_out() as u64,
+        }
+    }
+
+    pub(super) fn executor(&self) -> Arc<dyn CompactionExecutor> {
+        match self {
+            CompactionUnits::Cpu => Arc::new(InlineExecutor),
+            CompactionUnits::Scheduler { scheduler, .. } => Arc::new(UnitExecutor::new(scheduler.clone())),
+        }
+    }
+}
+
+impl fmt::Debug for CompactionUnits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for CompactionUnits {
+    /// Whether they are the same units.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (CompactionUnits::Cpu, CompactionUnits::Cpu) => true,
+            (
+                CompactionUnits::Scheduler { scheduler, .. },
+                CompactionUnits::Scheduler { scheduler: other, .. },
+            ) => Arc::ptr_eq(scheduler, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for CompactionUnits {}
+
+/// A panic of whoever holds the settings leaves the units as they are: what they share is behind latches, and
+/// a panic of their own thread stops them.
+impl std::panic::RefUnwindSafe for CompactionUnits {}
+impl std::panic::UnwindSafe for CompactionUnits {}
+
+/// What units did for checkpoints since the database was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UnitStats {
+    /// Jobs done, whoever did them in the end.
+    pub jobs: u64,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Jobs that two executors did, with equal results.
+    pub compared: u64,
+    /// Jobs that the CPU did instead of a unit, by the first reason.
+    pub redone_on_cpu: ReasonCounts,
+    /// Jobs that the CPU did because units were busy, or because there are none.
+    pub helped_by_cpu: u64,
+    /// Units, the CPU not counted.
+    pub units: u64,
+    /// Units that get no jobs at present because they failed too often.
+    pub units_out: u64,
+}
+
+impl UnitStats {
+    /// Jobs whose result is a unit's.
+    #[must_use]
+    pub fn done_by_units(&self) -> u64 {
+        let redone = self.redone_after_failure() + self.redone_on_cpu.total(Blame::Nobody);
+        self.jobs.saturating_sub(redone + self.helped_by_cpu)
+    }
+
+    /// Jobs that a unit failed at and the CPU did again.
+    #[must_use]
+    pub fn redone_after_failure(&self) -> u64 {
+        self.redone_on_cpu.total(Blame::Unit)
+    }
+}
