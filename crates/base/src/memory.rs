@@ -63,14 +63,17 @@ impl PageMemory {
     }
 
     /// Has the system give pages to `bytes` bytes from `from` on, as far as they are inside, as the first
-    /// touch would; what they hold stays. Takes the time that it takes to clear those pages. False: the
-    /// system does not do that, or has no more memory.
-    pub fn populate(&self, from: usize, bytes: usize) -> bool {
+    /// touch would; what they hold stays. Takes the time that it takes to clear those pages. Errors:
+    /// `Unsupported` where the system never does that; no memory at this moment.
+    pub fn populate(&self, from: usize, bytes: usize) -> io::Result<()> {
         let from = from.min(self.bytes);
         let bytes = bytes.min(self.bytes - from);
         // SAFETY: `from` is at most the size, so the pointer is inside or at the end.
         let start = unsafe { self.base.add(from) };
-        bytes == 0 || system::populate(start, bytes)
+        match bytes {
+            0 => Ok(()),
+            bytes => system::populate(start, bytes),
+        }
     }
 
     /// The system takes huge pages for it.
@@ -144,16 +147,24 @@ mod system {
         }
     }
 
-    pub(super) fn populate(start: NonNull<u8>, bytes: usize) -> bool {
+    pub(super) fn populate(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         {
             // SAFETY: inside our own mapping; contents stay as they are.
-            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) == 0 }
+            let done = unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+            if done == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            Err(match error.raw_os_error() {
+                Some(libc::EINVAL | libc::ENOSYS) => io::ErrorKind::Unsupported.into(),
+                _ => error,
+            })
         }
         #[cfg(not(target_os = "linux"))]
         {
             let _ = (start, bytes);
-            false
+            Err(io::ErrorKind::Unsupported.into())
         }
     }
 
@@ -196,8 +207,8 @@ mod system {
         false
     }
 
-    pub(super) fn populate(_: NonNull<u8>, _: usize) -> bool {
-        false
+    pub(super) fn populate(_: NonNull<u8>, _: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(super) fn unmap(base: NonNull<u8>, bytes: usize) {
@@ -247,15 +258,18 @@ mod tests {
         let memory = PageMemory::new(2 * HUGE_PAGE_BYTES, Pages::Huge).unwrap();
         // SAFETY: inside the memory, which is ours.
         unsafe { memory.base().add(HUGE_PAGE_BYTES).write(7) };
-        let is_done = memory.populate(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+        let is_done = memory.populate(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).is_ok();
         for (from, bytes) in [
             (0, HUGE_PAGE_BYTES),
             (0, usize::MAX),
             (HUGE_PAGE_BYTES, usize::MAX),
         ] {
-            assert_eq!(memory.populate(from, bytes), is_done, "{from} {bytes}");
+            assert_eq!(memory.populate(from, bytes).is_ok(), is_done, "{from} {bytes}");
         }
-        assert!(memory.populate(usize::MAX, 1), "nothing is there to be done");
+        assert!(
+            memory.populate(usize::MAX, 1).is_ok(),
+            "nothing is there to be done"
+        );
         // SAFETY: as above.
         let bytes = unsafe { [0, HUGE_PAGE_BYTES].map(|at| memory.base().add(at).read()) };
         assert_eq!(bytes, [0, 7]);

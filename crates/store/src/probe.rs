@@ -234,7 +234,10 @@ impl Probe {
         let under_way = probes.into_iter().filter(|probe| probe.next.is_something());
         let mut under_way: SmallVec<[UnderWay<'_, '_>; PROBES_AT_HAND]> = under_way
             .filter_map(|probe| {
-                let found = find_index(schema, probe.table, probe.index)?;
+                let Some(found) = find_index(schema, probe.table, probe.index) else {
+                    probe.next = Next::Nothing;
+                    return None;
+                };
                 Some(UnderWay { probe, found })
             })
             .collect();

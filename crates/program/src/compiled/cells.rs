@@ -8,7 +8,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Value, types};
 
 use super::Context;
 use super::plan::{AtHand, Buffer, Cell, CellStep, Source};
@@ -17,9 +17,11 @@ use crate::class::Class;
 use crate::instr::COLLECT_REGISTERS;
 use crate::interpreter::{COLLECTED_BYTES, STATUS_OFFSET};
 
-/// Rows are not aligned.
+/// Rows are not aligned, and little endian everywhere.
 fn flags() -> MemFlagsData {
-    MemFlagsData::new().with_notrap()
+    MemFlagsData::new()
+        .with_notrap()
+        .with_endianness(Endianness::Little)
 }
 
 impl Translator<'_> {

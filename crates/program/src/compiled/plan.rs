@@ -125,6 +125,10 @@ impl Plan {
             if instr.op.is_branch() {
                 leaders.extend([instr.imm as usize, pc + 1]);
             }
+            if instr.op == Op::End {
+                // What follows is not reached from here, and costs nothing.
+                leaders.insert(pc + 1);
+            }
             match step {
                 Step::Call(next) => leaders.extend([pc, *next]),
                 Step::Leave => leaders.extend([pc, pc + 1]),

@@ -11,11 +11,14 @@
 //! going on (an error, an end, waiting for memory) ends the machine code, and the interpreter's loop acts
 //! on it as on its own.
 //!
-//! Nothing here unwinds into machine code: a function that C calls ends the process if it panics.
+//! Nothing unwinds through machine code, which has no tables for that: a panic of a function that it calls
+//! is caught there, ends the machine code like an error, and goes on from [`Machine::run_code`].
 
+use std::any::Any;
 use std::mem::offset_of;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::scratch::Collected;
+use super::scratch::{Collected, Registers};
 use super::{Flow, Machine};
 use crate::compiled::{Code, STOPPED};
 use crate::data_access::DataAccess;
@@ -54,6 +57,7 @@ pub(crate) struct Context {
     /// What the instruction gave that machine code stopped at, and its number.
     result: Option<Result<Flow, SqlError>>,
     stopped_at: u32,
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 /// How machine code came to its end.
@@ -74,11 +78,12 @@ impl<A: DataAccess> Machine<'_, A> {
         // below come from it, so that the functions here may use the machine in between.
         let (left, scratch) = unsafe { (&raw mut (*machine).left, &raw mut *(*machine).scratch) };
         // SAFETY: as above; fields of a live scratch.
-        let (registers, collect) = unsafe { (&raw mut (*scratch).registers, &raw mut (*scratch).collect) };
-        // SAFETY: as above.
-        let (values, nulls) = unsafe { (*registers).parts() };
+        let (values, nulls, collect) = unsafe {
+            let (values, nulls) = Registers::parts(&raw mut (*scratch).registers);
+            (values, nulls, &raw mut (*scratch).collect)
+        };
         let mut context = Context {
-            values: values.as_mut_ptr(),
+            values: values.cast(),
             nulls,
             left,
             inputs,
@@ -89,10 +94,14 @@ impl<A: DataAccess> Machine<'_, A> {
             machine: machine.cast(),
             result: None,
             stopped_at: 0,
+            panic: None,
         };
         // SAFETY: the context is complete, its functions are those of this machine's type, and all that it
         // points to lives until this call returns.
         let next = unsafe { code.run(&raw mut context, entry) };
+        if let Some(panic) = context.panic {
+            resume_unwind(panic);
+        }
         match context.result {
             Some(result) => Ran::At(context.stopped_at as usize, result),
             None => Ran::Before(next as usize),
@@ -100,45 +109,62 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 }
 
-/// The machine that a context was made of.
+/// Runs `work` on the machine that a context was made of; what `on_panic` says, with the panic kept, if it
+/// panics.
 ///
 /// # Safety
 /// The context is that of a `Machine<A>` which runs machine code at this moment and is used by nobody else.
-unsafe fn machine<'c, A: 'c>(context: *mut Context) -> &'c mut Machine<'c, A> {
+#[inline]
+unsafe fn with_machine<A, R>(
+    context: *mut Context,
+    on_panic: R,
+    work: impl FnOnce(&mut Machine<'_, A>) -> R,
+) -> R {
     // SAFETY: see above; the machine outlives the call of machine code that this happens in.
-    unsafe { &mut *(*context).machine.cast::<Machine<'c, A>>() }
+    let machine = unsafe { &mut *(*context).machine.cast::<Machine<'_, A>>() };
+    // The run is over after a panic; whoever catches it takes back what it wrote, as ever.
+    match catch_unwind(AssertUnwindSafe(|| work(machine))) {
+        Ok(done) => done,
+        Err(panic) => {
+            // SAFETY: the context is valid, and the machine is not in use any more.
+            unsafe { (*context).panic = Some(panic) };
+            on_panic
+        }
+    }
 }
 
 unsafe extern "C" fn row<A: DataAccess>(context: *mut Context, cp: u32, table: u32) -> *mut u8 {
-    // SAFETY: called by machine code with the context that it was given.
-    let machine = unsafe { machine::<A>(context) };
-    let collected = &machine.scratch.collect[cp as usize % COLLECT_REGISTERS];
-    let found = || {
+    let find = |machine: &mut Machine<'_, A>| {
+        let collected = &machine.scratch.collect[cp as usize % COLLECT_REGISTERS];
         let layout = machine.program.layouts.tables.get(table as usize)?;
         let row = machine.access.row(&collected.row?)?;
         (u32::from(collected.table) == table && row.len() >= layout.fixed_bytes()).then_some(row.as_ptr())
     };
+    // SAFETY: called by machine code with the context that it was given.
+    let found = unsafe { with_machine::<A, _>(context, None, find) };
     // Only read through.
-    found().map_or(std::ptr::null_mut(), <*const u8>::cast_mut)
+    found.map_or(std::ptr::null_mut(), <*const u8>::cast_mut)
 }
 
 unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, target: u32) -> *mut u8 {
+    let find = |machine: &mut Machine<'_, A>| {
+        let image = &mut machine.scratch.rows[buffer as usize % ROW_BUFFERS];
+        match super::data::image_layout(machine.program, image) {
+            Ok(layout) if image.target.code() == Some(target) => image.cells(layout),
+            _ => std::ptr::null_mut(),
+        }
+    };
     // SAFETY: called by machine code with the context that it was given.
-    let machine = unsafe { machine::<A>(context) };
-    let image = &mut machine.scratch.rows[buffer as usize % ROW_BUFFERS];
-    let layout = super::data::image_layout(machine.program, image);
-    match layout {
-        Ok(layout) if image.target.code() == Some(target) => image.cells(layout),
-        _ => std::ptr::null_mut(),
-    }
+    unsafe { with_machine::<A, _>(context, std::ptr::null_mut(), find) }
 }
 
 unsafe extern "C" fn step<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
+    let work = |machine: &mut Machine<'_, A>| Some(machine.at(pc as usize));
     // SAFETY: called by machine code with the context that it was given.
-    let result = unsafe { machine::<A>(context) }.at(pc as usize);
+    let result = unsafe { with_machine::<A, _>(context, None, work) };
     let instrs = match result {
-        Ok(Flow::Next) => Some(1),
-        Ok(Flow::Skip(instrs)) => Some(instrs),
+        Some(Ok(Flow::Next)) => Some(1),
+        Some(Ok(Flow::Skip(instrs))) => Some(instrs),
         _ => None,
     };
     match instrs.and_then(|instrs| pc.checked_add(instrs)) {
@@ -146,7 +172,7 @@ unsafe extern "C" fn step<A: DataAccess>(context: *mut Context, pc: u32) -> u32 
         None => {
             // SAFETY: as above; the machine is not in use any more.
             let context = unsafe { &mut *context };
-            (context.result, context.stopped_at) = (Some(result), pc);
+            (context.result, context.stopped_at) = (result, pc);
             STOPPED
         }
     }

@@ -34,9 +34,14 @@ impl Default for Registers {
 const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
 
 impl Registers {
-    /// Values and NULL flags, for machine code.
-    pub fn parts(&mut self) -> (&mut [u64; REGISTERS], &mut u64) {
-        (&mut self.values, &mut self.nulls)
+    /// Where values and NULL flags lie, for machine code.
+    ///
+    /// # Safety
+    /// The registers are live.
+    #[cfg(feature = "compiled")]
+    pub unsafe fn parts(registers: *mut Self) -> (*mut [u64; REGISTERS], *mut u64) {
+        // SAFETY: places inside what the caller promises.
+        unsafe { (&raw mut (*registers).values, &raw mut (*registers).nulls) }
     }
 
     #[inline]

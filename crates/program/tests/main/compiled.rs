@@ -294,3 +294,151 @@ fn what_is_hot_is_compiled_in_the_background() {
     }
     assert!(runs > 1_000, "compiled after {runs} runs");
 }
+
+/// What follows an END in its block is not reached and not paid for.
+#[test]
+#[cfg(feature = "compiled")]
+fn nothing_behind_an_end_is_paid_for() {
+    let text = ".program catalog 0\n.logic\n  ldi r0, 1\n  end\n  ldi r1, 2\n  ldi r2, 3\n  end\n.commit\n  commit\n\
+        .abort\n  abort\n";
+    let program = weft_program::asm::parse(text).unwrap();
+    assert!(program.compile());
+    let plain = program.unresolved();
+    let inputs = program.encode_inputs(&[]).unwrap();
+    for budget in 0..10 {
+        let (found, expected) = (
+            run_once(&program, &inputs, budget),
+            run_once(&plain, &inputs, budget),
+        );
+        assert_eq!(found.0, expected.0, "budget {budget}");
+        assert_eq!(found.0.is_ok(), budget >= 3);
+    }
+}
+
+/// Finds every row, and panics where it is told to.
+#[cfg(feature = "compiled")]
+struct Panics {
+    row: Vec<u8>,
+    at_search: bool,
+    at_row: bool,
+}
+
+#[cfg(feature = "compiled")]
+impl weft_program::DataAccess for Panics {
+    fn search(
+        &mut self,
+        _: weft_base::IndexId,
+        table: weft_base::TableId,
+        _: &[u8],
+    ) -> Result<Option<weft_program::RowHandle>, SqlError> {
+        assert!(!self.at_search, "planned");
+        Ok(Some(weft_program::RowHandle { table, slot: 0 }))
+    }
+
+    fn row(&self, _: &weft_program::RowHandle) -> Option<&[u8]> {
+        assert!(!self.at_row, "planned");
+        Some(&self.row)
+    }
+
+    fn range(
+        &mut self,
+        _: weft_base::IndexId,
+        _: weft_base::TableId,
+        _: std::ops::Bound<&[u8]>,
+        _: std::ops::Bound<&[u8]>,
+        _: bool,
+        _: usize,
+        _: &mut Vec<weft_program::RowHandle>,
+    ) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn insert(&mut self, _: weft_base::TableId, _: &[u8]) -> Result<weft_program::RowHandle, SqlError> {
+        Err(SqlError::internal("reads only"))
+    }
+
+    fn update(&mut self, _: &weft_program::RowHandle, _: &[u8]) -> Result<(), SqlError> {
+        Err(SqlError::internal("reads only"))
+    }
+
+    fn remove(&mut self, _: &weft_program::RowHandle) -> Result<(), SqlError> {
+        Err(SqlError::internal("reads only"))
+    }
+
+    fn observed(&self) -> weft_base::BatchId {
+        weft_base::BatchId(0)
+    }
+}
+
+/// A panic beneath machine code comes to its caller, as beneath the interpreter, and the next run is sound.
+#[test]
+#[cfg(feature = "compiled")]
+fn a_panic_beneath_machine_code_unwinds_to_the_caller() {
+    use crate::fixture::{ACCOUNTS, ACCOUNTS_KEY};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use weft_program::{Access, AccessKind, KeyPart};
+
+    let catalog = Database::new().catalog();
+    let def = catalog.table_by_id(ACCOUNTS).unwrap();
+    let mut b = ProgramBuilder::new(catalog.version());
+    let input = b.input(SqlType::Int8);
+    b.add_access(Access::new(
+        AccessKind::ReadRow,
+        ACCOUNTS,
+        vec![KeyPart::Input(input)],
+    ));
+    let statement = b.statement(vec![SqlType::Int8]);
+    let table = b.table(def);
+    let index = b.index(table, ACCOUNTS_KEY);
+    let (cp, key, image, balance) = (b.collect_register(), b.key_buffer(), b.row_buffer(), b.register());
+    b.key(key);
+    b.keyin(key, input);
+    b.search(cp, table, index, key);
+    b.ldcol(balance, cp, 1);
+    b.arithmetic(Op::Add, balance, balance, balance);
+    b.outrow(image, statement);
+    b.setr(image, 0, balance);
+    b.emit(statement, image);
+    let program = b.finish().unwrap();
+    assert!(program.compile());
+    let inputs = program.encode_inputs(&[Value::Int8(1)]).unwrap();
+    let types = [
+        SqlType::Int8,
+        SqlType::Int4,
+        SqlType::Varchar(Some(20)),
+        SqlType::Text,
+        SqlType::Float8,
+    ];
+    let values = [
+        Value::Int8(1),
+        Value::Int4(21),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+    ];
+    let row = weft_types::RowLayout::new(&types).encode(&values).unwrap();
+    let (mut scratch, mut outcome) = (Scratch::default(), Outcome::default());
+    for (at_search, at_row) in [(true, false), (false, true), (false, false)] {
+        let mut access = Panics {
+            row: row.clone(),
+            at_search,
+            at_row,
+        };
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            run(&program, &inputs, &mut access, 100, &mut scratch, &mut outcome)
+        }));
+        assert!(scratch.ran_compiled());
+        match ran {
+            Ok(ran) => assert!(ran.is_ok() && !at_search && !at_row),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().copied();
+                assert_eq!(
+                    text.or(panic.downcast_ref::<String>().map(String::as_str)),
+                    Some("planned")
+                );
+            }
+        }
+    }
+    let sum = outcome.statements[0].rows.row(0).unwrap();
+    assert_eq!(program.output_layout(0).unwrap().fixed_u64(sum, 0), Some(42));
+}

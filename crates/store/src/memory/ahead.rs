@@ -3,12 +3,14 @@
 //! The first touch of a page stops whoever touches it until the system has found and cleared one: some
 //! hundred microseconds for 2 MB, in the middle of a transaction. So a thread of its own has the system give
 //! pages to the memory that will be cut next. It is begun by the first arena that has grown to some ten
-//! megabytes, one for each, and ends with it. Where the system cannot do that, or no thread is to be had,
-//! pages come at their first touch as ever.
+//! megabytes, one for each, and ends with it. It keeps no memory alive: what the arena gives back is gone.
+//! Where the system cannot do that, or no thread is to be had, pages come at their first touch as ever; so
+//! they do where it has no memory at that moment.
 
+use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
 
 use weft_base::memory::{HUGE_PAGE_BYTES, PageMemory};
 
@@ -16,7 +18,7 @@ use weft_base::memory::{HUGE_PAGE_BYTES, PageMemory};
 const WAITING_MAX: usize = 16;
 
 /// Memory that will be needed soon: an extent and the bytes of it.
-type Piece = (Arc<PageMemory>, Range<usize>);
+type Piece = (Weak<PageMemory>, Range<usize>);
 
 /// The way to the thread.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ impl Ahead {
         let Ahead::Busy(sender) = self else {
             return true;
         };
-        match sender.try_send((Arc::clone(extent), part)) {
+        match sender.try_send((Arc::downgrade(extent), part)) {
             Ok(()) => true,
             Err(std::sync::mpsc::TrySendError::Full(_)) => false,
             Err(std::sync::mpsc::TrySendError::Disconnected(_)) => {
@@ -59,8 +61,11 @@ fn serve(pieces: &Receiver<Piece>) {
     while let Ok((extent, part)) = pieces.recv() {
         for from in part.clone().step_by(HUGE_PAGE_BYTES) {
             let bytes = HUGE_PAGE_BYTES.min(part.end - from);
-            if !extent.populate(from, bytes) {
-                return;
+            match extent.upgrade().map(|extent| extent.populate(from, bytes)) {
+                Some(Ok(())) => {}
+                Some(Err(error)) if error.kind() == io::ErrorKind::Unsupported => return,
+                // Whoever needs it will be told, if there is no memory then either.
+                Some(Err(_)) | None => break,
             }
         }
     }

@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 /// Memory taken from the system so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArenaSize {
-    /// Address space of extents in huge pages; takes memory as it is touched.
+    /// Address space of extents in huge pages; takes memory as it is touched, or a little before.
     pub(crate) huge_bytes: u64,
     /// The same in ordinary pages, because the system refused huge ones.
     pub(crate) ordinary_bytes: u64,
@@ -100,7 +100,7 @@ impl Arena {
         }
         let at = state.cut_bytes;
         state.cut_bytes += bytes;
-        self.look_ahead(&mut state);
+        self.look_ahead(&mut state, at);
         match state.extents.last() {
             // SAFETY: `at + bytes` is at most the extent's size.
             Some(extent) => unsafe { extent.base().add(at) },
@@ -162,8 +162,9 @@ impl Arena {
         Ok(Arc::new(extent))
     }
 
-    /// Has pages given to what will be cut next, once the arena is large.
-    fn look_ahead(&self, state: &mut State) {
+    /// Has pages given to what will be cut next, once the arena is large; the last block begins at `at`. A
+    /// block that is longer than what is had ahead is not had ahead itself: its owner may need but a part.
+    fn look_ahead(&self, state: &mut State, at: usize) {
         let Some(extent) = state.extents.last() else {
             return;
         };
@@ -172,6 +173,11 @@ impl Arena {
         if size < AHEAD_FROM_BYTES || wanted <= state.asked_bytes {
             return;
         }
+        let begin = match state.cut_bytes - at > AHEAD_BYTES {
+            true => state.cut_bytes,
+            false => at,
+        };
+        state.asked_bytes = state.asked_bytes.max(begin - begin % HUGE_PAGE_BYTES);
         let end = wanted.next_multiple_of(HUGE_PAGE_BYTES).min(size);
         if state.asked_bytes < end && state.ahead.ask(extent, state.asked_bytes..end) {
             state.asked_bytes = end;
