@@ -195,6 +195,10 @@ fn program(random: &mut Prng, store: &Arc<Store>, statements: u64, writes: bool)
     }
     let program = b.finish().unwrap();
     verify(&program, &catalog).unwrap();
+    // Machine code waits for memory and goes on as the interpreter does.
+    if random.chance(1, 2) {
+        program.compile();
+    }
     Arc::new(program)
 }
 
