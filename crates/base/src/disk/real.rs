@@ -220,19 +220,7 @@ impl DiskFile for RealFile {
     }
 
     fn forget_cached(&self) -> io::Result<()> {
-        advise(&self.file, 0, 0, Advice::NotNeeded)
-    }
-
-    fn expect_random_reads(&self) -> io::Result<()> {
-        advise(&self.file, 0, 0, Advice::Random)
-    }
-
-    fn begin_reading(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        // Length 0 would mean up to the end of the file.
-        if bytes == 0 {
-            return Ok(());
-        }
-        advise(&self.file, offset, bytes, Advice::Needed)
+        forget_clean_pages(&self.file)
     }
 
     fn set_direct(&self) -> io::Result<bool> {
@@ -302,27 +290,11 @@ fn reserve(file: &File, len: libc::off_t) -> io::Result<()> {
     errno_result(unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) })
 }
 
-/// What the system is told about a part of a file.
-#[derive(Clone, Copy)]
-enum Advice {
-    NotNeeded,
-    Needed,
-    Random,
-}
-
-/// Length 0 means up to the end of the file.
+/// Pages that are still to be written out stay.
 #[cfg(target_os = "linux")]
-fn advise(file: &File, offset: u64, bytes: u64, advice: Advice) -> io::Result<()> {
-    let (Ok(offset), Ok(bytes)) = (libc::off_t::try_from(offset), libc::off_t::try_from(bytes)) else {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    };
-    let advice = match advice {
-        Advice::NotNeeded => libc::POSIX_FADV_DONTNEED,
-        Advice::Needed => libc::POSIX_FADV_WILLNEED,
-        Advice::Random => libc::POSIX_FADV_RANDOM,
-    };
-    // SAFETY: as in `reserve`.
-    errno_result(unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, bytes, advice) })
+fn forget_clean_pages(file: &File) -> io::Result<()> {
+    // SAFETY: as in `reserve`. Length 0 means up to the end of the file.
+    errno_result(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) })
 }
 
 #[cfg(target_os = "linux")]
@@ -397,7 +369,7 @@ fn reserve(file: &File, len: libc::off_t) -> io::Result<()> {
 
 /// Elsewhere there is no way to ask for it.
 #[cfg(not(target_os = "linux"))]
-fn advise(_file: &File, _offset: u64, _bytes: u64, _advice: Advice) -> io::Result<()> {
+fn forget_clean_pages(_file: &File) -> io::Result<()> {
     Ok(())
 }
 
@@ -453,23 +425,6 @@ mod tests {
         assert!(file.write_parts_at(&slices, u64::MAX - 3).is_err());
         let read_only = RealDisk.open(&scratch.path().join("a"), OpenMode::Read).unwrap();
         assert!(read_only.write_parts_at(&slices, 0).is_err());
-    }
-
-    #[test]
-    fn advice_changes_nothing_that_is_read() {
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("a");
-        let file = RealDisk.open(&path, OpenMode::CreateNew).unwrap();
-        file.write_at(&[7; 10_000], 0).unwrap();
-        file.expect_random_reads().unwrap();
-        for (offset, bytes) in [(0, 0), (4095, 2), (9_000, 1 << 40)] {
-            file.begin_reading(offset, bytes).unwrap();
-        }
-        assert!(file.begin_reading(u64::MAX, 1).is_err());
-        file.forget_cached().unwrap();
-        let mut bytes = vec![0; 10_000];
-        file.read_exact_at(&mut bytes, 0).unwrap();
-        assert_eq!(bytes, [7; 10_000]);
     }
 
     #[test]

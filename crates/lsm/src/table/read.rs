@@ -200,7 +200,6 @@ impl Table {
             }
             other => other.map_err(io_error("opening", &path))?,
         };
-        file.expect_random_reads().map_err(io_error("opening", &path))?;
         let file_bytes = file.len().map_err(io_error("reading", &path))?;
         let footer_at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
         let bad = |offset: u64, kind, reason: &str| corrupt(&name, offset, kind, reason);
@@ -330,11 +329,6 @@ impl Opened {
         let path = Path::new(&*self.name);
         let read = self.file.read_exact_at(out, offset);
         read.map_err(io_error("reading", path))
-    }
-
-    /// Asks the system to begin to read these bytes; who reads them notices what goes wrong.
-    pub(super) fn begin_reading(&self, offset: u64, bytes: u64) {
-        let _ = self.file.begin_reading(offset, bytes);
     }
 
     /// Opens a stored block after checking that it is the one that was written there.
