@@ -25,7 +25,9 @@ mod sim;
 use std::io::{self, IoSlice};
 use std::path::Path;
 
-pub use direct::{AlignedBuffer, DIRECT_ALIGN, DirectWriter, range_around, read_around};
+pub use direct::{
+    AlignedBuffer, DIRECT_ALIGN, DirectWriter, WrittenFile, is_refusal, range_around, read_around,
+};
 pub use real::RealDisk;
 pub use sim::{FaultKind, SECTOR_BYTES, SimDisk};
 
@@ -197,6 +199,15 @@ pub trait DiskFile: Send + Sync {
     /// Whatever the system says, other than that it does not do it.
     fn set_direct(&self) -> io::Result<bool> {
         Ok(false)
+    }
+
+    /// Takes [`DiskFile::set_direct`] back: reads and writes go through the page cache again, wherever they
+    /// lie.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    fn set_buffered(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Fills all of `out`.

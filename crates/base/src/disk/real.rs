@@ -228,6 +228,14 @@ impl DiskFile for RealFile {
         self.is_direct.store(direct, Ordering::Relaxed);
         Ok(direct)
     }
+
+    fn set_buffered(&self) -> io::Result<()> {
+        if self.is_direct.load(Ordering::Relaxed) {
+            set_direct_flag(&self.file, false)?;
+            self.is_direct.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 /// Sets `O_DIRECT` if the file system can do with our alignment.
@@ -247,30 +255,41 @@ fn pass_cache_by(file: &File) -> io::Result<bool> {
             &raw mut found,
         )
     };
-    // Kernels before 6.1 do not say; then it is the flag that is taken or not.
-    if asked == 0 && found.stx_mask & libc::STATX_DIOALIGN != 0 {
-        let fits = |align: u32| align != 0 && DIRECT_ALIGN.is_multiple_of(align as usize);
-        if !fits(found.stx_dio_mem_align) || !fits(found.stx_dio_offset_align) {
-            return Ok(false);
-        }
+    // Who does not say takes the flag for nothing (tmpfs), or is a kernel before 6.1, of which nobody knows.
+    let fits = |align: u32| align != 0 && DIRECT_ALIGN.is_multiple_of(align as usize);
+    let is_told = asked == 0 && found.stx_mask & libc::STATX_DIOALIGN != 0;
+    if !is_told || !fits(found.stx_dio_mem_align) || !fits(found.stx_dio_offset_align) {
+        return Ok(false);
     }
     if !file.metadata()?.is_file() {
         return Ok(false);
     }
-    // SAFETY: the descriptor as above; the call takes and returns plain numbers.
+    match set_direct_flag(file, true) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets or clears `O_DIRECT`.
+#[cfg(target_os = "linux")]
+fn set_direct_flag(file: &File, direct: bool) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the whole call because `file` owns it; the call takes and returns
+    // plain numbers.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
+    let flags = if direct {
+        flags | libc::O_DIRECT
+    } else {
+        flags & !libc::O_DIRECT
+    };
     // SAFETY: as before.
-    let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) };
-    if set == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
-        _ => Err(error),
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 
@@ -278,6 +297,12 @@ fn pass_cache_by(file: &File) -> io::Result<bool> {
 #[cfg(not(target_os = "linux"))]
 fn pass_cache_by(_file: &File) -> io::Result<bool> {
     Ok(false)
+}
+
+/// No handle is direct there.
+#[cfg(not(target_os = "linux"))]
+fn set_direct_flag(_file: &File, _direct: bool) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(target_os = "linux")]
