@@ -1,4 +1,4 @@
-//! Building an index over rows that exist: CREATE INDEX, and loading a checkpoint; the index over row ids, too.
+//! Building an index over rows that exist, or over their row ids: CREATE INDEX, and loading a checkpoint.
 //!
 //! Entries are collected, sorted once and put into the tree in order, which finds every node in the cache and
 //! leaves full ones behind. The sorted list also shows duplicates.
