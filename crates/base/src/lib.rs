@@ -26,7 +26,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{ByteReader, ByteWriter, CodecError};
 pub use disk::{
     AlignedBuffer, DIRECT_ALIGN, DirLock, DirectWriter, Disk, DiskFile, FaultKind, OpenMode, RealDisk,
-    SimDisk, SyncSite, range_around, read_around,
+    SimDisk, SyncSite, is_refusal, range_around, read_around,
 };
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
 pub use json::json_text;

@@ -16,7 +16,7 @@ use weft_types::{RowLayout, SqlError, SqlState};
 
 use crate::catalog::{Catalog, IndexDef, TableDef};
 use crate::index::IndexData;
-use crate::index::build::build;
+use crate::index::build::{build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::memory::{Pin, REGION_SLOTS, RowMemory, Slot, SlotArena, SlotId, VersionRef};
 use crate::table_map::TableMap;
@@ -76,15 +76,6 @@ impl TableCore {
     /// A row's term of the state digest, from its stored bytes.
     pub(crate) fn term(&self, slot: Slot<'_>, version: VersionRef<'_>) -> u64 {
         row_digest(self.table.0, slot.row_id().encode(), version.bytes())
-    }
-
-    /// An index over the row ids of all live rows.
-    pub(crate) fn row_id_index(&self, pin: Pin<'_>) -> HashIndex {
-        let row_ids = HashIndex::new(self.slots.memory());
-        self.each_live(pin, |slot, place, _| {
-            row_ids.add(row_id_hash(place.row_id()), slot)
-        });
-        row_ids
     }
 
     /// Shows every live row that the pin sees, in slot order.
@@ -303,7 +294,11 @@ impl TableLoader {
                 Ok(index) => Ok(Structure::Index(number, Arc::new(index))),
                 Err(_) => Err(format!("duplicate key in unique index \"{}\"", def.name)),
             },
-            None => Ok(Structure::RowIds(self.data.core.row_id_index(self.pin()))),
+            None => Ok(Structure::RowIds(build_row_ids(
+                &self.data.core,
+                self.pin(),
+                threads,
+            ))),
         }
     }
 

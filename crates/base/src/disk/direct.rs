@@ -11,8 +11,9 @@
 //! 1. A file gets its bytes through one direct handle, front to back; nobody writes to it through the cache.
 //! 2. The last piece is written with zeros behind it, and the file is then cut to its length: until that is
 //!    synced a power cut may leave the zeros.
-//! 3. A file system that refuses is noticed when the handle is made direct, never later: the caller decides
-//!    what to do, and can say so.
+//! 3. A file system that does not say that it can do it (`STATX_DIOALIGN`, Linux 6.1) is refused when the
+//!    handle is made direct. One that says so and then answers EINVAL ([`is_refusal`]) stops nobody: writers
+//!    and readers go on through the cache. Either way the caller learns it, and can say so.
 //!
 //! Source: open(2), `O_DIRECT`; statx(2), `STATX_DIOALIGN`.
 
@@ -106,6 +107,24 @@ pub struct DirectWriter {
     filled: usize,
     /// Bytes before those in the buffer.
     written: u64,
+    is_direct: bool,
+}
+
+/// What [`DirectWriter::finish`] leaves, not synced.
+pub struct WrittenFile {
+    /// Its handle.
+    pub file: Box<dyn DiskFile>,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Whether it was written past the cache. `false`: the file system refused at the first write.
+    pub is_direct: bool,
+}
+
+/// Whether this is the system's answer to direct access that it does not do for this file after all. (Access
+/// that is not aligned is refused before the system sees it, and is no such thing.)
+#[must_use]
+pub fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_some()
 }
 
 impl DirectWriter {
@@ -118,6 +137,7 @@ impl DirectWriter {
             buffer: AlignedBuffer::zeroed(piece_bytes.max(1)),
             filled: 0,
             written: 0,
+            is_direct: true,
         }
     }
 
@@ -148,7 +168,7 @@ impl DirectWriter {
             self.filled += count;
             bytes = later;
             if self.filled == self.buffer.len() {
-                self.file.write_at(self.buffer.bytes(), self.written)?;
+                self.write(self.filled)?;
                 self.written += self.filled as u64;
                 self.filled = 0;
             }
@@ -156,12 +176,25 @@ impl DirectWriter {
         Ok(())
     }
 
+    /// Writes the first bytes of the buffer; through the cache if the file system refuses the file's first.
+    fn write(&mut self, bytes: usize) -> io::Result<()> {
+        let piece = self.buffer.bytes().get(..bytes).unwrap_or_default();
+        match self.file.write_at(piece, self.written) {
+            Err(error) if self.is_direct && self.written == 0 && is_refusal(&error) => {
+                self.file.set_buffered()?;
+                self.is_direct = false;
+                self.file.write_at(piece, self.written)
+            }
+            done => done,
+        }
+    }
+
     /// Writes what is left and cuts the file to its length. Nothing is synced: the file comes back for
-    /// that, with its length in bytes.
+    /// that.
     ///
     /// # Errors
     /// As [`DiskFile::write_at`] and [`DiskFile::set_len`]; the file is then of no use.
-    pub fn finish(mut self) -> io::Result<(Box<dyn DiskFile>, u64)> {
+    pub fn finish(mut self) -> io::Result<WrittenFile> {
         let len = self.len();
         if self.filled > 0 {
             let padded = self.filled.next_multiple_of(DIRECT_ALIGN);
@@ -169,12 +202,16 @@ impl DirectWriter {
             if let Some(behind) = rest.get_mut(self.filled..) {
                 behind.fill(0);
             }
-            self.file.write_at(rest, self.written)?;
+            self.write(padded)?;
             if padded > self.filled {
                 self.file.set_len(len)?;
             }
         }
-        Ok((self.file, len))
+        Ok(WrittenFile {
+            file: self.file,
+            bytes: len,
+            is_direct: self.is_direct,
+        })
     }
 }
 
@@ -246,10 +283,11 @@ mod tests {
         for part in parts {
             writer.append(part).unwrap();
         }
-        let (file, len) = writer.finish().unwrap();
-        file.sync(SITE).unwrap();
-        assert_eq!(file.len().unwrap(), len);
-        Some(len)
+        let written = writer.finish().unwrap();
+        assert!(written.is_direct);
+        written.file.sync(SITE).unwrap();
+        assert_eq!(written.file.len().unwrap(), written.bytes);
+        Some(written.bytes)
     }
 
     #[test]
@@ -308,6 +346,45 @@ mod tests {
         file.write_at(b"through the cache", 1).unwrap();
         let null = RealDisk.open(Path::new("/dev/null"), OpenMode::Read).unwrap();
         assert!(!null.set_direct().unwrap(), "no device behind it");
+    }
+
+    #[test]
+    fn a_disk_that_accepts_and_then_refuses_is_written_through_its_cache() {
+        for len in [100, 4096, 3 * 4096 + 77] {
+            let disk = SimDisk::new(1);
+            disk.create_dir_all(Path::new("/db")).unwrap();
+            disk.refuse_direct_late();
+            let path = Path::new("/db/a");
+            let file = disk.open(path, OpenMode::CreateNew).unwrap();
+            assert!(file.set_direct().unwrap());
+            let mut writer = DirectWriter::new(file, 4096);
+            writer.append(&bytes_of(len)).unwrap();
+            let written = writer.finish().unwrap();
+            assert_eq!((written.is_direct, written.bytes), (false, len as u64));
+            assert!(read_file(&disk, path).unwrap() == bytes_of(len));
+            let file = disk.open(path, OpenMode::Read).unwrap();
+            assert!(file.set_direct().unwrap());
+            let mut buffer = AlignedBuffer::zeroed(4096);
+            assert!(is_refusal(&read_around(&*file, &mut buffer, 0, 10).unwrap_err()));
+            assert!(!is_refusal(
+                &file.read_at(&mut buffer.bytes_mut()[..5], 0).unwrap_err()
+            ));
+            file.set_buffered().unwrap();
+            assert_eq!(file.read_at(&mut buffer.bytes_mut()[..5], 3).unwrap(), 5);
+        }
+    }
+
+    /// Also where the file system refuses.
+    #[test]
+    fn a_real_handle_can_be_made_buffered_again() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a");
+        let file = RealDisk.open(&path, OpenMode::CreateNew).unwrap();
+        let direct = file.set_direct().unwrap();
+        assert_eq!(direct, file.write_at(b"not aligned", 1).is_err());
+        file.set_buffered().unwrap();
+        file.write_at(b"not aligned", 1).unwrap();
+        assert_eq!(read_file(&RealDisk, &path).unwrap(), b"\0not aligned");
     }
 
     #[test]
@@ -392,7 +469,7 @@ mod tests {
                 disk.cut_power_at(disk.op_count() + cut);
                 let mut writer = DirectWriter::new(file, 4096);
                 let done = writer.append(&bytes).and_then(|()| writer.finish());
-                let synced = done.and_then(|(file, _)| file.sync(SITE)).is_ok();
+                let synced = done.and_then(|written| written.file.sync(SITE)).is_ok();
                 disk.crash();
                 let found = read_file(&disk, path).unwrap();
                 assert!(!synced || found == bytes, "cut at {cut}, seed {seed}");

@@ -25,7 +25,9 @@ mod sim;
 use std::io::{self, IoSlice};
 use std::path::Path;
 
-pub use direct::{AlignedBuffer, DIRECT_ALIGN, DirectWriter, range_around, read_around};
+pub use direct::{
+    AlignedBuffer, DIRECT_ALIGN, DirectWriter, WrittenFile, is_refusal, range_around, read_around,
+};
 pub use real::RealDisk;
 pub use sim::{FaultKind, SECTOR_BYTES, SimDisk};
 
@@ -199,22 +201,12 @@ pub trait DiskFile: Send + Sync {
         Ok(false)
     }
 
-    /// Says that reads through this handle are of places here and there. The system then reads what is asked
-    /// for and nothing around it: what it guesses otherwise, from what of the file is in its memory, may be
-    /// megabytes for each block. Who reads on says so by [`DiskFile::begin_reading`]. A hint.
+    /// Takes [`DiskFile::set_direct`] back: reads and writes go through the page cache again, wherever they
+    /// lie.
     ///
     /// # Errors
     /// Whatever the system says.
-    fn expect_random_reads(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Asks the system to begin to read these bytes into its memory and does not wait for it. A hint.
-    ///
-    /// # Errors
-    /// Whatever the system says.
-    fn begin_reading(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let _ = (offset, bytes);
+    fn set_buffered(&self) -> io::Result<()> {
         Ok(())
     }
 

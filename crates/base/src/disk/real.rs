@@ -220,25 +220,21 @@ impl DiskFile for RealFile {
     }
 
     fn forget_cached(&self) -> io::Result<()> {
-        advise(&self.file, 0, 0, Advice::NotNeeded)
-    }
-
-    fn expect_random_reads(&self) -> io::Result<()> {
-        advise(&self.file, 0, 0, Advice::Random)
-    }
-
-    fn begin_reading(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        // Length 0 would mean up to the end of the file.
-        if bytes == 0 {
-            return Ok(());
-        }
-        advise(&self.file, offset, bytes, Advice::Needed)
+        forget_clean_pages(&self.file)
     }
 
     fn set_direct(&self) -> io::Result<bool> {
         let direct = pass_cache_by(&self.file)?;
         self.is_direct.store(direct, Ordering::Relaxed);
         Ok(direct)
+    }
+
+    fn set_buffered(&self) -> io::Result<()> {
+        if self.is_direct.load(Ordering::Relaxed) {
+            set_direct_flag(&self.file, false)?;
+            self.is_direct.store(false, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -259,30 +255,41 @@ fn pass_cache_by(file: &File) -> io::Result<bool> {
             &raw mut found,
         )
     };
-    // Kernels before 6.1 do not say; then it is the flag that is taken or not.
-    if asked == 0 && found.stx_mask & libc::STATX_DIOALIGN != 0 {
-        let fits = |align: u32| align != 0 && DIRECT_ALIGN.is_multiple_of(align as usize);
-        if !fits(found.stx_dio_mem_align) || !fits(found.stx_dio_offset_align) {
-            return Ok(false);
-        }
+    // Who does not say takes the flag for nothing (tmpfs), or is a kernel before 6.1, of which nobody knows.
+    let fits = |align: u32| align != 0 && DIRECT_ALIGN.is_multiple_of(align as usize);
+    let is_told = asked == 0 && found.stx_mask & libc::STATX_DIOALIGN != 0;
+    if !is_told || !fits(found.stx_dio_mem_align) || !fits(found.stx_dio_offset_align) {
+        return Ok(false);
     }
     if !file.metadata()?.is_file() {
         return Ok(false);
     }
-    // SAFETY: the descriptor as above; the call takes and returns plain numbers.
+    match set_direct_flag(file, true) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets or clears `O_DIRECT`.
+#[cfg(target_os = "linux")]
+fn set_direct_flag(file: &File, direct: bool) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the whole call because `file` owns it; the call takes and returns
+    // plain numbers.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
+    let flags = if direct {
+        flags | libc::O_DIRECT
+    } else {
+        flags & !libc::O_DIRECT
+    };
     // SAFETY: as before.
-    let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) };
-    if set == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
-        _ => Err(error),
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 
@@ -290,6 +297,12 @@ fn pass_cache_by(file: &File) -> io::Result<bool> {
 #[cfg(not(target_os = "linux"))]
 fn pass_cache_by(_file: &File) -> io::Result<bool> {
     Ok(false)
+}
+
+/// No handle is direct there.
+#[cfg(not(target_os = "linux"))]
+fn set_direct_flag(_file: &File, _direct: bool) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(target_os = "linux")]
@@ -302,27 +315,11 @@ fn reserve(file: &File, len: libc::off_t) -> io::Result<()> {
     errno_result(unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) })
 }
 
-/// What the system is told about a part of a file.
-#[derive(Clone, Copy)]
-enum Advice {
-    NotNeeded,
-    Needed,
-    Random,
-}
-
-/// Length 0 means up to the end of the file.
+/// Pages that are still to be written out stay.
 #[cfg(target_os = "linux")]
-fn advise(file: &File, offset: u64, bytes: u64, advice: Advice) -> io::Result<()> {
-    let (Ok(offset), Ok(bytes)) = (libc::off_t::try_from(offset), libc::off_t::try_from(bytes)) else {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    };
-    let advice = match advice {
-        Advice::NotNeeded => libc::POSIX_FADV_DONTNEED,
-        Advice::Needed => libc::POSIX_FADV_WILLNEED,
-        Advice::Random => libc::POSIX_FADV_RANDOM,
-    };
-    // SAFETY: as in `reserve`.
-    errno_result(unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, bytes, advice) })
+fn forget_clean_pages(file: &File) -> io::Result<()> {
+    // SAFETY: as in `reserve`. Length 0 means up to the end of the file.
+    errno_result(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) })
 }
 
 #[cfg(target_os = "linux")]
@@ -397,7 +394,7 @@ fn reserve(file: &File, len: libc::off_t) -> io::Result<()> {
 
 /// Elsewhere there is no way to ask for it.
 #[cfg(not(target_os = "linux"))]
-fn advise(_file: &File, _offset: u64, _bytes: u64, _advice: Advice) -> io::Result<()> {
+fn forget_clean_pages(_file: &File) -> io::Result<()> {
     Ok(())
 }
 
@@ -453,23 +450,6 @@ mod tests {
         assert!(file.write_parts_at(&slices, u64::MAX - 3).is_err());
         let read_only = RealDisk.open(&scratch.path().join("a"), OpenMode::Read).unwrap();
         assert!(read_only.write_parts_at(&slices, 0).is_err());
-    }
-
-    #[test]
-    fn advice_changes_nothing_that_is_read() {
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("a");
-        let file = RealDisk.open(&path, OpenMode::CreateNew).unwrap();
-        file.write_at(&[7; 10_000], 0).unwrap();
-        file.expect_random_reads().unwrap();
-        for (offset, bytes) in [(0, 0), (4095, 2), (9_000, 1 << 40)] {
-            file.begin_reading(offset, bytes).unwrap();
-        }
-        assert!(file.begin_reading(u64::MAX, 1).is_err());
-        file.forget_cached().unwrap();
-        let mut bytes = vec![0; 10_000];
-        file.read_exact_at(&mut bytes, 0).unwrap();
-        assert_eq!(bytes, [7; 10_000]);
     }
 
     #[test]

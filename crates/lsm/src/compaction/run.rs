@@ -130,7 +130,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         compacted: Compacted::default(),
     };
     let TableSink { disk, counts, .. } = context.sink;
-    let source = Source::open(runs.iter().flatten(), disk, context.levels, counts)?;
+    let source = Source::new(disk, context.levels, counts);
     for (number, range) in ranges.iter().enumerate() {
         if (context.is_stopped)() {
             return Err(LsmError::Closed);

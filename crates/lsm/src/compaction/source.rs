@@ -9,64 +9,47 @@
 //! through a handle of the compaction's own: what lookups left in the cache stays there, and nothing is
 //! added.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_base::{AlignedBuffer, Disk, DiskFile, OpenMode, range_around, read_around};
+use weft_base::{AlignedBuffer, Disk, DiskFile, OpenMode, is_refusal, range_around, read_around};
 
 use crate::error::{LsmError, io_error};
 use crate::options::LevelOptions;
 use crate::table::{IoCounts, Opened, Table, TableIo};
 
-/// The input tables of a compaction, to be read block range by block range.
+/// The input tables of a compaction, to be read block range by block range, in the order of their keys.
 pub(super) struct Source<'a> {
-    /// Handles past the cache, by the tables' numbers; the other tables are read through it.
-    direct: BTreeMap<u64, Box<dyn DiskFile>>,
+    disk: &'a dyn Disk,
+    levels: &'a [LevelOptions],
+    /// Handles past the cache by the tables' numbers, from a table's first block to its last, so that there
+    /// are no more at a time than runs. `None` for a table whose file system refuses.
+    direct: RefCell<BTreeMap<u64, Option<Box<dyn DiskFile>>>>,
     buffers: ReadBuffers,
     counts: &'a IoCounts,
 }
 
 impl<'a> Source<'a> {
-    /// Opens the tables that are to be read directly.
-    ///
-    /// # Errors
-    /// The disk's, by file.
-    pub(super) fn open<'t>(
-        tables: impl Iterator<Item = &'t Arc<Table>>,
-        disk: &dyn Disk,
-        levels: &[LevelOptions],
-        counts: &'a IoCounts,
-    ) -> Result<Self, LsmError> {
-        let mut direct = BTreeMap::new();
-        for table in tables {
-            let io = levels.get(table.meta().level).map(|level| level.io);
-            if io != Some(TableIo::Direct) {
-                continue;
-            }
-            let path = table.path();
-            let file = disk.open(&path, OpenMode::Read);
-            let file = file.map_err(io_error("opening", &path))?;
-            let is_direct = counts.set_direct(TableIo::Direct, &*file);
-            if is_direct.map_err(io_error("opening", &path))? {
-                direct.insert(table.number(), file);
-            }
-        }
-        Ok(Self {
-            direct,
+    pub(super) fn new(disk: &'a dyn Disk, levels: &'a [LevelOptions], counts: &'a IoCounts) -> Self {
+        Self {
+            disk,
+            levels,
+            direct: RefCell::default(),
             buffers: ReadBuffers::default(),
             counts,
-        })
+        }
     }
 
     /// Bytes of a table as they lie in its file.
     ///
     /// # Errors
-    /// The disk's, by file.
+    /// The disk's, by file; `Corrupt` when the file ends before them.
     pub(super) fn read(
         &self,
         table: &Table,
@@ -74,24 +57,67 @@ impl<'a> Source<'a> {
         offset: u64,
         bytes: usize,
     ) -> Result<Bytes, LsmError> {
-        let Some(file) = self.direct.get(&table.number()) else {
-            let read = |memory: &mut AlignedBuffer| {
-                let out = memory.bytes_mut().get_mut(..bytes).unwrap_or_default();
-                opened.read_into(offset, out)?;
-                Ok(0..bytes)
-            };
-            return self.buffers.filled(bytes, read);
+        let io = self.levels.get(table.meta().level).map(|level| level.io);
+        if io == Some(TableIo::Direct)
+            && let Some(stored) = self.read_directly(table, opened, offset, bytes)?
+        {
+            return Ok(stored);
+        }
+        self.buffers.filled(bytes, |memory| {
+            let out = memory.bytes_mut().get_mut(..bytes).unwrap_or_default();
+            opened.read_into(offset, out)?;
+            Ok(0..bytes)
+        })
+    }
+
+    /// The same past the cache; `None` where the file system refuses, which is counted once for each table.
+    fn read_directly(
+        &self,
+        table: &Table,
+        opened: &Opened,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<Option<Bytes>, LsmError> {
+        let mut direct = self.direct.borrow_mut();
+        let handle = match direct.entry(table.number()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let path = table.path();
+                let file = self.disk.open(&path, OpenMode::Read);
+                let file = file.map_err(io_error("opening", &path))?;
+                let is_direct = self.counts.set_direct(TableIo::Direct, &*file);
+                let is_direct = is_direct.map_err(io_error("opening", &path))?;
+                place.insert(is_direct.then_some(file))
+            }
+        };
+        let Some(file) = handle else {
+            return Ok(None);
         };
         let around = range_around(offset, bytes);
         let around_bytes = (around.end - around.start) as usize;
-        let read = |memory: &mut AlignedBuffer| {
-            let found = read_around(&**file, memory, offset, bytes);
-            found.map_err(io_error("reading", Path::new(opened.name())))
-        };
-        let stored = self.buffers.filled(around_bytes, read)?;
+        let mut is_refused = false;
+        let stored = self.buffers.filled(around_bytes, |memory| {
+            match read_around(&**file, memory, offset, bytes) {
+                Err(error) if is_refusal(&error) => {
+                    is_refused = true;
+                    Ok(0..0)
+                }
+                found => found.map_err(|error| opened.read_failed(offset, error)),
+            }
+        })?;
+        if is_refused {
+            *handle = None;
+            self.counts.refused_files.fetch_add(1, Ordering::Relaxed);
+            return Ok(None);
+        }
         let read_bytes = &self.counts.read_bytes;
         read_bytes.fetch_add(around_bytes as u64, Ordering::Relaxed);
-        Ok(stored)
+        let last = opened.index().last();
+        if last.is_some_and(|last| offset + bytes as u64 >= last.offset + u64::from(last.bytes)) {
+            // The next task may ask for the last block once more; the table is opened again for that.
+            direct.remove(&table.number());
+        }
+        Ok(Some(stored))
     }
 }
 

@@ -372,7 +372,16 @@ impl Lsm {
     /// # Errors
     /// A table that cannot be opened; its range tombstones may matter.
     pub fn iterator(&self, family: FamilyId, snapshot: &Arc<Snapshot>) -> Result<LsmIterator, LsmError> {
-        self.engine.iterator(family, snapshot)
+        self.engine.iterator(family, snapshot, true)
+    }
+
+    /// As [`Lsm::iterator`], for who reads everything once: blocks that it reads do not go into the block
+    /// cache.
+    ///
+    /// # Errors
+    /// As [`Lsm::iterator`].
+    pub fn iterator_once(&self, family: FamilyId, snapshot: &Arc<Snapshot>) -> Result<LsmIterator, LsmError> {
+        self.engine.iterator(family, snapshot, false)
     }
 
     /// Puts everything written so far into tables.

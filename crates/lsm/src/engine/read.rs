@@ -126,10 +126,12 @@ impl Engine {
         Ok(absent)
     }
 
+    /// `keep`: whether blocks that it reads go into the cache.
     pub(super) fn iterator(
         self: &Arc<Self>,
         family: FamilyId,
         snapshot: &Arc<Snapshot>,
+        keep: bool,
     ) -> Result<LsmIterator, LsmError> {
         let view = self.view();
         let mut sources = Vec::new();
@@ -146,9 +148,9 @@ impl Engine {
             }
             if level == 0 {
                 let each = tables.iter().map(|table| vec![Arc::clone(table)]);
-                sources.extend(each.map(|tables| EntryCursor::Run(RunCursor::new(tables, true))));
+                sources.extend(each.map(|tables| EntryCursor::Run(RunCursor::new(tables, keep))));
             } else if !tables.is_empty() {
-                sources.push(EntryCursor::Run(RunCursor::new(tables.to_vec(), true)));
+                sources.push(EntryCursor::Run(RunCursor::new(tables.to_vec(), keep)));
             }
         }
         Ok(LsmIterator::new(

@@ -1,7 +1,4 @@
 //! Walking over a sorted run of disjoint tables, in both directions.
-//!
-//! Tables are read here and there, and the system is told so; it reads nothing that it was not asked for. A
-//! cursor that went on from block to block a few times asks for what comes next, in growing pieces.
 
 use std::sync::Arc;
 
@@ -10,23 +7,6 @@ use weft_ops::key::{SeqNo, Stamp};
 
 use super::read::{Opened, Table};
 use crate::error::LsmError;
-
-/// Blocks in a row after which more are asked for.
-const IN_A_ROW: usize = 2;
-/// The first piece that is asked for, and the largest, in bytes of the file.
-const AHEAD_BYTES_MIN: u64 = 64 << 10;
-const AHEAD_BYTES_MAX: u64 = 1 << 20;
-
-/// What a cursor that goes on has asked for.
-#[derive(Clone, Copy, Default)]
-struct Ahead {
-    /// Blocks that were stepped into from the one before, since the cursor was last set down.
-    in_a_row: usize,
-    /// Of this table, up to this offset.
-    table: usize,
-    end: u64,
-    piece_bytes: u64,
-}
 
 /// A cursor over tables whose keys ascend from table to table: those of a level, or a single one.
 pub(crate) struct RunCursor {
@@ -37,7 +17,6 @@ pub(crate) struct RunCursor {
     cursor: Option<BlockCursor>,
     /// The table with this number, which thereby stays open while the cursor reads it.
     opened: Option<(usize, Arc<Opened>)>,
-    ahead: Ahead,
     /// Whether blocks that are read go into the cache.
     keep: bool,
 }
@@ -50,12 +29,6 @@ impl RunCursor {
             block: 0,
             cursor: None,
             opened: None,
-            ahead: Ahead {
-                in_a_row: 0,
-                table: 0,
-                end: 0,
-                piece_bytes: 0,
-            },
             keep,
         }
     }
@@ -95,7 +68,6 @@ impl RunCursor {
     /// To the first entry that does not stand before (`key`, `stamp`).
     pub(crate) fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<(), LsmError> {
         self.cursor = None;
-        self.ahead = Ahead::default();
         self.table = self
             .tables
             .partition_point(|table| table.properties().upper.is_before(key));
@@ -116,7 +88,6 @@ impl RunCursor {
             Ok(()) if cursor.valid() => Ok(()),
             Ok(()) => {
                 self.block += 1;
-                self.look_ahead()?;
                 self.load_forward(BlockCursor::first)
             }
             Err(error) => Err(self.failed(error)),
@@ -147,34 +118,6 @@ impl RunCursor {
             self.opened = Some((self.table, table.opened()?));
         }
         Ok(self.opened.as_ref().map(|(_, opened)| (&**table, &**opened)))
-    }
-
-    /// Asks for what follows, if the cursor has come half way through what it asked for last. (The last block
-    /// of a table asks for nothing: the next table is asked for from its second block on.)
-    fn look_ahead(&mut self) -> Result<(), LsmError> {
-        self.ahead.in_a_row += 1;
-        if self.ahead.in_a_row < IN_A_ROW {
-            return Ok(());
-        }
-        let (table, number, mut ahead) = (self.table, self.block, self.ahead);
-        let Some((_, opened)) = self.opened()? else {
-            return Ok(());
-        };
-        let Some(next) = opened.index().get(number) else {
-            return Ok(());
-        };
-        let goes_on = ahead.table == table && ahead.end > next.offset;
-        if goes_on && ahead.end - next.offset > ahead.piece_bytes / 2 {
-            return Ok(());
-        }
-        ahead.piece_bytes = (ahead.piece_bytes * 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
-        if !goes_on {
-            (ahead.table, ahead.end) = (table, next.offset);
-        }
-        opened.begin_reading(ahead.end, ahead.piece_bytes);
-        ahead.end += ahead.piece_bytes;
-        self.ahead = ahead;
-        Ok(())
     }
 
     /// The present block. `None` behind the last one of the table, and behind the last table.

@@ -148,9 +148,14 @@ impl TableOut {
         let path = &self.path;
         let (file, bytes) = match self.way {
             Way::Direct(writer) => {
-                let (file, bytes) = writer.finish().map_err(io_error("writing", path))?;
-                self.counts.written_bytes.fetch_add(bytes, Ordering::Relaxed);
-                (file, bytes)
+                let written = writer.finish().map_err(io_error("writing", path))?;
+                let (count, by) = if written.is_direct {
+                    (&self.counts.written_bytes, written.bytes)
+                } else {
+                    (&self.counts.refused_files, 1)
+                };
+                count.fetch_add(by, Ordering::Relaxed);
+                (written.file, written.bytes)
             }
             Way::Cached(mut parts) => {
                 parts.write(path)?;

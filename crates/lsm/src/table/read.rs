@@ -1,5 +1,6 @@
 //! Reading a table: its sections once, its blocks as they are needed.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -195,12 +196,11 @@ impl Table {
             .unwrap_or_default()
             .into();
         let file = match self.files.disk.open(&path, OpenMode::Read) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(corrupt(&name, 0, CorruptKind::File, "the file is missing"));
             }
             other => other.map_err(io_error("opening", &path))?,
         };
-        file.expect_random_reads().map_err(io_error("opening", &path))?;
         let file_bytes = file.len().map_err(io_error("reading", &path))?;
         let footer_at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
         let bad = |offset: u64, kind, reason: &str| corrupt(&name, offset, kind, reason);
@@ -212,7 +212,7 @@ impl Table {
             // The footer has been checked against the file's length, or is of known length.
             let mut bytes = vec![0; section.bytes as usize];
             file.read_exact_at(&mut bytes, section.offset)
-                .map_err(io_error("reading", &path))?;
+                .map_err(|error| read_failed(&name, section.offset, error))?;
             Ok(Bytes::from(bytes))
         };
         let footer = read(Section {
@@ -327,14 +327,13 @@ impl Opened {
 
     /// Fills `out` with bytes as they lie in the file.
     pub(crate) fn read_into(&self, offset: u64, out: &mut [u8]) -> Result<(), LsmError> {
-        let path = Path::new(&*self.name);
         let read = self.file.read_exact_at(out, offset);
-        read.map_err(io_error("reading", path))
+        read.map_err(|error| self.read_failed(offset, error))
     }
 
-    /// Asks the system to begin to read these bytes; who reads them notices what goes wrong.
-    pub(super) fn begin_reading(&self, offset: u64, bytes: u64) {
-        let _ = self.file.begin_reading(offset, bytes);
+    /// Why bytes of the file, which was found to have its length, could not be read.
+    pub(crate) fn read_failed(&self, offset: u64, error: io::Error) -> LsmError {
+        read_failed(&self.name, offset, error)
     }
 
     /// Opens a stored block after checking that it is the one that was written there.
@@ -350,6 +349,19 @@ impl Opened {
 
     pub(crate) fn bad_block(&self, offset: u64, error: BlockError) -> LsmError {
         corrupt(&self.name, offset, CorruptKind::Block, error)
+    }
+}
+
+fn read_failed(name: &str, offset: u64, error: io::Error) -> LsmError {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        corrupt(
+            name,
+            offset,
+            CorruptKind::File,
+            "it ends before bytes that it had",
+        )
+    } else {
+        io_error("reading", Path::new(name))(error)
     }
 }
 

@@ -122,10 +122,9 @@ fn a_log_is_not_read_into_memory_whole() {
     assert_eq!(lsm.get(FAMILY, b"last").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// Who reads here and there says so and asks for nothing more; who goes on from block to block asks ahead,
-/// about once for every byte, and opens each table once, however little memory open tables may take.
+/// Who goes on from block to block opens each table once, however little memory open tables may take.
 #[test]
-fn scans_ask_ahead_and_keep_their_table_open() {
+fn scans_keep_their_table_open() {
     let disk = WatchedDisk::new(SimDisk::new(3));
     let mut options = LsmOptions {
         block_cache_bytes: 0,
@@ -155,13 +154,7 @@ fn scans_ask_ahead_and_keep_their_table_open() {
     let levels = lsm.stats().levels;
     let tables: u64 = levels.iter().map(|level| level.tables).sum();
     assert!(tables >= 4, "{levels:?}");
-    let (opened, asked) = (&disk.watch.opened_tables, &disk.watch.asked_bytes);
-    for number in (0..KEYS).step_by(37) {
-        assert!(lsm.get(FAMILY, &number.to_be_bytes()).unwrap().is_some());
-    }
-    assert!(disk.watch.random_files.load(Ordering::Relaxed) >= opened.load(Ordering::Relaxed));
-    assert_eq!(asked.load(Ordering::Relaxed), 0);
-
+    let opened = &disk.watch.opened_tables;
     opened.store(0, Ordering::Relaxed);
     let snapshot = lsm.snapshot();
     let mut walks = [0, KEYS / 2].map(|start| {
@@ -178,15 +171,8 @@ fn scans_ask_ahead_and_keep_their_table_open() {
         }
     }
     assert!(!walks[1].0.valid());
-    let (opened, asked) = (opened.load(Ordering::Relaxed), asked.load(Ordering::Relaxed));
+    let opened = opened.load(Ordering::Relaxed);
     assert!(opened <= 2 * tables, "{opened} times, {tables} tables");
-    let stored = KEYS * 500;
-    assert!(asked > stored / 2, "{asked} of {stored} bytes");
-    // What is asked for behind a table's end is not there; each walk comes to a few ends.
-    assert!(
-        asked < 2 * stored + (tables + 2) * (1 << 20),
-        "{asked} of {stored} bytes"
-    );
 }
 
 /// A small budget for everything, many tables, reads all over them: what is stated stays within it, tables

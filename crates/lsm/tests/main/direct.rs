@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weft_base::{Disk, OpenMode, Prng, RealDisk, SimDisk, SystemClock, disk::read_file};
 use weft_lsm::{
-    Background, FamilyId, Lsm, LsmError, LsmOptions, LsmStats, TableIo, WriteBatch, WriteOptions,
+    Background, CorruptKind, FamilyId, Lsm, LsmError, LsmOptions, LsmStats, TableIo, WriteBatch, WriteOptions,
 };
 
 use crate::{DIR, open_with, tiny};
@@ -110,11 +110,32 @@ fn a_file_system_that_refuses_is_said() {
     assert!(files(&refusing, Path::new(DIR)) == files(&plain, Path::new(DIR)));
 }
 
+#[test]
+fn a_file_system_that_accepts_and_then_refuses_stops_nothing() {
+    let [refusing, plain] = [1, 2].map(SimDisk::new);
+    refusing.refuse_direct_late();
+    let stats = run(Arc::new(refusing.clone()), Path::new(DIR), TableIo::Direct);
+    assert!(stats.direct_refused_files > 5, "{stats:?}");
+    assert_eq!((stats.direct_written_bytes, stats.direct_read_bytes), (0, 0));
+    run(Arc::new(plain.clone()), Path::new(DIR), TableIo::Buffered);
+    assert!(files(&refusing, Path::new(DIR)) == files(&plain, Path::new(DIR)));
+}
+
 /// A table that was cut short behind the engine's back is an error that names it.
 #[test]
 fn a_table_that_ends_early_is_named() {
+    for io in [TableIo::Buffered, TableIo::Direct] {
+        ends_early(io);
+    }
+}
+
+fn ends_early(io: TableIo) {
     let disk = SimDisk::new(1);
-    let lsm = open_with(&disk, tiny()).unwrap();
+    let mut options = tiny();
+    for level in &mut options.levels {
+        level.io = io;
+    }
+    let lsm = open_with(&disk, options).unwrap();
     let put = |number: u64| {
         let key = number.to_be_bytes();
         lsm.put(FAMILY, &key, &[7; 250], WriteOptions::default()).unwrap();
@@ -131,6 +152,12 @@ fn a_table_that_ends_early_is_named() {
     (10..30).for_each(put);
     lsm.flush().unwrap();
     let error = lsm.compact_all().unwrap_err();
-    assert!(matches!(error, LsmError::Io { .. }), "{error}");
-    assert!(error.to_string().contains(&name), "{error}");
+    let LsmError::Corrupt {
+        file, offset, kind, ..
+    } = &error
+    else {
+        panic!("{io:?}: {error}");
+    };
+    assert_eq!((&**file, *kind), (name.as_str(), CorruptKind::File));
+    assert!(*offset <= 100, "{error}");
 }

@@ -22,9 +22,6 @@ pub struct Watch {
     pub longest_read: AtomicU64,
     /// Tables that were opened to be read.
     pub opened_tables: AtomicU64,
-    /// Files that were said to be read here and there, and bytes that were asked for ahead.
-    pub random_files: AtomicU64,
-    pub asked_bytes: AtomicU64,
 }
 
 impl Watch {
@@ -120,15 +117,5 @@ impl DiskFile for WatchedFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.watch.check_space()?;
         self.file.allocate(len)
-    }
-
-    fn expect_random_reads(&self) -> io::Result<()> {
-        self.watch.random_files.fetch_add(1, Ordering::Relaxed);
-        self.file.expect_random_reads()
-    }
-
-    fn begin_reading(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.watch.asked_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.file.begin_reading(offset, bytes)
     }
 }

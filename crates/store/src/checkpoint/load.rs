@@ -143,7 +143,7 @@ fn load_range(
     let Some((table, loader)) = loaders.get(range.table) else {
         return Ok(loaded);
     };
-    let mut rows = lsm.iterator(family(*table), snapshot)?;
+    let mut rows = lsm.iterator_once(family(*table), snapshot)?;
     rows.seek(&range.start)?;
     while rows.valid() && range.end.as_ref().is_none_or(|end| *rows.key() < **end) {
         let pushed = push(loader, &mut loaded, header, rows.key(), rows.value());

@@ -1,4 +1,4 @@
-//! Building an index over rows that exist: CREATE INDEX, and loading a checkpoint.
+//! Building an index over rows that exist, or over their row ids: CREATE INDEX, and loading a checkpoint.
 //!
 //! Entries are collected, sorted once and put into the tree in order, which finds every node in the cache and
 //! leaves full ones behind. The sorted list also shows duplicates.
@@ -15,9 +15,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use weft_ops::hash64;
 
 use super::IndexData;
+use super::hash::HashIndex;
 use crate::catalog::IndexDef;
-use crate::memory::{Pin, SlotId};
-use crate::table::TableCore;
+use crate::memory::{Pin, Slot, SlotId, VersionRef};
+use crate::table::{TableCore, row_id_hash};
 
 const HEAD_BYTES: usize = 16;
 
@@ -121,6 +122,19 @@ pub(crate) fn build(
     Ok(index)
 }
 
+/// An index over the row ids of the live rows that the pin sees. With several threads the rows are divided
+/// among them.
+pub(crate) fn build_row_ids(core: &TableCore, pin: Pin<'_>, threads: usize) -> HashIndex {
+    let row_ids = HashIndex::new(core.slots.memory());
+    let next = AtomicU64::new(0);
+    with_each(0..threads.max(1), |_| {
+        each_live(core, pin, &next, |slot, place, _| {
+            row_ids.add(row_id_hash(place.row_id()), slot)
+        });
+    });
+    row_ids
+}
+
 /// Does the work for each of these, at the same time; results in order.
 fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -> T + Sync) -> Vec<T> {
     let mut each = each;
@@ -139,33 +153,44 @@ fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -
 fn collect(def: &IndexDef, index: &IndexData, core: &TableCore, pin: Pin<'_>, next: &AtomicU64) -> Piece {
     let layout = core.layout.as_ref();
     let (mut piece, mut key) = (Piece::default(), Vec::new());
+    each_live(core, pin, next, |slot, _, version| {
+        index.key_of(layout, version.bytes(), &mut key);
+        if let Some(hash) = index.hash_for(&key) {
+            hash.add(hash64(&key), slot);
+        }
+        if index.ordered.is_some() || def.unique {
+            let has_null = def.unique && index.has_null(layout, version.bytes());
+            let list = if has_null {
+                &mut piece.with_null
+            } else {
+                &mut piece.entries
+            };
+            list.push(Entry::new(&key, slot));
+        }
+    });
+    piece.entries.sort_unstable();
+    piece
+}
+
+/// Takes regions as long as there are some, and shows the live rows in them.
+fn each_live<'c>(
+    core: &'c TableCore,
+    pin: Pin<'c>,
+    next: &AtomicU64,
+    mut see: impl FnMut(SlotId, Slot<'c>, VersionRef<'c>),
+) {
     loop {
         let first = next.fetch_add(REGIONS_AT_A_TIME, Relaxed);
         let regions = first..(first + REGIONS_AT_A_TIME).min(core.slots.region_count());
         if regions.is_empty() {
-            break;
+            return;
         }
         for slot in regions.flat_map(|region| core.slots.ids_in(region)) {
-            let Some((_, version)) = core.live(slot, pin) else {
-                continue;
-            };
-            index.key_of(layout, version.bytes(), &mut key);
-            if let Some(hash) = index.hash_for(&key) {
-                hash.add(hash64(&key), slot);
-            }
-            if index.ordered.is_some() || def.unique {
-                let has_null = def.unique && index.has_null(layout, version.bytes());
-                let list = if has_null {
-                    &mut piece.with_null
-                } else {
-                    &mut piece.entries
-                };
-                list.push(Entry::new(&key, slot));
+            if let Some((place, version)) = core.live(slot, pin) {
+                see(slot, place, version);
             }
         }
     }
-    piece.entries.sort_unstable();
-    piece
 }
 
 /// Cuts sorted lists at the same keys, into as many parts as there are lists. Entries with one key stay
@@ -301,6 +326,30 @@ mod tests {
             };
             let third = found(&index, few.layout(), Value::Int8(1));
             assert_eq!(third.len() as u64, ROWS / 3, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn any_number_of_threads_finds_every_row_id() {
+        let loader = loader(false, |number| Value::Int8(number as i64));
+        for threads in 1..=4 {
+            // The number behind the only index.
+            let Ok(Structure::RowIds(row_ids)) = loader.build(1, threads) else {
+                panic!("{threads} threads");
+            };
+            let mut all = std::collections::BTreeSet::new();
+            for number in 0..ROWS {
+                let id = RowId {
+                    batch: BatchId(1),
+                    member: 0,
+                    ordinal: number as u32,
+                };
+                let mut slots = Candidates::new();
+                row_ids.candidates(row_id_hash(id), &mut slots);
+                assert!(!slots.is_empty(), "{threads} threads, row {number}");
+                all.extend(slots);
+            }
+            assert_eq!(all.len() as u64, ROWS, "{threads} threads");
         }
     }
 

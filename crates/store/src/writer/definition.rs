@@ -12,7 +12,7 @@ use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
-use crate::index::build::build;
+use crate::index::build::{build, build_row_ids};
 use crate::memory::Pin;
 use crate::table::{Loaded, Schema, TableData, TableIndex, TableLoader, not_null_bits};
 
@@ -149,7 +149,7 @@ impl BatchWriter<'_> {
     fn without_index(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
         let mut data = self.redefined(catalog, table)?;
         if data.def.primary_key.is_none() && data.row_ids.is_none() {
-            data.row_ids = Some(Arc::new(data.core.row_id_index(self.pin(Pin::EVERYTHING))));
+            data.row_ids = Some(Arc::new(build_row_ids(&data.core, self.pin(Pin::EVERYTHING), 1)));
         }
         Ok(data)
     }
@@ -183,7 +183,7 @@ impl BatchWriter<'_> {
             .collect();
         let mut data = loader.finish(loaded, built.map_err(SqlError::internal)?);
         if data.row_ids.is_none() && old.row_ids.is_some() {
-            data.row_ids = Some(Arc::new(data.core.row_id_index(self.pin(Pin::EVERYTHING))));
+            data.row_ids = Some(Arc::new(build_row_ids(&data.core, self.pin(Pin::EVERYTHING), 1)));
         }
         Ok(data)
     }

@@ -56,6 +56,9 @@ use names::{NameChange, Names};
 /// Bytes of a pending write that a power cut treats alike: lost, kept or torn.
 pub const SECTOR_BYTES: usize = 512;
 
+/// The system's number for an argument that it does not take, the same on every Unix.
+const EINVAL: i32 = 22;
+
 /// How an injected fault shows itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
@@ -100,6 +103,7 @@ struct State {
     cut_at: Option<u64>,
     power_is_off: bool,
     refuses_direct: bool,
+    refuses_direct_late: bool,
 }
 
 impl SimDisk {
@@ -119,6 +123,7 @@ impl SimDisk {
             cut_at: None,
             power_is_off: false,
             refuses_direct: false,
+            refuses_direct_late: false,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -179,6 +184,11 @@ impl SimDisk {
     /// Makes it a disk without direct access: no handle can be made direct any more.
     pub fn refuse_direct(&self) {
         self.state.lock().refuses_direct = true;
+    }
+
+    /// Makes it a disk that lets handles become direct and then answers their reads and writes with EINVAL.
+    pub fn refuse_direct_late(&self) {
+        self.state.lock().refuses_direct_late = true;
     }
 
     /// The places at which a sync was called so far.
@@ -416,11 +426,14 @@ struct SimFile {
 
 impl SimFile {
     fn check(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.is_direct.load(Ordering::Relaxed) {
-            check_alignment(bytes, offset)
-        } else {
-            Ok(())
+        if !self.is_direct.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        check_alignment(bytes, offset)?;
+        if self.disk.state.lock().refuses_direct_late {
+            return Err(io::Error::from_raw_os_error(EINVAL));
+        }
+        Ok(())
     }
 
     fn check_writable(&self) -> io::Result<()> {
@@ -527,6 +540,13 @@ impl DiskFile for SimFile {
         let direct = !state.refuses_direct;
         self.is_direct.store(direct, Ordering::Relaxed);
         Ok(direct)
+    }
+
+    fn set_buffered(&self) -> io::Result<()> {
+        let state = self.disk.state.lock();
+        state.check_handle(self.generation)?;
+        self.is_direct.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     fn forget_cached(&self) -> io::Result<()> {
