@@ -441,6 +441,23 @@ mod tests {
         };
         assert_eq!(serve.listen, "127.0.0.1:5433".parse().unwrap());
         assert_eq!(serve.synchronous_commit, Switch::On);
+        assert_eq!(serve.compaction_unit, CheckpointUnit::Cpu);
+    }
+
+    #[test]
+    fn the_compaction_unit_is_named() {
+        for (name, unit) in [
+            ("cpu", CheckpointUnit::Cpu),
+            ("runtime", CheckpointUnit::Runtime),
+            ("model", CheckpointUnit::Model),
+        ] {
+            let line = ["weft", "serve", "--compaction-unit", name];
+            let Command::Serve(serve) = WeftArguments::try_parse_from(line).unwrap().command else {
+                panic!("not serve")
+            };
+            assert_eq!(serve.compaction_unit, unit);
+        }
+        assert!(WeftArguments::try_parse_from(["weft", "serve", "--compaction-unit", "fpga"]).is_err());
     }
 
     #[test]

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
-use weft_ops::block::{Block, Compression, FinishedBlock};
+use weft_ops::block::{Compression, FinishedBlock};
 use weft_ops::filter::{build_filter, can_be_filter_of};
-use weft_ops::merge::{MergeOutput, MergeTask, merge};
+use weft_ops::merge::{MergeOutput, MergeTask, is_as_named, merge};
 
 use crate::job::{Codecs, Job, JobKind, Shape, Task};
 use crate::report::Output;
@@ -146,12 +146,13 @@ fn outcome(result: Result<Output, Output>) -> Outcome {
 
 /// Whether the output can be the result of such a task, as far as that shows without doing it again. Of a
 /// merge: counts add up, blocks are whole and stand in the order of their keys, the first and the last key
-/// of each are those that are named and lie within the task's bounds. Of a filter: it is as long as it ought
-/// to be, and every hash of the task passes it.
+/// of each are those that are named and lie within the task's bounds, and the hashes are those of the keys.
+/// Of a filter: it is as long as it ought to be, and every hash of the task passes it.
 ///
 /// A block whose last key were not the one that is named would hide keys behind a table's index, and a filter
-/// that misses one would hide it behind the filter. It costs a checksum and, of compressed blocks, a
-/// decompression; of a filter about what building it costs.
+/// that misses one, or is built over hashes that miss one, would hide it behind the filter. It costs a
+/// checksum, a walk over the keys and, of compressed blocks, a decompression; of a filter about what building
+/// it costs.
 #[must_use]
 pub fn plausible(job: &Job, output: &Bytes) -> bool {
     match job.kind {
@@ -175,29 +176,17 @@ fn can_be_of(output: &MergeOutput, task: &MergeTask) -> bool {
         [before, after] => before.last_key <= after.first_key,
         _ => true,
     };
+    let as_named = |at: usize, block: &FinishedBlock| {
+        let before = at.checked_sub(1).and_then(|before| output.blocks.get(before));
+        is_as_named(block, before, output.key_hashes.get(at).map(Vec::as_slice))
+    };
     let lists = if task.key_hashes { output.blocks.len() } else { 0 };
     !output.blocks.first().is_some_and(below)
         && !output.blocks.last().is_some_and(above)
         && output.key_hashes.len() == lists
         && output.block_bytes() <= task.output_bytes_max
         && output.blocks.windows(2).all(ascending)
-        && output.blocks.iter().all(is_as_named)
-}
-
-/// Whether a block holds what is said of it.
-fn is_as_named(named: &FinishedBlock) -> bool {
-    let Ok(block) = Block::open(&named.bytes) else {
-        return false;
-    };
-    let mut cursor = block.cursor();
-    let mut ends_with = |last: bool, key: &Bytes| {
-        let moved = if last { cursor.last() } else { cursor.first() };
-        moved.is_ok() && cursor.valid() && cursor.key() == key
-    };
-    named.first_key <= named.last_key
-        && block.header().entry_count == named.entry_count
-        && ends_with(false, &named.first_key)
-        && ends_with(true, &named.last_key)
+        && (0..).zip(&output.blocks).all(|(at, block)| as_named(at, block))
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ fn failing_units_leave_the_files_of_the_cpu() {
         "{stats:?}"
     );
     assert_eq!((stats.units, stats.waiting), (2, 0));
+    assert_eq!(stats.done_by_units() + stats.done_by_cpu(), stats.jobs);
     assert_eq!(CompactionUnits::Cpu.stats().jobs, 0);
 }
 

@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// Counters of a database since it was opened.
+/// Counters of a database since it was opened; those of units, which others may share, since these began.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DatabaseStats {
     /// The transaction engine's counters.
@@ -75,6 +75,7 @@ impl DatabaseStats {
             "checkpoints" => engine.checkpoints.to_string(),
             "unit_jobs" => engine.units.jobs.to_string(),
             "unit_jobs_done_by_units" => engine.units.done_by_units().to_string(),
+            "unit_jobs_by_cpu" => engine.units.done_by_cpu().to_string(),
             "unit_jobs_redone" => engine.units.redone_after_failure().to_string(),
             "unit_jobs_redone_why" => engine.units.redone_on_cpu.to_string(),
             "units_out" => format!("{} of {}", engine.units.units_out, engine.units.units),

@@ -21,6 +21,7 @@
 //! hashed strings), so a scan of n keys is a range of n numbers; "latest" looks back from the stream's own
 //! newest insert, so that what it names has been inserted before.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -169,17 +170,48 @@ pub enum Skew {
 /// Which partition owns a key.
 pub type OwnerOf = Arc<dyn Fn(u64) -> usize + Send + Sync>;
 
-/// A bound on how many rows of a transaction lie with others than the owner of its first row (BionicDB 5.7).
+/// How many rows of a transaction lie with others than the owner of its first row (BionicDB 5.7). Every owner
+/// has rows enough for that.
 #[derive(Clone)]
 pub struct Remoteness {
-    /// How rows are partitioned. With one partition nothing is remote, and the bound says nothing.
-    pub owner_of: OwnerOf,
-    /// Partitions.
-    pub partitions: usize,
-    /// The share of a transaction's accesses that is remote, in thousandths, to the nearest access. The first
-    /// access never is.
-    pub share_permille: u64,
+    owner_of: OwnerOf,
+    partitions: usize,
+    share_permille: u64,
 }
+
+/// An owner has too few rows for transactions that begin with one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooFewRows {
+    /// The owner.
+    pub owner: usize,
+    /// Rows that it has.
+    pub own: u64,
+    /// Rows that all others have.
+    pub others: u64,
+    /// Rows of its own that a transaction needs.
+    pub local: u64,
+    /// Rows of others that it needs.
+    pub remote: u64,
+}
+
+impl fmt::Display for TooFewRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TooFewRows {
+            owner,
+            own,
+            others,
+            local,
+            remote,
+        } = self;
+        write!(
+            f,
+            "partition {owner} has {own} rows and all others {others}; a transaction that begins there needs \
+             {local} and {remote}"
+        )
+    }
+}
+
+impl std::error::Error for TooFewRows {}
 
 impl fmt::Debug for Remoteness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,6 +223,46 @@ impl fmt::Debug for Remoteness {
 }
 
 impl Remoteness {
+    /// Rows of such a table that `owner_of` gives to `partitions`, and the share of a transaction's accesses
+    /// that is remote, in thousandths, to the nearest access; the first access never is. With one partition
+    /// nothing is remote. Asks for the owner of every row.
+    ///
+    /// # Errors
+    /// An owner that has rows has too few of them, or all others have.
+    pub fn new(
+        shape: &YcsbShape,
+        owner_of: OwnerOf,
+        partitions: usize,
+        share_permille: u64,
+    ) -> Result<Self, TooFewRows> {
+        let remoteness = Self {
+            owner_of,
+            partitions,
+            share_permille,
+        };
+        if partitions > 1 {
+            let local = remoteness.local_count(shape.accesses) as u64;
+            let remote = shape.accesses as u64 - local.min(shape.accesses as u64);
+            let mut owned = BTreeMap::new();
+            for key in 0..shape.records {
+                *owned.entry((remoteness.owner_of)(key)).or_insert(0) += 1;
+            }
+            for (owner, own) in owned {
+                let others = shape.records - own;
+                if own < local || others < remote {
+                    return Err(TooFewRows {
+                        owner,
+                        own,
+                        others,
+                        local,
+                        remote,
+                    });
+                }
+            }
+        }
+        Ok(remoteness)
+    }
+
     /// How many of a transaction's accesses are local.
     fn local_count(&self, accesses: usize) -> usize {
         let remote = (accesses as u64 * self.share_permille.min(1000) + 500) / 1000;
@@ -209,8 +281,8 @@ impl Remoteness {
     }
 }
 
-/// Keys drawn for one access before one is taken that stands with the wrong owner: a small or very skewed
-/// table may have too few of the others.
+/// Keys drawn for one access before the next one that may stand there is looked for: of a small table, or a
+/// very skewed one, the few that are left may be drawn hardly ever.
 const DRAWS_MAX: u32 = 10_000;
 
 /// Draws keys by a [`Skew`].
@@ -334,7 +406,8 @@ impl YcsbSource {
         self
     }
 
-    /// The same stream with its rows placed so. Nothing changes for workload D, whose keys follow each other.
+    /// The same stream with its rows placed so; `remoteness` was made for its shape, else transactions may be
+    /// shorter. Nothing changes for workload D, whose keys follow each other.
     pub fn placed(mut self, remoteness: Option<Remoteness>) -> Self {
         self.remoteness = remoteness;
         self
@@ -362,17 +435,33 @@ impl YcsbSource {
         }
     }
 
-    /// A key that may stand behind `keys`.
-    fn suitable_key(&mut self, keys: &[u64]) -> u64 {
-        let mut key = self.key();
-        for _ in 0..DRAWS_MAX {
-            let suits = |remoteness: &Remoteness| remoteness.suits(keys, key, self.shape.accesses);
-            if self.mix == Mix::D || self.remoteness.as_ref().is_none_or(suits) {
-                break;
-            }
-            key = self.key();
+    /// Whether `key` may stand behind `keys`: it is another, and its owner is the one that is wanted.
+    fn may_follow(&self, keys: &[u64], key: u64) -> bool {
+        let suits = |remoteness: &Remoteness| remoteness.suits(keys, key, self.shape.accesses);
+        !keys.contains(&key) && self.remoteness.as_ref().is_none_or(suits)
+    }
+
+    /// A key to stand behind `keys`; `None` if there is no other that may.
+    fn next_key(&mut self, keys: &[u64]) -> Option<u64> {
+        if self.mix == Mix::D {
+            let key = self.key();
+            // Few streams have as many different latest keys as accesses at first; those that lack go back.
+            return Some(match keys.contains(&key) {
+                true => self.latest(keys.len() as u64),
+                false => key,
+            });
         }
-        key
+        for _ in 0..DRAWS_MAX {
+            let key = self.key();
+            if self.may_follow(keys, key) {
+                return Some(key);
+            }
+        }
+        let records = self.shape.records;
+        let from = self.random.below(records.max(1));
+        (from..records)
+            .chain(0..from)
+            .find(|key| self.may_follow(keys, *key))
     }
 
     /// The next transaction.
@@ -394,15 +483,9 @@ impl YcsbSource {
         }
         let mut keys = Vec::with_capacity(self.shape.accesses);
         while keys.len() < self.shape.accesses {
-            let key = self.suitable_key(&keys);
-            // Few streams have as many different latest keys as accesses at first; those that lack go back.
-            let key = if self.mix == Mix::D && keys.contains(&key) {
-                self.latest(keys.len() as u64)
-            } else {
-                key
-            };
-            if !keys.contains(&key) || self.mix == Mix::D {
-                keys.push(key);
+            match self.next_key(&keys) {
+                Some(key) => keys.push(key),
+                None => break,
             }
         }
         let random = &mut self.random;
@@ -598,11 +681,8 @@ mod tests {
                 accesses: 16,
                 ..SHAPE
             };
-            let remoteness = Remoteness {
-                owner_of: Arc::new(|key| (key / 7 % 2) as usize),
-                partitions: 2,
-                share_permille,
-            };
+            let owner_of: OwnerOf = Arc::new(|key| (key / 7 % 2) as usize);
+            let remoteness = Remoteness::new(&shape, owner_of, 2, share_permille).unwrap();
             let mut source = YcsbSource::new(shape, Mix::C, 0.0, 9).placed(Some(remoteness));
             for _ in 0..200 {
                 let keys = source.transaction().keys;
@@ -610,16 +690,70 @@ mod tests {
                 assert_eq!(remote, wanted, "{share_permille}");
             }
         }
-        // One partition has nothing remote, and a table without other owners ends the search.
-        for (partitions, owner_of) in [(1, 0), (2, 0)] {
-            let remoteness = Remoteness {
-                owner_of: Arc::new(move |_| owner_of),
-                partitions,
-                share_permille: 750,
-            };
-            let mut source = YcsbSource::new(SHAPE, Mix::C, 0.0, 9).placed(Some(remoteness));
-            assert_eq!(source.transaction().keys.len(), 4);
+        // One partition has nothing remote.
+        let remoteness = Remoteness::new(&SHAPE, Arc::new(|_| 0), 1, 750).unwrap();
+        let mut source = YcsbSource::new(SHAPE, Mix::C, 0.0, 9).placed(Some(remoteness));
+        assert_eq!(source.transaction().keys.len(), 4);
+    }
+
+    /// Owner 0 has so many rows, owner 1 the others.
+    fn owned(rows: u64) -> OwnerOf {
+        Arc::new(move |key| usize::from(key >= rows))
+    }
+
+    #[test]
+    fn owners_with_too_few_rows_are_named() {
+        let new = |rows, share| Remoteness::new(&SHAPE, owned(rows), 2, share).map(|_| ());
+        assert_eq!(
+            (new(4, 0), new(3, 750), new(4, 500), new(0, 0)),
+            (Ok(()), Ok(()), Ok(()), Ok(()))
+        );
+        let error = new(2, 0).unwrap_err();
+        assert_eq!((error.owner, error.own, error.local, error.remote), (0, 2, 4, 0));
+        assert!(error.to_string().contains("partition 0 has 2 rows"), "{error}");
+        let error = new(2, 750).unwrap_err();
+        assert_eq!(
+            (error.owner, error.others, error.local, error.remote),
+            (1, 2, 1, 3)
+        );
+        assert!(new(0, 750).is_err(), "nobody has remote rows");
+        assert!(
+            Remoteness::new(&SHAPE, owned(2), 1, 750).is_ok(),
+            "nothing is remote"
+        );
+    }
+
+    /// The last rows of an owner are hardly ever drawn; transactions come all the same, with the right owners.
+    #[test]
+    fn rows_that_are_hardly_ever_drawn_are_found() {
+        let owner_of = owned(4);
+        let remoteness = Remoteness::new(&SHAPE, owner_of.clone(), 2, 0).unwrap();
+        for skew in [
+            Skew::Zipf(0.0),
+            Skew::Zipf(4.0),
+            Skew::Hot {
+                keys: 3,
+                share_permille: 1000,
+            },
+        ] {
+            let mut source =
+                YcsbSource::one_of(SHAPE, Mix::C, skew, 9, 0, 1).placed(Some(remoteness.clone()));
+            for _ in 0..50 {
+                let mut keys = source.transaction().keys;
+                assert!(keys.iter().all(|key| owner_of(*key) == owner_of(keys[0])));
+                keys.sort_unstable();
+                keys.dedup();
+                assert_eq!(keys.len(), 4);
+            }
         }
+        // A bound that was made for another table leaves keys out; it takes no wrong ones.
+        let remoteness = Remoteness {
+            owner_of: owned(2),
+            ..remoteness
+        };
+        let shape = YcsbShape { records: 4, ..SHAPE };
+        let mut source = YcsbSource::new(shape, Mix::C, 0.0, 9).placed(Some(remoteness));
+        assert_eq!(source.transaction().keys.len(), 2);
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn run_mixes(
     protocols: Option<&[&str]>,
 ) -> Result<(), Failure> {
     let (mut generation, mut workloads) = (0, Vec::new());
-    let remoteness = remoteness(arguments, bench)?;
+    let remoteness = remoteness(arguments, &shape, bench)?;
     for mix in mixes {
         for skew in skews {
             // No two cases insert the same keys.
@@ -198,7 +198,11 @@ fn shape(arguments: &YcsbArguments) -> Result<YcsbShape, Failure> {
 }
 
 /// Where rows lie, if a share of accesses was asked for: with the workers of protocol `partitioned`.
-fn remoteness(arguments: &YcsbArguments, bench: &BenchDatabase) -> Result<Option<Remoteness>, Failure> {
+fn remoteness(
+    arguments: &YcsbArguments,
+    shape: &YcsbShape,
+    bench: &BenchDatabase,
+) -> Result<Option<Remoteness>, Failure> {
     let Some(share) = arguments.remote_share else {
         return Ok(None);
     };
@@ -216,11 +220,10 @@ fn remoteness(arguments: &YcsbArguments, bench: &BenchDatabase) -> Result<Option
         encode_key_value(&mut encoded, &Value::Int8(key as i64));
         protocol.owner(table, &encoded, workers)
     };
-    Ok(Some(Remoteness {
-        owner_of: Arc::new(owner_of),
-        partitions: workers,
-        share_permille: (share * 1000.0).round() as u64,
-    }))
+    let share_permille = (share * 1000.0).round() as u64;
+    Remoteness::new(shape, Arc::new(owner_of), workers, share_permille)
+        .map(Some)
+        .map_err(|error| Failure::Usage(format!("--remote-share: {error}; more --records are needed")))
 }
 
 /// What a transaction reads. A scan counts as one probe for each of its rows.

@@ -6,6 +6,11 @@
 //! soon after. If what it needs is held by a compaction that runs, none that would hold it longer begins
 //! meanwhile; else each deeper one could be followed by the next, and level 0 wait for the whole chain.
 //!
+//! But level 0 is rewritten with all of level 1 as a rule, so each of its compactions costs what level 1 has
+//! grown to, and writers that never stop would keep level 1 from ever shrinking. So level 1 goes before
+//! level 0 when it exceeds its size twice as much, or four times, and each deeper level before the one above
+//! it likewise: writers are held back until there is room below, and no level grows without bound.
+//!
 //! Of level 0 the oldest tables go, at most three, so that newer ones stay above them. Of another level goes
 //! the first table behind the one that went last, in a circle over the keys. What may not be touched at
 //! present is passed over (`turns.rs`).
@@ -20,6 +25,13 @@ use crate::version::{KeyRange, Version};
 
 /// The score from which level 0 goes before every other level. Writers are slowed from 2 on.
 const LEVEL0_FIRST: f64 = 1.5;
+
+/// By how much more than the level above it a level may exceed its size and not go before it, as far as level
+/// 0 goes first.
+const DEEPER_FIRST: f64 = 2.0;
+
+/// The score of level 0 from which writers are slowed; more of it does not put off deeper levels.
+const SLOWED: f64 = 2.0;
 
 /// What to compact.
 #[derive(Clone, Debug)]
@@ -49,6 +61,10 @@ impl Choice {
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         let tables = self.inputs.iter().chain(&self.below);
         tables.map(|table| table.number())
+    }
+
+    fn below_bytes(&self) -> u64 {
+        self.below.iter().map(|table| table.meta().file_bytes).sum()
     }
 
     pub(crate) fn input_bytes(&self) -> u64 {
@@ -83,7 +99,8 @@ pub(crate) fn debt_bytes(version: &Version, options: &LsmOptions) -> u64 {
 }
 
 /// The most urgent compaction out of the first `levels` that touches none of the `held` tables; `None` if
-/// none of them is too large, or nothing of it is free.
+/// none of them is too large, or nothing of it is free. Level 1 belongs to the first levels when what level 0
+/// would have to rewrite of it is too much already.
 pub(crate) fn choose(
     levels: usize,
     version: &Version,
@@ -91,22 +108,40 @@ pub(crate) fn choose(
     turns: &Turns,
     held: &BTreeSet<u64>,
 ) -> Option<Choice> {
-    let rank = |level: usize| match score(version, options, level) {
-        score if level == 0 && score >= LEVEL0_FIRST => f64::INFINITY,
-        score => score,
+    let score = |level: usize| score(version, options, level);
+    let presses = score(0) >= LEVEL0_FIRST;
+    let exceeds = |level: &usize| score(*level) >= DEEPER_FIRST * score(level - 1).min(SLOWED);
+    // The last of a chain of levels, each of which is so much larger than the one above that it goes first.
+    let overdue = match presses {
+        true => (1..LEVEL_COUNT - 1).take_while(exceeds).count(),
+        false => 0,
     };
-    let mut levels: Vec<(usize, f64)> = (0..levels.min(LEVEL_COUNT - 1))
-        .map(|level| (level, rank(level)))
-        .filter(|(_, rank)| *rank >= 1.0)
+    let too_much = || {
+        let most = DEEPER_FIRST * score(0).min(SLOWED) * options.level_bytes(1) as f64;
+        let choice = choose_from(version, 0, turns, &BTreeSet::new());
+        let below = choice.map_or(0, |choice| choice.below_bytes());
+        below as f64 >= most
+    };
+    let levels = match levels {
+        1 if overdue > 0 && too_much() => 2,
+        levels => levels,
+    };
+    let class = |level: usize| match level {
+        0 => usize::from(presses),
+        level if level <= overdue => 1 + level,
+        _ => 0,
+    };
+    let mut levels: Vec<usize> = (0..levels.min(LEVEL_COUNT - 1))
+        .filter(|level| score(*level) >= 1.0)
         .collect();
-    levels.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    levels.sort_by(|a, b| class(*b).cmp(&class(*a)).then(score(*b).total_cmp(&score(*a))));
     let mut held = held.clone();
-    for (level, _) in levels {
+    for level in levels {
         let choice = choose_from(version, level, turns, &held);
         if choice.is_some() {
             return choice;
         }
-        if level == 0 && !turns.is_running(0) {
+        if level == 0 && presses && !turns.is_running(0) {
             // What it waits for, of those that run.
             let busy = turns.busy();
             let others: BTreeSet<u64> = held.difference(&busy).copied().collect();
@@ -178,38 +213,40 @@ mod tests {
     use crate::table::{TableFiles, TableMeta, TableProperties, UpperBound};
     use crate::version::Edit;
 
+    fn files() -> Arc<TableFiles> {
+        let dirs = vec![dir().to_owned(); LEVEL_COUNT];
+        Arc::new(TableFiles::new(Arc::new(SimDisk::new(1)), dir(), dirs, 0))
+    }
+
+    fn meta(number: u64, level: usize, lower: &str, upper: &str, file_bytes: u64) -> (usize, TableMeta) {
+        let key = Bytes::copy_from_slice(upper.as_bytes());
+        let properties = TableProperties {
+            lower: Bytes::copy_from_slice(lower.as_bytes()),
+            upper: UpperBound { key, inclusive: true },
+            entry_count: 1,
+            tombstone_count: 0,
+            block_count: 1,
+            last_seqno: SeqNo(number),
+            value_files: Vec::new(),
+        };
+        let meta = TableMeta {
+            number,
+            level,
+            file_bytes,
+            properties,
+        };
+        (level, meta)
+    }
+
     /// Tables as (level, first key, last key), each of 100 bytes, numbered from 1 on.
     fn version(tables: &[(usize, &'static str, &'static str)]) -> Version {
-        let files = TableFiles::new(
-            Arc::new(SimDisk::new(1)),
-            dir(),
-            vec![dir().to_owned(); LEVEL_COUNT],
-            0,
-        );
-        let added = (1..).zip(tables).map(|(number, &(level, lower, upper))| {
-            let key = Bytes::from_static(upper.as_bytes());
-            let properties = TableProperties {
-                lower: Bytes::from_static(lower.as_bytes()),
-                upper: UpperBound { key, inclusive: true },
-                entry_count: 1,
-                tombstone_count: 0,
-                block_count: 1,
-                last_seqno: SeqNo(number),
-                value_files: Vec::new(),
-            };
-            let meta = TableMeta {
-                number,
-                level,
-                file_bytes: 100,
-                properties,
-            };
-            (level, meta)
-        });
+        let numbered = (1..).zip(tables);
+        let added = numbered.map(|(number, &(level, lower, upper))| meta(number, level, lower, upper, 100));
         let edit = Edit {
             added: added.collect(),
             ..Edit::default()
         };
-        Version::empty().apply(&edit, &Arc::new(files))
+        Version::empty().apply(&edit, &files())
     }
 
     /// Level 0 is to have 4 tables, level 1 200 bytes, level 2 2000.
@@ -284,5 +321,167 @@ mod tests {
         let held = BTreeSet::from([6]);
         let chosen = choose(LEVEL_COUNT, &version, &options(), &turns, &held).unwrap();
         assert_eq!((chosen.level, chosen.inputs[0].number()), (1, 1));
+    }
+
+    #[test]
+    fn level_1_goes_first_when_level_0_would_have_to_rewrite_too_much_of_it() {
+        // Level 1 is two and a half times too large; with 5 tables for each of 3 it is more than twice that.
+        let mut tables = shape_of(&[LEVEL1.as_slice(); 3].concat());
+        tables.extend(vec![(0, "a", "z"); 6]);
+        let turns = Turns::default();
+        let version = version(&tables);
+        assert_eq!(next(&version, &turns).map(|(level, _)| level), Some(1));
+        // Not even the thread that is kept for level 0 goes past it.
+        let chosen = choose(1, &version, &options(), &turns, &BTreeSet::new()).unwrap();
+        assert_eq!(chosen.level, 1);
+    }
+
+    /// The same number of tables, no two of which share a key.
+    fn shape_of(tables: &[(usize, &'static str, &'static str)]) -> Vec<(usize, &'static str, &'static str)> {
+        const KEYS: [&str; 15] = [
+            "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o",
+        ];
+        let keyed = tables.iter().zip(KEYS);
+        keyed.map(|(&(level, ..), key)| (level, key, key)).collect()
+    }
+
+    const KEYS: u64 = 1_000_000_000;
+    const TABLE: u64 = 100;
+
+    /// Writers that never stop: a table of level 0 comes as fast as it can be written, unless there are too
+    /// many, and compactions take the time that their bytes take.
+    struct Saturated {
+        version: Arc<Version>,
+        files: Arc<TableFiles>,
+        turns: Turns,
+        options: LsmOptions,
+        next_number: u64,
+        now: u64,
+        threads: Vec<Option<(u64, Choice)>>,
+        flushed: u64,
+        next_flush: u64,
+    }
+
+    impl Saturated {
+        fn new(threads: usize) -> Self {
+            Self {
+                version: Arc::new(Version::empty()),
+                files: files(),
+                turns: Turns::default(),
+                options: LsmOptions {
+                    level0_tables: 4,
+                    level1_bytes: 4 * TABLE,
+                    level_factor: 10,
+                    ..LsmOptions::default()
+                },
+                next_number: 1,
+                now: 0,
+                threads: vec![None; threads],
+                flushed: 0,
+                next_flush: TABLE / 2,
+            }
+        }
+
+        fn table(&mut self, level: usize, (lower, upper): (u64, u64), bytes: u64) -> (usize, TableMeta) {
+            self.next_number += 1;
+            meta(
+                self.next_number,
+                level,
+                &format!("{lower:09}"),
+                &format!("{upper:09}"),
+                bytes,
+            )
+        }
+
+        fn install(&mut self, edit: &Edit) {
+            self.version = Arc::new(self.version.apply(edit, &self.files));
+        }
+
+        fn finish(&mut self, choice: &Choice) {
+            let number = |key: &[u8]| std::str::from_utf8(key).unwrap().parse::<u64>().unwrap();
+            let all: Vec<&Arc<Table>> = choice.inputs.iter().chain(&choice.below).collect();
+            let lower = all
+                .iter()
+                .map(|table| number(&table.properties().lower))
+                .min()
+                .unwrap();
+            let upper = all
+                .iter()
+                .map(|table| number(&table.properties().upper.key))
+                .max()
+                .unwrap();
+            let (bytes, width) = (choice.input_bytes(), upper - lower + 1);
+            let count = bytes.div_ceil(TABLE);
+            let mut edit = Edit::default();
+            for at in 0..count {
+                let range = (lower + width * at / count, lower + width * (at + 1) / count - 1);
+                edit.added
+                    .push(self.table(choice.output_level(), range, bytes / count));
+            }
+            edit.removed = choice.numbers().collect();
+            self.install(&edit);
+            self.turns.end(choice);
+            self.turns.succeeded(choice);
+        }
+
+        fn start(&mut self, thread: usize) {
+            let only_level0 = self.turns.last_is_for_level0(self.threads.len());
+            let levels = if only_level0 { 1 } else { LEVEL_COUNT };
+            let held = self.turns.busy();
+            if let Some(choice) = choose(levels, &self.version, &self.options, &self.turns, &held) {
+                self.turns.begin(&choice);
+                self.threads[thread] = Some((self.now + choice.input_bytes(), choice));
+            }
+        }
+
+        /// To the next event.
+        fn step(&mut self) {
+            let may_flush = self.version.level(0).len() < 8 * self.options.level0_tables;
+            let running = self.threads.iter().flatten().map(|(end, _)| *end).min();
+            if may_flush && running.is_none_or(|end| self.next_flush <= end) {
+                self.now = self.now.max(self.next_flush);
+                self.next_flush = self.now + TABLE / 2;
+                self.flushed += 1;
+                let added = vec![self.table(0, (0, KEYS - 1), TABLE)];
+                self.install(&Edit {
+                    added,
+                    ..Edit::default()
+                });
+            } else {
+                self.now = self
+                    .now
+                    .max(running.expect("writers wait for a compaction that runs"));
+                for thread in 0..self.threads.len() {
+                    if let Some((_, choice)) = self.threads[thread].take_if(|(end, _)| *end <= self.now) {
+                        self.finish(&choice);
+                    }
+                }
+            }
+            for thread in 0..self.threads.len() {
+                if self.threads[thread].is_none() {
+                    self.start(thread);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn levels_stay_bounded_under_writers_that_never_stop() {
+        for threads in 1..=3 {
+            let mut engine = Saturated::new(threads);
+            let mut most = [0.0_f64; 3];
+            while engine.flushed < 800 {
+                engine.step();
+                for (level, most) in most.iter_mut().enumerate() {
+                    *most = most.max(score(&engine.version, &engine.options, level));
+                }
+            }
+            // Four times, and what the compactions bring that run meanwhile.
+            println!("{threads}: {most:?} in {}", engine.now);
+            assert!(
+                most[0] <= 8.0 && most[1] <= 5.5 && most[2] <= 5.5,
+                "{threads} threads: {most:?}"
+            );
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! turns.rs     whose turn it is: what failed rests
 //! bound.rs     how long the output of a task can be
 //! tasks.rs     cutting it into block-range tasks, reading their blocks
-//! buffers.rs   the memory that they are read into, used again
+//! source.rs    reading the inputs, in large pieces or past the page cache
 //! executor.rs  who merges: any implementation of CompactionExecutor
 //! units.rs     one of them: the offload runtime
 //! filters.rs   tables' filters by the same, looked through

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use weft_ops::block::{BlockHeader, BlockOptions, FinishedBlock};
+use weft_ops::block::{BlockOptions, FinishedBlock};
 use weft_ops::key::SeqNo;
-use weft_ops::merge::{MergeOutput, RangeTombstone};
+use weft_ops::merge::{MergeOutput, RangeTombstone, is_as_named};
 
 use super::Choice;
 use super::executor::{CompactionExecutor, ExecutorError};
@@ -281,11 +281,12 @@ impl Flight<'_> {
             }
             Err(error) => return Err(failed(&error.to_string())),
         };
-        check_result(&output, self.is_golden, self.ranges.get(number))?;
-        if self.wants_hashes && output.key_hashes.len() != output.blocks.len() {
+        let lists = if self.wants_hashes { output.blocks.len() } else { 0 };
+        if output.key_hashes.len() != lists {
             // A filter without them would hide keys.
             return Err(failed("a result lacks the hashes of its keys"));
         }
+        check_result(&output, self.is_golden, self.ranges.get(number))?;
         self.waiting.insert(number, output);
         while let Some(output) = self.waiting.remove(&self.next) {
             let range = self.ranges.get(self.next);
@@ -307,20 +308,17 @@ impl Flight<'_> {
     }
 }
 
-/// What can be seen of a result without reading its entries: it adds up, its blocks are whole (as the golden
-/// merge's are anyway), in order, and within the task's bounds.
+/// What can be seen of a result without merging again: it adds up, its blocks are in order and within the
+/// task's bounds, and what is said of them and of their keys is so (as it is of the golden merge's anyway).
 fn check_result(output: &MergeOutput, is_golden: bool, range: Option<&TaskRange>) -> Result<(), LsmError> {
     if !output.adds_up() {
         return Err(failed("a result's counts do not add up"));
     }
     let mut last: Option<&FinishedBlock> = None;
-    for block in &output.blocks {
-        let is_whole = || {
-            let header = BlockHeader::read(&block.bytes);
-            header.is_ok_and(|header| header.entry_count == block.entry_count)
-        };
-        if !is_golden && !is_whole() {
-            return Err(failed("a result holds a bad block"));
+    for (at, block) in output.blocks.iter().enumerate() {
+        let hashes = output.key_hashes.get(at).map(Vec::as_slice);
+        if !is_golden && !is_as_named(block, last, hashes) {
+            return Err(failed("a block of a result is not what is said of it"));
         }
         if block.first_key > block.last_key || last.is_some_and(|last| last.last_key > block.first_key) {
             return Err(failed("the blocks of a result are out of order"));

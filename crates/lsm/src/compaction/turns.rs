@@ -120,7 +120,7 @@ impl Turns {
     }
 
     /// Whether all of `threads` but one are at deeper levels or collect values: the last one is kept for
-    /// level 0, so that nothing large stops it.
+    /// level 0, and what that has to wait for, so that nothing large stops it.
     pub(crate) fn last_is_for_level0(&self, threads: usize) -> bool {
         let deeper = self.running.iter().filter(|(level, _)| *level > 0).count();
         threads > 1 && deeper + usize::from(self.is_collecting) + 1 >= threads

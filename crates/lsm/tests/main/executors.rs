@@ -110,7 +110,7 @@ fn results_may_come_in_any_order() {
 
 #[test]
 fn a_wrong_result_never_becomes_a_table() {
-    let harms: [(&str, Harm); 9] = [
+    let harms: [(&str, Harm); 13] = [
         ("says that it failed", |_| {
             Err(ExecutorError::Failed("no".to_owned()))
         }),
@@ -152,6 +152,26 @@ fn a_wrong_result_never_becomes_a_table() {
         ("names a last key behind its task", |output| {
             if let Some(block) = output.blocks.last_mut() {
                 block.last_key = vec![0xff; 12].into();
+            }
+            Ok(())
+        }),
+        ("gives no hashes", |output| {
+            output.key_hashes.clear();
+            Ok(())
+        }),
+        ("clears the hashes", |output| {
+            output.key_hashes.iter_mut().for_each(Vec::clear);
+            Ok(())
+        }),
+        ("changes one hash", |output| {
+            if let Some(hash) = output.key_hashes.iter_mut().flatten().next_back() {
+                *hash ^= 1;
+            }
+            Ok(())
+        }),
+        ("names a last key that is not there", |output| {
+            if let Some([block, _]) = output.blocks.first_chunk_mut() {
+                block.last_key = [&block.last_key[..], b"0"].concat().into();
             }
             Ok(())
         }),

@@ -191,10 +191,10 @@ proptest! {
 }
 
 /// What a unit may get wrong behind its own checksum and what is seen of it without a second run: keys that
-/// are not those of the blocks, or lie outside of the task.
+/// are not those of the blocks, or lie outside of the task, and hashes that are not those of the keys.
 #[test]
 fn wrong_keys_of_blocks_are_implausible() {
-    let mut seen = 0;
+    let (mut seen, mut hashed) = (0, 0);
     for seed in 0..300 {
         let mut prng = Prng::new(seed);
         let whole = random_task(&mut prng);
@@ -232,13 +232,32 @@ fn wrong_keys_of_blocks_are_implausible() {
         );
         if task.key_hashes {
             assert!(refused(&|o| o.key_hashes.clear()), "{seed}");
+            // A filter over any of these would hide a key, or let pass what is not there.
+            let at = prng.below(output.blocks.len() as u64) as usize;
+            let some = |o: &weft_ops::merge::MergeOutput| o.key_hashes[at].first().copied();
+            if some(&output).is_some() {
+                assert!(refused(&|o| o.key_hashes[at].clear()), "{seed}");
+                assert!(refused(&|o| o.key_hashes[at][0] ^= 1 << 40), "{seed}");
+                assert!(
+                    refused(&|o| o.key_hashes[at].truncate(output.key_hashes[at].len() - 1)),
+                    "{seed}"
+                );
+                assert!(
+                    refused(&|o| o.key_hashes[at].push(some(&output).unwrap_or_default())),
+                    "{seed}"
+                );
+                hashed += 1;
+            }
+            if output.key_hashes[at].len() > 1 {
+                assert!(refused(&|o| o.key_hashes[at].swap(0, 1)), "{seed}");
+            }
         }
         let unbounded = merge(&whole).unwrap();
         if unbounded.entries_in != output.entries_in && unbounded.blocks != output.blocks {
             assert!(!plausible(&job, &unbounded.encode().into()), "{seed}");
         }
     }
-    assert!(seen > 200, "{seen}");
+    assert!(seen > 200 && hashed > 70, "{seen}, {hashed}");
 }
 
 /// Merges and filters on two compaction units and two filter builders with faults, on simulated time.

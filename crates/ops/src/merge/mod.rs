@@ -26,6 +26,7 @@
 //! run.rs      one run's entries, decoded in place, order checked      (X-DB: decoder, ring buffer)
 //! order.rs    which run is next, by offset-value codes                (X-DB: key buffer, compaction PE)
 //! visible.rs  which entries stay
+//! named.rs    what is said of a block, looked through before it is believed
 //! mod.rs      the loop                                                (X-DB: controller)
 //! ../block/build.rs                                                   (X-DB: encoder)
 //! ```
@@ -33,6 +34,7 @@
 //! Source: X-DB, "Detailed Design" and "Fault Tolerance"; DESIGN.md, LSM and Offload.
 
 mod codec;
+mod named;
 mod order;
 mod run;
 #[cfg(test)]
@@ -47,6 +49,7 @@ use bytes::Bytes;
 use crate::block::{BlockBuilder, BlockError, BlockOptions, FinishedBlock};
 use crate::hash64;
 use crate::key::SeqNo;
+pub use named::is_as_named;
 use order::RunOrder;
 use run::RunReader;
 use visible::{Fate, Visibility};

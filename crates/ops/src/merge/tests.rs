@@ -204,6 +204,11 @@ proptest! {
         keys.dedup();
         prop_assert_eq!(output.key_hashes.len(), output.blocks.len());
         prop_assert_eq!(output.key_hashes.concat(), keys.into_iter().map(hash64).collect::<Vec<_>>());
+        let mut before = None;
+        for (block, hashes) in output.blocks.iter().zip(&output.key_hashes) {
+            prop_assert!(is_as_named(block, before, Some(hashes)) && is_as_named(block, before, None));
+            before = Some(block);
+        }
     }
 
     #[test]

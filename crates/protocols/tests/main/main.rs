@@ -7,7 +7,9 @@ mod serializability;
 use std::sync::Arc;
 
 use weft_base::{BatchId, Prng};
+use weft_program::{Access, AccessKind, KeyPart, ProgramBuilder, verify};
 use weft_protocols::batch::Batch;
+use weft_protocols::partitioned::Partitioned;
 use weft_protocols::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
@@ -15,7 +17,7 @@ use weft_protocols::waves::Waves;
 use weft_protocols::{Job, LATENCY_SAMPLE, Protocol, RunReport, is_protocol, protocol_names, run_by_name};
 use weft_sql::statement::{NoSource, Plan, PlanContext, ProgramPlan, plan_text};
 use weft_store::Store;
-use weft_types::Value;
+use weft_types::{SqlType, Value, encode_key_value};
 
 const ACCOUNTS: i64 = 64;
 
@@ -231,4 +233,72 @@ fn a_transaction_that_fails_is_counted_and_changes_nothing() {
         assert_eq!(balances(&store)[3..5], [1000, 1001 + n as i64], "{name}");
     }
     assert_eq!(store.verify_digest(&store.snapshot()), store.state_digest());
+}
+
+const READS: usize = 16;
+
+/// Transactions that find `READS` accounts, so many of them with others than the owner of the first.
+fn readers(store: &Arc<Store>, protocol: &Partitioned, workers: usize, remote: usize) -> Vec<Job> {
+    let catalog = store.catalog();
+    let def = catalog.table("account").unwrap();
+    let mut b = ProgramBuilder::new(catalog.version());
+    let inputs = [(); READS].map(|()| b.input(SqlType::Int8));
+    let table = b.table(def);
+    let index = b.index(table, def.primary_key.unwrap());
+    let (key, cp, status) = (b.key_buffer(), b.collect_register(), b.register());
+    for input in inputs {
+        b.add_access(Access::new(
+            AccessKind::ReadRow,
+            def.id,
+            vec![KeyPart::Input(input)],
+        ));
+        b.key(key);
+        b.keyin(key, input);
+        b.search(cp, table, index, key);
+        b.ret(status, cp);
+    }
+    let program = b.finish().unwrap();
+    verify(&program, &catalog).unwrap();
+    let program = Arc::new(program);
+    let owner = |id: i64| {
+        let mut encoded = Vec::new();
+        encode_key_value(&mut encoded, &Value::Int8(id));
+        protocol.owner(def.id, &encoded, workers)
+    };
+    let job = |first: i64| {
+        let others = (0..ACCOUNTS).filter(|id| *id != first);
+        let (own, foreign): (Vec<i64>, Vec<i64>) = others.partition(|id| owner(*id) == owner(first));
+        assert!(own.len() >= READS && foreign.len() >= READS);
+        let own = own.into_iter().take(READS - 1 - remote);
+        let ids = [first]
+            .into_iter()
+            .chain(own)
+            .chain(foreign.into_iter().take(remote));
+        let values: Vec<Value> = ids.map(Value::Int8).collect();
+        Job {
+            program: Arc::clone(&program),
+            inputs: program.encode_inputs(&values).unwrap(),
+        }
+    };
+    (0..ACCOUNTS).map(job).collect()
+}
+
+/// Where `Partitioned::owner` says that a row lies, its workers look for it.
+#[test]
+fn what_is_said_to_be_remote_is_remote() {
+    let store = bank();
+    let protocol = Partitioned {
+        by_owner: true,
+        ..Partitioned::default()
+    };
+    for remote in [0, 4, 12, 15] {
+        let jobs = readers(&store, &protocol, 2, remote);
+        let report = protocol.run(&store, &jobs, 2);
+        assert_eq!((report.committed, report.aborts), (jobs.len() as u64, 0));
+        let (all, asked) = (report.accesses, report.remote_accesses);
+        assert_eq!(
+            (all, asked),
+            ((READS * jobs.len()) as u64, (remote * jobs.len()) as u64)
+        );
+    }
 }

@@ -116,7 +116,8 @@ impl Eq for CompactionUnits {}
 impl std::panic::RefUnwindSafe for CompactionUnits {}
 impl std::panic::UnwindSafe for CompactionUnits {}
 
-/// What units did for checkpoints since the database was opened.
+/// What units did since their scheduler began, for everybody who gives them jobs: with units of its own, what
+/// they did for a database's checkpoints since it was opened. `jobs = done_by_units + done_by_cpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnitStats {
     /// Jobs done, whoever did them in the end.
@@ -139,8 +140,14 @@ impl UnitStats {
     /// Jobs whose result is a unit's.
     #[must_use]
     pub fn done_by_units(&self) -> u64 {
+        self.jobs.saturating_sub(self.done_by_cpu())
+    }
+
+    /// Jobs whose result is the CPU's: done again after a failure, not for units at all, or units were busy.
+    #[must_use]
+    pub fn done_by_cpu(&self) -> u64 {
         let redone = self.redone_after_failure() + self.redone_on_cpu.total(Blame::Nobody);
-        self.jobs.saturating_sub(redone + self.helped_by_cpu)
+        redone + self.helped_by_cpu
     }
 
     /// Jobs that a unit failed at and the CPU did again.

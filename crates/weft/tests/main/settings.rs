@@ -1,6 +1,13 @@
 //! SET, SET LOCAL, RESET and SHOW, inside and outside of transactions.
 
-use crate::client::{Client, database};
+use std::path::Path;
+use std::sync::Arc;
+
+use weft::{CompactionUnits, Database};
+use weft_base::{SimDisk, SystemClock};
+use weft_offload::model::ModelParams;
+
+use crate::client::{Client, database, options};
 
 #[test]
 fn set_show_and_reset() {
@@ -98,4 +105,43 @@ fn timeouts_inside_transactions_are_heeded_at_once() {
     c.fails("update t set v = 3 where id = 1", "57014");
     holder.ok("commit");
     c.ok("update t set v = 3 where id = 1");
+}
+
+/// Checkpoints of a database that somebody uses, merged by a simulated unit; what the settings say adds up.
+#[test]
+fn checkpoints_are_merged_by_the_unit_that_is_shown() {
+    let mut settings = options();
+    settings.engine.checkpoint.units = CompactionUnits::model(ModelParams::default()).unwrap();
+    settings.engine.checkpoint.level0_tables = 2;
+    settings.engine.checkpoint.level1_bytes = 1 << 16;
+    let disk = Arc::new(SimDisk::new(1));
+    let clock = Arc::new(SystemClock::new());
+    let db = Database::open_with(disk.clone(), Path::new("/db"), clock.clone(), settings).unwrap();
+    let mut c = Client::new(&db);
+    assert_eq!(c.rows("show weft.compaction_unit"), "model");
+    assert_eq!(c.rows("show weft.unit_jobs"), "0");
+    c.ok("create table t (id int primary key, n int)");
+    let number = |c: &mut Client, name: &str| c.rows(&format!("show weft.{name}")).parse::<u64>().unwrap();
+    let mut round = 0;
+    // Files are merged beside the writers: how many checkpoints it takes is a matter of time.
+    while number(&mut c, "unit_jobs_done_by_units") == 0 {
+        round += 1;
+        assert!(round < 1000, "no unit merged anything");
+        c.ok(&format!(
+            "insert into t values ({round}, 1); update t set n = n + 1 where id = 1"
+        ));
+        c.ok("checkpoint");
+    }
+    assert_eq!(c.rows("show weft.units_out"), "0 of 1");
+    let stats = db.stats().engine.units;
+    assert_eq!(stats.done_by_units() + stats.done_by_cpu(), stats.jobs);
+    assert!(number(&mut c, "unit_jobs_by_cpu") >= number(&mut c, "unit_jobs_redone"));
+    let rows = c.rows("select count(*), sum(n) from t");
+    assert_eq!(rows, format!("{round},{}", 2 * round));
+    drop(c);
+    drop(db);
+    let db = Database::open_with(disk, Path::new("/db"), clock, options()).unwrap();
+    let mut c = Client::new(&db);
+    assert_eq!(c.rows("show weft.compaction_unit"), "cpu");
+    assert_eq!(c.rows("select count(*), sum(n) from t"), rows);
 }

@@ -196,11 +196,11 @@ fn new_order(catalog: &Catalog, line_count: usize) -> Result<Arc<Program>, RunEr
         p.b.release_to(mark);
     }
 
-    let [by_owner, at_place] = [
+    let [at_home, at_place] = [
         p.load(home, &warehouse, "w_tax"),
         p.load(place, &district, "d_tax"),
     ];
-    let taxes = p.compute(Op::Add, by_owner, at_place);
+    let taxes = p.compute(Op::Add, at_home, at_place);
     let discount = p.load(buyer, &customer, "c_discount");
     let total = total(&mut p, order.sum, discount, taxes);
     p.answer(&[(SqlType::Int4, number), (SqlType::Int8, total)]);
