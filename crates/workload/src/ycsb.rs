@@ -723,7 +723,7 @@ mod tests {
         );
     }
 
-    /// The last rows of an owner are hardly ever drawn; transactions come all the same, with the right owners.
+    /// The last rows of an owner are hardly ever drawn; transactions come all the same, of the right owners.
     #[test]
     fn rows_that_are_hardly_ever_drawn_are_found() {
         let owner_of = owned(4);

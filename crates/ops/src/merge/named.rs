@@ -11,8 +11,8 @@ use crate::block::{Block, FinishedBlock};
 use crate::hash64;
 
 /// Whether the block is whole, holds as many entries as are named, begins and ends with the keys that are
-/// named, and `hashes` are those of the keys that begin in it, as [`super::MergeOutput::key_hashes`] has them.
-/// `before` is the block in front of it. `None` for `hashes` if none were asked for.
+/// named, and `hashes` are those of the keys that begin in it, as [`super::MergeOutput::key_hashes`] has
+/// them. `before` is the block in front of it. `None` for `hashes` if none were asked for.
 ///
 /// Costs a checksum, a decompression if it is compressed, and a walk over its keys.
 #[must_use]
