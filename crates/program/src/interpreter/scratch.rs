@@ -14,6 +14,10 @@ use crate::interpreter::row_image::{RowImage, RowTarget};
 use crate::program::Program;
 use crate::resolve::FrameUse;
 
+/// How many searches ahead of the present one the rest of a long row is fetched ([`Probe::fetch_rest`]): its
+/// lines and those between fill what a core has under way.
+const REST_ROWS: usize = 4;
+
 /// General registers and their NULL flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
@@ -206,6 +210,26 @@ impl Scratch {
     /// The probes that [`Scratch::plan_probes`] planned.
     pub fn probes_mut(&mut self) -> impl Iterator<Item = &mut Probe> {
         self.probes.iter_mut().flatten()
+    }
+
+    /// Forgets what was planned for a run before.
+    pub fn forget_probes(&mut self) {
+        self.probes.clear();
+    }
+
+    /// For probes that are at their end: fetches the rest of the rows that the run begins with. It fetches the
+    /// others itself, as it comes near them.
+    pub fn fetch_first_rests(&self) {
+        let first = self.probes.iter().take(REST_ROWS);
+        first.flatten().for_each(Probe::fetch_rest);
+    }
+
+    /// Fetches the rest of the row some searches behind that for this access.
+    #[inline]
+    pub(crate) fn fetch_rest_behind(&self, access: usize) {
+        if let Some(Some(probe)) = self.probes.get(access + REST_ROWS) {
+            probe.fetch_rest();
+        }
     }
 
     /// Forgets what rows and keys were at hand, for writes are undone. The rows of a SCAN stay: a loop that

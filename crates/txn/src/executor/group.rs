@@ -309,12 +309,20 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
                 count += 1;
             }
             if count == GROUP_MEMBERS {
-                finish_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
+                fetch_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
                 count = 0;
             }
         }
-        finish_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
+        fetch_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
     });
+}
+
+/// Brings the probes of all frames to their ends and fetches all that they lead to.
+fn fetch_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
+    finish_all(ground, frames);
+    for frame in frames {
+        frame.scratch.probes_mut().for_each(|probe| probe.fetch_rest());
+    }
 }
 
 impl Frames {
@@ -451,6 +459,8 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
                 Ok(()) => probes += plan_probes(ground, call, frame),
                 Err(error) => *refused = Some(error),
             }
+        } else {
+            frame.scratch.forget_probes();
         }
         count += 1;
         if probes >= probes_max {
@@ -458,10 +468,17 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         }
     }
     finish_all(ground, frames.get_mut(..count).unwrap_or_default());
+    if let Some(frame) = frames.first() {
+        frame.scratch.fetch_first_rests();
+    }
     let group = rest.iter().zip(&mut refused).take(count);
     for (place, (work, refused)) in group.enumerate() {
         if wave_ends.is_passed(first + place) {
             resume_waiting(ground, rest, first, frames, waiting, sink);
+        }
+        // While this one runs, the rows that the next one begins with come.
+        if place + 1 < count && let Some(next) = frames.get(place + 1) {
+            next.scratch.fetch_first_rests();
         }
         let near = |program: &Program| wave_ends.is_near(first + place, program);
         let is_near = matches!(work, Work::Program { program, .. } if near(program));
