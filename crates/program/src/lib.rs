@@ -65,7 +65,7 @@ pub use functions::Function;
 pub use guard::is_refusal;
 pub use instr::{Cond, Datum, HANDLERS, Instr, Op};
 pub use interpreter::{Progress, Scratch, begin, resume, run};
-pub use outcome::{Outcome, RowBuffer, StatementOutcome};
+pub use outcome::{Outcome, StatementOutcome};
 pub use program::{
     Access, AccessKind, Constant, IndexShape, Program, ProgramHash, ProgramParts, Section, TableShape,
 };

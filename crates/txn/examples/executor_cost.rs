@@ -212,11 +212,7 @@ impl AnswerSink for Count {
         match result {
             Ok(outcome) => {
                 self.done += 1;
-                self.bytes += outcome
-                    .statements
-                    .iter()
-                    .map(|statement| statement.rows.data.len())
-                    .sum::<usize>();
+                self.bytes += outcome.row_bytes();
             }
             Err(_) => self.failed += 1,
         }

@@ -259,25 +259,28 @@ impl<A: DataAccess> Machine<'_, A> {
     /// EMIT and COUNT.
     pub(super) fn output(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let number = instr.imm as usize;
-        let Some(statement) = self.out.statements.get_mut(number) else {
-            return Err(broken("no such statement"));
-        };
         if instr.op == Op::Count {
             let add = self.scratch.registers.get(instr.a).unwrap_or(0);
-            statement.affected = statement.affected.saturating_add_signed(add);
-            return Ok(Flow::Next);
+            return match self.out.count(number, add) {
+                true => Ok(Flow::Next),
+                false => Err(broken("no such statement")),
+            };
+        }
+        if !self.out.has_statement(number) {
+            return Err(broken("no such statement"));
         }
         let image = &mut self.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
         }
         let row = image.finish();
-        let rows = &mut statement.rows;
-        if rows.data.len() + row.len() > RESULT_BYTES_MAX {
+        let emitted = self.out.emit(number, RESULT_BYTES_MAX, |bytes| {
+            bytes.extend_from_slice(row);
+            Ok(())
+        })?;
+        if !emitted {
             return Err(result_too_big());
         }
-        rows.data.extend_from_slice(row);
-        rows.ends.push(rows.data.len() as u32);
         Ok(Flow::Next)
     }
 }
@@ -295,27 +298,25 @@ impl<A: DataAccess> Machine<'_, A> {
         let collect = &self.scratch.collect;
         let collected = &collect[usize::from(projection.cp) % COLLECT_REGISTERS];
         let source = row_of(program, self.access, collected);
-        let (Some(layout), Some(statement)) = (
-            program.layouts.outputs.get(projection.statement as usize),
-            self.out.statements.get_mut(projection.statement as usize),
-        ) else {
+        let number = projection.statement as usize;
+        let Some(layout) = program.layouts.outputs.get(number) else {
             return Err(broken("no such statement"));
         };
-        let rows = &mut statement.rows;
-        let start = rows.data.len();
-        match source {
-            Some((from, row)) if row.len() < from.fixed_bytes() => {
-                projection.append_nulls(layout, &mut rows.data)
+        let emitted = self.out.emit(number, RESULT_BYTES_MAX, |bytes| {
+            match source {
+                Some((from, row)) if row.len() >= from.fixed_bytes() => {
+                    match projection.is_whole(collected.table) {
+                        true => bytes.extend_from_slice(row),
+                        false => projection.append(from, row, layout, bytes)?,
+                    }
+                }
+                _ => projection.append_nulls(layout, bytes),
             }
-            Some((_, row)) if projection.is_whole(collected.table) => rows.data.extend_from_slice(row),
-            Some((from, row)) => projection.append(from, row, layout, &mut rows.data)?,
-            None => projection.append_nulls(layout, &mut rows.data),
-        }
-        if rows.data.len() > RESULT_BYTES_MAX {
-            rows.data.truncate(start);
+            Ok(())
+        })?;
+        if !emitted {
             return Err(result_too_big());
         }
-        rows.ends.push(rows.data.len() as u32);
         Ok(Flow::Skip(projection.instrs))
     }
 }

@@ -63,6 +63,8 @@ pub(crate) use scratch::{Collected, KeyImage};
 
 /// Bytes of result rows that one program may give back.
 pub const RESULT_BYTES_MAX: usize = 1 << 30;
+/// Bytes of result rows that room is made for beforehand, at most.
+const KEPT_ROW_BYTES_MAX: usize = 64 << 10;
 
 /// Runs a program over a row of inputs ([`Program::encode_inputs`]).
 ///
@@ -106,7 +108,7 @@ pub fn begin(
         .inputs
         .validate(inputs)
         .map_err(|_| crate::access_keys::bad_inputs())?;
-    out.reset(program.layouts.outputs.len());
+    out.reset(program.layouts.outputs.len(), scratch.row_bytes);
     scratch.reset(program.layouts.resolved.uses);
     scratch.guard.prepare(program, inputs);
     scratch.uncounted_runs += 1;
@@ -144,6 +146,7 @@ pub fn resume<A: DataAccess>(
         left,
     };
     let result = machine.execute();
+    scratch.row_bytes = out.row_bytes().min(KEPT_ROW_BYTES_MAX);
     match result {
         Err(error) if !out.notices.is_empty() => Err(handlers::with_notices(error, out)),
         result => result,

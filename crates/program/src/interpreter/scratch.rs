@@ -146,6 +146,8 @@ pub struct Scratch {
     pub(crate) probes: Vec<Option<Probe>>,
     /// Searches that will follow in a loop.
     pub(crate) ahead: Ahead,
+    /// Bytes of rows that the run before gave: the next one's buffer is made with room for as many.
+    pub(crate) row_bytes: usize,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
     /// Machine code did a part of the present run.

@@ -74,5 +74,5 @@ fn a_point_select_allocates_nothing() {
     let before = ALLOCATIONS.get();
     (0..100).for_each(|_| run_once());
     assert_eq!(ALLOCATIONS.get() - before, 0);
-    assert_eq!(database.outcome.statements[0].rows.len(), 1);
+    assert_eq!(database.outcome.statement(0).unwrap().row_count(), 1);
 }

@@ -262,7 +262,7 @@ fn loops_run_in_machine_code() {
     let sum = program
         .output_layout(0)
         .unwrap()
-        .fixed_u64(outcome.statements[0].rows.row(0).unwrap(), 0);
+        .fixed_u64(outcome.statement(0).unwrap().rows().next().unwrap(), 0);
     assert_eq!((sum, was_compiled), (Some(500_500), true));
     // Every budget up to one that suffices: the same end as the interpreter's.
     let inputs = program.encode_inputs(&[Value::Int8(20)]).unwrap();
@@ -439,6 +439,6 @@ fn a_panic_beneath_machine_code_unwinds_to_the_caller() {
             }
         }
     }
-    let sum = outcome.statements[0].rows.row(0).unwrap();
+    let sum = outcome.statement(0).unwrap().rows().next().unwrap();
     assert_eq!(program.output_layout(0).unwrap().fixed_u64(sum, 0), Some(42));
 }

@@ -308,9 +308,8 @@ proptest! {
         let inputs = program.encode_inputs(&[Value::Null]).unwrap();
         database.run(&program, &inputs, BUDGET).unwrap();
         let layout = program.output_layout(0).unwrap();
-        let shown: Vec<(i32, Option<String>)> = database.outcome.statements[0]
-            .rows
-            .iter()
+        let shown: Vec<(i32, Option<String>)> = database.outcome.statement(0).unwrap()
+            .rows()
             .map(|row| {
                 let values = layout.decode(row).unwrap();
                 let text = values[1].as_str().map(str::to_owned);

@@ -196,8 +196,8 @@ proptest! {
                 let digest = database.store.state_digest();
                 match database.run(&program, &random_inputs(seed.wrapping_add(run)), 2_000) {
                     Ok(()) => {
-                        for (number, statement) in database.outcome.statements.iter().enumerate() {
-                            for row in statement.rows.iter() {
+                        for (number, statement) in database.outcome.statements().enumerate() {
+                            for row in statement.rows() {
                                 prop_assert!(program.output_layout(number).unwrap().validate(row).is_ok());
                             }
                         }

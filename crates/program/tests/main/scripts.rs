@@ -111,10 +111,10 @@ fn run_line(database: &mut Database, program: &Program, inputs: &str, out: &mut 
 }
 
 fn print_outcome(database: &Database, program: &Program, out: &mut String) {
-    for (number, statement) in database.outcome.statements.iter().enumerate() {
-        writeln!(out, ";= s{number} affected {}", statement.affected).unwrap();
+    for (number, statement) in database.outcome.statements().enumerate() {
+        writeln!(out, ";= s{number} affected {}", statement.affected()).unwrap();
         let layout = program.output_layout(number).unwrap();
-        for row in statement.rows.iter() {
+        for row in statement.rows() {
             let cells: Vec<String> = layout
                 .decode(row)
                 .unwrap()

@@ -288,11 +288,11 @@ impl World {
 fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, program: &Program) {
     let layout = |n: usize| program.output_layout(n).unwrap();
     let one = |n: usize| {
-        let row = outcome.statements[n].rows.row(0);
+        let row = outcome.statement(n).unwrap().rows().next();
         Version::from(row.map(|row| layout(n).fixed_u64(row, 0).unwrap()))
     };
     let mut not_there = |n: usize, key: u64| {
-        if outcome.statements[n].affected == 0 {
+        if outcome.statement(n).unwrap().affected() == 0 {
             transaction.read(key, Version::Absent);
         }
     };
@@ -315,7 +315,7 @@ fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, program:
         }
         Kind::Range | Kind::RangeThenWrite | Kind::RangeThenInsert => {
             let mut found: HashMap<u64, u64> = HashMap::new();
-            for row in outcome.statements[0].rows.iter() {
+            for row in outcome.statement(0).unwrap().rows() {
                 let cell = |column| layout(0).fixed_u64(row, column);
                 match cell(0).zip(cell(1)) {
                     Some((key, value)) => found.insert(key, value),

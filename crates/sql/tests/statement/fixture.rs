@@ -214,20 +214,19 @@ impl Db {
 /// Rows of a statement that has columns, then its tag.
 fn describe(plan: &ProgramPlan, outcome: &Outcome, number: usize) -> Vec<String> {
     let shape = &plan.statements[number];
-    let statement = &outcome.statements[number];
+    let statement = outcome.statement(number).unwrap();
     let mut lines = Vec::new();
     if !shape.columns.is_empty() {
         let layout = plan.program.output_layout(number).unwrap();
         let types: Vec<SqlType> = shape.columns.iter().map(|column| column.ty).collect();
         lines.extend(
             statement
-                .rows
-                .iter()
+                .rows()
                 .map(|row| text_of(&layout.decode(row).unwrap(), &types)),
         );
     }
     if shape.tag != weft_sql::statement::Tag::Select {
-        lines.push(format!("{} {}", shape.tag.verb(), statement.affected));
+        lines.push(format!("{} {}", shape.tag.verb(), statement.affected()));
     }
     lines
 }

@@ -477,7 +477,9 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
             resume_waiting(ground, rest, first, frames, waiting, sink);
         }
         // While this one runs, the rows that the next one begins with come.
-        if place + 1 < count && let Some(next) = frames.get(place + 1) {
+        if place + 1 < count
+            && let Some(next) = frames.get(place + 1)
+        {
             next.scratch.fetch_first_rests();
         }
         let near = |program: &Program| wave_ends.is_near(first + place, program);

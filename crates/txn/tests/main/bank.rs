@@ -359,7 +359,7 @@ pub fn inputs(program: &Program, values: &[i64]) -> Vec<u8> {
 /// The single numbers that a program's first statement returned.
 pub fn numbers(program: &Program, outcome: &Outcome) -> Vec<i64> {
     let layout = program.output_layout(0).unwrap();
-    let rows = outcome.statements[0].rows.iter();
+    let rows = outcome.statement(0).unwrap().rows();
     rows.map(|row| match layout.value(row, 0) {
         Value::Int8(number) => number,
         other => panic!("{other:?}"),

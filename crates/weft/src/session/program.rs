@@ -178,7 +178,7 @@ pub(crate) fn locks_only(plan: &ProgramPlan) -> bool {
 }
 
 fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink) {
-    for (number, (shape, outcome)) in plan.statements.iter().zip(&outcome.statements).enumerate() {
+    for (number, (shape, outcome)) in plan.statements.iter().zip(outcome.statements()).enumerate() {
         push_statement(plan, number, shape, outcome, sink);
     }
 }
@@ -190,7 +190,7 @@ pub(crate) fn push_one(
     outcome: &Outcome,
     sink: &mut dyn ResultSink,
 ) -> Result<(), SqlError> {
-    match (plan.statements.get(number), outcome.statements.get(number)) {
+    match (plan.statements.get(number), outcome.statement(number)) {
         (Some(shape), Some(outcome)) => {
             push_statement(plan, number, shape, outcome, sink);
             Ok(())
@@ -203,7 +203,7 @@ fn push_statement(
     plan: &ProgramPlan,
     number: usize,
     shape: &StatementShape,
-    outcome: &StatementOutcome,
+    outcome: StatementOutcome<'_>,
     sink: &mut dyn ResultSink,
 ) {
     if !shape.columns.is_empty()
@@ -211,15 +211,15 @@ fn push_statement(
     {
         let columns: Vec<OutputColumn> = shape.columns.iter().map(sink_column).collect();
         sink.columns(&columns);
-        for bytes in outcome.rows.iter() {
+        for bytes in outcome.rows() {
             if sink.row(RowRef { layout, bytes }).is_break() {
                 break;
             }
         }
     }
     let rows = match shape.tag {
-        statement::Tag::Select => outcome.rows.len() as u64,
-        _ => outcome.affected,
+        statement::Tag::Select => outcome.row_count() as u64,
+        _ => outcome.affected(),
     };
     sink.complete(&match shape.tag {
         statement::Tag::Call => CommandTag::plain(shape.tag.verb()),

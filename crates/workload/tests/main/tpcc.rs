@@ -175,7 +175,7 @@ fn drawn(business: &Tpcc, kind: usize, count: usize) -> Vec<Transaction> {
 /// A statement's rows, decoded.
 fn rows_of(drawn: &Transaction, outcome: &Outcome, statement: usize) -> Vec<Vec<Value>> {
     let layout = drawn.program.output_layout(statement).unwrap();
-    let rows = outcome.statements[statement].rows.iter();
+    let rows = outcome.statement(statement).unwrap().rows();
     rows.map(|row| layout.decode(row).unwrap()).collect()
 }
 
