@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use weft::Database;
+use weft_txn::planning::Work;
 use weft_txn::{Answer, Committed, Engine, Ticket};
 use weft_types::SqlState;
 
@@ -161,9 +162,21 @@ impl Client<Drawn> for ProductClient<'_> {
             }
         }
         let mut tickets = self.engine.submit_many(writers).into_iter();
+        // Programs that only read run together too, at one boundary.
+        let readers: Vec<Work<'_>> = drawn
+            .iter()
+            .filter(|transaction| transaction.program.read_only)
+            .map(|Transaction { program, inputs, .. }| Work::Program { program, inputs })
+            .collect();
+        let mut read = match readers.is_empty() {
+            true => Vec::new(),
+            false => self.engine.read_many(&self.engine.snapshot(), &readers),
+        }
+        .into_iter();
         for transaction in drawn {
             let started = if transaction.program.read_only {
-                Started::Ran(self.engine.execute(&transaction.program, transaction.inputs))
+                let answer = read.next();
+                Started::Ran(answer.ok_or_else(|| RunError("an answer is missing".to_owned()))?)
             } else {
                 let ticket = tickets
                     .next()
