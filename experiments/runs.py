@@ -1,15 +1,21 @@
 """What the experiment folders share: running `weft bench`, keeping its figures as CSV, drawing SVG.
 
-A figure is a list of runs. A run is the words after `weft bench`, with protocols that take turns in it; every
-record that it prints becomes a CSV row with commit, time and kernel. Needs nothing but Python 3.
+An experiment is two functions. `run(lab)` asks for runs: the words after `weft bench`, with protocols that
+take turns in it; every record that one prints becomes a row with its figure, commit, time and kernel.
+`draw(rows)` makes all figures of rows, as a map of names to SVG texts: rows of the run that just ended or of
+a CSV file, the same way. A figure without rows is not drawn: what is not run again keeps the drawing it has.
+Needs nothing but Python 3. Tested by tests/experiments/run.
 """
 
 import argparse
 import csv
+import html
 import json
 import os
 import pathlib
 import platform
+import re
+import statistics
 import subprocess
 import sys
 import time
@@ -19,15 +25,59 @@ RECORD = ["bench", "case", "config", "metric", "value", "unit", "baseline", "rat
 FIELDS = ["figure", *RECORD, "commit", "time", "kernel"]
 
 
-def arguments(description):
+def parser(description):
     """The options that every experiment has."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--weft", default=os.environ.get("WEFT_BIN", ROOT / "target/release/weft"))
-    parser.add_argument("--quick", action="store_true", help="tiny sizes and times: does it run at all")
-    parser.add_argument("--csv", help="append the figures to this file")
-    parser.add_argument("--plot", help="run nothing: draw the figures from this file")
-    parser.add_argument("--only", help="only figures whose name begins so")
-    return parser.parse_args()
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--weft", default=os.environ.get("WEFT_BIN", ROOT / "target/release/weft"))
+    options.add_argument("--quick", action="store_true", help="tiny sizes and times: does it run at all")
+    options.add_argument("--csv", help="append the rows to this file")
+    options.add_argument("--plot", metavar="CSV", help="run nothing: draw what this file has rows of")
+    options.add_argument("--only", help="only figures whose name begins so")
+    into = "draw into this folder; default: beside run.py, and nowhere with --quick"
+    options.add_argument("--into", metavar="DIR", help=into)
+    return options
+
+
+def experiment(home, run, draw, options, more_fields=()):
+    """Runs and draws, or only draws: what `main` of every run.py comes to. `draw` names figures as the files
+    `NAME.svg` or `figure-NAME.svg` in `home`; rows have `more_fields` of their own."""
+    if options.plot:
+        if not write(home, draw(kept(options.plot)), options):
+            sys.exit(f"{options.plot} has no rows of a figure{asked_for(options)}")
+        return
+    lab = Lab(options, more_fields)
+    try:
+        run(lab)
+    finally:
+        lab.keep()
+    if not lab.rows:
+        sys.exit(f"nothing ran: there is no figure{asked_for(options)}, but {', '.join(lab.refused)}")
+    write(home, draw(lab.rows), options)
+
+
+def asked_for(options):
+    return f" whose name begins with {options.only!r}" if options.only else ""
+
+
+def is_wanted(figure, options):
+    return options.only is None or figure.startswith(options.only)
+
+
+def write(home, figures, options):
+    """Writes the figures that have something to show and are wanted; how many."""
+    # Tiny sizes show that drawing works, but nothing that a figure should be replaced by.
+    into = pathlib.Path(options.into or home)
+    is_kept = options.into or options.plot or not options.quick
+    count = 0
+    for name, text in figures.items():
+        if text is None or not is_wanted(name.removeprefix("figure-"), options):
+            continue
+        count += 1
+        if is_kept:
+            into.mkdir(parents=True, exist_ok=True)
+            (into / f"{name}.svg").write_text(text)
+            print(f"drew {into / name}.svg")
+    return count
 
 
 def commit():
@@ -39,14 +89,26 @@ def commit():
 class Lab:
     """Runs benches and keeps what they print."""
 
-    def __init__(self, options):
+    def __init__(self, options, more_fields=()):
         self.options = options
+        self.fields = [*FIELDS, *more_fields]
         self.rows = []
+        self.refused = []
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.stamp = {"commit": commit(), "time": now, "kernel": platform.release()}
+        # Said before hours of running, not after them.
+        path = pathlib.Path(options.csv) if options.csv else None
+        if path and path.exists():
+            with path.open(newline="") as file:
+                if next(csv.reader(file), self.fields) != self.fields:
+                    sys.exit(f"{path} has other columns than {','.join(self.fields)}")
 
-    def wants(self, figure):
-        return self.options.only is None or figure.startswith(self.options.only)
+    def wants(self, *figures):
+        """Whether one of these figures, which one run serves, was asked for."""
+        wanted = any(is_wanted(figure, self.options) for figure in figures)
+        if not wanted:
+            self.refused.extend(figures)
+        return wanted
 
     def run(self, figure, words, *protocols):
         """One run; its records."""
@@ -58,20 +120,24 @@ class Lab:
             sys.exit(f"{' '.join(command)}\n{done.stderr}")
         records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         for record in records:
-            self.rows.append({"figure": figure, **record, **self.stamp})
+            self.add(figure, record)
             value = "-" if record["value"] is None else f"{record['value']:.6g}"
             print(f"{figure:24} {record['case']:44} {record['metric']:28} {value} {record['unit']}")
         return records
 
+    def add(self, figure, record):
+        """A row of this figure, with what every row of the run has."""
+        self.rows.append({"figure": figure, **record, **self.stamp})
+
     def keep(self):
         """Appends all rows to the CSV file, if one was named."""
-        if not self.options.csv:
+        if not self.options.csv or not self.rows:
             return
         path = pathlib.Path(self.options.csv)
-        fresh = not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = not path.exists() or path.stat().st_size == 0
         with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, extrasaction="ignore")
+            writer = csv.DictWriter(file, self.fields, extrasaction="ignore")
             if fresh:
                 writer.writeheader()
             writer.writerows(self.rows)
@@ -87,38 +153,79 @@ def value(records, metric, protocol=""):
 
 def kept(path):
     """The rows of a CSV file, with values as numbers."""
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        sys.exit(str(error))
     for row in rows:
         for field in ["value", "ratio"]:
             row[field] = float(row[field]) if row[field] else None
     return rows
 
 
+def setting(row, name):
+    """What the run of a row was told, from `name=VALUE` in its configuration; None if it does not say."""
+    found = re.search(rf"(?:^| ){name}=(\S+)", row["config"])
+    return found and found.group(1)
+
+
+def median(rows, metric, place, scale=1.0):
+    """Values of a metric, divided by `scale`, by what `place` makes of their rows (None: not of this figure).
+    Where several rounds of a file tell of one place, their median."""
+    found = {}
+    for row in rows:
+        if row["metric"] != metric or row["value"] is None:
+            continue
+        at = place(row)
+        if at is not None:
+            found.setdefault(at, []).append(row["value"] / scale)
+    return {at: statistics.median(values) for at, values in found.items()}
+
+
+def as_lines(found):
+    """Lines of points, by x, of values placed at (line, x)."""
+    lines = {}
+    for (line, x), y in found.items():
+        lines.setdefault(line, []).append((x, y))
+    return {line: sorted(points) for line, points in lines.items()}
+
+
+def as_groups(found):
+    """Groups of bars of values placed at (group, bar)."""
+    groups = {}
+    for (group, bar), height in found.items():
+        groups.setdefault(group, {})[bar] = height
+    return groups
+
+
+def escaped(words):
+    """Words as text of an SVG."""
+    return html.escape(words, quote=False)
+
+
 COLOURS = ["#1b6ca8", "#c0392b", "#27883f", "#8e44ad", "#d68910", "#555555"]
 
 
-def bars(path, title, y_title, groups):
-    """Bars side by side as an SVG file; `groups` maps names to bars, each a map of names to heights."""
+def bars(title, y_title, groups):
+    """Bars side by side as SVG; `groups` maps names to bars, each a map of names to heights. None without."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    heights = [height for group in groups.values() for height in group.values() if height is not None]
+    heights = [height for group in groups.values() for height in group.values()]
     if not heights:
-        return
+        return None
     row, left, width = 16, 230, 760
-    most = max(heights)
+    most, apart = max(heights) or 1, min(180, (width - 20) // len(names))
     height = 60 + sum(row * (len(group) + 1) for group in groups.values())
     size = f'width="{width}" height="{height}" font-family="sans-serif" font-size="12"'
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>']
-    out.append(f'<text x="10" y="20" font-size="14">{title}; {y_title}</text>')
+    out.append(f'<text x="10" y="20" font-size="14">{escaped(title)}; {y_title}</text>')
     for number, name in enumerate(names):
-        x, colour = 10 + 180 * number, COLOURS[number % len(COLOURS)]
-        out.append(f'<text x="{x}" y="40" fill="{colour}">{name}</text>')
+        x, colour = 10 + apart * number, COLOURS[number % len(COLOURS)]
+        out.append(f'<text x="{x}" y="40" fill="{colour}">{escaped(name)}</text>')
     y = 60
     for label, group in groups.items():
-        out.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{label}</text>')
+        out.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escaped(label)}</text>')
         for name, value in group.items():
-            if value is None:
-                continue
             across = value / most * (width - left - 70)
             colour = COLOURS[names.index(name) % len(COLOURS)]
             out.append(f'<rect x="{left}" y="{y}" width="{across:.1f}" height="{row - 2}" fill="{colour}"/>')
@@ -126,14 +233,14 @@ def bars(path, title, y_title, groups):
             y += row
         y += row
     out.append("</svg>")
-    pathlib.Path(path).write_text("\n".join(out) + "\n")
+    return "\n".join(out) + "\n"
 
 
-def draw(path, title, x_title, y_title, lines):
-    """Lines of (x, y) points as an SVG file; `lines` maps names to points."""
-    points = [point for line in lines.values() for point in line if point[1] is not None]
+def lines(title, x_title, y_title, named):
+    """Lines of (x, y) points as SVG; `named` maps names to points. None without any."""
+    points = [point for line in named.values() for point in line]
     if not points:
-        return
+        return None
     width, height, left, bottom = 640, 400, 70, 50
     x_most, y_most = max(x for x, _ in points) or 1, max(y for _, y in points) or 1
 
@@ -143,7 +250,7 @@ def draw(path, title, x_title, y_title, lines):
 
     size = f'width="{width}" height="{height}" font-family="sans-serif" font-size="12"'
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>']
-    out.append(f'<text x="{left}" y="20" font-size="14">{title}</text>')
+    out.append(f'<text x="{left}" y="20" font-size="14">{escaped(title)}</text>')
     for share in range(5):
         y = place(0, y_most * share / 4)[1]
         out.append(f'<line x1="{left}" x2="{width - 160}" y1="{y}" y2="{y}" stroke="#ddd"/>')
@@ -152,10 +259,10 @@ def draw(path, title, x_title, y_title, lines):
         below = height - bottom + 16
         out.append(f'<text x="{x}" y="{below}" text-anchor="middle">{x_most * share / 4:.3g}</text>')
     out.append(f'<text x="{left}" y="{height - 12}">{x_title}; {y_title}</text>')
-    for number, (name, line) in enumerate(lines.items()):
+    for number, (name, line) in enumerate(named.items()):
         colour = COLOURS[number % len(COLOURS)]
-        path_points = " ".join("%.1f,%.1f" % place(x, y) for x, y in line if y is not None)
+        path_points = " ".join("%.1f,%.1f" % place(x, y) for x, y in line)
         out.append(f'<polyline points="{path_points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        out.append(f'<text x="{width - 150}" y="{50 + 18 * number}" fill="{colour}">{name}</text>')
+        out.append(f'<text x="{width - 150}" y="{50 + 18 * number}" fill="{colour}">{escaped(name)}</text>')
     out.append("</svg>")
-    pathlib.Path(path).write_text("\n".join(out) + "\n")
+    return "\n".join(out) + "\n"

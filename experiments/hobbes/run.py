@@ -9,40 +9,51 @@ import runs  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROTOCOLS = ["calvin", "batch", "waves", "two-phase-locking"]
+# The figures over workers, and their mix of YCSB.
+WORKLOADS = {"4.1": "b", "4.2": "a"}
+THETAS = ["0.1", "0.5", "0.9"]
 
 
-def main():
-    options = runs.arguments(__doc__)
-    lab = runs.Lab(options)
-    records, seconds, rounds, jobs = (5000, 0.05, 1, 2000) if options.quick else (1_000_000, 1, 5, 131_072)
+def draw(rows):
+    """Throughput over workers, for both mixes and each skew. 3.9 and 4.6 are values without a picture."""
+    figures = {}
+    for figure, letter in WORKLOADS.items():
+        for theta in THETAS:
+
+            def place(row, figure=figure, theta=theta):
+                *case, protocol = row["case"].split()
+                if row["figure"] != figure or f"theta={theta}" not in case:
+                    return None
+                return protocol, int(runs.setting(row, "workers"))
+
+            found = runs.as_lines(runs.median(rows, "throughput", place, 1e6))
+            title = f"Figure {figure}: YCSB {letter.upper()}, theta {theta}"
+            figures[f"figure-{figure}-{theta}"] = runs.lines(title, "workers", "M transactions/s", found)
+    return figures
+
+
+def run(lab):
+    records, seconds, rounds, jobs = (1_000_000, 1, 5, 131_072)
+    if lab.options.quick:
+        records, seconds, rounds, jobs = (5000, 0.05, 1, 2000)
     base = f"ycsb --preset hobbes --records {records} --seconds {seconds} --rounds {rounds} --jobs {jobs}"
 
     if lab.wants("3.9"):
         # Locking of 131,072 transactions: planning alone, per transaction.
         for letter in "ab":
             lab.run("3.9", f"{base} --workload {letter} --theta 0.5 --workers 1", *PROTOCOLS[:3])
-
-    for figure, letter in [("4.1", "b"), ("4.2", "a")]:
-        if not lab.wants(figure):
-            continue
-        for theta in ["0.1", "0.5", "0.9"]:
-            lines = {}
+    for figure, letter in WORKLOADS.items():
+        for theta in THETAS:
+            if not lab.wants(f"{figure}-{theta}"):
+                continue
             for workers in [1, 2]:
                 words = f"{base} --workload {letter} --theta {theta} --workers {workers}"
-                found = lab.run(figure, words, *PROTOCOLS)
-                for protocol in PROTOCOLS:
-                    point = runs.value(found, "throughput", protocol) / 1e6
-                    lines.setdefault(protocol, []).append((workers, point))
-            title = f"Figure {figure}: YCSB {letter.upper()}, theta {theta}"
-            if not options.quick:
-                runs.draw(HERE / f"figure-{figure}-{theta}.svg", title, "workers", "M transactions/s", lines)
-
+                lab.run(figure, words, *PROTOCOLS)
     if lab.wants("4.6"):
         # One read from start to finish: the product alone, and beside an interactive transaction.
         lab.run("4.6", f"{base} --workload c --theta 0.1 --clients 1", "product")
         lab.run("4.6", f"{base} --workload c --theta 0.1 --clients 1")
-    lab.keep()
 
 
 if __name__ == "__main__":
-    main()
+    runs.experiment(HERE, run, draw, runs.parser(__doc__).parse_args())

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """pgbench against PostgreSQL 15 and Weft, in turns, in one run. See README.md beside this file."""
 
-import argparse
-import csv
 import json
 import os
 import pathlib
@@ -21,7 +19,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import runs  # noqa: E402
 
-ROOT = HERE.parent.parent
 PG_BIN = pathlib.Path(os.environ.get("PG_BIN", "/usr/lib/postgresql/15/bin"))
 
 
@@ -150,85 +147,93 @@ def cases(clients):
         yield f"tpcb one message durable c{count}", count, [*one_message, "-M", "simple"], "on"
 
 
+def place(row):
+    """(case, contender): a case on a socket file says so."""
+    transport = "socket file, " if ", local" in row["config"] else ""
+    return f"{transport}{row['case']}"
+
+
 def draw(rows):
     """Both contenders' throughput, case by case."""
-    groups = {}
-    for row in rows:
-        peer, rate = row["baseline"].rsplit(": ", 1)
-        transport = "socket file, " if ", local, " in row["config"] else ""
-        case = f"{transport}{row['case']}"
-        groups[case] = {"weft": float(row["value"]) / 1e3, peer: float(rate) / 1e3}
-    scale = rows[0]["config"].split(",")[0]
-    runs.bars(HERE / "throughput.svg", f"pgbench, {scale}", "K transactions/s", groups)
+    ours = runs.median(rows, "throughput", lambda row: (place(row), "weft"), 1e3)
+    theirs = [{**row, "value": float(row["baseline"].rsplit(": ", 1)[1])} for row in rows]
+    theirs = runs.median(theirs, "throughput", lambda row: (place(row), peer(row)), 1e3)
+    groups = runs.as_groups(ours | theirs)
+    scale = rows[0]["config"].split(",")[0] if rows else ""
+    return {"throughput": runs.bars(f"pgbench, {scale}", "K transactions/s", groups)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=10)
-    parser.add_argument("--seconds", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clients", default="1,8")
-    parser.add_argument("--transport", choices=["tcp", "local"], default="tcp", help="local: socket files")
-    parser.add_argument("--csv")
-    parser.add_argument("--plot", help="run nothing: draw the figure from this file")
-    parser.add_argument("--only", default="", help="run only cases whose name contains this")
-    parser.add_argument("--weft", default=str(ROOT / "target" / "release" / "weft"))
-    options = parser.parse_args()
-    if options.plot:
-        draw(runs.kept(options.plot))
+def peer(row):
+    return row["baseline"].rsplit(": ", 1)[0]
+
+
+def measured(case, servers, options):
+    """One case: the contenders in turns, round by round; a record of their medians."""
+    name, count, arguments, synchronous_commit = case
+    results = {server.name: [] for server in servers}
+    before = servers[-1].counters()
+    for _ in range(options.rounds):
+        for server in servers:
+            words = [*arguments, "-n", "-c", str(count), "-j", str(min(count, 2))]
+            words += ["-T", str(options.seconds)]
+            words += ["-s", str(options.scale)] if "-f" in arguments else []
+            output = server.pgbench(*words, synchronous_commit=synchronous_commit)
+            results[server.name].append(tps(output))
+    medians = {server: statistics.median(values) for server, values in results.items()}
+    said = shares(before, servers[-1].counters(), medians["weft"], count)
+    return {
+        "bench": "pgbench",
+        "case": name,
+        "config": f"scale {options.scale}, {options.seconds} s x {options.rounds}, {options.transport}",
+        "metric": "throughput",
+        "value": round(medians["weft"], 1),
+        "unit": "txn/s",
+        "baseline": f"postgresql 15: {medians['postgresql']:.1f}",
+        "ratio": round(medians["weft"] / medians["postgresql"], 3),
+        **{name: said.get(name) for name in SHARES},
+    }
+
+
+def run(lab):
+    options = lab.options
+    if not lab.wants("throughput"):
         return
-    revision = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(revision, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    about = f"scale {options.scale}, {options.seconds} s x {options.rounds}, {options.transport}"
-    about = f"{about}, commit {commit}"
     directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-pgbench-"))
     os.chmod(directory, 0o755)
     host = {"tcp": "127.0.0.1", "local": directory}[options.transport]
     servers = []
-    rows = []
     try:
         servers.append(start_postgres(directory, host))
         servers.append(start_weft(directory, host, options.weft))
         for server in servers:
             server.pgbench("-i", "-q", "-s", str(options.scale))
-        clients = [int(count) for count in options.clients.split(",")]
-        for name, count, arguments, synchronous_commit in cases(clients):
-            if options.only not in name:
-                continue
-            results = {server.name: [] for server in servers}
-            before = servers[-1].counters()
-            for _ in range(options.rounds):
-                for server in servers:
-                    run = [*arguments, "-n", "-c", str(count), "-j", str(min(count, 2))]
-                    run += ["-T", str(options.seconds)]
-                    run += ["-s", str(options.scale)] if "-f" in arguments else []
-                    output = server.pgbench(*run, synchronous_commit=synchronous_commit)
-                    results[server.name].append(tps(output))
-            medians = {server: statistics.median(values) for server, values in results.items()}
-            said = shares(before, servers[-1].counters(), medians["weft"], count)
-            row = {
-                "bench": "pgbench",
-                "case": name,
-                "config": f"{about}, {os.uname().release}",
-                "metric": "throughput",
-                "value": round(medians["weft"], 1),
-                "unit": "txn/s",
-                "baseline": f"postgresql 15: {medians['postgresql']:.1f}",
-                "ratio": round(medians["weft"] / medians["postgresql"], 3),
-                **{name: said.get(name) for name in SHARES},
-            }
-            print(json.dumps(row), flush=True)
-            rows.append(row)
+        for case in cases(int(count) for count in options.clients.split(",")):
+            if options.case in case[0]:
+                record = measured(case, servers, options)
+                print(json.dumps(record), flush=True)
+                lab.add("throughput", record)
     finally:
         for server in servers:
             server.stop()
         shutil.rmtree(directory, ignore_errors=True)
-    if options.csv:
-        with open(options.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-        draw(rows)
+
+
+def main():
+    parser = runs.parser(__doc__)
+    parser.add_argument("--scale", type=int)
+    parser.add_argument("--seconds", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--clients", default="1,8")
+    parser.add_argument("--transport", choices=["tcp", "local"], default="tcp", help="local: socket files")
+    parser.add_argument("--case", default="", help="only cases whose name contains this, and no drawing")
+    options = parser.parse_args()
+    scale, seconds, rounds = (1, 1, 1) if options.quick else (10, 10, 3)
+    options.scale = options.scale or scale
+    options.seconds = options.seconds or seconds
+    options.rounds = options.rounds or rounds
+    # Some of the bars are not the figure.
+    drawing = draw if options.plot or not options.case else lambda _: {}
+    runs.experiment(HERE, run, drawing, options, SHARES)
 
 
 if __name__ == "__main__":

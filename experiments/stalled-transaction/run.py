@@ -11,23 +11,25 @@ import runs  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def main():
-    options = runs.arguments(__doc__)
-    lab = runs.Lab(options)
-    sizes = [(1_000_000, "0.01 %"), (100_000, "0.1 %"), (10_000, "1 %")]
-    if options.quick:
-        sizes = [(1_000, "10 %")]
-    seconds = 0.6 if options.quick else 3
-    lines = {}
-    for records, name in sizes:
-        found = lab.run("2.3", f"stall --records {records} --seconds {seconds} --slot-ms 50")
-        slots = [(re.search(r"t=([0-9.]+)s", r["case"]), r["value"]) for r in found]
-        lines[name] = [(float(at.group(1)), value / 1e3) for at, value in slots if at]
-    if not options.quick:
-        title = "Figure 2.3: a transaction stalls from 1 s to 2 s"
-        runs.draw(HERE / "figure-2.3.svg", title, "seconds", "K transactions/s", lines)
-    lab.keep()
+def draw(rows):
+    """Throughput over time, a line for each share of transactions that conflict with the stalled one."""
+
+    def place(row):
+        at = re.match(r"conflict=([\d.]+)% t=([\d.]+)s", row["case"])
+        return at and (f"{float(at[1]):g} %", float(at[2]))
+
+    lines = runs.as_lines(runs.median(rows, "throughput", place, 1e3))
+    title = "Figure 2.3: a transaction stalls from 1 s to 2 s"
+    return {"figure-2.3": runs.lines(title, "seconds", "K transactions/s", lines)}
+
+
+def run(lab):
+    quick = lab.options.quick
+    if not lab.wants("2.3"):
+        return
+    for records in [1_000] if quick else [1_000_000, 100_000, 10_000]:
+        lab.run("2.3", f"stall --records {records} --seconds {0.6 if quick else 3} --slot-ms 50")
 
 
 if __name__ == "__main__":
-    main()
+    runs.experiment(HERE, run, draw, runs.parser(__doc__).parse_args())

@@ -16,16 +16,69 @@ KEY_BYTES = 16
 # Small memtables, so that compactions follow each other within seconds.
 STORE = "--value-bytes 512 --memtable-mb 8 --cache-mb 64"
 KEYS = 200_000
+COMPRESSIONS = ["none", "lz4"]
+# Who compacts, in the words of `weft bench lsm`, and of a figure.
+LINES = {
+    "cpu": "engine's thread",
+    "runtime": "cpu unit",
+    "model": "simulated unit",
+    "failing": "1 in 10 fails",
+    "off": "nobody",
+    "rocksdb": "RocksDB",
+}
+# Figures over time. YCSB's update heavy and read mostly mixes, with keys by chance and not by Zipf's law.
+OVER_TIME = {
+    "12-write-only": ("Figure 12: writes alone", "overwrite"),
+    "12-mixed": ("Figure 12: half reads", "mixed --read-percent 50"),
+    "13-ycsb-b": ("Figure 13: 95 % reads", "mixed --read-percent 95"),
+    "faults": ("Writes alone, units that fail", "overwrite"),
+}
 
 
-def points(records, compression, name, metric):
-    """(KV bytes, value) of one contender, from cases `value=V COMPRESSION NAME ...`."""
-    found = []
-    for record in records:
-        value, codec, contender = record["case"].split(" ", 2)
-        if (codec, record["metric"]) == (compression, metric) and contender.startswith(name):
-            found.append((KEY_BYTES + int(value.removeprefix("value=")), record["value"]))
-    return found
+def over_length(row):
+    """(contender, KV bytes) of a case `value=V COMPRESSION NAME ...`; not `runtime`, the same CPU."""
+    width, _, name = row["case"].split(" ", 2)
+    unit = re.match(r"model (\d+) decoders, (\d+) bytes a cycle", name)
+    if unit is None and name != "cpu":
+        return None
+    contender = f"{unit[1]} decoders, {unit[2]} B/cycle" if unit else "CPU thread"
+    return contender, KEY_BYTES + int(width.removeprefix("value="))
+
+
+def over_time(row):
+    """(contender, seconds) of one slot of a run."""
+    at = re.search(r" (\S+) (?:warm-up|steady) t=([\d.]+)s$", row["case"])
+    return at and (LINES[at[1]], float(at[2]))
+
+
+def over_ratio(row):
+    """(contender, percent of reads)."""
+    at = re.match(r"mixed read=(\d+)% .*?(\S+)$", row["case"])
+    return at and (LINES[at[2]], int(at[1]))
+
+
+def draw(rows):
+    """Figures 9, 12, 13 and of faults, as far as rows of them are there."""
+
+    def lines(figure, metric, place, scale):
+        of_figure = [row for row in rows if row["figure"] == figure]
+        return runs.as_lines(runs.median(of_figure, metric, place, scale))
+
+    figures = {}
+    for compression in COMPRESSIONS:
+        title = f"4 runs, {compression}; units simulated at 200 MHz"
+        for name, metric, unit in [("", "throughput", "MB/s"), ("-entries", "entries", "M entries/s")]:
+            found = lines(f"9-{compression}", metric, over_length, 1e6)
+            figures[f"figure-9-{compression}{name}"] = runs.lines(
+                title, "bytes of key and value", unit, found
+            )
+    for figure, (title, _) in OVER_TIME.items():
+        found = lines(figure, "throughput_at", over_time, 1e3)
+        figures[f"figure-{figure}"] = runs.lines(title, "seconds", "K operations/s", found)
+    found = lines("13-ratio", "throughput", over_ratio, 1e3)
+    title = "Figure 13: reads and writes"
+    figures["figure-13-ratio"] = runs.lines(title, "% reads", "K operations/s", found)
+    return figures
 
 
 def units_over_length(lab):
@@ -33,26 +86,13 @@ def units_over_length(lab):
     quick = lab.options.quick
     values = "32,512" if quick else "16,32,64,128,256,512,1024,2048"
     size = "--bytes 60000 --seconds 0.01 --rounds 1" if quick else "--seconds 0.3 --rounds 5"
-    for compression in ["none", "lz4"]:
-        figure = f"9-{compression}"
-        if not lab.wants(figure):
+    for compression in COMPRESSIONS:
+        if not lab.wants(f"9-{compression}"):
             continue
-        lines, entries = {}, {}
         for width in [8, 32]:
             unit = "cpu,runtime,model" if width == 8 else "model"
             words = f"compaction --ways 4 --decoders 2,4 --width {width} --unit {unit} {size}"
-            records = lab.run(figure, f"{words} --value-bytes {values} --compression {compression}")
-            contenders = {f"{n} decoders, {width} B/cycle": f"model {n} decoders" for n in [2, 4]}
-            if width == 8:
-                contenders = {"CPU thread": "cpu", **contenders}
-            for line, name in contenders.items():
-                rates = points(records, compression, name, "throughput")
-                lines[line] = [(x, y / 1e6) for x, y in rates]
-                entries[line] = [(x, y / 1e6) for x, y in points(records, compression, name, "entries")]
-        if not quick:
-            title = f"4 runs, {compression}; units simulated at 200 MHz"
-            for name, unit, drawn in [("", "MB/s", lines), ("-entries", "M entries/s", entries)]:
-                runs.draw(HERE / f"figure-{figure}{name}.svg", title, "bytes of key and value", unit, drawn)
+            lab.run(f"9-{compression}", f"{words} --value-bytes {values} --compression {compression}")
 
 
 def has_peer(options):
@@ -62,82 +102,39 @@ def has_peer(options):
     return re.search(r"^ *- rocksdb", done.stdout, re.MULTILINE) is not None
 
 
-def series(records, contender):
-    """(seconds, thousands of operations a second) of one contender."""
-    found = []
-    for record in records:
-        at = re.search(r" (\S+) (?:warm-up|steady) t=([\d.]+)s$", record["case"])
-        if at and at[1] == contender and record["metric"] == "throughput_at":
-            found.append((float(at[2]), record["value"] / 1e3))
-    return found
-
-
-LINES = {
-    "cpu": "engine's thread",
-    "runtime": "cpu unit",
-    "model": "simulated unit",
-    "failing": "1 in 10 fails",
-    "off": "nobody",
-    "rocksdb": "RocksDB",
-}
-
-
 def throughput_over_time(lab):
     """Figures 12 and 13: writes alone, reads and writes mixed, with compaction by one, the other or off;
     and writes with units that fail."""
-    quick = lab.options.quick
-    size = "--keys 20000 --seconds 0.3 --slot-ms 50" if quick else f"--keys {KEYS} --seconds 10"
-    peers = ["rocksdb"] if has_peer(lab.options) else []
-    everybody = ["cpu", "runtime", "model", "off", *peers]
-    # YCSB's update heavy and read mostly mixes, with keys by chance and not by Zipf's law.
-    for figure, case, units in [
-        ("12-write-only", "overwrite", everybody),
-        ("12-mixed", "mixed --read-percent 50", everybody),
-        ("13-ycsb-b", "mixed --read-percent 95", everybody),
-        ("faults", "overwrite", ["cpu", "runtime", "failing", "off"]),
-    ]:
+    size = f"--keys {KEYS} --seconds 10"
+    if lab.options.quick:
+        size = "--keys 20000 --seconds 0.3 --slot-ms 50"
+    for figure, (_, case) in OVER_TIME.items():
         if not lab.wants(figure):
             continue
-        words = f"lsm --case {case} {STORE} {size} --unit {','.join(units)}"
-        records = lab.run(figure, words)
-        if not quick:
-            lines = {LINES[unit]: series(records, unit) for unit in units}
-            runs.draw(HERE / f"figure-{figure}.svg", figure, "seconds", "1000/s", lines)
+        units = ["cpu", "runtime", "failing", "off"]
+        if figure != "faults":
+            peers = ["rocksdb"] if has_peer(lab.options) else []
+            units = ["cpu", "runtime", "model", "off", *peers]
+        lab.run(figure, f"lsm --case {case} {STORE} {size} --unit {','.join(units)}")
 
 
 def ratio_sweep(lab):
     """Figure 13: throughput over the share of reads."""
     if not lab.wants("13-ratio"):
         return
-    quick = lab.options.quick
-    size = "--keys 20000 --seconds 0.1 --slot-ms 20" if quick else f"--keys {KEYS} --seconds 5"
+    size = f"--keys {KEYS} --seconds 5"
+    if lab.options.quick:
+        size = "--keys 20000 --seconds 0.1 --slot-ms 20"
     units = ["cpu", "runtime", "off", *(["rocksdb"] if has_peer(lab.options) else [])]
-    shares = [0, 25, 50, 75, 95, 100]
-    words = f"lsm --case mixed --read-percent {','.join(map(str, shares))} {STORE} {size}"
-    records = lab.run("13-ratio", f"{words} --unit {','.join(units)}")
-    if quick:
-        return
-    lines = {}
-    for unit in units:
-        rates = [
-            (share, record["value"] / 1e3)
-            for share in shares
-            for record in records
-            if record["metric"] == "throughput"
-            and record["case"].startswith(f"mixed read={share}% ")
-            and record["case"].endswith(f" {unit}")
-        ]
-        lines[LINES[unit]] = rates
-    runs.draw(HERE / "figure-13-ratio.svg", "reads and writes", "% reads", "1000/s", lines)
+    words = f"lsm --case mixed --read-percent 0,25,50,75,95,100 {STORE} {size}"
+    lab.run("13-ratio", f"{words} --unit {','.join(units)}")
 
 
-def main():
-    lab = runs.Lab(runs.arguments(__doc__))
+def run(lab):
     units_over_length(lab)
     throughput_over_time(lab)
     ratio_sweep(lab)
-    lab.keep()
 
 
 if __name__ == "__main__":
-    main()
+    runs.experiment(HERE, run, draw, runs.parser(__doc__).parse_args())

@@ -1,4 +1,4 @@
-//! What the whole-system tests need from the system: psql, pgbench, Python with psycopg.
+//! What the whole-system tests need from the system: psql, pgbench, Python, alone and with psycopg.
 //!
 //! A program that is missing is installed where that is possible (Debian or Ubuntu, as the superuser, with a
 //! network). Where it is not, the caller gets the list of what is missing and says so loudly: a test
@@ -16,7 +16,7 @@ const SYSTEM_PACKAGES: [&str; 3] = ["postgresql-client", "postgresql-contrib", "
 /// What was found or installed.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
-    /// Names out of `psql`, `pgbench`, `psycopg` that tests can use.
+    /// Names out of `psql`, `pgbench`, `python3`, `psycopg` that tests can use.
     pub present: Vec<&'static str>,
     /// A Python interpreter that can import psycopg.
     pub python: Option<PathBuf>,
@@ -39,9 +39,11 @@ pub fn ensure(target: &Path) -> Tools {
         install();
     }
     let mut tools = Tools::default();
-    tools
-        .present
-        .extend(["psql", "pgbench"].into_iter().filter(|name| has_program(name)));
+    tools.present.extend(
+        ["psql", "pgbench", "python3"]
+            .into_iter()
+            .filter(|name| has_program(name)),
+    );
     tools.python = python_with_psycopg(target);
     if tools.python.is_some() {
         tools.present.push("psycopg");
