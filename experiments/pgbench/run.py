@@ -4,118 +4,20 @@
 import json
 import os
 import pathlib
-import pwd
-import re
 import shutil
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import runs  # noqa: E402
+import servers  # noqa: E402
 
-PG_BIN = pathlib.Path(os.environ.get("PG_BIN", "/usr/lib/postgresql/15/bin"))
-
-
-# What Weft says of itself beside each figure.
+# What Weft counts, and what it says of itself beside each figure.
+COUNTERS = ["batches", "one_shot_transactions", "session_commits", "read_only_programs", "log_syncs"]
+COUNTERS += ["mean_sync_us"]
 SHARES = ["one_shot_share", "mean_batch", "mean_sync_us", "share_of_clients_per_sync"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for_port(port, process, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            sys.exit(f"the server on port {port} ended with {process.returncode}")
-        with socket.socket() as probe:
-            probe.settimeout(0.2)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    sys.exit(f"no server on port {port} after {seconds} s")
-
-
-class Server:
-    """One of the two contenders."""
-
-    def __init__(self, name, process, port, host):
-        self.name, self.process, self.port, self.host = name, process, port, host
-
-    def pgbench(self, *arguments, synchronous_commit=None):
-        environment = dict(os.environ)
-        if synchronous_commit is not None:
-            environment["PGOPTIONS"] = f"-c synchronous_commit={synchronous_commit}"
-        place = ["-h", str(self.host), "-p", str(self.port), "-U", "postgres"]
-        command = ["pgbench", *place, *arguments, "postgres"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200)
-        if done.returncode != 0:
-            sys.exit(f"{self.name}: {' '.join(command)}\n{done.stdout}\n{done.stderr}")
-        return done.stdout
-
-    def counters(self):
-        """Weft's own counters since it started; None for others."""
-        if self.name != "weft":
-            return None
-        names = ["batches", "one_shot_transactions", "session_commits", "read_only_programs"]
-        names += ["log_syncs", "mean_sync_us"]
-        command = ["psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-At"]
-        for name in names:
-            command += ["-c", f"SHOW weft.{name}"]
-        done = subprocess.run([*command, "postgres"], capture_output=True, text=True, check=True, timeout=60)
-        return dict(zip(names, map(float, done.stdout.split())))
-
-    def stop(self):
-        self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-
-
-def start_postgres(directory, host):
-    data = directory / "postgres"
-    data.mkdir()
-    as_user = {}
-    if os.geteuid() == 0:
-        user = pwd.getpwnam("postgres")
-        os.chown(directory, user.pw_uid, user.pw_gid)
-        os.chown(data, user.pw_uid, user.pw_gid)
-        as_user = {"user": user.pw_uid, "group": user.pw_gid}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": directory}
-    initdb = [PG_BIN / "initdb", "-D", data, "-U", "postgres", "-A", "trust"]
-    subprocess.run(initdb, check=True, **quiet, **as_user)
-    port = free_port()
-    command = [PG_BIN / "postgres", "-D", data, "-p", str(port), "-k", directory, "-c", "shared_buffers=1GB"]
-    process = subprocess.Popen(command, **quiet, **as_user)
-    wait_for_port(port, process)
-    time.sleep(2)
-    return Server("postgresql", process, port, host)
-
-
-def start_weft(directory, host, binary):
-    port = free_port()
-    command = [binary, "serve", "--listen", f"127.0.0.1:{port}", "--data", directory / "weft"]
-    command += ["--socket-dir", directory]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    wait_for_port(port, process)
-    return Server("weft", process, port, host)
-
-
-def tps(output):
-    failed = re.search(r"number of failed transactions: (\d+)", output)
-    if failed and int(failed.group(1)) > 0:
-        sys.exit(f"failed transactions:\n{output}")
-    return float(re.search(r"tps = ([0-9.]+) \(without", output).group(1))
 
 
 def shares(before, after, throughput, clients):
@@ -167,20 +69,20 @@ def peer(row):
     return row["baseline"].rsplit(": ", 1)[0]
 
 
-def measured(case, servers, options):
+def measured(case, contenders, options):
     """One case: the contenders in turns, round by round; a record of their medians."""
     name, count, arguments, synchronous_commit = case
-    results = {server.name: [] for server in servers}
-    before = servers[-1].counters()
+    results = {server.name: [] for server in contenders}
+    before = contenders[-1].shown(COUNTERS)
     for _ in range(options.rounds):
-        for server in servers:
+        for server in contenders:
             words = [*arguments, "-n", "-c", str(count), "-j", str(min(count, 2))]
             words += ["-T", str(options.seconds)]
             words += ["-s", str(options.scale)] if "-f" in arguments else []
             output = server.pgbench(*words, synchronous_commit=synchronous_commit)
-            results[server.name].append(tps(output))
+            results[server.name].append(servers.tps(output))
     medians = {server: statistics.median(values) for server, values in results.items()}
-    said = shares(before, servers[-1].counters(), medians["weft"], count)
+    said = shares(before, contenders[-1].shown(COUNTERS), medians["weft"], count)
     return {
         "bench": "pgbench",
         "case": name,
@@ -201,19 +103,19 @@ def run(lab):
     directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-pgbench-"))
     os.chmod(directory, 0o755)
     host = {"tcp": "127.0.0.1", "local": directory}[options.transport]
-    servers = []
+    contenders = []
     try:
-        servers.append(start_postgres(directory, host))
-        servers.append(start_weft(directory, host, options.weft))
-        for server in servers:
+        contenders.append(servers.start_postgres(directory, host))
+        contenders.append(servers.start_weft(directory, host, options.weft))
+        for server in contenders:
             server.pgbench("-i", "-q", "-s", str(options.scale))
         for case in cases(int(count) for count in options.clients.split(",")):
             if options.case in case[0]:
-                record = measured(case, servers, options)
+                record = measured(case, contenders, options)
                 print(json.dumps(record), flush=True)
                 lab.add("throughput", record)
     finally:
-        for server in servers:
+        for server in contenders:
             server.stop()
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """X-DB: a compaction unit over KV length (figure 9), throughput over time while something else compacts
-(figure 12), YCSB's mixes over time and over the read/write ratio (figure 13), and beyond the document
+(figure 12), YCSB's mixes over time and over the read/write ratio (figure 13), TPC-C over connections and
+SysBench's transactions beside PostgreSQL (figures 14 and 15, `over_network.py`), and beyond the document
 throughput while units fail. See README.md beside this."""
 
 import pathlib
@@ -9,6 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import over_network  # noqa: E402
 import runs  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -57,8 +59,19 @@ def over_ratio(row):
     return at and (LINES[at[2]], int(at[1]))
 
 
+def over_connections(row):
+    """(contender, connections)."""
+    at = re.match(r"connections=(\d+) (.*)$", row["case"])
+    return at and (at[2], int(at[1]))
+
+
+def by_script(row):
+    """(script, contender)."""
+    return tuple(row["case"].split(" ", 1))
+
+
 def draw(rows):
-    """Figures 9, 12, 13 and of faults, as far as rows of them are there."""
+    """Figures 9, 12 to 15 and of faults, as far as rows of them are there."""
 
     def lines(figure, metric, place, scale):
         of_figure = [row for row in rows if row["figure"] == figure]
@@ -78,6 +91,11 @@ def draw(rows):
     found = lines("13-ratio", "throughput", over_ratio, 1e3)
     title = "Figure 13: reads and writes"
     figures["figure-13-ratio"] = runs.lines(title, "% reads", "K operations/s", found)
+    found = lines("14", "throughput", over_connections, 1e3)
+    figures["figure-14"] = runs.lines("Figure 14: TPC-C", "connections", "K transactions/s", found)
+    of_figure = [row for row in rows if row["figure"] == "15"]
+    found = runs.as_groups(runs.median(of_figure, "throughput", by_script, 1e3))
+    figures["figure-15"] = runs.bars("Figure 15: SysBench's transactions", "K transactions/s", found)
     return figures
 
 
@@ -134,6 +152,8 @@ def run(lab):
     units_over_length(lab)
     throughput_over_time(lab)
     ratio_sweep(lab)
+    over_network.tpcc_over_connections(lab)
+    over_network.sysbench(lab)
 
 
 if __name__ == "__main__":
