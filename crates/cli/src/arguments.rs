@@ -244,6 +244,10 @@ pub struct YcsbArguments {
     /// protocol `partitioned` has them with so many workers; otherwise it is left to chance.
     #[arg(long)]
     pub remote_share: Option<f64>,
+    /// Take the locks of --jobs transactions and run none: what each lock manager costs by itself, its time a
+    /// transaction beside that of the Calvin-style one.
+    #[arg(long)]
+    pub locks_only: bool,
     /// Hot set.
     #[command(flatten)]
     pub hot: HotArguments,

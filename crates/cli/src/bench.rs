@@ -7,6 +7,7 @@
 pub(crate) mod compaction;
 pub(crate) mod index;
 pub(crate) mod limits;
+mod locks_only;
 pub(crate) mod lsm;
 mod network;
 mod run;

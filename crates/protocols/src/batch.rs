@@ -54,7 +54,7 @@ impl<G> Batch<G> {
 }
 
 /// Chooses the members of one batch after another.
-struct Admission<'j> {
+pub(crate) struct Admission<'j> {
     jobs: &'j [Job],
     coarse: CoarseTables,
     locks: BatchLocks,
@@ -65,8 +65,21 @@ struct Admission<'j> {
     first_seen: Vec<(usize, Instant)>,
 }
 
-impl Admission<'_> {
-    fn is_done(&self) -> bool {
+impl<'j> Admission<'j> {
+    /// Of these jobs, with so many slots.
+    pub(crate) fn new(jobs: &'j [Job], coarse: CoarseTables, lock_slots: usize) -> Self {
+        Admission {
+            jobs,
+            coarse,
+            locks: BatchLocks::new(lock_slots),
+            finder: NeedFinder::default(),
+            deferred: VecDeque::new(),
+            next: 0,
+            first_seen: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
         self.next >= self.jobs.len() && self.deferred.is_empty()
     }
 
@@ -81,7 +94,7 @@ impl Admission<'_> {
     }
 
     /// Fills `members` with jobs that do not conflict.
-    fn form<G: Safeguards, O: Observe>(
+    pub(crate) fn form<G: Safeguards, O: Observe>(
         &mut self,
         max_members: usize,
         catalog: &Catalog,
@@ -140,15 +153,7 @@ impl<G: Safeguards> Protocol for Batch<G> {
         let mut report = RunReport::default();
         let began = Instant::now();
         let max_members = self.max_members.max(1);
-        let mut admission = Admission {
-            jobs,
-            coarse: CoarseTables::of(jobs),
-            locks: BatchLocks::new(self.lock_slots),
-            finder: NeedFinder::default(),
-            deferred: VecDeque::new(),
-            next: 0,
-            first_seen: Vec::new(),
-        };
+        let mut admission = Admission::new(jobs, CoarseTables::of(jobs), self.lock_slots);
         let mut runner = MemberRunner::new(jobs, observe, self.execution, worker_count(workers));
         let mut members = Vec::with_capacity(max_members);
         let mut planning = Duration::ZERO;

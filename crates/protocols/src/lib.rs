@@ -18,7 +18,7 @@
 //! partitioned         BionicDB 4.6: records owned by workers, DB instructions as messages
 //! ```
 //!
-//! `needs` finds what a transaction touches, `epoch` runs a stream, `observe` looks on, `safeguards` lets a
+//! `lock_only` times lock managers without execution, `needs` finds what a transaction touches, `epoch` runs a stream, `observe` looks on, `safeguards` lets a
 //! test take one away, `registry` knows the names. Figures separate planning from execution where a
 //! protocol plans.
 
@@ -30,6 +30,7 @@ mod epoch;
 mod footprint;
 mod forward;
 pub mod history;
+pub mod lock_only;
 pub mod lock_words;
 mod members;
 pub mod needs;

@@ -17,12 +17,13 @@ use weft_workload::embedded::programs::YcsbPrograms;
 use weft_workload::embedded::ycsb::YcsbWorkload;
 use weft_workload::embedded::{Interactive, OneShot, load};
 use weft_workload::report;
+use weft_workload::stream::Workload;
 use weft_workload::ycsb::{
     self, Mix, ReadOf, Remoteness, ScanLength, Skew, YcsbShape, YcsbSource, YcsbTransaction,
 };
 
 use super::run::{RowsRead, RunCase, run_cases, run_cases_through};
-use super::{BenchDatabase, bar, print};
+use super::{BenchDatabase, bar, locks_only, print};
 use crate::arguments::{YcsbArguments, YcsbPreset, YcsbRead};
 use crate::failure::Failure;
 
@@ -56,11 +57,17 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
     let shape = shape(arguments)?;
     let hot = arguments.hot.hot_set()?;
     let bench = &BenchDatabase::open(&arguments.load, "ycsb")?;
-    let loading = bar(shape.records, "loading rows");
-    load::load_ycsb(&bench.database, &shape, |rows| loading.set_position(rows))?;
+    // Who only takes locks reads no row.
+    let loaded = match arguments.locks_only {
+        true => YcsbShape { records: 1, ..shape },
+        false => shape,
+    };
+    let loading = bar(loaded.records, "loading rows");
+    load::load_ycsb(&bench.database, &loaded, |rows| loading.set_position(rows))?;
     loading.finish_and_clear();
     // The comparison without --protocol knows neither inserts nor hot sets, partitions, nor an open loop.
     let plain = hot.is_none() && arguments.load.rate.is_none() && arguments.remote_share.is_none();
+    let plain = plain && !arguments.locks_only;
     if arguments.load.protocol.is_empty() && plain && mixes.iter().all(|mix| mix.insert_percent() == 0) {
         return compare(arguments, bench, shape, &mixes);
     }
@@ -96,6 +103,13 @@ fn run_mixes(
             };
             workloads.push((case, workload));
         }
+    }
+    if arguments.locks_only {
+        let cases: Vec<(String, &dyn Workload)> = workloads
+            .iter()
+            .map(|(case, workload)| (case.clone(), workload as &dyn Workload))
+            .collect();
+        return locks_only::run(&arguments.load, bench, &cases, &sizes(&shape));
     }
     let cases: Vec<RunCase<'_>> = workloads
         .iter()

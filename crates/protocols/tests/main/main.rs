@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weft_base::{BatchId, Prng};
 use weft_program::{Access, AccessKind, KeyPart, ProgramBuilder, verify};
 use weft_protocols::batch::Batch;
+use weft_protocols::lock_only::LockManager;
 use weft_protocols::partitioned::Partitioned;
 use weft_protocols::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
@@ -104,6 +105,40 @@ fn no_addition_is_lost<P: Protocol>(protocol: &P, workers: usize) -> RunReport {
         P::NAME
     );
     report
+}
+
+/// How often somebody stands back is known where everybody wants one row, and where nobody wants another's.
+#[test]
+fn lock_managers_alone_find_who_stands_behind_whom() {
+    let store = bank();
+    let add = program(&store, "update account set balance = balance + $2 where id = $1");
+    let same: Vec<Job> = (0..600).map(|_| job(&add, &[7, 1])).collect();
+    let apart: Vec<Job> = (0..60).map(|id| job(&add, &[id, 1])).collect();
+    let take = |manager: LockManager, jobs: &[Job]| {
+        let locked = manager.take_all(jobs, &store.catalog()).unwrap();
+        (locked.deferrals, locked.batches)
+    };
+    for manager in LockManager::ALL {
+        let batched = u64::from(matches!(manager, LockManager::Batch | LockManager::Waves));
+        assert_eq!(take(manager, &apart), (0, batched), "{}", manager.name());
+        assert_eq!(take(manager, &[]), (0, 0), "{}", manager.name());
+    }
+    assert_eq!(take(LockManager::None, &same), (0, 0));
+    assert_eq!(take(LockManager::Calvin, &same), (599, 0));
+    assert_eq!(take(LockManager::Batch, &same), (599 * 600 / 2, 600));
+    assert_eq!(take(LockManager::Waves, &same), (599, 1));
+    let mut broken = same;
+    broken[300].inputs.clear();
+    for manager in LockManager::ALL {
+        let error = manager.take_all(&broken, &store.catalog()).unwrap_err();
+        assert!(
+            error.message.contains("inputs"),
+            "{}: {}",
+            manager.name(),
+            error.message
+        );
+    }
+    assert_eq!(balances(&store), vec![1000; ACCOUNTS as usize], "nothing runs");
 }
 
 #[test]

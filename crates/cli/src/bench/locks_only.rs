@@ -1,0 +1,107 @@
+//! `weft bench ycsb --locks-only`: what a lock manager costs by itself (Hobbes, figure 3.9).
+//!
+//! Every round takes the locks of the same transactions once by each manager, one after the other; medians
+//! count. `locking_each` is nanoseconds a transaction, finding what it needs included, its ratio that to the
+//! Calvin-style manager; `needs` is that finding alone, which all have in common. `speedup` is the
+//! Calvin-style manager's time over the contender's, `speedup_less_needs` the same without what all have in
+//! common.
+
+use weft_protocols::Job;
+use weft_protocols::lock_only::{LockManager, Locked};
+use weft_workload::Record;
+use weft_workload::stream::{StreamSeed, Workload};
+
+use super::limits::median;
+use super::{BenchDatabase, print};
+use crate::arguments::LoadArguments;
+use crate::failure::Failure;
+
+/// What ratios compare with.
+const BASELINE: LockManager = LockManager::Calvin;
+
+/// Measures one workload after the other and prints.
+pub(super) fn run(
+    arguments: &LoadArguments,
+    bench: &BenchDatabase,
+    cases: &[(String, &dyn Workload)],
+    sizes: &str,
+) -> Result<(), Failure> {
+    let mut records = Vec::new();
+    for (case, workload) in cases {
+        let jobs = draw(*workload, arguments.jobs)?;
+        let config = format!(
+            "{sizes} jobs={} rounds={} threads=1",
+            jobs.len(),
+            arguments.rounds
+        );
+        records.extend(measure(bench, &jobs, arguments.rounds as usize, case, &config)?);
+    }
+    print(arguments, "Lock managers alone", &records)
+}
+
+fn draw(workload: &dyn Workload, count: usize) -> Result<Vec<Job>, Failure> {
+    let seed = StreamSeed {
+        seed: 1,
+        number: 0,
+        count: 1,
+    };
+    let mut stream = workload.stream(seed);
+    let mut jobs = Vec::with_capacity(count);
+    for _ in 0..count {
+        let drawn = stream.draw()?;
+        jobs.push(Job {
+            program: drawn.program,
+            inputs: drawn.inputs,
+        });
+    }
+    Ok(jobs)
+}
+
+fn measure(
+    bench: &BenchDatabase,
+    jobs: &[Job],
+    rounds: usize,
+    case: &str,
+    config: &str,
+) -> Result<Vec<Record>, Failure> {
+    let catalog = bench.database.engine().catalog();
+    let mut times = LockManager::ALL.map(|manager| (manager, Vec::new(), Locked::default()));
+    for _ in 0..rounds.max(1) {
+        for (manager, each, last) in &mut times {
+            *last = manager
+                .take_all(jobs, &catalog)
+                .map_err(|error| Failure::Check(format!("{}: {error}", manager.name())))?;
+            each.push(last.elapsed.as_nanos() as f64 / jobs.len().max(1) as f64);
+        }
+    }
+    let medians = times.map(|(manager, mut each, last)| (manager, median(&mut each), last));
+    let of = |wanted: LockManager| {
+        let found = medians.iter().find(|(manager, ..)| *manager == wanted);
+        found.map_or(0.0, |(_, each, _)| *each)
+    };
+    let (needs, baseline) = (of(LockManager::None), of(BASELINE));
+    let mut records = Vec::new();
+    for (manager, each, last) in medians {
+        let case = format!("{case} {}", manager.name());
+        let mut figures = vec![("locking_each", each, "ns")];
+        if manager != LockManager::None {
+            let deferred = last.deferrals as f64 / jobs.len().max(1) as f64;
+            figures.extend([
+                ("speedup", baseline / each, "1"),
+                (
+                    "speedup_less_needs",
+                    (baseline - needs) / (each - needs).max(0.1),
+                    "1",
+                ),
+                ("deferral_rate", deferred, "1"),
+                ("batches", last.batches as f64, "1"),
+            ]);
+        }
+        for (metric, value, unit) in figures {
+            let record = Record::new("ycsb", &case, config, metric, value, unit);
+            let is_time = metric == "locking_each" && manager != BASELINE;
+            records.push(record.beside(is_time.then_some((BASELINE.name(), baseline))));
+        }
+    }
+    Ok(records)
+}

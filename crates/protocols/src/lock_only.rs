@@ -1,0 +1,171 @@
+//! Taking the locks of a stream of transactions and running none of them: what a lock manager costs by itself.
+//!
+//! Each manager gets the same jobs in the same order and finds what they need in the same way
+//! ([`crate::needs`]), and all of them know what it costs to find it ([`LockManager::None`]).
+//!
+//! ```text
+//!   calvin   every job enters its requests; once a window of jobs holds or waits, the oldest releases
+//!   batch    jobs that do not conflict are admitted, the others first into the next batch
+//!   waves    every job gets a wave of its batch, and members are put in the order of waves
+//! ```
+//!
+//! The oldest of Calvin's open jobs holds all that it asked for, whatever the others do, so releasing in the
+//! order of the stream is a run as good as any.
+//!
+//! Source: Hobbes 3.4, figure 3.9.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use weft_store::Catalog;
+use weft_txn::waves::WavePlanner;
+use weft_types::SqlError;
+
+use crate::batch::{Admission, Batch};
+use crate::calvin::{Calvin, OrderedLockManager};
+use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
+use crate::waves::{WavePlan, Waves, plan_waves};
+use crate::{Job, RunReport, Sound, Unobserved};
+
+/// Whose work is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockManager {
+    /// Nobody's: what a job needs is found, and that is all.
+    None,
+    /// Queues in the order of the stream, as [`Calvin`] has them.
+    Calvin,
+    /// Admission to batches of one wave, as [`Batch`] has it.
+    Batch,
+    /// Batches of several waves: the product's planner, as [`Waves`] has it.
+    Waves,
+}
+
+/// What taking all locks came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Locked {
+    /// From the first job to the last.
+    pub elapsed: Duration,
+    /// Times that a job had to stand back: waited for a lock, was put off to the next batch, or came into a
+    /// later wave than the first.
+    pub deferrals: u64,
+    /// Batches, or 0.
+    pub batches: u64,
+}
+
+impl LockManager {
+    /// All, those that are compared last.
+    pub const ALL: [LockManager; 4] = [
+        LockManager::None,
+        LockManager::Calvin,
+        LockManager::Batch,
+        LockManager::Waves,
+    ];
+
+    /// The name that figures print.
+    pub fn name(self) -> &'static str {
+        match self {
+            LockManager::None => "needs",
+            LockManager::Calvin => "calvin",
+            LockManager::Batch => "batch",
+            LockManager::Waves => "waves",
+        }
+    }
+
+    /// Takes the locks of all jobs once, with the sizes that the protocol has. Errors: inputs that do not fit
+    /// their program.
+    pub fn take_all(self, jobs: &[Job], catalog: &Catalog) -> Result<Locked, SqlError> {
+        let began = Instant::now();
+        let coarse = CoarseTables::of(jobs);
+        let counted = match self {
+            LockManager::None => find_needs(jobs, catalog, &coarse),
+            LockManager::Calvin => enter_and_release(jobs, catalog, &coarse),
+            LockManager::Batch => admit(jobs, catalog, &coarse),
+            LockManager::Waves => plan(jobs, catalog, &coarse),
+        }?;
+        Ok(Locked {
+            elapsed: began.elapsed(),
+            ..counted
+        })
+    }
+}
+
+fn find_needs(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked, SqlError> {
+    let mut finder = NeedFinder::default();
+    for job in jobs {
+        std::hint::black_box(finder.requests(job, catalog, coarse)?);
+    }
+    Ok(Locked::default())
+}
+
+fn enter_and_release(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked, SqlError> {
+    let sizes = Calvin::<Sound>::default();
+    let mask = slot_mask(sizes.lock_slots);
+    let mut locks = OrderedLockManager::default();
+    let mut finder = NeedFinder::default();
+    // Needs of the open jobs, and lists to be used again.
+    let mut open: VecDeque<(u32, Vec<Need>)> = VecDeque::with_capacity(sizes.window);
+    let mut spare: Vec<Vec<Need>> = Vec::new();
+    let mut ready = Vec::new();
+    let mut locked = Locked::default();
+    for (n, job) in jobs.iter().enumerate() {
+        let mut needs = spare.pop().unwrap_or_default();
+        needs.clear();
+        finder.needs(job, catalog, coarse, mask, &mut needs)?;
+        locked.deferrals += u64::from(!locks.lock(n as u32, &needs));
+        open.push_back((n as u32, needs));
+        if open.len() == sizes.window
+            && let Some((oldest, needs)) = open.pop_front()
+        {
+            locks.release(oldest, &needs, &mut ready);
+            ready.clear();
+            spare.push(needs);
+        }
+    }
+    for (n, needs) in open {
+        locks.release(n, &needs, &mut ready);
+    }
+    debug_assert!(locks.is_empty());
+    Ok(locked)
+}
+
+fn admit(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked, SqlError> {
+    let sizes = Batch::<Sound>::default();
+    let mut admission = Admission::new(jobs, coarse.clone(), sizes.lock_slots);
+    let mut report = RunReport::default();
+    let (mut members, mut batches) = (Vec::with_capacity(sizes.max_members), 0);
+    while !admission.is_done() {
+        admission.form::<Sound, _>(sizes.max_members, catalog, &mut members, &mut report, &Unobserved);
+        batches += 1;
+    }
+    if report.failed > 0 {
+        // It knows which one, and why.
+        find_needs(jobs, catalog, coarse)?;
+    }
+    Ok(Locked {
+        deferrals: report.deferrals,
+        batches,
+        ..Locked::default()
+    })
+}
+
+fn plan(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked, SqlError> {
+    let sizes = Waves::<Sound>::default();
+    let mut planner = WavePlanner::new(sizes.lock_slots);
+    let (mut finder, mut plan) = (NeedFinder::default(), WavePlan::default());
+    let mut locked = Locked::default();
+    let mut failed = None;
+    for first in (0..jobs.len()).step_by(sizes.max_members) {
+        let range = first..jobs.len().min(first + sizes.max_members);
+        let parts = (&mut finder, &mut planner, &mut plan);
+        plan_waves::<Sound>(jobs, range, catalog, coarse, parts, |_, error| {
+            failed.get_or_insert(error);
+        });
+        locked.batches += 1;
+        let first = plan.ends().first().copied().unwrap_or(0);
+        locked.deferrals += (plan.members().len() - first) as u64;
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(locked),
+    }
+}
