@@ -15,7 +15,7 @@ THETAS = ["0.1", "0.5", "0.9"]
 
 
 def draw(rows):
-    """Throughput over workers, for both mixes and each skew; locking alone. 4.6 is a value without a picture."""
+    """Throughput over workers, for both mixes and each skew; locking alone. 4.6 is a value, not a picture."""
 
     def locking(row):
         *case, manager = row["case"].split()

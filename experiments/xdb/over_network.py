@@ -1,10 +1,11 @@
 """Figures 14 and 15 of X-DB: TPC-C over the number of connections, and SysBench's transactions, through the
 network, beside PostgreSQL 15 on the same machine.
 
-Every contender is a server with its own data, loaded alike; pgbench plays the same scripts against one after
-the other. TPC-C's transactions are the procedures of `examples/procedures/tpcc.sql`, the same text for Weft
-and PostgreSQL, called with CALL. Weft takes a checkpoint after every few megabytes of log, so that its storage
-merges files all the time: on its own thread, on a unit of the offload runtime, or, without checkpoints, never.
+Every contender is a server with its own data, loaded alike; pgbench plays the same scripts against one
+after the other. TPC-C's transactions are the procedures of `examples/procedures/tpcc.sql`, the same text for
+Weft and PostgreSQL, called with CALL. Weft takes a checkpoint after every few megabytes of log, so that its
+storage merges files all the time: on its own thread, on a unit of the offload runtime, or, without
+checkpoints, never.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ WEFT = {
     "nobody": ["--checkpoint-mb", "0"],
 }
 # Clause 5.2.3 of TPC-C, in percent.
-MIX = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
+MIX = {"neworder": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
 SYSBENCH = ["point_select", "insert", "write_only", "read_write"]
 
 
@@ -55,7 +56,8 @@ def in_turns(lab, figure, case, config, started, words, clients):
     before = {server.name: server.shown(counters) for server in ours}
     rates = {server.name: [] for server in started}
     # A deadlock or a serialization failure is tried again, as an application would.
-    words = [*words, "-n", "-M", "prepared", "--max-tries=100", "-c", str(clients), "-j", str(min(clients, 2))]
+    words = [*words, "-n", "-M", "prepared", "--max-tries=100"]
+    words += ["-c", str(clients), "-j", str(min(clients, 2))]
     for _ in range(rounds):
         for server in started:
             output = server.pgbench(*words, "-T", str(seconds), synchronous_commit="off")

@@ -1,8 +1,8 @@
 //! What a program gives back: rows and counts of each statement, and notices.
 //!
-//! The rows of all statements lie in one buffer, in the order in which they were emitted, each with the number
-//! of its statement: a transaction of many statements with a row each needs no memory for each. Buffers keep
-//! their memory between runs.
+//! The rows of all statements lie in one buffer, in the order in which they were emitted, each with the
+//! number of its statement: a transaction of many statements with a row each needs no memory for each.
+//! Buffers keep their memory between runs.
 
 use weft_types::{Notice, SqlError};
 
@@ -88,8 +88,8 @@ impl Outcome {
         }
     }
 
-    /// Appends a row that `write` puts behind the bytes that are there. Leaves nothing if that fails, and says
-    /// false if there would be more than `bytes_max` of them.
+    /// Appends a row that `write` puts behind the bytes that are there. Leaves nothing if that fails, and
+    /// says false if there would be more than `bytes_max` of them.
     #[inline]
     pub(crate) fn emit(
         &mut self,

@@ -18,8 +18,8 @@
 //! partitioned         BionicDB 4.6: records owned by workers, DB instructions as messages
 //! ```
 //!
-//! `lock_only` times lock managers without execution, `needs` finds what a transaction touches, `epoch` runs a stream, `observe` looks on, `safeguards` lets a
-//! test take one away, `registry` knows the names. Figures separate planning from execution where a
+//! `needs` finds what a transaction touches, `epoch` runs a stream, `lock_only` takes locks and runs nothing,
+//! `observe` looks on, `safeguards` lets a test take one away, `registry` knows the names. Figures separate planning from execution where a
 //! protocol plans.
 
 pub mod aria;

@@ -1,4 +1,4 @@
-//! Taking the locks of a stream of transactions and running none of them: what a lock manager costs by itself.
+//! Taking the locks of a stream of transactions and running none: what a lock manager costs by itself.
 //!
 //! Each manager gets the same jobs in the same order and finds what they need in the same way
 //! ([`crate::needs`]), and all of them know what it costs to find it ([`LockManager::None`]).

@@ -34,7 +34,7 @@ pub(super) fn run(
             jobs.len(),
             arguments.rounds
         );
-        records.extend(measure(bench, &jobs, arguments.rounds as usize, case, &config)?);
+        records.extend(measure(bench, &jobs, arguments.rounds, case, &config)?);
     }
     print(arguments, "Lock managers alone", &records)
 }

@@ -219,8 +219,8 @@ impl Scratch {
         self.probes.clear();
     }
 
-    /// For probes that are at their end: fetches the rest of the rows that the run begins with. It fetches the
-    /// others itself, as it comes near them.
+    /// For probes that are at their end: fetches the rest of the rows that the run begins with. The run
+    /// fetches the others itself, as it comes near them.
     pub fn fetch_first_rests(&self) {
         let first = self.probes.iter().take(REST_ROWS);
         first.flatten().for_each(Probe::fetch_rest);
