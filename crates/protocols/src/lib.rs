@@ -19,8 +19,8 @@
 //! ```
 //!
 //! `needs` finds what a transaction touches, `epoch` runs a stream, `lock_only` takes locks and runs nothing,
-//! `observe` looks on, `safeguards` lets a test take one away, `registry` knows the names. Figures separate planning from execution where a
-//! protocol plans.
+//! `observe` looks on, `safeguards` lets a test take one away, `registry` knows the names. Figures separate
+//! planning from execution where a protocol plans.
 
 pub mod aria;
 pub mod batch;
