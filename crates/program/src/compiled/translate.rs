@@ -39,8 +39,14 @@ const PROGRAM_INSTRS_MAX: usize = 20_000;
 /// Why a program cannot be compiled. It is interpreted then, so nobody acts on it.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// Programs for this catalog are what the compiler panics at.
+#[cfg(test)]
+pub(super) const PANICS: weft_base::CatalogVersion = weft_base::CatalogVersion(u64::MAX);
+
 /// Machine code for a program; `None` if there is nothing in it that is worth it.
 pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
+    #[cfg(test)]
+    assert_ne!(program.catalog_version, PANICS, "planned");
     let plan = Plan::of(program).filter(|_| program.instrs.len() <= PROGRAM_INSTRS_MAX);
     let Some(plan) = plan else {
         return Ok(None);
