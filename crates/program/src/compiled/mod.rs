@@ -5,7 +5,7 @@
 //!        ^                                | rows and row buffers
 //!        |                                +--- calls ---> the interpreter's own functions: searches, keys,
 //!        |                                |               writes, variable columns, results
-//!        +------ instruction number ------+ at what is rare: NULL operands, overflow, division by zero, NaN,
+//!        +------ instruction number ------+ at what is rare: computing with NULL, overflow, division by 0, NaN,
 //!                                           too small a budget, errors; and where memory is waited for
 //! ```
 //!
