@@ -5,8 +5,8 @@
 //!        ^                                | rows and row buffers
 //!        |                                +--- calls ---> the interpreter's own functions: searches, keys,
 //!        |                                |               writes, variable columns, results
-//!        +------ instruction number ------+ at what is rare: computing with NULL, overflow, division by 0, NaN,
-//!                                           too small a budget, errors; and where memory is waited for
+//!        +------ instruction number ------+ at what is rare: computing with NULL, overflow, division by
+//!                                           zero, NaN, too small a budget, errors; to wait for memory
 //! ```
 //!
 //! Machine code does what it can do without leaving the frame, calls the interpreter for the rest, and gives

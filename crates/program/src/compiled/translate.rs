@@ -214,7 +214,7 @@ impl<'p> Translator<'p> {
         self.pc = leader;
         match plan.step(leader) {
             Step::Call(next) => return self.step(*next),
-            Step::Leave => return self.leave(leader),
+            Step::Leave | Step::Inside => return self.leave(leader),
             Step::Registers | Step::Cell(_) => {}
         }
         let is_own = |pc: usize| matches!(plan.step(pc), Step::Registers | Step::Cell(_));
