@@ -173,10 +173,8 @@ impl NeedFinder {
         slot_mask: u32,
         out: &mut Vec<Need>,
     ) -> Result<(), SqlError> {
-        self.needs(job, catalog, coarse, slot_mask, out)?;
-        if !G::LOCKS_READS {
-            out.retain(|need| need.mode != LockMode::S);
-        }
+        // Before they are joined: who reads a range and writes into it still writes.
+        needs_of(self.guarded_requests::<G>(job, catalog, coarse)?, slot_mask, out);
         Ok(())
     }
 

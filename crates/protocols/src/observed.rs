@@ -63,6 +63,7 @@ impl<A: DataAccess, O: Observe> DataAccess for ObservedAccess<'_, A, O> {
     }
 
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
+        self.observe.pause();
         let handle = self.access.insert(table, row)?;
         self.observe.installed(self.job, table, None, Some(row));
         Ok(handle)

@@ -477,6 +477,7 @@ impl Engine {
         let shared = self.shared();
         let log = shared.log.stats();
         let stats = &shared.stats;
+        let compiled = weft_program::compiled_stats();
         EngineStats {
             batches: stats.batches.load(Relaxed),
             waves: stats.waves.load(Relaxed),
@@ -492,7 +493,8 @@ impl Engine {
             log_sync_ns: log.sync_ns,
             log_bytes: log.written_bytes,
             units: shared.config.checkpoint.units.stats(),
-            compiled_programs: weft_program::compiled_stats().programs,
+            compiled_programs: compiled.programs,
+            compile_failures: compiled.failures,
             compiled_runs: executor::compiled_runs(),
         }
     }

@@ -64,6 +64,8 @@ pub struct EngineStats {
     pub units: UnitStats,
     /// Programs that became machine code, in this process.
     pub compiled_programs: u64,
+    /// Programs that the compiler failed at, in this process: they stay interpreted.
+    pub compile_failures: u64,
     /// Runs of programs of which machine code did a part, in this process.
     pub compiled_runs: u64,
 }

@@ -2,8 +2,9 @@
 //!
 //! Where a row lies is asked once in a block ([`super::Context`]): nothing in a block of machine code moves
 //! or frees rows. Whoever tells the place has seen that all fixed columns of the expected layout lie there.
-//! NULLs, values that do not fit, rows that are missing or of another table are left to the interpreter,
-//! before anything was changed.
+//! Values that do not fit, rows that are missing or of another table are left to the interpreter, before
+//! anything was changed. NULLs are moved without a branch: the bit goes from bitmap to bitmap or to the
+//! register's flag, and a column that it is set for becomes zeros, as the interpreter leaves it.
 
 use std::mem::offset_of;
 
@@ -12,7 +13,7 @@ use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Value, types}
 
 use super::Context;
 use super::plan::{AtHand, Buffer, Cell, CellStep, Source};
-use super::translate::Translator;
+use super::translate::{NullBit, Translator};
 use crate::class::Class;
 use crate::instr::COLLECT_REGISTERS;
 use crate::interpreter::{COLLECTED_BYTES, STATUS_OFFSET};
@@ -35,8 +36,8 @@ impl Translator<'_> {
                 class,
             } => {
                 let base = self.row(*row);
-                let value = self.load_cell(base, *cell, *class);
-                self.set(*register, value);
+                let (value, null) = self.load_cell(base, *cell, *class);
+                self.set_unless(*register, null, value);
             }
             CellStep::Store { buffer, to, from } => self.store(*buffer, *to, from),
         }
@@ -52,11 +53,11 @@ impl Translator<'_> {
         self.set(register, value);
     }
 
-    /// Leaves if the column is NULL.
-    pub(super) fn load_cell(&mut self, base: Value, cell: Cell, class: Class) -> Value {
-        self.leave_if_null(base, cell);
+    /// A column's value, which means nothing if it is NULL, and whether it is.
+    pub(super) fn load_cell(&mut self, base: Value, cell: Cell, class: Class) -> (Value, NullBit) {
+        let null = self.is_null(base, cell);
         let offset = cell.offset;
-        match class {
+        let value = match class {
             Class::Bool => {
                 let byte = self.b.ins().uload8(types::I64, flags(), base, offset);
                 let truth = self.b.ins().icmp_imm_s(IntCC::NotEqual, byte, 0);
@@ -66,40 +67,22 @@ impl Translator<'_> {
             Class::Int4 | Class::Date => self.b.ins().sload32(flags(), base, offset),
             Class::Float4 => self.b.ins().uload32(flags(), base, offset),
             _ => self.b.ins().load(types::I64, flags(), base, offset),
+        };
+        (value, null)
+    }
+
+    fn is_null(&mut self, base: Value, cell: Cell) -> NullBit {
+        let bitmap = self.b.ins().uload8(types::I64, flags(), base, cell.null_byte);
+        let word = self.b.ins().band_imm_s(bitmap, 1 << cell.null_bit);
+        NullBit {
+            word,
+            bit: cell.null_bit,
         }
     }
 
-    fn leave_if_null(&mut self, base: Value, cell: Cell) {
-        let bitmap = self.b.ins().uload8(types::I64, flags(), base, cell.null_byte);
-        let bit = self.b.ins().band_imm_s(bitmap, 1 << cell.null_bit);
-        self.leave_if(bit);
-    }
-
     fn store(&mut self, buffer: Buffer, to: Cell, from: &Source) {
-        let constant = |bytes: &[u8; 16]| {
-            let (low, high) = bytes.split_at(8);
-            [low, high].map(|half| i64::from_le_bytes(half.try_into().unwrap_or_default()))
-        };
         // All reasons to leave come before the first change.
-        let halves = match from {
-            Source::Register(register, class) => {
-                let value = self.value(*register);
-                [Some(self.fitting(value, *class)), None]
-            }
-            Source::Input(cell) => {
-                self.leave_if_null(self.inputs, *cell);
-                self.halves(self.inputs, *cell)
-            }
-            Source::Column(row, cell) => {
-                let base = self.row(*row);
-                self.leave_if_null(base, *cell);
-                self.halves(base, *cell)
-            }
-            Source::Constant(bytes) => {
-                constant(bytes).map(|half| Some(self.b.ins().iconst(types::I64, half)))
-            }
-            Source::Null => [0; 2].map(|half| Some(self.b.ins().iconst(types::I64, half))),
-        };
+        let (halves, null) = self.source(from);
         let base = self.image(buffer);
         if let [Some(low), high] = halves {
             match to.bytes {
@@ -114,11 +97,50 @@ impl Translator<'_> {
         }
         let bitmap = self.b.ins().uload8(types::I64, flags(), base, to.null_byte);
         let bit = 1_i64 << to.null_bit;
-        let bitmap = match from {
-            Source::Null => self.b.ins().bor_imm_s(bitmap, bit),
-            _ => self.b.ins().band_imm_s(bitmap, !bit),
+        let bitmap = match (from, null) {
+            (Source::Null, _) => self.b.ins().bor_imm_s(bitmap, bit),
+            (_, None) => self.b.ins().band_imm_s(bitmap, !bit),
+            (_, Some(null)) => {
+                let others = self.b.ins().band_imm_s(bitmap, !bit);
+                let bit = self.moved(null, to.null_bit);
+                self.b.ins().bor(others, bit)
+            }
         };
         self.b.ins().istore8(flags(), bitmap, base, to.null_byte);
+    }
+
+    /// The bytes to store, eight at most and the rest, zeros for NULL; and whether that is what they are.
+    fn source(&mut self, from: &Source) -> ([Option<Value>; 2], Option<NullBit>) {
+        let cell_of = |translator: &mut Self, base, cell| {
+            let null = translator.is_null(base, cell);
+            let halves = translator.halves(base, cell);
+            let halves = halves.map(|half| half.map(|half| translator.zero_if(null, half)));
+            (halves, Some(null))
+        };
+        match from {
+            Source::Register(register, class) => {
+                let null = self.null_bit(*register);
+                let value = self.value_or_zero(*register);
+                ([Some(self.fitting(value, *class)), None], null)
+            }
+            Source::Input(cell) => cell_of(self, self.inputs, *cell),
+            Source::Column(row, cell) => {
+                let base = self.row(*row);
+                cell_of(self, base, *cell)
+            }
+            Source::Constant(bytes) => {
+                let (low, high) = bytes.split_at(8);
+                let halves = [low, high].map(|half| i64::from_le_bytes(half.try_into().unwrap_or_default()));
+                (
+                    halves.map(|half| Some(self.b.ins().iconst(types::I64, half))),
+                    None,
+                )
+            }
+            Source::Null => (
+                [0; 2].map(|half| Some(self.b.ins().iconst(types::I64, half))),
+                None,
+            ),
+        }
     }
 
     /// A cell's bytes, as they are: eight at most, and the rest.

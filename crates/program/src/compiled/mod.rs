@@ -5,8 +5,8 @@
 //!        ^                                | rows and row buffers
 //!        |                                +--- calls ---> the interpreter's own functions: searches, keys,
 //!        |                                |               writes, variable columns, results
-//!        +------ instruction number ------+ at what is rare: NULL operands, overflow, division by zero, NaN,
-//!                                           too small a budget, errors; and where memory is waited for
+//!        +------ instruction number ------+ at what is rare: computing with NULL, overflow, division by
+//!                                           zero, NaN, too small a budget, errors; to wait for memory
 //! ```
 //!
 //! Machine code does what it can do without leaving the frame, calls the interpreter for the rest, and gives
@@ -16,8 +16,9 @@
 //! a budget runs out are those of the interpreter: nothing else could be observed.
 //!
 //! A program is compiled by a thread of its own once it has run some thousand times; until then, and where
-//! compiling fails or the feature `compiled` is off, it is interpreted. Runs are counted by samples in the
-//! frames, so that workers share no counter.
+//! compiling fails or the feature `compiled` is off, it is interpreted. A panic of the compiler is a failure
+//! like another: counted, once a program, and the thread goes on to the next. Runs are counted by samples in
+//! the frames, so that workers share no counter.
 //!
 //! Source: DESIGN.md, Executors.
 
@@ -64,6 +65,7 @@ static MODE: AtomicU8 = AtomicU8::new(HOT);
 static PROGRAMS: AtomicU64 = AtomicU64::new(0);
 static COMPILE_MICROS: AtomicU64 = AtomicU64::new(0);
 static CODE_BYTES: AtomicU64 = AtomicU64::new(0);
+static FAILURES: AtomicU64 = AtomicU64::new(0);
 
 /// Sets whether programs are compiled.
 pub fn set_compilation(compilation: Compilation) {
@@ -88,6 +90,8 @@ pub struct CompiledStats {
     pub compile_micros: u64,
     /// Bytes of machine code made.
     pub code_bytes: u64,
+    /// Programs that the compiler refused or panicked at. They stay interpreted.
+    pub failures: u64,
 }
 
 /// See [`CompiledStats`].
@@ -96,6 +100,7 @@ pub fn compiled_stats() -> CompiledStats {
         programs: PROGRAMS.load(Ordering::Relaxed),
         compile_micros: COMPILE_MICROS.load(Ordering::Relaxed),
         code_bytes: CODE_BYTES.load(Ordering::Relaxed),
+        failures: FAILURES.load(Ordering::Relaxed),
     }
 }
 
@@ -122,6 +127,7 @@ impl std::fmt::Debug for Compiled {
 mod enabled {
     use super::*;
     use crate::program::Program;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
 
     impl Compiled {
@@ -152,12 +158,18 @@ mod enabled {
         }
 
         /// Compiles the program now, on this thread, if it is not compiled yet. False: there is nothing in it
-        /// that machine code would do, or no machine code for this processor.
+        /// that machine code would do, or the compiler failed ([`CompiledStats::failures`]).
         pub fn compile(&self) -> bool {
             let compiled = Arc::clone(&self.layouts.compiled);
             let code = compiled.code.get_or_init(|| {
                 let began = std::time::Instant::now();
-                let code = translate::compile(self).ok().flatten()?;
+                // What a panic leaves behind half done is dropped with the compiler's own state.
+                let made = catch_unwind(AssertUnwindSafe(|| translate::compile(self)));
+                let Ok(Ok(code)) = made else {
+                    FAILURES.fetch_add(1, Ordering::Relaxed);
+                    return None;
+                };
+                let code = code?;
                 PROGRAMS.fetch_add(1, Ordering::Relaxed);
                 COMPILE_MICROS.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
                 CODE_BYTES.fetch_add(code.size_bytes() as u64, Ordering::Relaxed);

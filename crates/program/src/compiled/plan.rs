@@ -6,7 +6,11 @@
 //!               lies
 //!   Call        everything else that goes on behind itself: the interpreter's own function is called
 //!   Leave       what ends a run or goes to a handler: back to the interpreter's loop
+//!   Inside      what is done with an instruction before it ([`Fused`]): nothing
 //! ```
+//!
+//! Control comes to what is inside only where the interpreter would have to stop in the middle of what it
+//! does as one, which it never does; so no code is made for it, and it would be interpreted.
 //!
 //! Of which table a collect register or row buffer is, a program says only where it is filled. The plan takes
 //! what the nearest instruction before says, in order of numbers; that is a guess, which whoever tells the
@@ -99,6 +103,8 @@ pub(super) enum Step {
     /// The interpreter, called; control goes on here if it goes on behind.
     Call(usize),
     Leave,
+    /// Done with the call before it.
+    Inside,
 }
 
 /// See the file's head.
@@ -132,10 +138,10 @@ impl Plan {
             match step {
                 Step::Call(next) => leaders.extend([pc, *next]),
                 Step::Leave => leaders.extend([pc, pc + 1]),
-                Step::Registers | Step::Cell(_) => {}
+                Step::Registers | Step::Cell(_) | Step::Inside => {}
             }
         }
-        leaders.retain(|pc| *pc < steps.len());
+        leaders.retain(|pc| steps.get(*pc).is_some_and(|step| *step != Step::Inside));
         let enterable = leaders
             .iter()
             .copied()
@@ -163,8 +169,18 @@ struct Guesses {
 impl Guesses {
     fn steps(mut self, program: &Program) -> Vec<Step> {
         let mut steps = Vec::with_capacity(program.instrs.len());
+        // Where what is done as one ends.
+        let mut fused_end = 0;
         for (pc, instr) in program.instrs.iter().enumerate() {
-            steps.push(self.step(program, pc, *instr));
+            let step = match fused_instrs(program, pc) {
+                _ if pc < fused_end => Step::Inside,
+                Some(instrs) => {
+                    fused_end = pc + instrs;
+                    Step::Call(fused_end)
+                }
+                None => self.step(program, pc, *instr),
+            };
+            steps.push(step);
             self.note(*instr);
         }
         steps
@@ -186,21 +202,6 @@ impl Guesses {
     }
 
     fn step(&self, program: &Program, pc: usize, instr: Instr) -> Step {
-        let resolved = &program.layouts.resolved;
-        let fused = match resolved.fused_at.get(pc) {
-            Some(Fused::Search(number)) => {
-                let search = resolved.searches.get(usize::from(*number));
-                search.map(|search| search.instrs)
-            }
-            Some(Fused::Projection(number)) => {
-                let projection = resolved.projections.get(usize::from(*number));
-                projection.map(|projection| projection.instrs)
-            }
-            _ => None,
-        };
-        if let Some(instrs) = fused {
-            return Step::Call(pc + instrs as usize);
-        }
         if is_of_registers(program, instr) {
             return Step::Registers;
         }
@@ -278,6 +279,18 @@ impl Guesses {
     }
 }
 
+/// How many instructions from one on are done as one, if they are. Control never comes to the others of them:
+/// no branch leads there, and no section begins.
+fn fused_instrs(program: &Program, pc: usize) -> Option<usize> {
+    let resolved = &program.layouts.resolved;
+    let instrs = match resolved.fused_at.get(pc)? {
+        Fused::Search(number) => resolved.searches.get(usize::from(*number))?.instrs,
+        Fused::Projection(number) => resolved.projections.get(usize::from(*number))?.instrs,
+        Fused::Nothing => return None,
+    };
+    Some(instrs as usize)
+}
+
 /// What machine code does with registers, inputs and constants alone.
 fn is_of_registers(program: &Program, instr: Instr) -> bool {
     let is_register = |layout: &RowLayout| {
@@ -323,5 +336,29 @@ fn is_of_registers(program: &Program, instr: Instr) -> bool {
         Op::Ldk => is_register(&program.layouts.consts),
         Op::Ldin => is_register(&program.layouts.inputs),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_made_for_what_is_inside() {
+        let text = ".program catalog 3\n.inputs\n  i0 int8\n.tables\n  t0 16387 (int8, text) x0 16388 unique \
+            ordered primary (0)\n.outputs\n  s0 (int8, text)\n.access\n  read_row t0 [i0]\n.logic\n  \
+            key k0\n  keyin k0, i0\n  search cp0, t0.x0, k0\n  ret r0, cp0\n  bnt r0, L\n  outrow b0, s0\n  \
+            setcol b0.0, cp0.0\n  setcol b0.1, cp0.1\n  emit s0, b0\nL:\n  end\n.commit\n  commit\n\
+            .abort\n  abort\n";
+        let program = crate::asm::parse(text).unwrap();
+        let plan = Plan::of(&program).unwrap();
+        assert_eq!((plan.step(0), plan.step(5)), (&Step::Call(3), &Step::Call(9)));
+        let inside: Vec<usize> = (0..program.instrs.len())
+            .filter(|pc| *plan.step(*pc) == Step::Inside)
+            .collect();
+        assert_eq!(inside, [1, 2, 6, 7, 8]);
+        assert_eq!(plan.entries, [0, 3, 5, 9]);
+        let leaders: Vec<usize> = plan.leaders.iter().copied().collect();
+        assert_eq!(leaders, [0, 3, 5, 9, 10, 11]);
     }
 }

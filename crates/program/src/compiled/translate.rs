@@ -39,8 +39,14 @@ const PROGRAM_INSTRS_MAX: usize = 20_000;
 /// Why a program cannot be compiled. It is interpreted then, so nobody acts on it.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// Programs for this catalog are what the compiler panics at.
+#[cfg(test)]
+pub(super) const PANICS: weft_base::CatalogVersion = weft_base::CatalogVersion(u64::MAX);
+
 /// Machine code for a program; `None` if there is nothing in it that is worth it.
 pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
+    #[cfg(test)]
+    assert_ne!(program.catalog_version, PANICS, "planned");
     let plan = Plan::of(program).filter(|_| program.instrs.len() <= PROGRAM_INSTRS_MAX);
     let Some(plan) = plan else {
         return Ok(None);
@@ -96,12 +102,21 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
     }))
 }
 
+/// Whether something is NULL: a word in which no other bit than this one is ever set.
+#[derive(Clone, Copy)]
+pub(super) struct NullBit {
+    pub word: Value,
+    pub bit: u8,
+}
+
 /// What is known within a block.
 #[derive(Default)]
 pub(super) struct Known {
     values: HashMap<u8, Value>,
     /// Registers that are not NULL.
     present: u64,
+    /// Of other registers: whether they are.
+    null_bits: HashMap<u8, NullBit>,
     /// The word of NULL flags, as stored.
     nulls: Option<Value>,
     /// Budget left, as stored, and how many instructions of the block are not done.
@@ -199,7 +214,7 @@ impl<'p> Translator<'p> {
         self.pc = leader;
         match plan.step(leader) {
             Step::Call(next) => return self.step(*next),
-            Step::Leave => return self.leave(leader),
+            Step::Leave | Step::Inside => return self.leave(leader),
             Step::Registers | Step::Cell(_) => {}
         }
         let is_own = |pc: usize| matches!(plan.step(pc), Step::Registers | Step::Cell(_));
@@ -318,17 +333,38 @@ impl<'p> Translator<'p> {
         self.known.present >> (register & REGISTER_MASK) & 1 == 1
     }
 
-    /// 1 if the register is NULL, else 0.
-    fn null_flag(&mut self, register: u8) -> Value {
+    /// Whether the register is NULL; `None` if it is known not to be.
+    pub(super) fn null_bit(&mut self, register: u8) -> Option<NullBit> {
         if self.is_present(register) {
-            return self.b.ins().iconst(types::I64, 0);
+            return None;
+        }
+        let bit = register & REGISTER_MASK;
+        if let Some(known) = self.known.null_bits.get(&bit) {
+            return Some(*known);
         }
         let nulls = self.nulls();
-        let shifted = self
-            .b
-            .ins()
-            .ushr_imm_s(nulls, i64::from(register & REGISTER_MASK));
-        self.b.ins().band_imm_s(shifted, 1)
+        let word = self.b.ins().band_imm_s(nulls, (1_u64 << bit) as i64);
+        let null = NullBit { word, bit };
+        self.known.null_bits.insert(bit, null);
+        Some(null)
+    }
+
+    /// Not 0 if the register is NULL.
+    fn null_test(&mut self, register: u8) -> Value {
+        match self.null_bit(register) {
+            Some(null) => null.word,
+            None => self.b.ins().iconst(types::I64, 0),
+        }
+    }
+
+    /// The bit in another place of its word.
+    pub(super) fn moved(&mut self, null: NullBit, bit: u8) -> Value {
+        let NullBit { word, bit: now } = null;
+        match bit.checked_sub(now) {
+            Some(0) => word,
+            Some(left) => self.b.ins().ishl_imm_s(word, i64::from(left)),
+            None => self.b.ins().ushr_imm_s(word, i64::from(now - bit)),
+        }
     }
 
     /// The value of a register that may be NULL; meaningless if it is.
@@ -350,12 +386,23 @@ impl<'p> Translator<'p> {
 
     /// The value of a register; the interpreter does the instruction if it is NULL.
     pub(super) fn value(&mut self, register: u8) -> Value {
-        if !self.is_present(register) {
-            let flag = self.null_flag(register);
-            self.leave_if(flag);
+        if let Some(null) = self.null_bit(register) {
+            self.leave_if(null.word);
             self.known.present |= 1 << (register & REGISTER_MASK);
         }
         self.raw(register)
+    }
+
+    /// The value of a register, 0 if it is NULL.
+    pub(super) fn value_or_zero(&mut self, register: u8) -> Value {
+        let null = self.null_bit(register);
+        let value = self.raw(register);
+        null.map_or(value, |null| self.zero_if(null, value))
+    }
+
+    pub(super) fn zero_if(&mut self, null: NullBit, value: Value) -> Value {
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.b.ins().select(null.word, zero, value)
     }
 
     fn double(&mut self, register: u8) -> Value {
@@ -363,13 +410,17 @@ impl<'p> Translator<'p> {
         self.b.ins().bitcast(types::F64, MemFlagsData::new(), bits)
     }
 
-    pub(super) fn set(&mut self, register: u8, value: Value) {
-        let register = register & REGISTER_MASK;
+    fn put(&mut self, register: u8, value: Value) {
         let offset = i32::from(register) * 8;
         self.b
             .ins()
             .store(MemFlagsData::trusted(), value, self.registers, offset);
         self.known.values.insert(register, value);
+    }
+
+    pub(super) fn set(&mut self, register: u8, value: Value) {
+        let register = register & REGISTER_MASK;
+        self.put(register, value);
         if !self.is_present(register) {
             let nulls = self.nulls();
             let nulls = self.b.ins().band_imm_s(nulls, !(1_u64 << register) as i64);
@@ -378,12 +429,26 @@ impl<'p> Translator<'p> {
         }
     }
 
+    /// Sets a register to a value, or to NULL.
+    pub(super) fn set_unless(&mut self, register: u8, null: NullBit, value: Value) {
+        let register = register & REGISTER_MASK;
+        self.put(register, value);
+        let nulls = self.nulls();
+        let others = self.b.ins().band_imm_s(nulls, !(1_u64 << register) as i64);
+        let bit = self.moved(null, register);
+        let nulls = self.b.ins().bor(others, bit);
+        self.set_nulls(nulls);
+        self.known.present &= !(1 << register);
+        self.known.null_bits.insert(register, null);
+    }
+
     fn set_null(&mut self, register: u8) {
         let register = register & REGISTER_MASK;
         let nulls = self.nulls();
         let nulls = self.b.ins().bor_imm_s(nulls, (1_u64 << register) as i64);
         self.set_nulls(nulls);
         self.known.present &= !(1 << register);
+        self.known.null_bits.remove(&register);
     }
 
     fn set_double(&mut self, register: u8, value: Value) {
@@ -412,17 +477,18 @@ impl<'p> Translator<'p> {
             _ => IntCC::SignedGreaterThanOrEqual,
         };
         let taken = match op {
-            Op::Bnull => self.null_flag(a),
+            Op::Bnull => self.null_test(a),
             Op::Bnnull => {
-                let flag = self.null_flag(a);
-                self.b.ins().icmp_imm_s(IntCC::Equal, flag, 0)
+                let null = self.null_test(a);
+                self.b.ins().icmp_imm_s(IntCC::Equal, null, 0)
             }
+            // NULL is not true.
             Op::Bt => {
-                let value = self.value(a);
+                let value = self.value_or_zero(a);
                 self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0)
             }
             Op::Bnt => {
-                let value = self.value(a);
+                let value = self.value_or_zero(a);
                 self.b.ins().icmp_imm_s(IntCC::Equal, value, 0)
             }
             _ => {
@@ -443,8 +509,12 @@ impl<'p> Translator<'p> {
         let Instr { op, a, b, c, imm } = instr;
         match op {
             Op::Mov => {
-                let value = self.value(b);
-                self.set(a, value);
+                let null = self.null_bit(b);
+                let value = self.raw(b);
+                match null {
+                    Some(null) => self.set_unless(a, null, value),
+                    None => self.set(a, value),
+                }
             }
             Op::Ldi => {
                 let value = self.b.ins().iconst(types::I64, i64::from(imm as i32));
@@ -504,8 +574,9 @@ impl<'p> Translator<'p> {
                 self.set_truth(a, result);
             }
             Op::Isnull => {
-                let flag = self.null_flag(b);
-                self.set(a, flag);
+                let null = self.null_test(b);
+                let is_null = self.b.ins().icmp_imm_s(IntCC::NotEqual, null, 0);
+                self.set_truth(a, is_null);
             }
             _ => self.comparison(instr),
         }
@@ -523,14 +594,14 @@ impl<'p> Translator<'p> {
         }
     }
 
-    /// LDIN: as the interpreter's `load`, NULLs left to it.
+    /// LDIN: as the interpreter's `load`.
     fn input(&mut self, register: u8, number: usize) {
         let layout = &self.program.layouts.inputs;
         let (Some(ty), Some(cell)) = (layout.types().get(number), Cell::of(layout, number)) else {
             return;
         };
-        let value = self.load_cell(self.inputs, cell, Class::of(ty));
-        self.set(register, value);
+        let (value, null) = self.load_cell(self.inputs, cell, Class::of(ty));
+        self.set_unless(register, null, value);
     }
 
     /// ADD to MOD; what overflows or divides by zero is left to the interpreter.

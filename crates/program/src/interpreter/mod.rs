@@ -102,7 +102,7 @@ pub fn begin(
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
-    scratch.ran_compiled = false;
+    scratch.code_entries = 0;
     program
         .layouts
         .inputs
@@ -227,7 +227,7 @@ impl<A: DataAccess> Machine<'_, A> {
             if let Some(code) = code
                 && let Some(entry) = code.entry(pc)
             {
-                self.scratch.ran_compiled = true;
+                self.scratch.code_entries = self.scratch.code_entries.saturating_add(1);
                 match self.run_code(code, entry) {
                     Ran::Before(next) => pc = next,
                     Ran::At(at, result) => (pc, stopped) = (at, Some(result)),

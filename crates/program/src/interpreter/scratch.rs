@@ -150,8 +150,8 @@ pub struct Scratch {
     pub(crate) row_bytes: usize,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
-    /// Machine code did a part of the present run.
-    pub(crate) ran_compiled: bool,
+    /// How often the present run entered machine code.
+    pub(crate) code_entries: u32,
     /// A value on its way from one row buffer to another.
     pub(crate) text: Vec<u8>,
     /// Bounds of a SCAN.
@@ -166,7 +166,13 @@ pub struct Scratch {
 impl Scratch {
     /// Whether machine code did a part of the run that was prepared last.
     pub fn ran_compiled(&self) -> bool {
-        self.ran_compiled
+        self.code_entries > 0
+    }
+
+    /// How often the run that was prepared last entered machine code: it leaves it for what is rare, where
+    /// memory is waited for, and at its end.
+    pub fn code_entries(&self) -> u32 {
+        self.code_entries
     }
 
     /// Memory that the next run finds grown, more or less, in bytes.

@@ -7,8 +7,8 @@ use crate::fixture::{ACCOUNTS, ACCOUNTS_KEY, PAIRS, PAIRS_KEY};
 use proptest::prelude::*;
 use weft_base::{BatchId, CatalogVersion, IndexId, Prng, TableId};
 use weft_program::{
-    Access, AccessKind, BatchAccess, Cp, KeyPart, Op, Outcome, Program, ProgramBuilder, Reg, RowBuf, Scratch,
-    TableNo, asm, run,
+    Access, AccessKind, BatchAccess, Cp, Instr, KeyPart, Op, Outcome, Program, ProgramBuilder, Reg, RowBuf,
+    Scratch, TableNo, asm, run,
 };
 use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{SqlError, SqlType, Value};
@@ -55,7 +55,7 @@ fn value(random: &mut Prng, ty: SqlType) -> Value {
         2 => [i64::MAX, i64::MIN, 1 << 31, -(1 << 15), 1 << 15, 127][random.below(6) as usize],
         _ => random.next_u64() as i64,
     };
-    if random.chance(1, 8) {
+    if random.chance(1, 4) {
         return Value::Null;
     }
     match ty {
@@ -179,7 +179,7 @@ impl Writing<'_> {
         let register = self.register();
         let column = self.below(TYPES.len()) as u16;
         let of_register = self.random.below(REGISTER_COLUMNS) as u16;
-        match self.random.below(12) {
+        match self.random.below(15) {
             0..3 => self.b.ldcol(register, cp, of_register),
             3 => self.b.ldin(register, of_register),
             4 => {
@@ -195,6 +195,23 @@ impl Writing<'_> {
             8 => self.b.setcol(buffer, column, cp, column),
             9 => self.b.setk(buffer, column, self.constants[usize::from(column)]),
             10 => self.b.setnull(buffer, column),
+            11 => {
+                let (other, over) = (self.register(), self.b.label());
+                match self.below(4) {
+                    0 => self.b.branch_null(register, over),
+                    1 => self.b.branch_not_null(register, over),
+                    2 => self.b.branch_true(register, over),
+                    _ => self.b.branch_not_true(register, over),
+                }
+                self.b.mov(other, register);
+                self.b.setr(buffer, of_register, other);
+                self.b.bind(over);
+            }
+            12 => {
+                let other = self.register();
+                self.b.push(Instr::new(Op::Isnull, other.0, register.0, 0, 0));
+            }
+            13 => self.b.ldnull(register),
             _ if self.random.chance(1, 6) => self.start(0),
             _ => self.b.ret(self.status, cp),
         }
@@ -288,6 +305,82 @@ proptest! {
             }
         }
     }
+}
+
+/// All that can be done with a NULL but computing: the columns of a row and the inputs to two rows and back.
+fn moving() -> Program {
+    let mut b = ProgramBuilder::new(CatalogVersion(0));
+    let inputs: Vec<u16> = TYPES.iter().map(|ty| b.input(*ty)).collect();
+    let parts = vec![KeyPart::Input(inputs[0])];
+    b.add_access(Access::new(AccessKind::ReadRow, THINGS, parts));
+    let table = b.table(&things());
+    let index = b.index(table, THINGS_KEY);
+    let statement = b.statement(TYPES.to_vec());
+    let (cp, key, image) = (b.collect_register(), b.key_buffer(), b.row_buffer());
+    let [one, other, third] = [(); 3].map(|()| b.register());
+    b.key(key);
+    b.keyin(key, inputs[0]);
+    b.search(cp, table, index, key);
+    for round in 0..4 {
+        b.outrow(image, statement);
+        // From the last to the first, so that the columns of a row are no projection.
+        for column in (0..TYPES.len() as u16).rev() {
+            let (skip, is_register) = (b.label(), u64::from(column) < REGISTER_COLUMNS);
+            match round {
+                0 => b.setcol(image, column, cp, column),
+                1 => b.setin(image, column, column),
+                2 if is_register => {
+                    b.ldcol(one, cp, column);
+                    b.mov(other, one);
+                    b.setr(image, column, other);
+                }
+                3 if is_register => {
+                    b.ldin(other, column);
+                    b.branch_true(other, skip);
+                    b.push(Instr::new(Op::Isnull, third.0, other.0, 0, 0));
+                    b.setr(image, column, third);
+                    b.bind(skip);
+                }
+                _ => b.bind(skip),
+            }
+        }
+        b.emit(statement, image);
+    }
+    b.finish().unwrap()
+}
+
+/// Machine code goes on where something is NULL: it is entered as often as where nothing is.
+#[test]
+#[cfg(feature = "compiled")]
+fn nulls_are_moved_in_machine_code() {
+    let mut random = Prng::new(1);
+    let mut present = || loop {
+        let row = row(&mut random);
+        if !row.contains(&Value::Null) {
+            return row;
+        }
+    };
+    let mut rows = [present(), present(), vec![Value::Null; TYPES.len()]];
+    let mut database = Database::new();
+    for (key, row) in rows.iter_mut().enumerate() {
+        row[0] = Value::Int8(key as i64);
+        // A variable column is the interpreter's.
+        row[11] = Value::Text("there".into());
+        database.insert(row);
+    }
+    let program = moving();
+    let plain = program.unresolved();
+    assert!(program.compile());
+    let mut entries = Vec::new();
+    for row in &rows {
+        let inputs = program.encode_inputs(row).unwrap();
+        database.run(&plain, &inputs, 1_000).unwrap();
+        let expected = database.outcome.clone();
+        database.run(&program, &inputs, 1_000).unwrap();
+        assert_eq!(database.outcome, expected);
+        entries.push(database.scratch.code_entries());
+    }
+    assert_eq!(entries[2], entries[0], "of {entries:?}");
 }
 
 /// The nearest SEARCH before names another table than the one that control came from.

@@ -6,15 +6,18 @@
 //! range. Every write writes a value of its own.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
-use weft_base::{BatchId, Prng};
+use weft_base::{BatchId, Prng, TableId};
 use weft_program::instr::Op;
 use weft_program::{Access, AccessKind, Class, KeyPart, Outcome, Program, ProgramBuilder, verify};
 use weft_protocols::aria::Aria;
 use weft_protocols::batch::Batch;
 use weft_protocols::calvin::Calvin;
-use weft_protocols::history::{History, Recorder, Transaction, Version, check};
+use weft_protocols::history::{History, Recorder, Transaction, Version, Violation, check};
 use weft_protocols::partitioned::Partitioned;
 use weft_protocols::reconnaissance::Reconnaissance;
 use weft_protocols::serial::Serial;
@@ -24,10 +27,10 @@ use weft_protocols::two_phase_locking::{
     BoundedWait, Detection, LockPolicy, NoWait, Ordered, TwoPhaseLocking, WaitDie,
 };
 use weft_protocols::waves::Waves;
-use weft_protocols::{Job, Protocol, Safeguards};
+use weft_protocols::{Job, Observe, Protocol, Safeguards};
 use weft_sql::statement::{self, Plan, PlanContext, ProgramPlan, plan_text};
 use weft_store::Store;
-use weft_types::{SqlType, Value};
+use weft_types::{SqlError, SqlType, Value};
 
 const HOT: u64 = 6;
 const SPARSE: u64 = 1000;
@@ -344,6 +347,11 @@ fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, stir:
     let report = protocol.run_observed(&world.store, &jobs, workers, &recorder);
     assert_eq!(report.committed, COUNT as u64, "{} seed {seed}", P::NAME);
     assert_eq!(recorder.not_answered_once(), [0; 0], "{} seed {seed}", P::NAME);
+    recorded(world, &steps, &recorder)
+}
+
+/// The history that a recorder saw.
+fn recorded(world: World, steps: &[Step], recorder: &Recorder) -> History {
     let catalog = world.store.catalog();
     let def = catalog.table("kv").unwrap();
     let cell = |row: &[u8], column| def.layout.fixed_u64(row, column).unwrap();
@@ -400,6 +408,80 @@ fn is_caught<P: Protocol>(protocol: &P, mix: Mix) {
         }
     }
     panic!("{}: the planted fault was not noticed", P::NAME);
+}
+
+/// Two transactions that each read a range and insert into it, the first of two workers each. Before it
+/// inserts each waits until the other has read too, or for `patience`.
+struct Meeting {
+    recorder: Recorder,
+    accesses: Mutex<HashMap<ThreadId, u32>>,
+    met: AtomicU32,
+    patience: Duration,
+}
+
+impl Observe for Meeting {
+    const INSTALLS: bool = true;
+
+    fn installed(&self, job: usize, table: TableId, old: Option<&[u8]>, new: Option<&[u8]>) {
+        self.recorder.installed(job, table, old, new);
+    }
+
+    fn given_up(&self, job: usize) {
+        self.recorder.given_up(job);
+    }
+
+    fn pause(&self) {
+        let mut accesses = self.accesses.lock().unwrap();
+        let access = accesses.entry(std::thread::current().id()).or_default();
+        *access += 1;
+        let is_insert = *access == 2;
+        drop(accesses);
+        if is_insert {
+            self.met.fetch_add(1, Ordering::SeqCst);
+            let began = Instant::now();
+            while self.met.load(Ordering::SeqCst) < 2 && began.elapsed() < self.patience {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn answered(&self, job: usize, answer: Result<&Outcome, &SqlError>) {
+        self.recorder.answered(job, answer);
+    }
+}
+
+/// Lets two transactions meet that must not: each inserts what the other has not seen in its range.
+fn ranges_meet<P: Protocol>(protocol: &P, patience: Duration) -> Result<(), Violation> {
+    // A worker claims as many jobs at once.
+    const CLAIMED: usize = 16;
+    let world = World::new();
+    let step = |number: usize| {
+        let target = SPARSE + 101 + 2 * (number / CLAIMED) as u64;
+        match number % CLAIMED {
+            0 => Step {
+                kind: Kind::RangeThenInsert,
+                keys: [target - RANGE / 2, target + RANGE / 2 - 1],
+                target,
+            },
+            _ => Step {
+                kind: Kind::ReadTwo,
+                keys: [0, 1],
+                target: 0,
+            },
+        }
+    };
+    let steps: Vec<Step> = (0..2 * CLAIMED).map(step).collect();
+    let jobs = steps.iter().enumerate();
+    let jobs: Vec<Job> = jobs.map(|(n, step)| world.job(step, n)).collect();
+    let meeting = Meeting {
+        recorder: Recorder::new(jobs.len(), 0),
+        accesses: Mutex::default(),
+        met: AtomicU32::new(0),
+        patience,
+    };
+    let report = protocol.run_observed(&world.store, &jobs, 2, &meeting);
+    assert_eq!(report.committed, jobs.len() as u64, "{}", P::NAME);
+    check(&recorded(world, &steps, &meeting.recorder))
 }
 
 /// Reads take no locks.
@@ -556,7 +638,22 @@ fn two_phase_locking_without_read_locks_is_caught_under_every_policy() {
 
 #[test]
 fn two_phase_locking_without_range_locks_is_caught() {
-    is_caught(&locking::<Ordered>().guarded(ReadsUnlocked), Mix::Ranges);
+    fn under<P: LockPolicy>() {
+        let sound = ranges_meet(&locking::<P>(), Duration::from_millis(20));
+        assert_eq!(sound, Ok(()), "{}", P::NAME);
+        let faulty = locking::<P>().guarded(ReadsUnlocked);
+        let violation = ranges_meet(&faulty, Duration::from_secs(60));
+        assert!(
+            matches!(violation, Err(Violation::Cycle(_))),
+            "{}: {violation:?}",
+            P::NAME
+        );
+    }
+    under::<Ordered>();
+    under::<NoWait>();
+    under::<WaitDie>();
+    under::<BoundedWait>();
+    under::<Detection>();
 }
 
 #[test]
