@@ -12,6 +12,7 @@
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
 //! - [`memory`]: memory in huge pages, and hints to the memory system.
+//! - [`progress`]: how far something long has come.
 
 pub mod blocking;
 pub mod clock;
@@ -20,6 +21,7 @@ pub mod disk;
 pub mod ids;
 pub mod json;
 pub mod memory;
+pub mod progress;
 pub mod random;
 
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -30,4 +32,5 @@ pub use disk::{
 };
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
 pub use json::json_text;
+pub use progress::Progress;
 pub use random::{Entropy, Prng, SeededEntropy, SystemEntropy};

@@ -275,6 +275,45 @@ mod tests {
         assert_eq!(bytes, [0, 7]);
     }
 
+    /// How many pages of a part of the memory are there.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn resident_pages(memory: &PageMemory, from: usize, bytes: usize) -> usize {
+        // SAFETY: asks for a number.
+        let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap();
+        let mut pages = vec![0u8; bytes.div_ceil(page_bytes)];
+        // SAFETY: a part of our own mapping that begins at a page, and a byte for each of its pages.
+        let done =
+            unsafe { libc::mincore(memory.base().add(from).as_ptr().cast(), bytes, pages.as_mut_ptr()) };
+        assert_eq!(done, 0, "{}", io::Error::last_os_error());
+        pages.iter().filter(|page| **page & 1 == 1).count()
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn populated_pages_are_there_before_they_are_touched() {
+        for pages in [Pages::Ordinary, Pages::Huge] {
+            let memory = PageMemory::new(3 * HUGE_PAGE_BYTES, pages).unwrap();
+            let resident =
+                || [0, 1, 2].map(|at| resident_pages(&memory, at * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES));
+            assert_eq!(resident(), [0, 0, 0], "nobody has touched them");
+            match memory.populate(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES) {
+                Ok(()) => {
+                    let [before, asked_for, behind] = resident();
+                    // SAFETY: asks for a number.
+                    let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap();
+                    assert_eq!(asked_for, HUGE_PAGE_BYTES / page_bytes);
+                    assert_eq!((before, behind), (0, 0), "nobody has asked for them");
+                }
+                // Linux before 5.14.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    println!("NOT TESTED: this system cannot populate pages");
+                    assert_eq!(resident(), [0, 0, 0]);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
     #[test]
     fn page_memory_is_zeroed_aligned_and_writable() {
         for pages in [Pages::Ordinary, Pages::Huge] {

@@ -51,6 +51,7 @@ pub use catalog::{
     IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage,
     ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
+pub use memory::PagesAhead;
 pub use memory::SlotId;
 pub use probe::{Fetch, Probe};
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};

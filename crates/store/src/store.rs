@@ -18,7 +18,7 @@ use weft_base::BatchId;
 
 use crate::catalog::Catalog;
 use crate::garbage::{Garbage, RowPlace};
-use crate::memory::RowMemory;
+use crate::memory::{PagesAhead, RowMemory};
 use crate::snapshot::{Published, ReaderRegistry, Snapshot};
 use crate::table::Schema;
 use crate::writer::BatchWriter;
@@ -46,6 +46,8 @@ pub struct MemoryStats {
     pub huge_page_bytes: u64,
     /// The same in ordinary pages, because the system refused huge ones.
     pub ordinary_page_bytes: u64,
+    /// Which of these pages came ahead of their use.
+    pub pages_ahead: PagesAhead,
     /// Rows whose superseded versions wait for old readers to leave.
     pub superseded_rows: usize,
     /// Unlinked versions that wait to be freed.
@@ -190,6 +192,7 @@ impl Store {
             block_bytes: self.memory.block_bytes(),
             huge_page_bytes: arena.huge_bytes,
             ordinary_page_bytes: arena.ordinary_bytes,
+            pages_ahead: self.memory.pages_ahead(),
             superseded_rows,
             unlinked_versions,
             readers,

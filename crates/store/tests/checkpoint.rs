@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weft_base::{BatchId, Disk, FaultKind, OpenMode, Prng, RowId, SimDisk, SyncSite};
+use weft_base::{BatchId, Disk, FaultKind, OpenMode, Prng, Progress, RowId, SimDisk, SyncSite};
 use weft_store::checkpoint::{
     Changes, CheckpointConfig, CheckpointError, Checkpoints, FOLDER, SYNC_SITES, Written,
 };
@@ -179,6 +179,21 @@ fn a_checkpoint_comes_back() {
         });
     }
     same_state(&loaded.snapshot(), &copy.snapshot());
+}
+
+#[test]
+fn loading_tells_how_far_it_has_come() {
+    let disk = SimDisk::new(1);
+    let mut checkpoints = open(&disk).unwrap();
+    write(&mut checkpoints, &filled(5_000)).unwrap();
+    drop(checkpoints);
+    let mut checkpoints = open(&disk).unwrap();
+    let progress = Arc::new(Progress::default());
+    checkpoints.report_to(Arc::clone(&progress));
+    checkpoints.load(2).unwrap();
+    let reached = progress.reached().unwrap();
+    assert_eq!(reached.what, "building indexes");
+    assert!(reached.total > 0 && reached.done == reached.total, "{reached}");
 }
 
 #[test]

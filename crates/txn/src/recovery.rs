@@ -136,7 +136,15 @@ pub(crate) fn recover(
     config: &EngineConfig,
 ) -> Result<Recovered, EngineError> {
     let mut replay = Replay::open(disk, dir, config)?;
-    while replay.step()?.is_some() {}
+    let behind = replay
+        .log
+        .appended_batch()
+        .0
+        .saturating_sub(replay.store.boundary().0);
+    config.progress.begin("replaying the log", "batches", behind);
+    while replay.step()?.is_some() {
+        config.progress.add(1, 0);
+    }
     Ok(replay.finish())
 }
 
@@ -160,6 +168,7 @@ impl Replay {
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, config: &EngineConfig) -> Result<Replay, EngineError> {
         let dir_lock = claim_dir(disk.as_ref(), dir)?;
         let mut checkpoints = Checkpoints::open(Arc::clone(&disk), dir, &config.checkpoint)?;
+        checkpoints.report_to(Arc::clone(&config.progress));
         let store = checkpoints.load(config.workers)?;
         let salt = config.log_salt;
         let log_config = LogConfig {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use weft_base::{CodecError, TableId};
+use weft_base::{CodecError, Progress, TableId};
 use weft_lsm::{Lsm, Snapshot as LsmSnapshot};
 
 use super::format::{HEADER_FAMILY, HEADER_KEY, Header, VERSION, family, row_id, split_row_value};
@@ -54,8 +54,8 @@ impl Checkpoints {
             .tables()
             .map(|def| (def.id, TableLoader::new(def, &memory)))
             .collect();
-        let loaded = load_rows(&self.lsm, &header, &loaders, threads)?;
-        let built = build_structures(&loaders, &loaded, threads)?;
+        let loaded = load_rows(&self.lsm, &header, &loaders, threads, &self.progress)?;
+        let built = build_structures(&loaders, &loaded, threads, &self.progress)?;
 
         let mut digest = header.catalog.digest();
         let mut tables = TableMap::default();
@@ -106,6 +106,7 @@ fn load_rows(
     header: &Header,
     loaders: &[(TableId, TableLoader)],
     threads: usize,
+    progress: &Progress,
 ) -> Result<Vec<Loaded>, CheckpointError> {
     let mut ranges = Vec::new();
     for (table, (id, _)) in loaders.iter().enumerate() {
@@ -119,8 +120,13 @@ fn load_rows(
         ranges.push(Range { table, start, end });
     }
     let snapshot = lsm.snapshot();
+    progress.begin("loading rows", "parts of about 8 MB", ranges.len() as u64);
     let done = in_parallel(threads, ranges.len(), |number| match ranges.get(number) {
-        Some(range) => load_range(lsm, &snapshot, header, loaders, range).map(|loaded| (range.table, loaded)),
+        Some(range) => {
+            let loaded = load_range(lsm, &snapshot, header, loaders, range)?;
+            progress.add(1, u64::try_from(loaded.row_count()).unwrap_or(0));
+            Ok((range.table, loaded))
+        }
         None => Ok((0, Loaded::default())),
     })?;
     let mut loaded = vec![Loaded::default(); loaders.len()];
@@ -178,6 +184,7 @@ fn build_structures(
     loaders: &[(TableId, TableLoader)],
     loaded: &[Loaded],
     threads: usize,
+    progress: &Progress,
 ) -> Result<Vec<Vec<Structure>>, CheckpointError> {
     let mut work: Vec<(usize, usize)> = loaders
         .iter()
@@ -187,6 +194,7 @@ fn build_structures(
     // What takes longest comes first: one at a time, with all threads. Of the others each thread takes one.
     let row_count = |table: usize| loaded.get(table).map_or(0, Loaded::row_count);
     work.sort_by_key(|(table, _)| std::cmp::Reverse(row_count(*table)));
+    progress.begin("building indexes", "indexes and maps", work.len() as u64);
     let (long, short) = work.split_at(work.partition_point(|(table, _)| row_count(*table) >= LONG_ROWS));
     let build = |(table, number): (usize, usize), threads| {
         let Some((id, loader)) = loaders.get(table) else {
@@ -197,6 +205,7 @@ fn build_structures(
             place: format!("table {id}"),
             reason,
         })?;
+        progress.add(1, 0);
         Ok(Some((table, built)))
     };
     let mut done = Vec::with_capacity(work.len());

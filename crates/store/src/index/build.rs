@@ -254,7 +254,7 @@ mod tests {
     use crate::table::{Loaded, Structure, TableLoader};
 
     /// Several of the first, shorter regions, and more whole ones than a thread takes at a time.
-    const ROWS: u64 = 40_000;
+    const ROWS: u64 = if cfg!(miri) { 600 } else { 40_000 };
 
     fn loader(unique: bool, key_of: impl Fn(u64) -> Value) -> TableLoader {
         let def = TableDef::new(TableId(1), "t", vec![ColumnDef::new("k", SqlType::Int8)]);

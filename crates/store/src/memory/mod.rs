@@ -28,6 +28,7 @@ mod slab;
 mod slots;
 mod version;
 
+pub use ahead::PagesAhead;
 pub(crate) use slab::RowMemory;
 pub(crate) use slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot, SlotArena};
 pub(crate) use version::{Pin, Retired, VersionRef};

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::ahead::PagesAhead;
 use super::arena::{Arena, ArenaSize, Kind};
 
 /// The largest block of a size class.
@@ -162,6 +163,11 @@ impl RowMemory {
             .map(|(class, blocks)| blocks.lock().in_use * class_bytes(class) as u64)
             .sum();
         in_classes + self.large_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What became of pages ahead of their use.
+    pub(crate) fn pages_ahead(&self) -> PagesAhead {
+        self.arena.pages_ahead()
     }
 
     /// Memory taken from the system.

@@ -2,6 +2,7 @@
 //! of their writes and an error at any of them lose nothing.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_base::{Disk, FaultKind, OpenMode, SimDisk};
@@ -104,6 +105,25 @@ fn rounds(disk: &SimDisk, config: EngineConfig, count: i64) -> Option<Bank> {
         bank.engine.checkpoint().ok()?;
     }
     Some(bank)
+}
+
+/// All batches behind the checkpoint were counted, and no others.
+#[test]
+fn opening_tells_how_far_it_has_come() {
+    let disk = SimDisk::new(3);
+    let bank = script(&disk).unwrap();
+    for number in 0..7 {
+        bank.set(number, 1);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    }
+    drop(bank);
+    let config = quiet();
+    let progress = Arc::clone(&config.progress);
+    assert_eq!(progress.reached(), None);
+    open_engine(&disk, config).unwrap();
+    let reached = progress.reached().unwrap();
+    assert_eq!((reached.what, reached.unit), ("replaying the log", "batches"));
+    assert_eq!((reached.done, reached.total), (7, 7));
 }
 
 #[test]
