@@ -40,9 +40,9 @@ use crate::unit::{Unit, Waker};
 use crate::wire::{Answer, AttemptId};
 use std::sync::Arc;
 
-/// Looks whether output can be the result of such a job: `false` makes the answer malformed. It is called
-/// with the job and the output, and must be cheap beside the job.
-pub type Plausible = fn(&Job, &Bytes) -> bool;
+/// Looks through what a unit answered to such a job and gives it back as what it was found to be; `None`
+/// makes the answer malformed. It must be cheap beside the job.
+pub type LookThrough = fn(&Job, Bytes) -> Option<Output>;
 
 /// Where a result goes.
 pub(crate) enum Sink {
@@ -113,8 +113,6 @@ pub(super) struct Kept {
     pub(super) unit: usize,
     /// `None`: the unit says that the task makes no sense.
     pub(super) output: Option<Output>,
-    /// The output as it is compared, where that is not itself.
-    pub(super) encoded: Option<Bytes>,
     pub(super) cycles: u64,
 }
 
@@ -135,8 +133,6 @@ pub(super) struct JobState {
     pub(super) at_cpu: bool,
     pub(super) cpu_tries: u32,
     pub(super) cpu_cycles: u64,
-    /// The CPU's output as it is compared, where that is not itself.
-    pub(super) cpu_encoded: Option<Bytes>,
     pub(super) kept: Vec<Kept>,
     pub(super) cpu_result: Option<Result<Output, JobError>>,
 }
@@ -184,7 +180,7 @@ pub(super) const CPU_TRIES_MAX: u32 = 3;
 
 pub(crate) struct Core {
     pub(super) config: SchedulerConfig,
-    plausible: Plausible,
+    look: LookThrough,
     pub(super) chance: Prng,
     /// The CPU is the last one.
     pub(super) units: Vec<UnitSlot>,
@@ -220,7 +216,7 @@ pub(crate) struct Step {
 impl Core {
     pub(crate) fn new(
         config: SchedulerConfig,
-        plausible: Plausible,
+        look: LookThrough,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
         waker: &Waker,
@@ -238,7 +234,7 @@ impl Core {
         });
         Core {
             config,
-            plausible,
+            look,
             chance: Prng::new(config.seed),
             units: slots.collect(),
             waiting: VecDeque::new(),
@@ -260,9 +256,9 @@ impl Core {
         }
     }
 
-    /// What looks at results.
-    pub(crate) fn plausible(&self) -> Plausible {
-        self.plausible
+    /// What looks through answers.
+    pub(crate) fn look(&self) -> LookThrough {
+        self.look
     }
 
     /// The CPU's index.
@@ -320,7 +316,6 @@ impl Core {
             at_cpu: false,
             cpu_tries: 0,
             cpu_cycles: 0,
-            cpu_encoded: None,
             kept: Vec::new(),
             cpu_result: None,
         };
@@ -343,7 +338,6 @@ impl Core {
                         crc: attempt.crc,
                         in_process: slot.unit.spec().in_process,
                         job: state.map(|state| state.job.clone()),
-                        compared: state.is_some_and(|state| state.compare || !state.kept.is_empty()),
                     }
                 });
                 found.push(Unjudged { unit, answer, asked });

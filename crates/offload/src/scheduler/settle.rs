@@ -1,42 +1,41 @@
 //! What is made of answers: comparison, blame, redoing, telling the requester.
 
-use bytes::Bytes;
-
 use crate::health::{Change, Standing};
 use crate::reason::Reason;
 use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept};
 use crate::scheduler::judge::Judged;
 use crate::timeline::{Entry, Mark, Span};
-use crate::wire::{Answer, AttemptId};
+use crate::wire::AttemptId;
 
 impl Core {
     /// Takes what a unit answered; ignores and counts what nobody waits for.
     pub(super) fn take_answer(&mut self, judged: Judged, now_ns: u64) {
         let Judged {
             unit,
-            answer,
+            attempt: id,
             verdict,
-            encoded,
+            output,
+            bytes_out,
+            cycles,
         } = judged;
-        let held = self.attempts.get(&answer.attempt);
+        let held = self.attempts.get(&id);
         let Some(attempt) = held.filter(|attempt| attempt.unit == unit) else {
-            self.count_stray(unit, answer.attempt);
+            self.count_stray(unit, id);
             return;
         };
         let job = attempt.job;
         let outcome = verdict.err().map_or("done", Reason::name);
-        let sizes = (answer.size_bytes(), answer.cycles);
-        self.end_span(answer.attempt, Ended::Answered, outcome, sizes, now_ns);
+        self.end_span(id, Ended::Answered, outcome, (bytes_out, cycles), now_ns);
         if let Some(slot) = self.units.get_mut(unit)
             && verdict.is_ok()
         {
             slot.counters.answered += 1;
-            slot.counters.bytes_out += sizes.0;
-            slot.counters.cycles += sizes.1;
+            slot.counters.bytes_out += bytes_out;
+            slot.counters.cycles += cycles;
         }
         if unit == self.cpu() {
-            self.take_cpu_answer(job, verdict, answer, encoded);
+            self.take_cpu_answer(job, verdict, output, cycles);
         } else {
             match verdict {
                 // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
@@ -46,9 +45,8 @@ impl Core {
                         state.reason = state.reason.or(verdict.err());
                         state.kept.push(Kept {
                             unit,
-                            cycles: answer.cycles,
-                            output: verdict.is_ok().then(|| answer.into_output()),
-                            encoded,
+                            cycles,
+                            output: verdict.is_ok().then_some(output),
                         });
                     }
                 }
@@ -62,20 +60,12 @@ impl Core {
         self.conclude(job, now_ns);
     }
 
-    fn take_cpu_answer(
-        &mut self,
-        job: u64,
-        verdict: Result<(), Reason>,
-        answer: Answer,
-        encoded: Option<Bytes>,
-    ) {
+    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, output: Output, cycles: u64) {
         let Some(state) = self.jobs.get_mut(&job) else {
             return;
         };
         state.at_cpu = false;
-        state.cpu_encoded = encoded;
-        state.cpu_cycles = answer.cycles;
-        let output = answer.into_output();
+        state.cpu_cycles = cycles;
         let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
         state.cpu_result = match verdict {
             Ok(()) => Some(Ok(output)),
@@ -143,7 +133,7 @@ impl Core {
             let equal = state
                 .kept
                 .windows(2)
-                .all(|pair| matches!(pair, [a, b] if same_bytes(a, b)));
+                .all(|pair| matches!(pair, [a, b] if a.output == b.output));
             if equal {
                 self.conclude_by_units(job, now_ns);
             } else {
@@ -186,13 +176,9 @@ impl Core {
         let unknown = |error: &JobError| matches!(error, JobError::Broken(_) | JobError::CpuDamaged);
         let known = !result.as_ref().is_err_and(unknown);
         let compared = known && !state.kept.is_empty();
-        let bytes = match &result {
-            Ok(output) if compared => bytes_of(output, state.cpu_encoded.as_ref()),
-            _ => Bytes::new(),
-        };
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
-                (Some(output), Ok(_)) => bytes_of(output, kept.encoded.as_ref()) == bytes,
+                (Some(output), Ok(golden)) => output == golden,
                 (None, Err(JobError::Invalid(_) | JobError::Merge(_))) => true,
                 _ => false,
             };
@@ -320,17 +306,4 @@ impl Core {
         }));
         Some(attempt)
     }
-}
-
-/// Whether two units gave the same result.
-fn same_bytes(a: &Kept, b: &Kept) -> bool {
-    match (&a.output, &b.output) {
-        (Some(one), Some(other)) => bytes_of(one, a.encoded.as_ref()) == bytes_of(other, b.encoded.as_ref()),
-        _ => false,
-    }
-}
-
-/// A result as it is compared: encoded before, or now if nobody knew that it would be needed.
-fn bytes_of(output: &Output, encoded: Option<&Bytes>) -> Bytes {
-    encoded.cloned().unwrap_or_else(|| output.to_bytes())
 }

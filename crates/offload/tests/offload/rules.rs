@@ -9,9 +9,12 @@ use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::health::{HealthPolicy, Standing};
 use weft_offload::job::{Job, JobKind, Shape, Task};
 use weft_offload::unit::inline::{InlineUnit, Pace};
-use weft_offload::{FinishedQueue, JobError, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_offload::{FinishedQueue, JobError, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
 
-use crate::lab::{CPU_PACE, Cpu, Lab, Sound, UNIT_PACE, bytes, config, golden, job, script_of, unit_spec};
+use crate::lab::{
+    CPU_PACE, Cpu, FOUND_WITHOUT_COMPARING, Lab, Sound, UNIT_PACE, accept_all, bytes, config, golden, job,
+    script_of, unit_spec,
+};
 
 fn fine() -> FaultPlan {
     script_of(&[])
@@ -36,21 +39,7 @@ fn a_sound_unit_does_the_job() {
 
 #[test]
 fn each_fault_is_found_by_its_own_check_and_redone() {
-    let cases = [
-        (Fault::InputFlipped, Some(Reason::InputDamaged)),
-        (Fault::InputTruncated, Some(Reason::InputDamaged)),
-        (Fault::RequestLost, Some(Reason::Late)),
-        (Fault::Refused, Some(Reason::Refused)),
-        (Fault::OutputFlipped, Some(Reason::OutputDamaged)),
-        (Fault::OutputTruncated, Some(Reason::Truncated)),
-        (Fault::HeaderFlipped, Some(Reason::Late)),
-        (Fault::AnswerLost, Some(Reason::Late)),
-        (Fault::Late, Some(Reason::Late)),
-        (Fault::Duplicate, None),
-        (Fault::DiesSilent, Some(Reason::Late)),
-        (Fault::DiesRefusing, Some(Reason::Refused)),
-    ];
-    for (fault, reason) in cases {
+    for (fault, reason) in FOUND_WITHOUT_COMPARING {
         let lab = Lab::scripted(config(), &[Some(fault)]);
         let finished = lab.one(b"a task that meets a fault");
         assert_eq!(finished.report.redone_on_cpu, reason, "{fault:?}");
@@ -344,11 +333,11 @@ fn a_job_may_bring_its_own_deadline() {
 fn time_spent_on_one_answer_is_not_another_units_lateness() {
     static CLOCK: OnceLock<Arc<ManualClock>> = OnceLock::new();
     /// Looks at the first one's answer for longer than any deadline.
-    fn slow(job: &Job, _: &Bytes) -> bool {
+    fn slow(job: &Job, output: Bytes) -> Option<Output> {
         if job.payload().first() == Some(&1) {
             CLOCK.get().unwrap().advance_micros(5_000);
         }
-        true
+        accept_all(job, output)
     }
     let clock = CLOCK.get_or_init(|| Arc::new(ManualClock::new(0))).clone();
     let shared: Arc<dyn Clock> = clock.clone();
