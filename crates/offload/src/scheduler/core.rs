@@ -7,7 +7,7 @@
 //!      |            | refused, late, damaged, malformed, broken, different
 //!      |            v
 //!      +-------> CPU: attempt on the CPU, whose result stands
-//!   (beyond every unit's limits, no unit in)
+//!   (beyond every unit's limits, no unit in; unusually slow: beside the unit, whoever is first)
 //! ```
 //!
 //! Invariants:
@@ -34,6 +34,7 @@ use crate::reason::{Reason, ReasonCounts};
 use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::SchedulerConfig;
 use crate::scheduler::judge::{Asked, Judged, Unjudged};
+use crate::scheduler::pace::Paces;
 use crate::ticket::{Cell, FinishedQueue};
 use crate::timeline::Timeline;
 use crate::unit::{Unit, Waker};
@@ -131,6 +132,8 @@ pub(super) struct JobState {
     pub(super) outstanding: u32,
     /// It is in line for the CPU, or there.
     pub(super) at_cpu: bool,
+    /// It is so although its unit may still answer: who is first is told.
+    pub(super) hedged: bool,
     pub(super) cpu_tries: u32,
     pub(super) cpu_cycles: u64,
     pub(super) kept: Vec<Kept>,
@@ -147,6 +150,10 @@ pub(super) struct Attempt {
     pub(super) bytes_in: u64,
     pub(super) started_ns: u64,
     pub(super) deadline_ns: u64,
+    /// When the CPU is to begin its job, too; `u64::MAX` for never.
+    pub(super) hedge_ns: u64,
+    /// Its size, see `pace.rs`.
+    pub(super) kib: u64,
 }
 
 /// How an attempt ended that nobody waits for any more.
@@ -164,6 +171,7 @@ pub(super) struct UnitSlot {
     /// The job with which it is being probed.
     pub(super) probe: Option<u64>,
     pub(super) counters: UnitCounters,
+    pub(super) paces: Paces,
 }
 
 impl UnitSlot {
@@ -230,6 +238,7 @@ impl Core {
                 lanes: 0,
                 probe: None,
                 counters,
+                paces: Paces::default(),
             }
         });
         Core {
@@ -290,6 +299,7 @@ impl Core {
             self.take_answer(answer, gathered_ns);
         }
         self.give_up_late(gathered_ns);
+        self.hedge(gathered_ns);
         self.dispatch(now_ns);
         Step {
             finished: std::mem::take(&mut self.finished),
@@ -314,6 +324,7 @@ impl Core {
             reason: None,
             outstanding: 0,
             at_cpu: false,
+            hedged: false,
             cpu_tries: 0,
             cpu_cycles: 0,
             kept: Vec::new(),
@@ -379,7 +390,13 @@ impl Core {
     /// The next deadline, or the next time at which a unit on simulated time is to be polled. A unit that
     /// answers a stray does not make the scheduler run hot: the time is in the future.
     fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let deadlines = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        // A CPU that is busy says when it is not.
+        let may_hedge = self.cpu_free();
+        let due = |attempt: &Attempt| match may_hedge {
+            true => attempt.deadline_ns.min(attempt.hedge_ns),
+            false => attempt.deadline_ns,
+        };
+        let deadlines = self.attempts.values().map(due);
         let events = self.units.iter().filter_map(|slot| slot.unit.next_event_ns());
         let refused = (!self.for_cpu.is_empty()
             && self.units.last().is_some_and(|cpu| cpu.counters.in_flight == 0))

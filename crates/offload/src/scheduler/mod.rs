@@ -18,6 +18,7 @@ pub(crate) mod config;
 pub(crate) mod core;
 mod dispatch;
 mod judge;
+mod pace;
 mod settle;
 
 use std::collections::VecDeque;
@@ -141,7 +142,7 @@ impl Scheduler {
     }
 
     /// A scheduler over one unit that simulates X-DB's on a thread of this process. The simulation is slower
-    /// than the unit would be, so no attempt is late.
+    /// than the unit would be, so no attempt is late or slow.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -149,6 +150,7 @@ impl Scheduler {
         let config = SchedulerConfig {
             deadline_ns: u64::MAX / 4,
             deadline_ns_per_kib: 0,
+            hedge_floor_ns: u64::MAX,
             ..SchedulerConfig::default()
         };
         let engine: Box<dyn Engine> = Box::new(ModelEngine { params });

@@ -24,7 +24,8 @@ impl Core {
             self.count_stray(unit, id);
             return;
         };
-        let job = attempt.job;
+        let (job, kind, kib) = (attempt.job, attempt.kind, attempt.kib);
+        let took_ns = now_ns.saturating_sub(attempt.started_ns);
         let outcome = verdict.err().map_or("done", Reason::name);
         self.end_span(id, Ended::Answered, outcome, (bytes_out, cycles), now_ns);
         if let Some(slot) = self.units.get_mut(unit)
@@ -33,6 +34,7 @@ impl Core {
             slot.counters.answered += 1;
             slot.counters.bytes_out += bytes_out;
             slot.counters.cycles += cycles;
+            slot.paces.answered(kind, kib, took_ns);
         }
         if unit == self.cpu() {
             self.take_cpu_answer(job, verdict, output, cycles);
@@ -82,6 +84,11 @@ impl Core {
             }
             Err(_) => Some(Err(JobError::CpuDamaged)),
         };
+        let has_none = |result: &Result<Output, JobError>| result.as_ref().is_err_and(is_of_cpu);
+        if state.hedged && state.reason.is_none() && state.cpu_result.as_ref().is_some_and(has_none) {
+            // The unit may still answer.
+            (state.cpu_result, state.hedged) = (None, false);
+        }
     }
 
     /// An attempt on a unit came to nothing: the CPU's result is to stand.
@@ -118,18 +125,44 @@ impl Core {
         }
     }
 
+    /// Begins jobs on the CPU that units take unusually long for, as far as it has nothing else to do.
+    pub(super) fn hedge(&mut self, now_ns: u64) {
+        let due = |attempt: &&mut Attempt| attempt.hedge_ns <= now_ns;
+        let mut slow: Vec<(u64, u64)> = Vec::new();
+        if self.cpu_free() {
+            let attempts = self.attempts.values_mut().filter(due);
+            slow.extend(attempts.map(|attempt| (attempt.hedge_ns, attempt.job)));
+        }
+        slow.sort_unstable();
+        for (_, job) in slow {
+            if !self.cpu_free() {
+                return;
+            }
+            for attempt in self.attempts.values_mut().filter(|attempt| attempt.job == job) {
+                attempt.hedge_ns = u64::MAX;
+            }
+            if let Some(state) = self.jobs.get_mut(&job)
+                && !state.at_cpu
+                && state.cpu_result.is_none()
+            {
+                state.hedged = true;
+                self.send_to_cpu(job);
+            }
+        }
+    }
+
     /// Goes on with a job as far as what is known allows.
     fn conclude(&mut self, job: u64, now_ns: u64) {
         let Some(state) = self.jobs.get(&job) else {
             return;
         };
         if state.cpu_result.is_some() {
-            if state.reason.is_some() || state.outstanding == 0 {
+            if state.reason.is_some() || state.outstanding == 0 || state.hedged {
                 self.conclude_by_cpu(job, now_ns);
             }
         } else if state.reason.is_some() {
             self.send_to_cpu(job);
-        } else if state.outstanding == 0 && !state.at_cpu {
+        } else if state.outstanding == 0 && (!state.at_cpu || state.hedged) {
             let equal = state
                 .kept
                 .windows(2)
@@ -173,8 +206,10 @@ impl Core {
             return;
         };
         let mut by = (self.cpu(), state.cpu_cycles);
-        let unknown = |error: &JobError| matches!(error, JobError::Broken(_) | JobError::CpuDamaged);
-        let known = !result.as_ref().is_err_and(unknown);
+        if state.hedged && state.outstanding > 0 {
+            state.reason.get_or_insert(Reason::Slow);
+        }
+        let known = !result.as_ref().is_err_and(is_of_cpu);
         let compared = known && !state.kept.is_empty();
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
@@ -306,4 +341,9 @@ impl Core {
         }));
         Some(attempt)
     }
+}
+
+/// Whether the CPU itself is at fault, so that nothing is known of the job.
+fn is_of_cpu(error: &JobError) -> bool {
+    matches!(error, JobError::Broken(_) | JobError::CpuDamaged)
 }

@@ -434,6 +434,7 @@ fn merges_and_filters_on_model_units() {
         compare_per_million: 500_000,
         // The model computes at the pace of a simulation.
         deadline_ns: 60_000_000_000,
+        hedge_floor_ns: u64::MAX,
         ..SchedulerConfig::default()
     };
     let scheduler = Scheduler::new(settings, clock.clone(), units.collect()).unwrap();
