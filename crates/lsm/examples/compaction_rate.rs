@@ -16,7 +16,7 @@ use weft_lsm::{
     WriteOptions,
 };
 use weft_ops::block::Compression;
-use weft_ops::merge::{MergeTask, merge};
+use weft_ops::merge::{CheckedMerge, MergeTask};
 
 const FAMILY: FamilyId = FamilyId(0);
 const SIZES: [usize; 4] = [32, 128, 512, 1024];
@@ -32,13 +32,13 @@ struct TimedExecutor {
 impl CompactionExecutor for TimedExecutor {
     fn submit(&self, task: MergeTask, done: TaskDone) {
         let begun = thread_cpu_nanos();
-        let output = merge(&task).map_err(ExecutorError::Merge);
+        let output = CheckedMerge::merge(&task).map_err(ExecutorError::Merge);
         self.nanos
             .fetch_add(thread_cpu_nanos() - begun, Ordering::Relaxed);
         done(output);
     }
 
-    fn is_golden(&self) -> bool {
+    fn is_inline(&self) -> bool {
         true
     }
 }

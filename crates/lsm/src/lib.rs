@@ -45,7 +45,8 @@ mod version;
 
 pub use batch::{BATCH_BYTES_MAX, FamilyId, USER_KEY_BYTES_MAX, WriteBatch};
 pub use compaction::{
-    CompactionExecutor, ExecutorError, FilterDone, InlineExecutor, TASK_RUNS_MAX, TaskDone, UnitExecutor,
+    CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, InlineExecutor, TASK_RUNS_MAX, TaskDone,
+    UnitExecutor,
 };
 pub use engine::{Ingest, LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
 pub use error::{CorruptKind, LsmError};

@@ -41,6 +41,6 @@ pub use counters::Counters;
 pub use job::{Job, JobKind, Limits, Shape, Task};
 pub use reason::Reason;
 pub use report::{Finished, JobError, JobReport, Output};
-pub use scheduler::{Plausible, Scheduler, SchedulerConfig};
+pub use scheduler::{LookThrough, Scheduler, SchedulerConfig};
 pub use ticket::{FinishedQueue, Ticket};
 pub use unit::{Engine, Outcome, Unit, UnitSpec};

@@ -73,6 +73,9 @@ reasons! {
     TooMuchMemory = "too_much_memory", Nobody;
     /// The stated shape was within the limits, the task itself was not.
     LimitsFoundExceeded = "limits_found_exceeded", Nobody;
+    /// The unit had not answered long after it usually has, and the CPU was done first. If it never answers,
+    /// that is counted as its failure when its deadline passes.
+    Slow = "slow", Nobody;
     /// No unit does this kind.
     NoUnit = "no_unit", Nobody;
     /// Every unit that would take it is taken out at present.
@@ -157,7 +160,7 @@ mod tests {
         }
         assert!(Reason::ALL.iter().all(|reason| counts.get(*reason) == 2));
         assert_eq!(counts.total(Blame::Unit), 18);
-        assert_eq!(counts.total(Blame::Nobody), 16);
+        assert_eq!(counts.total(Blame::Nobody), 18);
         assert!(counts.to_string().starts_with("refused 2, late 2, "));
         assert_eq!(Reason::from(Excess::Ways).name(), "too_many_ways");
     }

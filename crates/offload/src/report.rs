@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 use bytes::Bytes;
-use weft_base::CodecError;
-use weft_ops::merge::{MergeError, MergeOutput};
+use weft_ops::filter::CheckedFilter;
+use weft_ops::merge::{CheckedMerge, MergeError};
 
 use crate::job::JobKind;
 use crate::reason::Reason;
@@ -63,14 +63,18 @@ pub struct JobReport {
     pub cycles: u64,
 }
 
-/// What an operation yields.
+/// What an operation yields. What a unit sends is bytes; looking through them ([`crate::LookThrough`]) makes
+/// one of the others of them. So in a result it is in the type that somebody has looked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Encoded, as the kind's codec writes it: a stored filter, or what a unit made of a merge.
+    /// As a unit sent it, or a message: nobody has looked at it but for its checksum.
     Bytes(Bytes),
-    /// A merge's output, from a unit in this process.
-    Merge(MergeOutput),
-    /// Why there is none, likewise. It never stands in a result: there it is [`JobError::Merge`].
+    /// A merge's output.
+    Merge(Box<CheckedMerge>),
+    /// A filter.
+    Filter(CheckedFilter),
+    /// Why there is no merge, from a unit in this process. It never stands in a result: there it is
+    /// [`JobError::Merge`].
     NoMerge(MergeError),
 }
 
@@ -81,34 +85,42 @@ impl From<Vec<u8>> for Output {
 }
 
 impl Output {
-    /// The output encoded, as units compare it. A merge's output is copied.
+    /// The output as a unit sends it. A merge's output is copied.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         match self {
             Output::Bytes(bytes) => bytes.clone(),
             Output::Merge(output) => output.encode().into(),
+            Output::Filter(filter) => filter.stored().clone(),
             Output::NoMerge(error) => error.to_string().into_bytes().into(),
         }
     }
 
-    /// The output of a merge.
-    ///
-    /// # Errors
-    /// When the bytes are not one; a scheduler's results were looked at before.
-    pub fn into_merge(self) -> Result<MergeOutput, CodecError> {
+    /// The output of a merge; `None` for other kinds, and for bytes that nobody has looked through.
+    #[must_use]
+    pub fn into_merge(self) -> Option<CheckedMerge> {
         match self {
-            Output::Bytes(bytes) => MergeOutput::decode(&bytes),
-            Output::Merge(output) => Ok(output),
-            Output::NoMerge(_) => Err(CodecError::new(0, "no output of a merge")),
+            Output::Merge(output) => Some(*output),
+            Output::Bytes(_) | Output::Filter(_) | Output::NoMerge(_) => None,
         }
     }
 
-    /// Bytes of the result: of a merge not encoded, those of its blocks.
+    /// A filter; `None` likewise.
+    #[must_use]
+    pub fn into_filter(self) -> Option<CheckedFilter> {
+        match self {
+            Output::Filter(filter) => Some(filter),
+            Output::Bytes(_) | Output::Merge(_) | Output::NoMerge(_) => None,
+        }
+    }
+
+    /// Bytes of the result: of a merge those of its blocks.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         match self {
             Output::Bytes(bytes) => bytes.len() as u64,
             Output::Merge(output) => output.block_bytes(),
+            Output::Filter(filter) => filter.stored().len() as u64,
             Output::NoMerge(_) => 0,
         }
     }

@@ -27,6 +27,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -88,12 +89,55 @@ fn line_count(hash_count: u64, bits_per_key: u32) -> u32 {
     lines.clamp(1, u64::from(u32::MAX >> 6)) as u32
 }
 
-/// Whether stored bytes can stand where [`build_filter`] of these hashes would: whole, as long, every hash
-/// passes, and no more bits are set than the hashes can have set. A bit that is set without need, in place of
-/// one that two hashes share, is not seen; it lets an absent key pass and hides none. Cost: about that of
-/// building.
-#[must_use]
-pub fn can_be_filter_of(stored: &Bytes, hashes: &[u64], bits_per_key: u32) -> bool {
+/// A stored filter that hides none of the keys that it is for: built here, or looked through. Nobody else
+/// makes one. It knows its hashes, so it is not taken for another table's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckedFilter {
+    stored: Bytes,
+    hashes: Arc<[u64]>,
+    bits_per_key: u32,
+}
+
+impl CheckedFilter {
+    /// Builds it, here: [`build_filter`].
+    #[must_use]
+    pub fn build(hashes: Arc<[u64]>, bits_per_key: u32) -> Self {
+        Self {
+            stored: build_filter(&hashes, bits_per_key).into(),
+            hashes,
+            bits_per_key,
+        }
+    }
+
+    /// Takes what somebody else built if it can stand where [`build_filter`] of these hashes would: whole, as
+    /// long, every hash passes, and no more bits are set than the hashes can have set. A bit that is set
+    /// without need, in place of one that two hashes share, is not seen; it lets an absent key pass and hides
+    /// none. Cost: about that of building.
+    #[must_use]
+    pub fn look_through(stored: Bytes, hashes: Arc<[u64]>, bits_per_key: u32) -> Option<Self> {
+        can_be_filter_of(&stored, &hashes, bits_per_key).then_some(Self {
+            stored,
+            hashes,
+            bits_per_key,
+        })
+    }
+
+    /// Whether it is the filter of these hashes. Cheap if they are the very ones that it was made for.
+    #[must_use]
+    pub fn is_of(&self, hashes: &Arc<[u64]>, bits_per_key: u32) -> bool {
+        let same = Arc::ptr_eq(&self.hashes, hashes) || self.hashes == *hashes;
+        same && self.bits_per_key == bits_per_key
+    }
+
+    /// The bytes to be stored.
+    #[must_use]
+    pub const fn stored(&self) -> &Bytes {
+        &self.stored
+    }
+}
+
+/// See [`CheckedFilter::look_through`].
+fn can_be_filter_of(stored: &Bytes, hashes: &[u64], bits_per_key: u32) -> bool {
     let Ok(filter) = Filter::open(stored) else {
         return false;
     };

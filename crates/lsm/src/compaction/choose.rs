@@ -1,15 +1,28 @@
 //! What to compact next. A function of the version, the options and where each level was compacted last: it
 //! reads and writes nothing.
 //!
-//! The level that exceeds its size the most goes first: level 0 by its number of tables, the others by
-//! bytes. Level 0 goes before all others once it is half again too large: writers are slowed by its tables
-//! soon after. If what it needs is held by a compaction that runs, none that would hold it longer begins
-//! meanwhile; else each deeper one could be followed by the next, and level 0 wait for the whole chain.
+//! Each level has a score, and the highest goes first. It is by how much the level exceeds its size: of
+//! level 0 the number of its tables counts, of the others their bytes. But tables of level 0 slow writers
+//! down soon after there are too many, so from there on each counts three times as much; and its compactions
+//! rewrite what level 1 has grown to, so what they would rewrite is in its score, too:
 //!
-//! But level 0 is rewritten with all of level 1 as a rule, so each of its compactions costs what level 1 has
-//! grown to, and writers that never stop would keep level 1 from ever shrinking. So level 1 goes before
-//! level 0 when it exceeds its size twice as much, or four times, and each deeper level before the one above
-//! it likewise: writers are held back until there is room below, and no level grows without bound.
+//! ```text
+//! n  tables of level 0 / tables that call for a compaction
+//! s  level 1 / its size
+//! r  what of level 1 the next compaction of level 0 rewrites / the size of level 1
+//!
+//! score of level 0 = n                             up to 1
+//!                    min(1 + 3 (n - 1), 3.5 s / r) beyond
+//! ```
+//!
+//! So level 0, half again too large, goes before a level 1 that is two and a half times too large; and behind
+//! a level 1, however many tables it has, if it would have to rewrite more than three and a half times the
+//! size of level 1 (then `3.5 s / r < s`). Writers that never stop would keep level 1 from ever shrinking
+//! otherwise. As it is levels stay below four and a half times their size, and writers are held back
+//! meanwhile.
+//!
+//! If what level 0 needs is held by a compaction that runs, none of a lower score that would hold it longer
+//! begins meanwhile; else each could be followed by the next, and level 0 wait for the whole chain.
 //!
 //! Of level 0 the oldest tables go, at most three, so that newer ones stay above them. Of another level goes
 //! the first table behind the one that went last, in a circle over the keys. What may not be touched at
@@ -23,15 +36,11 @@ use crate::options::{LEVEL_COUNT, LsmOptions};
 use crate::table::Table;
 use crate::version::{KeyRange, Version};
 
-/// The score from which level 0 goes before every other level. Writers are slowed from 2 on.
-const LEVEL0_FIRST: f64 = 1.5;
+/// How much more a table of level 0 counts once there are too many.
+const LEVEL0_STEEPNESS: f64 = 3.0;
 
-/// By how much more than the level above it a level may exceed its size and not go before it, as far as level
-/// 0 goes first.
-const DEEPER_FIRST: f64 = 2.0;
-
-/// The score of level 0 from which writers are slowed; more of it does not put off deeper levels.
-const SLOWED: f64 = 2.0;
+/// How many times the size of level 1 a compaction of level 0 may rewrite and still go first.
+const REWRITTEN_MAX: f64 = 3.5;
 
 /// What to compact.
 #[derive(Clone, Debug)]
@@ -73,13 +82,26 @@ impl Choice {
     }
 }
 
-/// By how much a level exceeds its size; 1 and more calls for a compaction.
-fn score(version: &Version, options: &LsmOptions, level: usize) -> f64 {
+/// How many times its size a level has.
+fn fullness(version: &Version, options: &LsmOptions, level: usize) -> f64 {
     if level == 0 {
         version.level(0).len() as f64 / options.level0_tables.max(1) as f64
     } else {
         version.level_bytes(level) as f64 / options.level_bytes(level).max(1) as f64
     }
+}
+
+/// The score of level 0, and the most that it could be with more tables. See the file's head.
+fn level0_score(version: &Version, options: &LsmOptions, turns: &Turns) -> (f64, f64) {
+    let tables = fullness(version, options, 0);
+    let next = choose_from(version, 0, turns, &BTreeSet::new());
+    let rewritten = next.map_or(0, |choice| choice.below_bytes());
+    let most = match rewritten {
+        0 => f64::INFINITY,
+        bytes => REWRITTEN_MAX * version.level_bytes(1) as f64 / bytes as f64,
+    };
+    let steep = tables.min(1.0) + LEVEL0_STEEPNESS * (tables - 1.0).max(0.0);
+    (steep.min(most), most)
 }
 
 /// Bytes that should lie deeper than they do.
@@ -98,50 +120,36 @@ pub(crate) fn debt_bytes(version: &Version, options: &LsmOptions) -> u64 {
     debt
 }
 
-/// The most urgent compaction out of the first `levels` that touches none of the `held` tables; `None` if
-/// none of them is too large, or nothing of it is free. Level 1 belongs to the first levels when what level 0
-/// would have to rewrite of it is too much already.
+/// The most urgent compaction that touches none of the `held` tables; `None` if no level is too large, or
+/// nothing of it is free. `only_level0`: of level 0, or of level 1 when level 0 goes behind that however many
+/// tables it has.
 pub(crate) fn choose(
-    levels: usize,
+    only_level0: bool,
     version: &Version,
     options: &LsmOptions,
     turns: &Turns,
     held: &BTreeSet<u64>,
 ) -> Option<Choice> {
-    let score = |level: usize| score(version, options, level);
-    let presses = score(0) >= LEVEL0_FIRST;
-    let exceeds = |level: &usize| score(*level) >= DEEPER_FIRST * score(level - 1).min(SLOWED);
-    // The last of a chain of levels, each of which is so much larger than the one above that it goes first.
-    let overdue = match presses {
-        true => (1..LEVEL_COUNT - 1).take_while(exceeds).count(),
-        false => 0,
+    let (level0, level0_most) = level0_score(version, options, turns);
+    let is_wanted = |level: usize, score: f64| match level {
+        0 => true,
+        1 => !only_level0 || score > level0_most,
+        _ => !only_level0,
     };
-    let too_much = || {
-        let most = DEEPER_FIRST * score(0).min(SLOWED) * options.level_bytes(1) as f64;
-        let choice = choose_from(version, 0, turns, &BTreeSet::new());
-        let below = choice.map_or(0, |choice| choice.below_bytes());
-        below as f64 >= most
-    };
-    let levels = match levels {
-        1 if overdue > 0 && too_much() => 2,
-        levels => levels,
-    };
-    let class = |level: usize| match level {
-        0 => usize::from(presses),
-        level if level <= overdue => 1 + level,
-        _ => 0,
-    };
-    let mut levels: Vec<usize> = (0..levels.min(LEVEL_COUNT - 1))
-        .filter(|level| score(*level) >= 1.0)
+    let deeper = (1..LEVEL_COUNT - 1).map(|level| (level, fullness(version, options, level)));
+    let scores = std::iter::once((0, level0)).chain(deeper);
+    let mut levels: Vec<(usize, f64)> = scores
+        .filter(|&(level, score)| score >= 1.0 && is_wanted(level, score))
         .collect();
-    levels.sort_by(|a, b| class(*b).cmp(&class(*a)).then(score(*b).total_cmp(&score(*a))));
+    // Of equals the upper one.
+    levels.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut held = held.clone();
-    for level in levels {
+    for (level, _) in levels {
         let choice = choose_from(version, level, turns, &held);
         if choice.is_some() {
             return choice;
         }
-        if level == 0 && presses && !turns.is_running(0) {
+        if level == 0 && !turns.is_running(0) {
             // What it waits for, of those that run.
             let busy = turns.busy();
             let others: BTreeSet<u64> = held.difference(&busy).copied().collect();
@@ -275,7 +283,7 @@ mod tests {
     }
 
     fn next(version: &Version, turns: &Turns) -> Option<(usize, Vec<u64>)> {
-        let chosen = choose(LEVEL_COUNT, version, &options(), turns, &turns.busy());
+        let chosen = choose(false, version, &options(), turns, &turns.busy());
         chosen.map(|choice| (choice.level, choice.numbers().collect()))
     }
 
@@ -287,13 +295,19 @@ mod tests {
         assert_eq!((of(6), of(7)), (Some(0), Some(0)));
     }
 
+    /// The compaction of a level that is chosen when nothing runs; from now on it does.
+    fn begun(version: &Version, level: usize) -> (Turns, Choice) {
+        let mut turns = Turns::default();
+        let choice = choose_from(version, level, &turns, &BTreeSet::new()).unwrap();
+        turns.begin(&choice);
+        (turns, choice)
+    }
+
     #[test]
     fn nothing_begins_that_level_0_would_have_to_wait_for() {
         let version = shape(7, ("a", "h"));
-        let mut turns = Turns::default();
-        let deep = choose_from(&version, 1, &turns, &BTreeSet::new()).unwrap();
+        let (mut turns, deep) = begun(&version, 1);
         assert_eq!(deep.numbers().collect::<Vec<_>>(), [1]);
-        turns.begin(&deep);
         // Level 0 needs the tables 1 to 4 below it: table 5 alone is nobody's.
         assert_eq!(next(&version, &turns), Some((1, vec![5])));
         turns.end(&deep);
@@ -303,36 +317,44 @@ mod tests {
     #[test]
     fn level_0_that_is_not_pressing_stops_nobody() {
         let version = shape(4, ("a", "h"));
-        let mut turns = Turns::default();
-        let deep = choose_from(&version, 1, &turns, &BTreeSet::new()).unwrap();
-        turns.begin(&deep);
+        let (turns, _) = begun(&version, 1);
         assert_eq!(next(&version, &turns), Some((1, vec![2])));
     }
 
     #[test]
     fn level_0_that_runs_or_rests_keeps_nothing_for_itself() {
         let version = shape(7, ("a", "f"));
-        let mut turns = Turns::default();
-        let level0 = choose_from(&version, 0, &turns, &BTreeSet::new()).unwrap();
-        turns.begin(&level0);
+        let (mut turns, level0) = begun(&version, 0);
         assert_eq!(next(&version, &turns), Some((1, vec![4])));
         turns.end(&level0);
         // The oldest table of level 0 failed and rests: it is not what others wait for.
         let held = BTreeSet::from([6]);
-        let chosen = choose(LEVEL_COUNT, &version, &options(), &turns, &held).unwrap();
+        let chosen = choose(false, &version, &options(), &turns, &held).unwrap();
         assert_eq!((chosen.level, chosen.inputs[0].number()), (1, 1));
+    }
+
+    /// Level 1 is seven and a half times too large, and not in the way.
+    #[test]
+    fn level_0_goes_first_when_it_would_rewrite_nothing() {
+        let mut tables = shape_of(&[LEVEL1.as_slice(); 3].concat());
+        tables.extend(vec![(0, "x", "z"); 13]);
+        let (version, turns) = (version(&tables), Turns::default());
+        for only_level0 in [false, true] {
+            let chosen = choose(only_level0, &version, &options(), &turns, &BTreeSet::new()).unwrap();
+            assert_eq!((chosen.level, chosen.below.len()), (0, 0));
+        }
     }
 
     #[test]
     fn level_1_goes_first_when_level_0_would_have_to_rewrite_too_much_of_it() {
-        // Level 1 is two and a half times too large; with 5 tables for each of 3 it is more than twice that.
+        // Level 1 is two and a half times too large with 5 tables; here it has 15.
         let mut tables = shape_of(&[LEVEL1.as_slice(); 3].concat());
         tables.extend(vec![(0, "a", "z"); 6]);
         let turns = Turns::default();
         let version = version(&tables);
         assert_eq!(next(&version, &turns).map(|(level, _)| level), Some(1));
         // Not even the thread that is kept for level 0 goes past it.
-        let chosen = choose(1, &version, &options(), &turns, &BTreeSet::new()).unwrap();
+        let chosen = choose(true, &version, &options(), &turns, &BTreeSet::new()).unwrap();
         assert_eq!(chosen.level, 1);
     }
 
@@ -426,9 +448,8 @@ mod tests {
 
         fn start(&mut self, thread: usize) {
             let only_level0 = self.turns.last_is_for_level0(self.threads.len());
-            let levels = if only_level0 { 1 } else { LEVEL_COUNT };
             let held = self.turns.busy();
-            if let Some(choice) = choose(levels, &self.version, &self.options, &self.turns, &held) {
+            if let Some(choice) = choose(only_level0, &self.version, &self.options, &self.turns, &held) {
                 self.turns.begin(&choice);
                 self.threads[thread] = Some((self.now + choice.input_bytes(), choice));
             }
@@ -473,13 +494,12 @@ mod tests {
             while engine.flushed < 800 {
                 engine.step();
                 for (level, most) in most.iter_mut().enumerate() {
-                    *most = most.max(score(&engine.version, &engine.options, level));
+                    *most = most.max(fullness(&engine.version, &engine.options, level));
                 }
             }
-            // Four times, and what the compactions bring that run meanwhile.
             println!("{threads}: {most:?} in {}", engine.now);
             assert!(
-                most[0] <= 8.0 && most[1] <= 5.5 && most[2] <= 5.5,
+                most[0] <= 8.0 && most[1] <= 4.5 && most[2] <= 4.5,
                 "{threads} threads: {most:?}"
             );
         }

@@ -1,11 +1,15 @@
 //! Who merges. The engine hands over tasks and is called back; it does not care where they run.
+//!
+//! The engine trusts no executor, and looks at no result itself: it takes only what was looked through, or
+//! computed by the golden model of this process, and that is the results' type ([`CheckedMerge`],
+//! [`CheckedFilter`]). An executor that is given a result by somebody else has it looked through where it can
+//! still have the task done again.
 
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use weft_ops::filter::build_filter;
-use weft_ops::merge::{MergeError, MergeOutput, MergeTask, merge};
+use weft_ops::filter::CheckedFilter;
+use weft_ops::merge::{CheckedMerge, MergeError, MergeTask};
 
 /// Why an executor has no result for a task.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,29 +33,33 @@ impl fmt::Display for ExecutorError {
 impl std::error::Error for ExecutorError {}
 
 /// Takes a task's result. Called once, from any thread, also before `submit` returns.
-pub type TaskDone = Box<dyn FnOnce(Result<MergeOutput, ExecutorError>) + Send>;
+pub type TaskDone = Box<dyn FnOnce(Result<CheckedMerge, ExecutorError>) + Send>;
 
-/// Takes a stored filter. Called at most once, from any thread, also before `build_filter` returns.
-pub type FilterDone = Box<dyn FnOnce(Result<Bytes, ExecutorError>) + Send>;
+/// Takes a filter. Called at most once, from any thread, also before `build_filter` returns.
+pub type FilterDone = Box<dyn FnOnce(Result<CheckedFilter, ExecutorError>) + Send>;
 
 /// Merges tasks, each exactly as [`weft_ops::merge::merge`] would, byte for byte.
 pub trait CompactionExecutor: Send + Sync {
     /// Takes a task. May wait while its queue is full.
     fn submit(&self, task: MergeTask, done: TaskDone);
 
-    /// Builds the filter of a table whose keys have these hashes, exactly as [`build_filter`] would; at once,
-    /// unless the executor has somebody for it. The engine looks through what it gets, and builds the filter
-    /// itself if it cannot take it. May wait while its queue is full.
-    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
-        done(Ok(build_filter(&hashes, bits_per_key).into()));
+    /// Who builds the filters of tables, if not the thread that writes them.
+    fn filters(&self) -> Option<&dyn FilterExecutor> {
+        None
     }
 
-    /// Whether results are those of [`weft_ops::merge::merge`] itself, computed by the thread that submits
-    /// and carried nowhere: their blocks' checksums need no second look, tasks are cut to fit its cache, and
-    /// filters are built without it.
-    fn is_golden(&self) -> bool {
+    /// Whether the thread that submits merges before `submit` returns: tasks are then cut to fit its cache.
+    fn is_inline(&self) -> bool {
         false
     }
+}
+
+/// Builds filters beside whoever writes tables.
+pub trait FilterExecutor: Send + Sync {
+    /// Builds the filter of a table whose keys have these hashes, exactly as
+    /// [`weft_ops::filter::build_filter`] would. The table's writer builds it if none comes, or one of other
+    /// hashes. May wait while the queue is full.
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone);
 }
 
 /// Merges on the thread that submits.
@@ -60,10 +68,10 @@ pub struct InlineExecutor;
 
 impl CompactionExecutor for InlineExecutor {
     fn submit(&self, task: MergeTask, done: TaskDone) {
-        done(merge(&task).map_err(ExecutorError::Merge));
+        done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
 
-    fn is_golden(&self) -> bool {
+    fn is_inline(&self) -> bool {
         true
     }
 }

@@ -1,13 +1,13 @@
-//! Filters of a compaction's tables, built by whoever merges.
+//! Filters of a compaction's tables, built by somebody else than the tables' writer.
 //!
 //! ```text
-//! table full ─► hashes to the executor ─► (the next table is merged meanwhile) ─► looked through ─► stored
-//!                                                                  │ it hides a key, or does not come
-//!                                                                  └─► built here, and counted
+//! table full ─► hashes to the executor ─► (the next table is merged meanwhile) ─► this table's? ─► stored
+//!                                                                  │ another's, or it does not come
+//!                                                                  └─► the writer builds it; counted
 //! ```
 //!
-//! A filter that misses a key loses reads and nobody would notice: so every hash is looked for, whoever built
-//! it and whatever he checked. One table waits for its filter at a time.
+//! A filter that misses a key loses reads and nobody would notice: so every hash is looked for before there
+//! is a [`CheckedFilter`], wherever it comes from. One table waits for its filter at a time.
 //!
 //! Source: X-DB, "Conclusion": filters as the next thing for units. Decision 0022.
 
@@ -16,35 +16,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use bytes::Bytes;
-use weft_ops::filter::{build_filter, can_be_filter_of};
+use weft_ops::filter::CheckedFilter;
 
-use super::executor::{CompactionExecutor, ExecutorError};
+use super::executor::{CompactionExecutor, ExecutorError, FilterExecutor};
+use super::wait::receive;
+use crate::error::LsmError;
 
 /// Where filters are built.
 pub(crate) struct FilterBuilder<'a> {
-    executor: &'a dyn CompactionExecutor,
+    executor: &'a dyn FilterExecutor,
     bits_per_key: u32,
-    /// Filters that were built here because what the executor gave could not be taken.
+    /// Filters that were left to the writer because what the executor gave could not be taken.
     rebuilt: &'a AtomicU64,
+    is_stopped: &'a dyn Fn() -> bool,
 }
 
 /// A filter that was asked for.
 pub(crate) struct PendingFilter {
     hashes: Arc<[u64]>,
-    answer: Receiver<Result<Bytes, ExecutorError>>,
+    answer: Receiver<Result<CheckedFilter, ExecutorError>>,
 }
 
 impl<'a> FilterBuilder<'a> {
-    /// `None` if there are no filters, or the executor is this thread: then the table's writer builds them.
+    /// `None` if there are no filters, or the executor has nobody for them: then the tables' writer builds
+    /// them.
     pub(crate) fn new(
         executor: &'a dyn CompactionExecutor,
         bits_per_key: u32,
         rebuilt: &'a AtomicU64,
+        is_stopped: &'a dyn Fn() -> bool,
     ) -> Option<Self> {
-        (bits_per_key > 0 && !executor.is_golden()).then_some(Self {
+        let executor = executor.filters().filter(|_| bits_per_key > 0)?;
+        Some(Self {
             executor,
             bits_per_key,
             rebuilt,
+            is_stopped,
         })
     }
 
@@ -61,14 +68,17 @@ impl<'a> FilterBuilder<'a> {
         PendingFilter { hashes, answer }
     }
 
-    /// The filter, waiting for it.
-    pub(crate) fn wait(&self, pending: &PendingFilter) -> Bytes {
-        let built = pending.answer.recv();
-        self.taken(pending, built.ok().and_then(Result::ok))
+    /// The stored filter, waiting for it; `None` if the writer is to build it.
+    ///
+    /// # Errors
+    /// `Closed` if the engine is being closed before it is there.
+    pub(crate) fn wait(&self, pending: &PendingFilter) -> Result<Option<Bytes>, LsmError> {
+        let built = receive(&pending.answer, self.is_stopped)?;
+        Ok(self.taken(pending, built.and_then(Result::ok)))
     }
 
-    /// The filter if it is there, or will never be.
-    pub(crate) fn try_take(&self, pending: &PendingFilter) -> Option<Bytes> {
+    /// The same, if that is known by now.
+    pub(crate) fn try_take(&self, pending: &PendingFilter) -> Option<Option<Bytes>> {
         match pending.answer.try_recv() {
             Ok(built) => Some(self.taken(pending, built.ok())),
             Err(TryRecvError::Empty) => None,
@@ -76,11 +86,18 @@ impl<'a> FilterBuilder<'a> {
         }
     }
 
-    fn taken(&self, pending: &PendingFilter, built: Option<Bytes>) -> Bytes {
-        let sound = |stored: &Bytes| can_be_filter_of(stored, &pending.hashes, self.bits_per_key);
-        built.filter(sound).unwrap_or_else(|| {
+    fn taken(&self, pending: &PendingFilter, built: Option<CheckedFilter>) -> Option<Bytes> {
+        let built = built.filter(|filter| filter.is_of(&pending.hashes, self.bits_per_key));
+        if built.is_none() {
             self.rebuilt.fetch_add(1, Ordering::Relaxed);
-            build_filter(&pending.hashes, self.bits_per_key).into()
-        })
+        }
+        built.map(|filter| filter.stored().clone())
+    }
+}
+
+impl PendingFilter {
+    /// The hashes that the filter was to be of.
+    pub(crate) fn hashes(&self) -> &[u64] {
+        &self.hashes
     }
 }

@@ -8,8 +8,9 @@
 //! source.rs    reading the inputs, in large pieces or past the page cache
 //! executor.rs  who merges: any implementation of CompactionExecutor
 //! units.rs     one of them: the offload runtime
-//! filters.rs   tables' filters by the same, looked through
+//! filters.rs   tables' filters, if somebody builds them beside the writer
 //! output.rs    results, in order, into tables
+//! wait.rs      waiting for them, but not when the engine is closed
 //! run.rs       all of it together; installed in one edit
 //! ```
 //!
@@ -26,9 +27,10 @@ mod source;
 mod tasks;
 mod turns;
 mod units;
+mod wait;
 
 pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
-pub use executor::{CompactionExecutor, ExecutorError, FilterDone, InlineExecutor, TaskDone};
+pub use executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, InlineExecutor, TaskDone};
 pub(crate) use output::{TableMaker, TableSpec};
 pub(crate) use run::{Compacted, CompactionContext, compact};
 pub(crate) use turns::Turns;

@@ -162,14 +162,17 @@ impl<'a> TableMaker<'a> {
         let (Some(filters), Some((_, pending))) = (&self.filters, &self.unfinished) else {
             return Ok(());
         };
-        let filter = match waits {
-            true => Some(filters.wait(pending)),
+        let known = match waits {
+            true => Some(filters.wait(pending)?),
             false => filters.try_take(pending),
         };
-        if let Some(filter) = filter
-            && let Some((mut writer, _)) = self.unfinished.take()
+        if let Some(filter) = known
+            && let Some((mut writer, pending)) = self.unfinished.take()
         {
-            writer.set_filter(filter);
+            match filter {
+                Some(stored) => writer.set_filter(stored),
+                None => writer.give_back_hashes(pending.hashes()),
+            }
             self.made.push(writer.finish(&self.spec.value_files)?);
         }
         Ok(())

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use weft_ops::block::{BlockOptions, FinishedBlock};
+use weft_ops::block::BlockOptions;
 use weft_ops::key::SeqNo;
-use weft_ops::merge::{MergeOutput, RangeTombstone, is_as_named};
+use weft_ops::merge::{CheckedMerge, RangeTombstone};
 
 use super::Choice;
 use super::executor::{CompactionExecutor, ExecutorError};
@@ -21,6 +21,7 @@ use super::filters::FilterBuilder;
 use super::output::{TableMaker, TableSpec};
 use super::source::Source;
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
+use super::wait::receive;
 use crate::error::LsmError;
 use crate::options::LevelOptions;
 use crate::table::{Table, TableMeta, TableSink};
@@ -56,6 +57,18 @@ pub(crate) struct CompactionContext<'a> {
     pub is_stopped: &'a dyn Fn() -> bool,
 }
 
+impl<'a> CompactionContext<'a> {
+    fn filters(&self) -> Option<FilterBuilder<'a>> {
+        let bits_per_key = self.filter_bits_per_key;
+        FilterBuilder::new(
+            &**self.executor,
+            bits_per_key,
+            self.filters_rebuilt,
+            self.is_stopped,
+        )
+    }
+}
+
 /// What came of a compaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compacted {
@@ -66,7 +79,7 @@ pub(crate) struct Compacted {
     pub entries_out: u64,
 }
 
-type Done = (usize, Result<MergeOutput, ExecutorError>);
+type Done = (usize, Result<CheckedMerge, ExecutorError>);
 
 /// Merges what was chosen into new tables. Nothing is installed.
 ///
@@ -95,13 +108,8 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         value_files,
     };
     let kept_tombstones = tombstones.iter().filter(kept).cloned().collect();
-    let filters = FilterBuilder::new(
-        &**context.executor,
-        context.filter_bits_per_key,
-        context.filters_rebuilt,
-    );
     let maker = TableMaker::new(context.sink, spec, kept_tombstones, context.next_number);
-    let mut maker = maker.with_filters(filters);
+    let mut maker = maker.with_filters(context.filters());
     let common = Common {
         snapshots: context.snapshots.clone(),
         bottom: choice.bottom,
@@ -109,7 +117,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         output: context.blocks,
         key_hashes: context.filter_bits_per_key > 0,
     };
-    let task_bytes = match context.executor.is_golden() {
+    let task_bytes = match context.executor.is_inline() {
         true => context.task_bytes.min(TASK_BYTES_HERE),
         false => context.task_bytes,
     };
@@ -118,11 +126,11 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     let with_pointers = with_pointers.filter(|table| !table.properties().value_files.is_empty());
     let (done, results) = channel::<Done>();
     let mut flight = Flight {
-        is_golden: context.executor.is_golden(),
         with_pointers: with_pointers.map(|table| &**table).collect(),
         wants_hashes: context.filter_bits_per_key > 0,
         ranges: &ranges,
         results,
+        is_stopped: context.is_stopped,
         origins: BTreeMap::new(),
         memory: Reserved::new(context.task_memory),
         waiting: BTreeMap::new(),
@@ -180,7 +188,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn send(&mut self, result: Result<MergeOutput, ExecutorError>) {
+    fn send(&mut self, result: Result<CheckedMerge, ExecutorError>) {
         if let Some(done) = self.done.take() {
             // Nobody hears of the results of a compaction that has failed.
             let _ = done.send((self.number, result));
@@ -238,26 +246,27 @@ impl Drop for Reserved<'_> {
 
 /// Tasks that are under way, and results that came early.
 struct Flight<'a> {
-    is_golden: bool,
     /// The inputs that list value files: only where these have keys there may be pointers to large values.
     with_pointers: Vec<&'a Table>,
     wants_hashes: bool,
     ranges: &'a [TaskRange],
     results: Receiver<Done>,
+    is_stopped: &'a dyn Fn() -> bool,
     origins: BTreeMap<usize, Origins>,
     memory: Reserved<'a>,
-    waiting: BTreeMap<usize, MergeOutput>,
+    waiting: BTreeMap<usize, CheckedMerge>,
     /// The task whose result is written next.
     next: usize,
     compacted: Compacted,
 }
 
 impl Flight<'_> {
-    /// Waits for a result.
+    /// Waits for a result, unless the engine is being closed: then tasks are given up, and their results go
+    /// where nobody hears of them.
     fn receive(&mut self, maker: &mut TableMaker<'_>) -> Result<(), LsmError> {
-        match self.results.recv() {
-            Ok(done) => self.take(done, maker),
-            Err(_) => Err(failed("nobody is left who could answer")),
+        match receive(&self.results, self.is_stopped)? {
+            Some(done) => self.take(done, maker),
+            None => Err(failed("nobody is left who could answer")),
         }
     }
 
@@ -281,12 +290,11 @@ impl Flight<'_> {
             }
             Err(error) => return Err(failed(&error.to_string())),
         };
-        let lists = if self.wants_hashes { output.blocks.len() } else { 0 };
-        if output.key_hashes.len() != lists {
-            // A filter without them would hide keys.
-            return Err(failed("a result lacks the hashes of its keys"));
+        let is_asked =
+            |range: &TaskRange| output.is_of(range.lower.as_ref(), range.upper.as_ref(), self.wants_hashes);
+        if !self.ranges.get(number).is_some_and(is_asked) {
+            return Err(failed("a result of another task"));
         }
-        check_result(&output, self.is_golden, self.ranges.get(number))?;
         self.waiting.insert(number, output);
         while let Some(output) = self.waiting.remove(&self.next) {
             let range = self.ranges.get(self.next);
@@ -306,34 +314,6 @@ impl Flight<'_> {
         }
         Ok(())
     }
-}
-
-/// What can be seen of a result without merging again: it adds up, its blocks are in order and within the
-/// task's bounds, and what is said of them and of their keys is so (as it is of the golden merge's anyway).
-fn check_result(output: &MergeOutput, is_golden: bool, range: Option<&TaskRange>) -> Result<(), LsmError> {
-    if !output.adds_up() {
-        return Err(failed("a result's counts do not add up"));
-    }
-    let mut last: Option<&FinishedBlock> = None;
-    for (at, block) in output.blocks.iter().enumerate() {
-        let hashes = output.key_hashes.get(at).map(Vec::as_slice);
-        if !is_golden && !is_as_named(block, last, hashes) {
-            return Err(failed("a block of a result is not what is said of it"));
-        }
-        if block.first_key > block.last_key || last.is_some_and(|last| last.last_key > block.first_key) {
-            return Err(failed("the blocks of a result are out of order"));
-        }
-        last = Some(block);
-    }
-    let Some(TaskRange { lower, upper }) = range else {
-        return Err(failed("a result of a task that was not given out"));
-    };
-    let below = |block: &FinishedBlock| lower.as_ref().is_some_and(|lower| block.first_key < *lower);
-    let above = |block: &FinishedBlock| upper.as_ref().is_some_and(|upper| block.last_key >= *upper);
-    if output.blocks.first().is_some_and(below) || output.blocks.last().is_some_and(above) {
-        return Err(failed("a result has keys outside of its task's bounds"));
-    }
-    Ok(())
 }
 
 fn failed(reason: &str) -> LsmError {

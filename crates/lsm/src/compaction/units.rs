@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use weft_offload::{Job, JobError, Output, Scheduler};
+use weft_offload::{Job, JobError, Scheduler};
 use weft_ops::merge::MergeTask;
 
-use super::executor::{CompactionExecutor, ExecutorError, FilterDone, TaskDone};
+use super::executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, TaskDone};
 
 /// Gives tasks and filters to a scheduler's units. How long keys and values are is left to the units to find
 /// out.
@@ -23,23 +23,34 @@ impl UnitExecutor {
 
 impl CompactionExecutor for UnitExecutor {
     fn submit(&self, task: MergeTask, done: TaskDone) {
-        let failed = |why: String| ExecutorError::Failed(why);
         self.scheduler
             .submit_with(Job::merge(task, 0, 0), move |finished| {
                 done(match finished.result {
-                    Ok(output) => output.into_merge().map_err(|error| failed(error.to_string())),
+                    Ok(output) => output.into_merge().ok_or_else(not_looked_through),
                     Err(JobError::Merge(error)) => Err(ExecutorError::Merge(error)),
-                    Err(error) => Err(failed(error.to_string())),
+                    Err(error) => Err(ExecutorError::Failed(error.to_string())),
                 });
             });
     }
 
+    fn filters(&self) -> Option<&dyn FilterExecutor> {
+        Some(self)
+    }
+}
+
+impl FilterExecutor for UnitExecutor {
     fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
         self.scheduler
             .submit_with(Job::build_filter(hashes, bits_per_key), move |finished| {
-                let failed = |error: JobError| ExecutorError::Failed(error.to_string());
-                let built = finished.result.map(|output: Output| output.to_bytes());
-                done(built.map_err(failed));
+                done(match finished.result {
+                    Ok(output) => output.into_filter().ok_or_else(not_looked_through),
+                    Err(error) => Err(ExecutorError::Failed(error.to_string())),
+                });
             });
     }
+}
+
+/// Of a scheduler that was made with a look of its own.
+fn not_looked_through() -> ExecutorError {
+    ExecutorError::Failed("the scheduler does not look through results".to_owned())
 }

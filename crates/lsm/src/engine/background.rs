@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Engine;
 use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
 use crate::error::{LsmError, io_error};
-use crate::options::{Background, LEVEL_COUNT};
+use crate::options::Background;
 use crate::table::TableSink;
 use crate::version::Edit;
 
@@ -168,9 +168,9 @@ impl Engine {
             }
             let version = Arc::clone(&self.view().version);
             turns.keep_only(&version);
-            let find = |levels: usize, held: &BTreeSet<u64>| match wanted {
+            let find = |only_level0: bool, held: &BTreeSet<u64>| match wanted {
                 Wanted::Of(level) => choose_from(&version, level, &turns, held),
-                _ => choose(levels, &version, &self.options, &turns, held),
+                _ => choose(only_level0, &version, &self.options, &turns, held),
             };
             let mut held = turns.busy();
             if matches!(wanted, Wanted::UrgentButResting) {
@@ -180,15 +180,15 @@ impl Engine {
                 }
                 held.extend(turns.resting(now_nanos));
                 let for_level0 = turns.last_is_for_level0(self.options.compaction_threads);
-                match find(if for_level0 { 1 } else { LEVEL_COUNT }, &held) {
+                match find(for_level0, &held) {
                     Some(choice) => break choice,
                     None => return Ok(false),
                 }
             }
-            if let Some(choice) = find(LEVEL_COUNT, &held) {
+            if let Some(choice) = find(false, &held) {
                 break choice;
             }
-            if find(LEVEL_COUNT, &BTreeSet::new()).is_none() {
+            if find(false, &BTreeSet::new()).is_none() {
                 return Ok(false);
             }
             self.compaction_ended.wait(&mut turns);

@@ -159,7 +159,8 @@ impl TableWriter {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    /// The hashes of all keys, given away: [`TableWriter::set_filter`] is to follow.
+    /// The hashes of all keys, given away: [`TableWriter::set_filter`] is to follow, or
+    /// [`TableWriter::give_back_hashes`].
     pub(crate) fn take_hashes(&mut self) -> Vec<Vec<u64>> {
         std::mem::take(&mut self.hashes)
     }
@@ -167,6 +168,12 @@ impl TableWriter {
     /// The filter of the hashes that were taken, stored as is.
     pub(crate) fn set_filter(&mut self, stored: Bytes) {
         self.filter = Some(stored);
+    }
+
+    /// The hashes that were taken: nobody else has built the filter.
+    pub(crate) fn give_back_hashes(&mut self, hashes: &[u64]) {
+        self.hashes.clear();
+        self.add_hashes(hashes);
     }
 
     fn section(&mut self, bytes: impl Into<Bytes>) -> Result<Section, LsmError> {

@@ -175,6 +175,46 @@ fn scans_keep_their_table_open() {
     assert!(opened <= 2 * tables, "{opened} times, {tables} tables");
 }
 
+/// A compaction reads many tables and holds few: of each of its runs the one that it has come to, and of
+/// those that lookups have open what the memory for them allows, which here is one.
+#[test]
+fn a_compaction_holds_one_table_of_each_run() {
+    for io in [TableIo::Direct, TableIo::Buffered] {
+        let disk = WatchedDisk::new(SimDisk::new(3));
+        let mut options = LsmOptions {
+            block_cache_bytes: 0,
+            compact: false,
+            ..tiny()
+        };
+        options.levels.iter_mut().for_each(|level| level.io = io);
+        let lsm = open_with(&disk, options).unwrap();
+        for round in 0..2_u8 {
+            for number in 0..1_800_u64 {
+                lsm.put(
+                    FAMILY,
+                    &number.to_be_bytes(),
+                    &[round; 60],
+                    WriteOptions::default(),
+                )
+                .unwrap();
+            }
+            lsm.flush().unwrap();
+            let watch = &disk.watch;
+            watch.opened_tables.store(0, Ordering::Relaxed);
+            watch.open_tables_most.store(0, Ordering::Relaxed);
+            lsm.compact_all().unwrap();
+            let tables: u64 = lsm.stats().levels.iter().map(|level| level.tables).sum();
+            assert!(tables > 15, "{tables}");
+            let opened = watch.opened_tables.load(Ordering::Relaxed);
+            assert!(round == 0 || opened >= tables, "{opened} of {tables} were opened");
+            let most = watch.open_tables_most.load(Ordering::Relaxed);
+            assert!(most <= 4 + 2, "{io:?}: {most} of {tables} were open at a time");
+            let left = watch.open_tables.load(Ordering::Relaxed);
+            assert!(left <= 1, "{io:?}: {left} are open still");
+        }
+    }
+}
+
 /// A small budget for everything, many tables, reads all over them: what is stated stays within it, tables
 /// are closed and opened again, and all is still found.
 #[test]

@@ -99,26 +99,18 @@ fn direct_tables_are_the_same_bytes() {
     }
 }
 
+/// At once, or when it is written to or read.
 #[test]
-fn a_file_system_that_refuses_is_said() {
-    let [refusing, plain] = [1, 2].map(SimDisk::new);
-    refusing.refuse_direct();
-    let stats = run(Arc::new(refusing.clone()), Path::new(DIR), TableIo::Direct);
-    assert!(stats.direct_refused_files > 5, "{stats:?}");
-    assert_eq!((stats.direct_written_bytes, stats.direct_read_bytes), (0, 0));
-    run(Arc::new(plain.clone()), Path::new(DIR), TableIo::Buffered);
-    assert!(files(&refusing, Path::new(DIR)) == files(&plain, Path::new(DIR)));
-}
-
-#[test]
-fn a_file_system_that_accepts_and_then_refuses_stops_nothing() {
-    let [refusing, plain] = [1, 2].map(SimDisk::new);
-    refusing.refuse_direct_late();
-    let stats = run(Arc::new(refusing.clone()), Path::new(DIR), TableIo::Direct);
-    assert!(stats.direct_refused_files > 5, "{stats:?}");
-    assert_eq!((stats.direct_written_bytes, stats.direct_read_bytes), (0, 0));
-    run(Arc::new(plain.clone()), Path::new(DIR), TableIo::Buffered);
-    assert!(files(&refusing, Path::new(DIR)) == files(&plain, Path::new(DIR)));
+fn a_file_system_that_refuses_is_said_and_stops_nothing() {
+    for refuse in [SimDisk::refuse_direct, SimDisk::refuse_direct_late] {
+        let [refusing, plain] = [1, 2].map(SimDisk::new);
+        refuse(&refusing);
+        let stats = run(Arc::new(refusing.clone()), Path::new(DIR), TableIo::Direct);
+        assert!(stats.direct_refused_files > 5, "{stats:?}");
+        assert_eq!((stats.direct_written_bytes, stats.direct_read_bytes), (0, 0));
+        run(Arc::new(plain.clone()), Path::new(DIR), TableIo::Buffered);
+        assert!(files(&refusing, Path::new(DIR)) == files(&plain, Path::new(DIR)));
+    }
 }
 
 /// A table that was cut short behind the engine's back is an error that names it.

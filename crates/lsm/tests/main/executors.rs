@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use weft_base::disk::read_file;
 use weft_base::{Disk, SimDisk, SystemClock};
 use weft_lsm::{
-    Background, CompactionExecutor, ExecutorError, FamilyId, FilterDone, Lsm, LsmError, LsmOptions, TaskDone,
-    WriteOptions,
+    Background, CompactionExecutor, ExecutorError, FamilyId, FilterDone, FilterExecutor, Lsm, LsmError,
+    LsmOptions, TaskDone, WriteOptions,
 };
 use weft_ops::block::Compression;
-use weft_ops::filter::build_filter;
-use weft_ops::merge::{MergeOutput, MergeTask, merge};
+use weft_ops::filter::{CheckedFilter, build_filter};
+use weft_ops::merge::{CheckedMerge, MergeOutput, MergeTask, merge};
 
 use crate::{DIR, DiskHandle, open_with, tiny};
 
@@ -30,14 +30,14 @@ impl CompactionExecutor for Shuffling {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(3 - number % 4));
-            done(merge(&task).map_err(ExecutorError::Merge));
+            done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
         });
     }
 }
 
 type Harm = fn(&mut MergeOutput) -> Result<(), ExecutorError>;
 
-/// Does something to the result of every fifth task.
+/// Gets something else than the result of every fifth task from where it has it done, and looks.
 struct Harmful {
     harm: Harm,
     count: AtomicU64,
@@ -45,14 +45,29 @@ struct Harmful {
 
 impl CompactionExecutor for Harmful {
     fn submit(&self, task: MergeTask, done: TaskDone) {
-        let mut output = merge(&task).map_err(ExecutorError::Merge);
-        if self.count.fetch_add(1, Ordering::Relaxed) % 5 == 4
-            && let Ok(result) = &mut output
-            && let Err(error) = (self.harm)(result)
-        {
-            output = Err(error);
-        }
-        done(output);
+        let mut output = merge(&task).unwrap();
+        let harmed = match self.count.fetch_add(1, Ordering::Relaxed) % 5 {
+            4 => (self.harm)(&mut output),
+            _ => Ok(()),
+        };
+        let looked = |()| CheckedMerge::look_through(output, &task).map_err(flawed);
+        done(harmed.and_then(looked));
+    }
+}
+
+fn flawed(flaw: impl ToString) -> ExecutorError {
+    ExecutorError::Failed(flaw.to_string())
+}
+
+/// Gives every task but the first the result of the one before.
+#[derive(Default)]
+struct Mixing(Mutex<Option<CheckedMerge>>);
+
+impl CompactionExecutor for Mixing {
+    fn submit(&self, task: MergeTask, done: TaskDone) {
+        let own = CheckedMerge::merge(&task).unwrap();
+        let before = self.0.lock().replace(own.clone());
+        done(Ok(before.unwrap_or(own)));
     }
 }
 
@@ -65,7 +80,7 @@ impl CompactionExecutor for Forgetful {
         let mut count = self.0.lock();
         *count += 1;
         if *count != 3 {
-            done(merge(&task).map_err(ExecutorError::Merge));
+            done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
         }
     }
 }
@@ -197,6 +212,15 @@ fn a_wrong_result_never_becomes_a_table() {
     }
 }
 
+#[test]
+fn a_sound_result_of_another_task_is_refused() {
+    let disk = SimDisk::new(1);
+    let lsm = filled(&disk, options(Arc::new(Mixing::default())));
+    let error = lsm.compact_all().unwrap_err();
+    assert!(error.to_string().contains("another task"), "{error}");
+    check(&lsm);
+}
+
 /// What is told instead of a filter; nothing if it is forgotten.
 type ToldFilter = Option<Result<Vec<u8>, ExecutorError>>;
 type HarmFilter = fn(Vec<u8>) -> ToldFilter;
@@ -209,18 +233,50 @@ struct BadFilters {
 
 impl CompactionExecutor for BadFilters {
     fn submit(&self, task: MergeTask, done: TaskDone) {
-        done(merge(&task).map_err(ExecutorError::Merge));
+        done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
 
+    fn filters(&self) -> Option<&dyn FilterExecutor> {
+        Some(self)
+    }
+}
+
+impl FilterExecutor for BadFilters {
     fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
         let stored = build_filter(&hashes, bits_per_key);
         let built = match self.count.fetch_add(1, Ordering::Relaxed) % 2 {
             0 => Some(Ok(stored)),
             _ => (self.harm)(stored),
         };
+        let looked = |stored: Vec<u8>| {
+            let looked = CheckedFilter::look_through(stored.into(), hashes, bits_per_key);
+            looked.ok_or_else(|| flawed("hides a key"))
+        };
         if let Some(built) = built {
-            done(built.map(Into::into));
+            done(built.and_then(looked));
         }
+    }
+}
+
+/// Merges soundly and gives every table but the first the filter of the one before.
+#[derive(Default)]
+struct OthersFilters(Mutex<Option<CheckedFilter>>);
+
+impl CompactionExecutor for OthersFilters {
+    fn submit(&self, task: MergeTask, done: TaskDone) {
+        done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
+    }
+
+    fn filters(&self) -> Option<&dyn FilterExecutor> {
+        Some(self)
+    }
+}
+
+impl FilterExecutor for OthersFilters {
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
+        let own = CheckedFilter::build(hashes, bits_per_key);
+        let before = self.0.lock().replace(own.clone());
+        done(Ok(before.unwrap_or(own)));
     }
 }
 
@@ -283,6 +339,8 @@ fn a_wrong_filter_never_comes_into_a_table() {
         assert!(rebuilt > 5, "{what}: {rebuilt}");
         assert!(files == golden, "{what}");
     }
+    let (files, rebuilt) = compacted_files(Arc::new(OthersFilters::default()));
+    assert!(rebuilt > 5 && files == golden, "{rebuilt}");
     let (files, rebuilt) = compacted_files(Arc::new(Shuffling));
     assert_eq!((files == golden, rebuilt), (true, 0), "merged elsewhere");
 }
@@ -300,9 +358,15 @@ struct Merged {
 impl CompactionExecutor for Patient {
     fn submit(&self, task: MergeTask, done: TaskDone) {
         self.0.tasks.fetch_add(1, Ordering::Relaxed);
-        done(merge(&task).map_err(ExecutorError::Merge));
+        done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
 
+    fn filters(&self) -> Option<&dyn FilterExecutor> {
+        Some(self)
+    }
+}
+
+impl FilterExecutor for Patient {
     fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
         let merged = Arc::clone(&self.0);
         let before = merged.tasks.load(Ordering::Relaxed);
@@ -314,7 +378,7 @@ impl CompactionExecutor for Patient {
                 }
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            done(Ok(build_filter(&hashes, bits_per_key).into()));
+            done(Ok(CheckedFilter::build(hashes, bits_per_key)));
         });
     }
 }
@@ -354,7 +418,7 @@ impl CompactionExecutor for Stuck {
         if deep && !self.open.load(Ordering::Acquire) {
             self.kept.lock().push((task, done));
         } else {
-            done(merge(&task).map_err(ExecutorError::Merge));
+            done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
         }
     }
 }
@@ -365,7 +429,7 @@ impl Stuck {
         self.open.store(true, Ordering::Release);
         let kept = std::mem::take(&mut *self.kept.lock());
         for (task, done) in kept {
-            done(merge(&task).map_err(ExecutorError::Merge));
+            done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
         }
     }
 }

@@ -10,7 +10,7 @@ use weft_lsm::{
     CompactionExecutor, ExecutorError, FamilyId, Ingest, Lsm, LsmError, LsmOptions, TaskDone, WriteOptions,
     verify,
 };
-use weft_ops::merge::{MergeTask, merge};
+use weft_ops::merge::{CheckedMerge, MergeTask};
 
 use crate::{DIR, DiskHandle, open_with, tiny};
 
@@ -301,7 +301,7 @@ impl CompactionExecutor for Gate {
     fn submit(&self, task: MergeTask, done: TaskDone) {
         let _ = self.entered.send(());
         let _ = self.leave.lock().recv();
-        done(merge(&task).map_err(ExecutorError::Merge));
+        done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
 }
 

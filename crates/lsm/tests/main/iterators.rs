@@ -152,6 +152,31 @@ fn the_very_last_key_is_a_key() {
     });
 }
 
+/// Who reads everything once sees what others see and leaves the block cache to them.
+#[test]
+fn what_is_read_once_is_not_kept() {
+    let disk = SimDisk::new(1);
+    let lsm = open_with(&disk, tiny()).unwrap();
+    for number in 0..200_u64 {
+        put(&lsm, FamilyId(1), &number.to_be_bytes(), &[1; 50]);
+    }
+    lsm.compact_all().unwrap();
+    let cached = || lsm.stats().block_cache_bytes;
+    let snapshot = lsm.snapshot();
+    let before = cached();
+    let once = keys(&mut lsm.iterator_once(FamilyId(1), &snapshot).unwrap());
+    assert_eq!((once.len(), cached()), (200, before));
+    let kept = keys(&mut iterator(&lsm, FamilyId(1)));
+    let with = cached();
+    assert!(with > before + 5000, "{with} bytes were kept, {before} before");
+    assert_eq!(once, kept);
+    // What is there is used.
+    let hits = lsm.stats().block_cache_hits;
+    keys(&mut lsm.iterator_once(FamilyId(1), &snapshot).unwrap());
+    assert!(lsm.stats().block_cache_hits > hits);
+    assert_eq!(cached(), with);
+}
+
 /// A family is dropped, compacted away and filled again; who reads it meanwhile notices nothing, and when he
 /// is gone the files go.
 #[test]

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use weft_base::disk::read_file;
-use weft_base::{Disk, Prng, SimDisk};
-use weft_lsm::{FamilyId, LsmOptions, UnitExecutor, WriteOptions};
+use weft_base::{Disk, Prng, SimDisk, SystemClock};
+use weft_lsm::{Background, FamilyId, LsmOptions, UnitExecutor, WriteOptions};
 use weft_offload::faults::{Fault, failing_models, failing_models_with};
 use weft_offload::model::ModelParams;
 use weft_offload::reason::Blame;
-use weft_offload::{Scheduler, SchedulerConfig};
+use weft_offload::unit::{Refusal, Waker};
+use weft_offload::wire::{Answer, AttemptId, Request};
+use weft_offload::{JobKind, Scheduler, SchedulerConfig, Unit, UnitSpec};
 use weft_ops::block::Compression;
 
 use crate::{DIR, open_with, tiny};
@@ -102,6 +106,68 @@ fn with_all_units_dead_the_engine_goes_on_and_says_so() {
     );
     assert!(counters.all_units_out(), "{counters}");
     assert!(counters.to_string().starts_with("all 2 units are taken out"));
+}
+
+/// Takes what it is given and works on it for longer than anybody wants to wait.
+struct Slow(UnitSpec, Arc<AtomicUsize>);
+
+impl Unit for Slow {
+    fn spec(&self) -> &UnitSpec {
+        &self.0
+    }
+    fn set_waker(&mut self, _: Waker) {}
+    fn submit(&mut self, _: Request) -> Result<(), Refusal> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn poll(&mut self, _: &mut Vec<Answer>) {}
+    fn forget(&mut self, _: AttemptId) {}
+}
+
+/// A task of a compaction, or a table's filter, is with a unit that will not have done it for a minute.
+#[test]
+fn closing_does_not_wait_for_units() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    for kind in JobKind::ALL {
+        let mut spec = UnitSpec::unlimited("slow", 2);
+        spec.accepts.retain(|(accepted, _)| *accepted == kind);
+        let taken = Arc::new(AtomicUsize::new(0));
+        let config = SchedulerConfig {
+            deadline_ns: MINUTE.as_nanos() as u64,
+            ..SchedulerConfig::default()
+        };
+        let slow = Box::new(Slow(spec, Arc::clone(&taken)));
+        let scheduler = Scheduler::new(config, Arc::new(SystemClock::new()), vec![slow]).unwrap();
+        let options = LsmOptions {
+            executor: Arc::new(UnitExecutor::new(Arc::new(scheduler))),
+            background: Background::Threads,
+            ..tiny()
+        };
+        let disk = SimDisk::new(9);
+        let lsm = open_with(&disk, options).unwrap();
+        let mut written = 0_u64;
+        let begun = Instant::now();
+        while taken.load(Ordering::SeqCst) == 0 {
+            assert!(begun.elapsed() < MINUTE / 2, "nothing came to the unit: {kind:?}");
+            let key = (written % 500).to_be_bytes();
+            lsm.put(FAMILY, &key, &[written as u8; 50], WriteOptions::default())
+                .unwrap();
+            written += 1;
+        }
+        let closing = Instant::now();
+        lsm.close().unwrap();
+        assert!(
+            closing.elapsed() < MINUTE / 4,
+            "{kind:?}: {:?}",
+            closing.elapsed()
+        );
+        let lsm = open_with(&disk, tiny()).unwrap();
+        for key in 0..written.min(500) {
+            let newest = (written - 1 - key) / 500 * 500 + key;
+            let got = lsm.get(FAMILY, &key.to_be_bytes()).unwrap();
+            assert_eq!(got.as_deref(), Some(&[newest as u8; 50][..]), "{kind:?}: {key}");
+        }
+    }
 }
 
 /// Every file of the engine after the same writes.

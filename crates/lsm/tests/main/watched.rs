@@ -1,4 +1,5 @@
-//! A simulated disk that can be full for as long as a test wants, and says how it was read.
+//! A simulated disk that can be full for as long as a test wants, and says how it was read and how many
+//! tables were open.
 
 use std::io;
 use std::path::Path;
@@ -22,9 +23,19 @@ pub struct Watch {
     pub longest_read: AtomicU64,
     /// Tables that were opened to be read.
     pub opened_tables: AtomicU64,
+    /// Those of them that are open: descriptors, on a real disk.
+    pub open_tables: AtomicU64,
+    /// The most that were open at a time.
+    pub open_tables_most: AtomicU64,
 }
 
 impl Watch {
+    fn table_opened(&self) {
+        self.opened_tables.fetch_add(1, Ordering::Relaxed);
+        let open = self.open_tables.fetch_add(1, Ordering::Relaxed) + 1;
+        self.open_tables_most.fetch_max(open, Ordering::Relaxed);
+    }
+
     fn check_space(&self) -> io::Result<()> {
         if self.full.load(Ordering::Relaxed) {
             Err(io::Error::new(io::ErrorKind::StorageFull, "no space left"))
@@ -47,11 +58,15 @@ impl Disk for WatchedDisk {
             self.watch.check_space()?;
         }
         let file = self.sim.open(path, mode)?;
-        if mode == OpenMode::Read && path.extension().is_some_and(|name| name == "sst") {
-            self.watch.opened_tables.fetch_add(1, Ordering::Relaxed);
+        let is_read_table = mode == OpenMode::Read && path.extension().is_some_and(|name| name == "sst");
+        if is_read_table {
+            self.watch.table_opened();
         }
-        let watch = Arc::clone(&self.watch);
-        Ok(Box::new(WatchedFile { file, watch }))
+        Ok(Box::new(WatchedFile {
+            file,
+            watch: Arc::clone(&self.watch),
+            is_read_table,
+        }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -86,9 +101,26 @@ impl Disk for WatchedDisk {
 struct WatchedFile {
     file: Box<dyn DiskFile>,
     watch: Arc<Watch>,
+    is_read_table: bool,
+}
+
+impl Drop for WatchedFile {
+    fn drop(&mut self) {
+        if self.is_read_table {
+            self.watch.open_tables.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl DiskFile for WatchedFile {
+    fn set_direct(&self) -> io::Result<bool> {
+        self.file.set_direct()
+    }
+
+    fn set_buffered(&self) -> io::Result<()> {
+        self.file.set_buffered()
+    }
+
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
         self.watch
             .longest_read

@@ -21,6 +21,10 @@ pub struct SchedulerConfig {
     pub deadline_ns: u64,
     /// Nanoseconds added for each KiB of task and stated result.
     pub deadline_ns_per_kib: u64,
+    /// Nanoseconds at least, after which the CPU begins a job that its unit takes unusually long for: twice
+    /// as long as for the slowest of its last 64 answers of the kind. It does so only when it is idle, and
+    /// not for jobs that are compared. `u64::MAX`: never.
+    pub hedge_floor_ns: u64,
     /// When units are taken out, and how they come back.
     pub health: HealthPolicy,
     /// Threads of the `cpu` unit; at least 1.
@@ -37,7 +41,8 @@ pub struct SchedulerConfig {
 
 impl Default for SchedulerConfig {
     /// 256 jobs or 256 MiB in line, 32 in that for the CPU; one job in 100 compared; half a second and 100 us
-    /// for each KiB; one whole CPU thread, which does not help; 4096 entries of timeline.
+    /// for each KiB, begun on the CPU too from 20 ms on; one whole CPU thread, which does not help; 4096
+    /// entries of timeline.
     fn default() -> Self {
         SchedulerConfig {
             queue_jobs_max: 256,
@@ -46,6 +51,7 @@ impl Default for SchedulerConfig {
             compare_per_million: 10_000,
             deadline_ns: 500_000_000,
             deadline_ns_per_kib: 100_000,
+            hedge_floor_ns: 20_000_000,
             health: HealthPolicy::default(),
             cpu_threads: 1,
             cpu_share: 1.0,

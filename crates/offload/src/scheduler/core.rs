@@ -7,7 +7,7 @@
 //!      |            | refused, late, damaged, malformed, broken, different
 //!      |            v
 //!      +-------> CPU: attempt on the CPU, whose result stands
-//!   (beyond every unit's limits, no unit in)
+//!   (beyond every unit's limits, no unit in; unusually slow: beside the unit, whoever is first)
 //! ```
 //!
 //! Invariants:
@@ -34,15 +34,16 @@ use crate::reason::{Reason, ReasonCounts};
 use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::SchedulerConfig;
 use crate::scheduler::judge::{Asked, Judged, Unjudged};
+use crate::scheduler::pace::Paces;
 use crate::ticket::{Cell, FinishedQueue};
 use crate::timeline::Timeline;
 use crate::unit::{Unit, Waker};
 use crate::wire::{Answer, AttemptId};
 use std::sync::Arc;
 
-/// Looks whether output can be the result of such a job: `false` makes the answer malformed. It is called
-/// with the job and the output, and must be cheap beside the job.
-pub type Plausible = fn(&Job, &Bytes) -> bool;
+/// Looks through what a unit answered to such a job and gives it back as what it was found to be; `None`
+/// makes the answer malformed. It must be cheap beside the job.
+pub type LookThrough = fn(&Job, Bytes) -> Option<Output>;
 
 /// Where a result goes.
 pub(crate) enum Sink {
@@ -113,8 +114,6 @@ pub(super) struct Kept {
     pub(super) unit: usize,
     /// `None`: the unit says that the task makes no sense.
     pub(super) output: Option<Output>,
-    /// The output as it is compared, where that is not itself.
-    pub(super) encoded: Option<Bytes>,
     pub(super) cycles: u64,
 }
 
@@ -133,10 +132,10 @@ pub(super) struct JobState {
     pub(super) outstanding: u32,
     /// It is in line for the CPU, or there.
     pub(super) at_cpu: bool,
+    /// It is so although its unit may still answer: who is first is told.
+    pub(super) hedged: bool,
     pub(super) cpu_tries: u32,
     pub(super) cpu_cycles: u64,
-    /// The CPU's output as it is compared, where that is not itself.
-    pub(super) cpu_encoded: Option<Bytes>,
     pub(super) kept: Vec<Kept>,
     pub(super) cpu_result: Option<Result<Output, JobError>>,
 }
@@ -151,6 +150,10 @@ pub(super) struct Attempt {
     pub(super) bytes_in: u64,
     pub(super) started_ns: u64,
     pub(super) deadline_ns: u64,
+    /// When the CPU is to begin its job, too; `u64::MAX` for never.
+    pub(super) hedge_ns: u64,
+    /// Its size, see `pace.rs`.
+    pub(super) kib: u64,
 }
 
 /// How an attempt ended that nobody waits for any more.
@@ -168,6 +171,7 @@ pub(super) struct UnitSlot {
     /// The job with which it is being probed.
     pub(super) probe: Option<u64>,
     pub(super) counters: UnitCounters,
+    pub(super) paces: Paces,
 }
 
 impl UnitSlot {
@@ -184,7 +188,7 @@ pub(super) const CPU_TRIES_MAX: u32 = 3;
 
 pub(crate) struct Core {
     pub(super) config: SchedulerConfig,
-    plausible: Plausible,
+    look: LookThrough,
     pub(super) chance: Prng,
     /// The CPU is the last one.
     pub(super) units: Vec<UnitSlot>,
@@ -220,7 +224,7 @@ pub(crate) struct Step {
 impl Core {
     pub(crate) fn new(
         config: SchedulerConfig,
-        plausible: Plausible,
+        look: LookThrough,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
         waker: &Waker,
@@ -234,11 +238,12 @@ impl Core {
                 lanes: 0,
                 probe: None,
                 counters,
+                paces: Paces::default(),
             }
         });
         Core {
             config,
-            plausible,
+            look,
             chance: Prng::new(config.seed),
             units: slots.collect(),
             waiting: VecDeque::new(),
@@ -260,9 +265,9 @@ impl Core {
         }
     }
 
-    /// What looks at results.
-    pub(crate) fn plausible(&self) -> Plausible {
-        self.plausible
+    /// What looks through answers.
+    pub(crate) fn look(&self) -> LookThrough {
+        self.look
     }
 
     /// The CPU's index.
@@ -294,6 +299,7 @@ impl Core {
             self.take_answer(answer, gathered_ns);
         }
         self.give_up_late(gathered_ns);
+        self.hedge(gathered_ns);
         self.dispatch(now_ns);
         Step {
             finished: std::mem::take(&mut self.finished),
@@ -318,9 +324,9 @@ impl Core {
             reason: None,
             outstanding: 0,
             at_cpu: false,
+            hedged: false,
             cpu_tries: 0,
             cpu_cycles: 0,
-            cpu_encoded: None,
             kept: Vec::new(),
             cpu_result: None,
         };
@@ -343,7 +349,6 @@ impl Core {
                         crc: attempt.crc,
                         in_process: slot.unit.spec().in_process,
                         job: state.map(|state| state.job.clone()),
-                        compared: state.is_some_and(|state| state.compare || !state.kept.is_empty()),
                     }
                 });
                 found.push(Unjudged { unit, answer, asked });
@@ -385,7 +390,13 @@ impl Core {
     /// The next deadline, or the next time at which a unit on simulated time is to be polled. A unit that
     /// answers a stray does not make the scheduler run hot: the time is in the future.
     fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let deadlines = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        // A CPU that is busy says when it is not.
+        let may_hedge = self.cpu_free();
+        let due = |attempt: &Attempt| match may_hedge {
+            true => attempt.deadline_ns.min(attempt.hedge_ns),
+            false => attempt.deadline_ns,
+        };
+        let deadlines = self.attempts.values().map(due);
         let events = self.units.iter().filter_map(|slot| slot.unit.next_event_ns());
         let refused = (!self.for_cpu.is_empty()
             && self.units.last().is_some_and(|cpu| cpu.counters.in_flight == 0))

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::reason::Reason;
 use crate::scheduler::core::{Attempt, Core, Ended};
+use crate::scheduler::pace::kib;
 use crate::unit::Fit;
 use crate::wire::{AttemptId, Request, request_crc};
 use crate::{health::Standing, job::Excess};
@@ -55,7 +56,7 @@ impl Core {
     }
 
     /// The CPU has room beyond what is in line for it.
-    fn cpu_free(&self) -> bool {
+    pub(super) fn cpu_free(&self) -> bool {
         let free = self.units.last().map_or(0, |cpu| cpu.free());
         free > self.for_cpu.len()
     }
@@ -225,7 +226,7 @@ impl Core {
             }
         };
         let bytes_in = state.job.task_bytes();
-        let kib = bytes_in.saturating_add(state.job.shape.output_bytes_max) / 1024;
+        let kib = kib(bytes_in, &state.job.shape);
         let configured = kib
             .saturating_mul(self.config.deadline_ns_per_kib)
             .saturating_add(self.config.deadline_ns);
@@ -234,6 +235,12 @@ impl Core {
         } else {
             state.job.deadline_ns.unwrap_or(configured)
         };
+        // A job with a second executor has it from the start.
+        let alone = !is_cpu && !state.compare && self.config.hedge_floor_ns < u64::MAX;
+        let too_long = slot.paces.too_long_ns(kind, kib).filter(|_| alone);
+        let hedge_ns = too_long.map_or(u64::MAX, |ns| {
+            now_ns.saturating_add(ns.max(self.config.hedge_floor_ns))
+        });
         slot.counters.started += 1;
         slot.counters.in_flight += 1;
         slot.counters.bytes_in += bytes_in;
@@ -248,6 +255,8 @@ impl Core {
             bytes_in,
             started_ns: now_ns,
             deadline_ns: now_ns.saturating_add(allowed),
+            hedge_ns,
+            kib,
         };
         let taken = slot.unit.submit(request).is_ok();
         self.attempts.insert(attempt, record);

@@ -1,18 +1,20 @@
 //! Checking answers: whether one is whole, is for its request, and can be a result.
 //!
-//! Checking reads all of an answer, and takes a merge's apart block by block; comparing needs a merge's
-//! result encoded. None of that is done while the scheduler's latch is held: under it an answer is given what
-//! judging takes ([`Unjudged`]), and under it again the verdict is acted upon, if the attempt still stands.
+//! Checking reads all of an answer, and takes a merge's apart block by block. None of that is done while the
+//! scheduler's latch is held: under it an answer is given what judging takes ([`Unjudged`]), and under it
+//! again the verdict is acted upon, if the attempt still stands.
+//!
+//! A result is looked through here and nowhere else: what is told has the type of what was looked through
+//! ([`Output`]). A unit that works in this process's memory may hand over a golden result as such; bytes from
+//! it are looked through like anybody's.
 
 use std::sync::Arc;
-
-use bytes::Bytes;
 
 use crate::job::{Job, JobKind};
 use crate::reason::Reason;
 use crate::report::Output;
-use crate::scheduler::core::Plausible;
-use crate::wire::{Answer, Damage, ReturnCode};
+use crate::scheduler::core::LookThrough;
+use crate::wire::{Answer, AttemptId, Damage, ReturnCode};
 
 /// An answer as it was polled.
 pub(crate) struct Unjudged {
@@ -29,41 +31,55 @@ pub(super) struct Asked {
     pub(super) in_process: bool,
     /// The job, unless it is over.
     pub(super) job: Option<Arc<Job>>,
-    /// It will be compared with another executor's.
-    pub(super) compared: bool,
 }
 
 /// An answer and what is thought of it.
 pub(crate) struct Judged {
     pub(super) unit: usize,
-    pub(super) answer: Answer,
+    pub(super) attempt: AttemptId,
     pub(super) verdict: Result<(), Reason>,
-    /// The result as it is compared, where that is not the result itself.
-    pub(super) encoded: Option<Bytes>,
+    /// The result, looked through if the verdict is good; or what the unit says instead.
+    pub(super) output: Output,
+    /// Bytes that the unit sent.
+    pub(super) bytes_out: u64,
+    pub(super) cycles: u64,
 }
 
 impl Unjudged {
-    pub(crate) fn judge(self, plausible: Plausible) -> Judged {
+    pub(crate) fn judge(self, look: LookThrough) -> Judged {
         let Unjudged { unit, answer, asked } = self;
-        let verdict = match &asked {
-            Some(asked) => asked.judge(&answer, plausible),
+        let (attempt, bytes_out, cycles) = (answer.attempt, answer.size_bytes(), answer.cycles);
+        let (verdict, output) = match asked {
+            Some(asked) => asked.judge(answer, look),
             // It will be counted as a stray.
-            None => Ok(()),
+            None => (Ok(()), answer.into_output()),
         };
-        let compared = verdict.is_ok() && asked.is_some_and(|asked| asked.compared);
-        let direct = answer.direct.as_ref().filter(|_| compared);
-        let encoded = direct.map(Output::to_bytes);
         Judged {
             unit,
-            answer,
+            attempt,
             verdict,
-            encoded,
+            output,
+            bytes_out,
+            cycles,
         }
     }
 }
 
 impl Asked {
-    fn judge(&self, answer: &Answer, plausible: Plausible) -> Result<(), Reason> {
+    fn judge(&self, answer: Answer, look: LookThrough) -> (Result<(), Reason>, Output) {
+        let whole = self.check(&answer);
+        let output = answer.into_output();
+        match (whole, output, &self.job) {
+            (Ok(()), Output::Bytes(bytes), Some(job)) => match look(job, bytes) {
+                Some(output) => (Ok(()), output),
+                None => (Err(Reason::Malformed), Output::Bytes(bytes::Bytes::new())),
+            },
+            (whole, output, _) => (whole, output),
+        }
+    }
+
+    /// Whether it is whole and says that it is a result.
+    fn check(&self, answer: &Answer) -> Result<(), Reason> {
         let checked = match (&answer.direct, self.in_process) {
             // Nothing was sent: there is no way on which it could have been damaged.
             (Some(_), true) => Ok(()),
@@ -76,16 +92,11 @@ impl Asked {
             Damage::Request => Reason::InputDamaged,
         })?;
         match answer.code {
-            ReturnCode::Done => {}
-            ReturnCode::InputDamaged => return Err(Reason::InputDamaged),
-            ReturnCode::Invalid => return Err(Reason::CalledInvalid),
-            ReturnCode::BeyondLimits => return Err(Reason::LimitsFoundExceeded),
-            ReturnCode::Broken => return Err(Reason::Broken),
-        }
-        let job = self.job.as_ref().filter(|_| !self.in_process);
-        match job.is_none_or(|job| plausible(job, &answer.output)) {
-            true => Ok(()),
-            false => Err(Reason::Malformed),
+            ReturnCode::Done => Ok(()),
+            ReturnCode::InputDamaged => Err(Reason::InputDamaged),
+            ReturnCode::Invalid => Err(Reason::CalledInvalid),
+            ReturnCode::BeyondLimits => Err(Reason::LimitsFoundExceeded),
+            ReturnCode::Broken => Err(Reason::Broken),
         }
     }
 }

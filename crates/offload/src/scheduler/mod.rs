@@ -18,6 +18,7 @@ pub(crate) mod config;
 pub(crate) mod core;
 mod dispatch;
 mod judge;
+mod pace;
 mod settle;
 
 use std::collections::VecDeque;
@@ -33,14 +34,14 @@ use self::core::{Arrival, Core, Done, Sink};
 use crate::counters::Counters;
 use crate::job::Job;
 use crate::model::{ModelEngine, ModelParams};
-use crate::operation::{Golden, plausible};
+use crate::operation::{Golden, look_through};
 use crate::report::Finished;
 use crate::ticket::{FinishedQueue, Ticket};
 use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
 use crate::wire::request_crc;
 
 pub use config::SchedulerConfig;
-pub use core::Plausible;
+pub use core::LookThrough;
 
 /// Gives jobs to units, checks what they answer, and redoes on the CPU what fails. Shared by reference.
 ///
@@ -129,7 +130,7 @@ impl Scheduler {
         // One more than there are threads, so that a finished job's thread has the next one at hand.
         let spec = UnitSpec::cpu(threads + 1);
         let cpu = PoolUnit::new(spec, engines.collect(), config.cpu_share, &clock)?;
-        Scheduler::with_cpu(config, clock, plausible, Box::new(cpu), units)
+        Scheduler::with_cpu(config, clock, look_through, Box::new(cpu), units)
     }
 
     /// A scheduler without units: its `cpu` unit, one thread, does everything.
@@ -141,7 +142,7 @@ impl Scheduler {
     }
 
     /// A scheduler over one unit that simulates X-DB's on a thread of this process. The simulation is slower
-    /// than the unit would be, so no attempt is late.
+    /// than the unit would be, so no attempt is late or slow.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -149,6 +150,7 @@ impl Scheduler {
         let config = SchedulerConfig {
             deadline_ns: u64::MAX / 4,
             deadline_ns_per_kib: 0,
+            hedge_floor_ns: u64::MAX,
             ..SchedulerConfig::default()
         };
         let engine: Box<dyn Engine> = Box::new(ModelEngine { params });
@@ -157,18 +159,18 @@ impl Scheduler {
     }
 
     /// A scheduler with a thread of its own. `cpu` is the executor of last resort and ought to take every
-    /// kind without limit; `plausible` looks at each result before it is believed.
+    /// kind without limit; `look` looks through each answer before it is believed.
     ///
     /// # Errors
     /// When the system gives no thread, or `cpu` takes nothing.
     pub fn with_cpu(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        plausible: Plausible,
+        look: LookThrough,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
-        let mut scheduler = Scheduler::manual(config, clock, plausible, cpu, units)?;
+        let mut scheduler = Scheduler::manual(config, clock, look, cpu, units)?;
         let shared = scheduler.shared.clone();
         let drive = move || {
             let stop = StopOnExit(shared);
@@ -186,7 +188,7 @@ impl Scheduler {
     pub fn manual(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        plausible: Plausible,
+        look: LookThrough,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
@@ -198,7 +200,7 @@ impl Scheduler {
         let woken = signal.clone();
         let waker: Waker = Arc::new(move || woken.wake());
         let specs = units.iter().map(|unit| unit.spec().clone()).collect();
-        let core = Core::new(config, plausible, cpu, units, &waker);
+        let core = Core::new(config, look, cpu, units, &waker);
         let shared = Arc::new(Shared {
             config,
             clock,
@@ -354,8 +356,8 @@ impl Shared {
         let answers = core.gather(arrived);
         let mut judged = Vec::with_capacity(answers.len());
         if !answers.is_empty() {
-            let plausible = core.plausible();
-            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(plausible)));
+            let look = core.look();
+            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(look)));
             // Nobody who reads counters waits for an answer to be read.
             MutexGuard::unlocked(&mut core, judge);
         }

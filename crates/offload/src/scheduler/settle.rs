@@ -1,42 +1,43 @@
 //! What is made of answers: comparison, blame, redoing, telling the requester.
 
-use bytes::Bytes;
-
 use crate::health::{Change, Standing};
 use crate::reason::Reason;
 use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept};
 use crate::scheduler::judge::Judged;
 use crate::timeline::{Entry, Mark, Span};
-use crate::wire::{Answer, AttemptId};
+use crate::wire::AttemptId;
 
 impl Core {
     /// Takes what a unit answered; ignores and counts what nobody waits for.
     pub(super) fn take_answer(&mut self, judged: Judged, now_ns: u64) {
         let Judged {
             unit,
-            answer,
+            attempt: id,
             verdict,
-            encoded,
+            output,
+            bytes_out,
+            cycles,
         } = judged;
-        let held = self.attempts.get(&answer.attempt);
+        let held = self.attempts.get(&id);
         let Some(attempt) = held.filter(|attempt| attempt.unit == unit) else {
-            self.count_stray(unit, answer.attempt);
+            self.count_stray(unit, id);
             return;
         };
-        let job = attempt.job;
+        let (job, kind, kib) = (attempt.job, attempt.kind, attempt.kib);
+        let took_ns = now_ns.saturating_sub(attempt.started_ns);
         let outcome = verdict.err().map_or("done", Reason::name);
-        let sizes = (answer.size_bytes(), answer.cycles);
-        self.end_span(answer.attempt, Ended::Answered, outcome, sizes, now_ns);
+        self.end_span(id, Ended::Answered, outcome, (bytes_out, cycles), now_ns);
         if let Some(slot) = self.units.get_mut(unit)
             && verdict.is_ok()
         {
             slot.counters.answered += 1;
-            slot.counters.bytes_out += sizes.0;
-            slot.counters.cycles += sizes.1;
+            slot.counters.bytes_out += bytes_out;
+            slot.counters.cycles += cycles;
+            slot.paces.answered(kind, kib, took_ns);
         }
         if unit == self.cpu() {
-            self.take_cpu_answer(job, verdict, answer, encoded);
+            self.take_cpu_answer(job, verdict, output, cycles);
         } else {
             match verdict {
                 // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
@@ -46,9 +47,8 @@ impl Core {
                         state.reason = state.reason.or(verdict.err());
                         state.kept.push(Kept {
                             unit,
-                            cycles: answer.cycles,
-                            output: verdict.is_ok().then(|| answer.into_output()),
-                            encoded,
+                            cycles,
+                            output: verdict.is_ok().then_some(output),
                         });
                     }
                 }
@@ -62,20 +62,12 @@ impl Core {
         self.conclude(job, now_ns);
     }
 
-    fn take_cpu_answer(
-        &mut self,
-        job: u64,
-        verdict: Result<(), Reason>,
-        answer: Answer,
-        encoded: Option<Bytes>,
-    ) {
+    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, output: Output, cycles: u64) {
         let Some(state) = self.jobs.get_mut(&job) else {
             return;
         };
         state.at_cpu = false;
-        state.cpu_encoded = encoded;
-        state.cpu_cycles = answer.cycles;
-        let output = answer.into_output();
+        state.cpu_cycles = cycles;
         let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
         state.cpu_result = match verdict {
             Ok(()) => Some(Ok(output)),
@@ -92,6 +84,11 @@ impl Core {
             }
             Err(_) => Some(Err(JobError::CpuDamaged)),
         };
+        let has_none = |result: &Result<Output, JobError>| result.as_ref().is_err_and(is_of_cpu);
+        if state.hedged && state.reason.is_none() && state.cpu_result.as_ref().is_some_and(has_none) {
+            // The unit may still answer.
+            (state.cpu_result, state.hedged) = (None, false);
+        }
     }
 
     /// An attempt on a unit came to nothing: the CPU's result is to stand.
@@ -128,22 +125,48 @@ impl Core {
         }
     }
 
+    /// Begins jobs on the CPU that units take unusually long for, as far as it has nothing else to do.
+    pub(super) fn hedge(&mut self, now_ns: u64) {
+        let due = |attempt: &&mut Attempt| attempt.hedge_ns <= now_ns;
+        let mut slow: Vec<(u64, u64)> = Vec::new();
+        if self.cpu_free() {
+            let attempts = self.attempts.values_mut().filter(due);
+            slow.extend(attempts.map(|attempt| (attempt.hedge_ns, attempt.job)));
+        }
+        slow.sort_unstable();
+        for (_, job) in slow {
+            if !self.cpu_free() {
+                return;
+            }
+            for attempt in self.attempts.values_mut().filter(|attempt| attempt.job == job) {
+                attempt.hedge_ns = u64::MAX;
+            }
+            if let Some(state) = self.jobs.get_mut(&job)
+                && !state.at_cpu
+                && state.cpu_result.is_none()
+            {
+                state.hedged = true;
+                self.send_to_cpu(job);
+            }
+        }
+    }
+
     /// Goes on with a job as far as what is known allows.
     fn conclude(&mut self, job: u64, now_ns: u64) {
         let Some(state) = self.jobs.get(&job) else {
             return;
         };
         if state.cpu_result.is_some() {
-            if state.reason.is_some() || state.outstanding == 0 {
+            if state.reason.is_some() || state.outstanding == 0 || state.hedged {
                 self.conclude_by_cpu(job, now_ns);
             }
         } else if state.reason.is_some() {
             self.send_to_cpu(job);
-        } else if state.outstanding == 0 && !state.at_cpu {
+        } else if state.outstanding == 0 && (!state.at_cpu || state.hedged) {
             let equal = state
                 .kept
                 .windows(2)
-                .all(|pair| matches!(pair, [a, b] if same_bytes(a, b)));
+                .all(|pair| matches!(pair, [a, b] if a.output == b.output));
             if equal {
                 self.conclude_by_units(job, now_ns);
             } else {
@@ -183,16 +206,14 @@ impl Core {
             return;
         };
         let mut by = (self.cpu(), state.cpu_cycles);
-        let unknown = |error: &JobError| matches!(error, JobError::Broken(_) | JobError::CpuDamaged);
-        let known = !result.as_ref().is_err_and(unknown);
+        if state.hedged && state.outstanding > 0 {
+            state.reason.get_or_insert(Reason::Slow);
+        }
+        let known = !result.as_ref().is_err_and(is_of_cpu);
         let compared = known && !state.kept.is_empty();
-        let bytes = match &result {
-            Ok(output) if compared => bytes_of(output, state.cpu_encoded.as_ref()),
-            _ => Bytes::new(),
-        };
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
-                (Some(output), Ok(_)) => bytes_of(output, kept.encoded.as_ref()) == bytes,
+                (Some(output), Ok(golden)) => output == golden,
                 (None, Err(JobError::Invalid(_) | JobError::Merge(_))) => true,
                 _ => false,
             };
@@ -322,15 +343,7 @@ impl Core {
     }
 }
 
-/// Whether two units gave the same result.
-fn same_bytes(a: &Kept, b: &Kept) -> bool {
-    match (&a.output, &b.output) {
-        (Some(one), Some(other)) => bytes_of(one, a.encoded.as_ref()) == bytes_of(other, b.encoded.as_ref()),
-        _ => false,
-    }
-}
-
-/// A result as it is compared: encoded before, or now if nobody knew that it would be needed.
-fn bytes_of(output: &Output, encoded: Option<&Bytes>) -> Bytes {
-    encoded.cloned().unwrap_or_else(|| output.to_bytes())
+/// Whether the CPU itself is at fault, so that nothing is known of the job.
+fn is_of_cpu(error: &JobError) -> bool {
+    matches!(error, JobError::Broken(_) | JobError::CpuDamaged)
 }

@@ -4,9 +4,9 @@
 //! campaign. Seeds are fixed, so a failure repeats.
 
 use weft_base::Prng;
-use weft_offload::SchedulerConfig;
 use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::reason::Blame;
+use weft_offload::{Reason, SchedulerConfig};
 
 use crate::lab::{Lab, bytes, config, golden, job};
 
@@ -111,6 +111,24 @@ fn faults_inside_units_are_all_found_when_all_is_compared() {
     };
     let lab = campaign(settings, 3, &Fault::ALL, 300_000, faults_wanted());
     assert!(lab.faults.iter().all(|faults| faults.get(Fault::Upset) > 0));
+}
+
+/// The CPU begins what units are slow with: some are told first by the one, some by the other.
+#[test]
+fn with_the_cpu_beside_slow_units_nothing_is_lost_or_told_twice() {
+    let settings = SchedulerConfig {
+        hedge_floor_ns: 30_000,
+        ..tolerant()
+    };
+    // Seldom enough for the CPU to be idle now and then.
+    let lab = campaign(
+        settings,
+        3,
+        &all_but(&[Fault::Upset]),
+        10_000,
+        faults_wanted() / 10,
+    );
+    assert!(lab.counters().redone_on_cpu.get(Reason::Slow) > 10);
 }
 
 #[test]

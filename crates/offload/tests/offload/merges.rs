@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use weft_base::{Clock, ManualClock, Prng, SystemClock};
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
 use weft_offload::model::{ModelEngine, ModelParams};
-use weft_offload::operation::{Golden, plausible};
+use weft_offload::operation::{Golden, look_through};
 use weft_offload::reason::Blame;
 use weft_offload::unit::PoolUnit;
 use weft_offload::unit::inline::{InlineUnit, Pace};
@@ -164,7 +164,7 @@ proptest! {
                 ReturnCode::Done => {
                     merged += 1;
                     prop_assert_eq!(&answers[0].output, &golden);
-                    prop_assert!(plausible(&job, &answers[0].output));
+                    prop_assert!(look_through(&job, answers[0].output.clone()).is_some());
                 }
                 ReturnCode::BeyondLimits => prop_assert!(number > 1),
                 other => prop_assert!(false, "unit {} says {:?}", number, other),
@@ -182,11 +182,11 @@ proptest! {
         let mut frame = output.encode();
         let place = at.index(frame.len());
         frame[place] ^= 1 << bit;
-        prop_assert!(!plausible(&job, &frame.clone().into()), "the frame's checksum");
+        prop_assert!(look_through(&job, frame.clone().into()).is_none(), "the frame's checksum");
         let end = frame.len() - 4;
         let crc = weft_ops::crc32c(&frame[..end]);
         frame[end..].copy_from_slice(&crc.to_le_bytes());
-        let _ = plausible(&job, &frame.into());
+        let _ = look_through(&job, frame.into());
     }
 }
 
@@ -205,7 +205,7 @@ fn wrong_keys_of_blocks_are_implausible() {
         };
         let output = merge(&task).unwrap();
         let job = Job::merge(task.clone(), 0, 0);
-        assert!(plausible(&job, &output.encode().into()), "{seed}");
+        assert!(look_through(&job, output.encode().into()).is_some(), "{seed}");
         if output.blocks.is_empty() {
             continue;
         }
@@ -213,7 +213,7 @@ fn wrong_keys_of_blocks_are_implausible() {
         let refused = |harm: &dyn Fn(&mut weft_ops::merge::MergeOutput)| {
             let mut harmed = output.clone();
             harm(&mut harmed);
-            !plausible(&job, &harmed.encode().into())
+            look_through(&job, harmed.encode().into()).is_none()
         };
         let longer = |key: &Bytes| Bytes::from([key.as_ref(), b"0"].concat());
         let last = output.blocks.len() - 1;
@@ -254,7 +254,7 @@ fn wrong_keys_of_blocks_are_implausible() {
         }
         let unbounded = merge(&whole).unwrap();
         if unbounded.entries_in != output.entries_in && unbounded.blocks != output.blocks {
-            assert!(!plausible(&job, &unbounded.encode().into()), "{seed}");
+            assert!(look_through(&job, unbounded.encode().into()).is_none(), "{seed}");
         }
     }
     assert!(seen > 200 && hashed > 70, "{seen}, {hashed}");
@@ -315,7 +315,7 @@ fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
     settings.health.failures_max = 64;
     settings.health.window = 64;
     settings.health.out_ns_max = settings.health.out_ns;
-    let scheduler = Scheduler::manual(settings, shared, plausible, Box::new(cpu), units).unwrap();
+    let scheduler = Scheduler::manual(settings, shared, look_through, Box::new(cpu), units).unwrap();
 
     let wanted = faults_wanted() / 4;
     let queue = FinishedQueue::new();
@@ -379,7 +379,8 @@ fn a_unit_in_this_process_is_a_unit_like_others() {
         let units = (0..units)
             .map(|number| inline(&format!("threads {number}")))
             .collect();
-        let scheduler = Scheduler::manual(settings, clock.clone(), plausible, inline("cpu"), units).unwrap();
+        let scheduler =
+            Scheduler::manual(settings, clock.clone(), look_through, inline("cpu"), units).unwrap();
         let task = random_task(&mut Prng::new(5));
         let golden = merge(&task).unwrap();
         let ticket = scheduler.submit(Job::merge(task, 0, 0));
@@ -389,7 +390,7 @@ fn a_unit_in_this_process_is_a_unit_like_others() {
         };
         assert_eq!(finished.report.unit, "threads 0");
         assert_eq!(finished.report.compared, compare_per_million > 0);
-        assert_eq!(finished.result.unwrap().into_merge().unwrap(), golden);
+        assert_eq!(*finished.result.unwrap().into_merge().unwrap(), golden);
     }
 }
 
@@ -433,6 +434,7 @@ fn merges_and_filters_on_model_units() {
         compare_per_million: 500_000,
         // The model computes at the pace of a simulation.
         deadline_ns: 60_000_000_000,
+        hedge_floor_ns: u64::MAX,
         ..SchedulerConfig::default()
     };
     let scheduler = Scheduler::new(settings, clock.clone(), units.collect()).unwrap();
@@ -443,7 +445,7 @@ fn merges_and_filters_on_model_units() {
         let golden = merge(&task).unwrap();
         let finished = scheduler.submit(Job::merge(task.clone(), 4, 100)).wait();
         let output = finished.result.unwrap().into_merge().unwrap();
-        assert_eq!(output, golden);
+        assert_eq!(*output, golden);
         assert!(finished.report.unit.starts_with("model") || finished.report.redone_on_cpu.is_some());
         let hashes = output.key_hashes.concat();
         let filter = scheduler.submit(Job::build_filter(hashes.clone(), 10)).wait();

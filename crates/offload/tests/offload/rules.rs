@@ -9,9 +9,12 @@ use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::health::{HealthPolicy, Standing};
 use weft_offload::job::{Job, JobKind, Shape, Task};
 use weft_offload::unit::inline::{InlineUnit, Pace};
-use weft_offload::{FinishedQueue, JobError, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_offload::{FinishedQueue, JobError, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
 
-use crate::lab::{CPU_PACE, Cpu, Lab, Sound, UNIT_PACE, bytes, config, golden, job, script_of, unit_spec};
+use crate::lab::{
+    CPU_PACE, Cpu, FOUND_WITHOUT_COMPARING, Lab, Sound, UNIT_PACE, accept_all, bytes, config, golden, job,
+    script_of, unit_spec,
+};
 
 fn fine() -> FaultPlan {
     script_of(&[])
@@ -36,21 +39,7 @@ fn a_sound_unit_does_the_job() {
 
 #[test]
 fn each_fault_is_found_by_its_own_check_and_redone() {
-    let cases = [
-        (Fault::InputFlipped, Some(Reason::InputDamaged)),
-        (Fault::InputTruncated, Some(Reason::InputDamaged)),
-        (Fault::RequestLost, Some(Reason::Late)),
-        (Fault::Refused, Some(Reason::Refused)),
-        (Fault::OutputFlipped, Some(Reason::OutputDamaged)),
-        (Fault::OutputTruncated, Some(Reason::Truncated)),
-        (Fault::HeaderFlipped, Some(Reason::Late)),
-        (Fault::AnswerLost, Some(Reason::Late)),
-        (Fault::Late, Some(Reason::Late)),
-        (Fault::Duplicate, None),
-        (Fault::DiesSilent, Some(Reason::Late)),
-        (Fault::DiesRefusing, Some(Reason::Refused)),
-    ];
-    for (fault, reason) in cases {
+    for (fault, reason) in FOUND_WITHOUT_COMPARING {
         let lab = Lab::scripted(config(), &[Some(fault)]);
         let finished = lab.one(b"a task that meets a fault");
         assert_eq!(finished.report.redone_on_cpu, reason, "{fault:?}");
@@ -339,16 +328,110 @@ fn a_job_may_bring_its_own_deadline() {
     assert!(lab.one(b"task").report.run_ns > 1_000_000);
 }
 
+/// An answer is lost: the CPU begins when the unit ought to have been done, and nobody waits for the
+/// deadline. The unit is blamed for it when that has passed.
+#[test]
+fn a_job_whose_unit_is_unusually_slow_is_begun_on_the_cpu() {
+    let settings = SchedulerConfig {
+        hedge_floor_ns: 50_000,
+        ..config()
+    };
+    for fault in [Fault::AnswerLost, Fault::Late] {
+        let mut script = vec![None; 16];
+        script.push(Some(fault));
+        let lab = Lab::scripted(settings, &script);
+        for _ in 0..16 {
+            assert_eq!(lab.one(b"task").report.unit, "unit 0");
+        }
+        lab.submit(7, job(b"task"));
+        let told = loop {
+            match lab.pop() {
+                Some(told) => break told,
+                None => assert!(lab.advance()),
+            }
+        };
+        assert_eq!((told.0, bytes(&told.1)), (7, golden(b"task").into()));
+        let report = &told.1.report;
+        assert_eq!(
+            (report.unit.as_str(), report.redone_on_cpu),
+            ("cpu", Some(Reason::Slow))
+        );
+        // Begun after the floor, done by the CPU in 110 us; the deadline is a millisecond and more.
+        assert!(report.run_ns < 250_000, "{fault:?}: {}", report.run_ns);
+        assert_eq!(lab.counters().units[0].failures.get(Reason::Late), 0);
+        lab.pass(10_000);
+        assert!(lab.pop().is_none(), "{fault:?}: told twice");
+        let counters = lab.counters();
+        assert_eq!(counters.units[0].failures.get(Reason::Late), 1, "{fault:?}");
+        assert_eq!(
+            counters.redone_on_cpu.nonzero().collect::<Vec<_>>(),
+            [(Reason::Slow, 1)]
+        );
+        assert_eq!(lab.one(b"task").report.unit, "unit 0");
+    }
+}
+
+/// The unit is done first after all: its result is told, once, and what the CPU makes of it is dropped.
+#[test]
+fn who_is_first_is_told() {
+    let settings = SchedulerConfig {
+        hedge_floor_ns: 1_000,
+        ..config()
+    };
+    let lab = Lab::new(settings, vec![fine()]);
+    // What a small job takes is no measure for a large one's time, which here is all in its bytes.
+    for _ in 0..16 {
+        lab.one(&[1; 10]);
+    }
+    let begun = |lab: &Lab| lab.counters().units[1].started;
+    assert_eq!(begun(&lab), 0);
+    let report = lab.one(&vec![1; 400 << 10]).report;
+    assert_eq!((report.unit.as_str(), report.redone_on_cpu), ("unit 0", None));
+    assert_eq!(begun(&lab), 1, "the CPU began, too");
+    lab.pass(100_000);
+    assert!(lab.pop().is_none(), "told twice");
+    let counters = lab.counters();
+    assert_eq!(
+        (counters.finished, counters.redone_on_cpu.nonzero().count()),
+        (17, 0)
+    );
+    assert!(counters.units.iter().all(|unit| unit.in_flight == 0));
+}
+
+/// A CPU that breaks down while it does what a unit is slow with takes nothing from the unit's result.
+#[test]
+fn a_cpu_that_breaks_down_beside_a_slow_unit_changes_nothing() {
+    let settings = SchedulerConfig {
+        hedge_floor_ns: 50_000,
+        ..config()
+    };
+    let mut script = vec![None; 16];
+    script.push(Some(Fault::Late));
+    let lab = Lab::with_cpu(settings, vec![script_of(&script)], Box::new(crate::lab::Breaks));
+    for _ in 0..16 {
+        lab.one(b"task");
+    }
+    let mut patient = job(b"task");
+    patient.deadline_ns = Some(50_000_000);
+    lab.submit(0, patient);
+    lab.run();
+    let (_, finished) = lab.pop().unwrap();
+    assert_eq!(bytes(&finished), golden(b"task"));
+    let report = &finished.report;
+    assert_eq!((report.unit.as_str(), report.redone_on_cpu), ("unit 0", None));
+    assert_eq!(lab.counters().units[1].started, 1, "the CPU tried");
+}
+
 /// Looking at an answer takes as long as it takes; what another unit answers meanwhile came in time.
 #[test]
 fn time_spent_on_one_answer_is_not_another_units_lateness() {
     static CLOCK: OnceLock<Arc<ManualClock>> = OnceLock::new();
     /// Looks at the first one's answer for longer than any deadline.
-    fn slow(job: &Job, _: &Bytes) -> bool {
+    fn slow(job: &Job, output: Bytes) -> Option<Output> {
         if job.payload().first() == Some(&1) {
             CLOCK.get().unwrap().advance_micros(5_000);
         }
-        true
+        accept_all(job, output)
     }
     let clock = CLOCK.get_or_init(|| Arc::new(ManualClock::new(0))).clone();
     let shared: Arc<dyn Clock> = clock.clone();
@@ -413,6 +496,7 @@ proptest! {
         units in 0_usize..4,
         compare_per_million in prop_oneof![Just(0_u32), Just(300_000), Just(1_000_000)],
         cpu_helps: bool,
+        hedge_floor_ns in prop_oneof![Just(u64::MAX), Just(5_000_u64), Just(100_000)],
         seed: u64,
     ) {
         let run = || {
@@ -422,7 +506,8 @@ proptest! {
                 faults: faults.clone(),
                 seed: seed.wrapping_add(unit),
             });
-            let settings = SchedulerConfig { compare_per_million, cpu_helps, seed, ..config() };
+            let chosen = SchedulerConfig { compare_per_million, cpu_helps, seed, ..config() };
+            let settings = SchedulerConfig { hedge_floor_ns, ..chosen };
             let lab = Lab::new(settings, plans.collect());
             for (tag, payload) in payloads.iter().enumerate() {
                 lab.submit(tag as u64, job(payload));

@@ -26,15 +26,15 @@
 //! run.rs      one run's entries, decoded in place, order checked      (X-DB: decoder, ring buffer)
 //! order.rs    which run is next, by offset-value codes                (X-DB: key buffer, compaction PE)
 //! visible.rs  which entries stay
-//! named.rs    what is said of a block, looked through before it is believed
+//! checked.rs  results that may be built upon: merged here, or looked through
 //! mod.rs      the loop                                                (X-DB: controller)
 //! ../block/build.rs                                                   (X-DB: encoder)
 //! ```
 //!
 //! Source: X-DB, "Detailed Design" and "Fault Tolerance"; DESIGN.md, LSM and Offload.
 
+mod checked;
 mod codec;
-mod named;
 mod order;
 mod run;
 #[cfg(test)]
@@ -49,7 +49,7 @@ use bytes::Bytes;
 use crate::block::{BlockBuilder, BlockError, BlockOptions, FinishedBlock};
 use crate::hash64;
 use crate::key::SeqNo;
-pub use named::is_as_named;
+pub use checked::{CheckedMerge, MergeFlaw};
 use order::RunOrder;
 use run::RunReader;
 use visible::{Fate, Visibility};

@@ -204,11 +204,44 @@ proptest! {
         keys.dedup();
         prop_assert_eq!(output.key_hashes.len(), output.blocks.len());
         prop_assert_eq!(output.key_hashes.concat(), keys.into_iter().map(hash64).collect::<Vec<_>>());
-        let mut before = None;
-        for (block, hashes) in output.blocks.iter().zip(&output.key_hashes) {
-            prop_assert!(is_as_named(block, before, Some(hashes)) && is_as_named(block, before, None));
-            before = Some(block);
+        let unhashed = MergeTask { key_hashes: false, ..task.clone() };
+        for task in [task, unhashed] {
+            let checked = CheckedMerge::merge(&task).unwrap();
+            let looked = CheckedMerge::look_through(merge(&task).unwrap(), &task);
+            prop_assert_eq!(looked, Ok(checked));
         }
+    }
+
+    /// What is behind a right checksum and rightly named, but for its order: seeking would pass entries by.
+    #[test]
+    fn entries_out_of_order_are_no_output((task, runs) in task(), at: prop::sample::Index) {
+        let task = MergeTask { lower: None, upper: None, ..task };
+        let mut entries: Vec<Entry> = runs.concat();
+        entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        entries.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
+        prop_assume!(entries.len() > 3);
+        let look = |entries: &[Entry]| {
+            let mut builder = BlockBuilder::new(BlockOptions { block_bytes: u32::MAX, ..task.output });
+            let mut keys: Vec<&[u8]> = Vec::new();
+            for (key, stamp, value) in entries {
+                builder.add(keys.last().copied().unwrap_or_default(), key, *stamp, value);
+                keys.push(key);
+            }
+            keys.dedup();
+            let output = MergeOutput {
+                blocks: builder.finish().into_iter().collect(),
+                key_hashes: vec![keys.into_iter().map(hash64).collect()],
+                entries_in: entries.len() as u64,
+                entries_out: entries.len() as u64,
+                dropped: Dropped::default(),
+            };
+            CheckedMerge::look_through(output, &task).map(|_| ())
+        };
+        prop_assert_eq!(look(&entries), Ok(()));
+        // Neither the first nor the last, which are named.
+        let at = 1 + at.index(entries.len() - 3);
+        entries.swap(at, at + 1);
+        prop_assert_eq!(look(&entries), Err(MergeFlaw::Order));
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl Compaction {
             let result = ticket.wait().result;
             let output = result.map_err(|error| CompactionError::Runtime(error.to_string()))?;
             merges += 1;
-            if merges == 1 && !output.into_merge().is_ok_and(|output| output == self.golden) {
+            if merges == 1 && !output.into_merge().is_some_and(|output| *output == self.golden) {
                 return Err(CompactionError::Runtime("its result is another one".to_owned()));
             }
             let took = process_cpu_nanos() - start;

@@ -1,0 +1,52 @@
+//! Waiting for who works for a compaction, but not when the engine is being closed.
+//!
+//! A unit may take as long as its deadline allows, half a second and more; what it answers then is of no use,
+//! for nothing that was not installed is kept.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::error::LsmError;
+
+/// How long nobody asks whether the engine is being closed.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+/// The next answer; `None` if nobody is left who could give one.
+///
+/// # Errors
+/// `Closed` if the engine is being closed before there is one.
+pub(super) fn receive<T>(
+    answers: &Receiver<T>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Option<T>, LsmError> {
+    loop {
+        match answers.recv_timeout(ASK_AGAIN) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if is_stopped() => return Err(LsmError::Closed),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_there_is_taken_and_none_is_waited_for_at_the_end() {
+        let (tell, answers) = channel();
+        tell.send(7).unwrap();
+        assert_eq!(receive(&answers, &|| true).unwrap(), Some(7));
+        assert!(matches!(receive(&answers, &|| true), Err(LsmError::Closed)));
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(3 * ASK_AGAIN);
+            tell.send(8).unwrap();
+        });
+        assert_eq!(receive(&answers, &|| false).unwrap(), Some(8));
+        late.join().unwrap();
+        assert_eq!(receive(&answers, &|| false).unwrap(), None);
+    }
+}
