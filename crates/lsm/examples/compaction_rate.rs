@@ -1,20 +1,25 @@
 //! How quickly one thread compacts three tables of level 0, and how much of that is the merge itself.
 //!
-//! MB of input (key and value) per second of its processor time. Files lie in the page cache; checksums,
-//! filters, index and the writing of tables are included.
+//! MB of input (key and value) per second of processor time, the whole process's. Files lie in the page
+//! cache; checksums, filters, index and the writing of tables are included. Who merges: `inline`, the thread
+//! that compacts; `runtime`, the offload runtime's `cpu` unit; `bytes`, a unit of the runtime that gets tasks
+//! as bytes, as a device would, and is looked at.
 //!
-//! `cargo run --release -p weft-lsm --example compaction_rate -- DIR [rounds [value_bytes]]`
+//! `cargo run --release -p weft-lsm --example compaction_rate -- DIR [rounds [value_bytes [WHO]]]`
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_base::clock::thread_cpu_nanos;
-use weft_base::{Prng, RealDisk, SystemClock};
+use weft_base::clock::{process_cpu_nanos, thread_cpu_nanos};
+use weft_base::{Clock, Prng, RealDisk, SystemClock};
 use weft_lsm::{
-    Background, CompactionExecutor, ExecutorError, FamilyId, Lsm, LsmError, LsmOptions, TaskDone, WriteBatch,
-    WriteOptions,
+    Background, CompactionExecutor, ExecutorError, FamilyId, Lsm, LsmOptions, TaskDone, UnitExecutor,
+    WriteBatch, WriteOptions,
 };
+use weft_offload::operation::Golden;
+use weft_offload::unit::PoolUnit;
+use weft_offload::{Scheduler, SchedulerConfig, UnitSpec};
 use weft_ops::block::Compression;
 use weft_ops::merge::{CheckedMerge, MergeTask};
 
@@ -43,8 +48,34 @@ impl CompactionExecutor for TimedExecutor {
     }
 }
 
-/// MB a second of the whole compaction and of its merges.
-fn round(dir: &Path, value_bytes: usize, compression: Compression) -> Result<(f64, f64), LsmError> {
+/// Units that the runtime has, beside the CPU.
+fn runtime(with_unit: bool) -> std::io::Result<Arc<dyn CompactionExecutor>> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let config = SchedulerConfig {
+        compare_per_million: 0,
+        ..SchedulerConfig::default()
+    };
+    let mut units: Vec<Box<dyn weft_offload::Unit>> = Vec::new();
+    if with_unit {
+        let spec = UnitSpec::unlimited("bytes", 2);
+        units.push(Box::new(PoolUnit::new(
+            spec,
+            vec![Box::new(Golden)],
+            1.0,
+            &clock,
+        )?));
+    }
+    let scheduler = Scheduler::new(config, clock, units)?;
+    Ok(Arc::new(UnitExecutor::new(Arc::new(scheduler))))
+}
+
+/// MB a second of the whole compaction, and of its merges where this thread does them.
+fn round(
+    dir: &Path,
+    value_bytes: usize,
+    compression: Compression,
+    who: &str,
+) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     // A directory that is not there yet is what is wanted.
     let _ = std::fs::remove_dir_all(dir);
     let executor = Arc::new(TimedExecutor::default());
@@ -56,7 +87,10 @@ fn round(dir: &Path, value_bytes: usize, compression: Compression) -> Result<(f6
             .ok()
             .and_then(|t| t.parse().ok())
             .unwrap_or(4 << 20),
-        executor: Arc::clone(&executor) as Arc<dyn CompactionExecutor>,
+        executor: match who {
+            "inline" => Arc::clone(&executor) as Arc<dyn CompactionExecutor>,
+            who => runtime(who == "bytes")?,
+        },
         ..LsmOptions::default()
     };
     options
@@ -84,9 +118,9 @@ fn round(dir: &Path, value_bytes: usize, compression: Compression) -> Result<(f6
         }
         lsm.flush()?;
     }
-    let begun = thread_cpu_nanos();
+    let begun = process_cpu_nanos();
     lsm.compact_all()?;
-    let whole = (thread_cpu_nanos() - begun) as f64 / 1e9;
+    let whole = (process_cpu_nanos() - begun) as f64 / 1e9;
     let merged = executor.nanos.load(Ordering::Relaxed) as f64 / 1e9;
     let entries: u64 = lsm.stats().levels.iter().map(|level| level.entries_in).sum();
     let megabytes = (entries * entry_bytes) as f64 / 1e6;
@@ -97,7 +131,7 @@ fn round(dir: &Path, value_bytes: usize, compression: Compression) -> Result<(f6
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> Result<(), LsmError> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let dir = PathBuf::from(
         arguments
@@ -106,6 +140,7 @@ fn main() -> Result<(), LsmError> {
     );
     let rounds: usize = arguments.get(2).and_then(|arg| arg.parse().ok()).unwrap_or(3);
     let only: Option<usize> = arguments.get(3).and_then(|arg| arg.parse().ok());
+    let who = arguments.get(4).map_or("inline", String::as_str);
     println!(
         "{:>6} {:>12} {:>11} {:>8} {:>6}",
         "value", "compression", "compaction", "merge", "share"
@@ -117,7 +152,7 @@ fn main() -> Result<(), LsmError> {
         for (name, compression) in [("none", Compression::None), ("lz4", Compression::Lz4)] {
             let mut results = Vec::new();
             for _ in 0..rounds {
-                results.push(round(&dir, value_bytes, compression)?);
+                results.push(round(&dir, value_bytes, compression, who)?);
             }
             results.sort_by(|a, b| a.0.total_cmp(&b.0));
             let (whole, merged) = results.get(rounds / 2).copied().unwrap_or_default();

@@ -52,7 +52,7 @@ pub use engine::{Ingest, LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
 pub use error::{CorruptKind, LsmError};
 pub use iterator::LsmIterator;
 pub use options::{Background, LEVEL_COUNT, LevelOptions, LsmOptions};
-pub use table::TableIo;
+pub use table::{IoCounts, TableIo};
 pub use verify::{VerifyReport, verify, verify_and_show};
 
 use weft_base::SyncSite;

@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_base::{BatchId, CatalogVersion, Clock, DirLock, Disk, Lsn, TxnId, blocking};
 use weft_program::{AccessScratch, Program};
-use weft_store::checkpoint::Checkpoints;
+use weft_store::checkpoint::{Checkpoints, IoCounts};
 use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState};
 use weft_wal::{Log, WalError};
@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub checkpointed_at_bytes: AtomicU64,
     /// One checkpoint at a time.
     pub checkpoints: Mutex<Checkpoints>,
+    /// What of their files went past the page cache: to be asked while one is written.
+    checkpoint_io: Arc<IoCounts>,
 }
 
 impl Shared {
@@ -286,6 +288,7 @@ impl Engine {
             replayed_bytes: recovered.replayed_bytes,
             opened_at: recovered.log.appended(),
             checkpointed_at_bytes: AtomicU64::new(0),
+            checkpoint_io: recovered.checkpoints.io_counts(),
             checkpoints: Mutex::new(recovered.checkpoints),
             store: recovered.store,
             log: recovered.log,
@@ -493,6 +496,7 @@ impl Engine {
             log_sync_ns: log.sync_ns,
             log_bytes: log.written_bytes,
             units: shared.config.checkpoint.units.stats(),
+            direct_refused_files: shared.checkpoint_io.refused_files(),
             compiled_programs: compiled.programs,
             compile_failures: compiled.failures,
             compiled_runs: executor::compiled_runs(),

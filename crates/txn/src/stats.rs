@@ -62,6 +62,9 @@ pub struct EngineStats {
     pub log_bytes: u64,
     /// What units did to merge the files of checkpoints.
     pub units: UnitStats,
+    /// Files of checkpoints that were to be written or read past the page cache, and went through it because
+    /// their file system does not do it.
+    pub direct_refused_files: u64,
     /// Programs that became machine code, in this process.
     pub compiled_programs: u64,
     /// Programs that the compiler failed at, in this process: they stay interpreted.

@@ -79,6 +79,7 @@ impl DatabaseStats {
             "unit_jobs_redone" => engine.units.redone_after_failure().to_string(),
             "unit_jobs_redone_why" => engine.units.redone_on_cpu.to_string(),
             "units_out" => format!("{} of {}", engine.units.units_out, engine.units.units),
+            "direct_refused_files" => engine.direct_refused_files.to_string(),
             "log_syncs" => engine.log_syncs.to_string(),
             "mean_sync_us" => format!("{:.1}", engine.mean_sync_us()),
             "log_bytes" => engine.log_bytes.to_string(),

@@ -54,7 +54,7 @@ use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
-use crate::table::{TableFiles, TableMeta, table_name};
+use crate::table::{IoCounts, TableFiles, TableMeta, table_name};
 use crate::values::values_name;
 use crate::version::{Edit, Manifest, Version};
 use background::{Wanted, Work};
@@ -431,6 +431,12 @@ impl Lsm {
     #[must_use]
     pub fn stats(&self) -> LsmStats {
         self.engine.stats()
+    }
+
+    /// What went past the page cache, from now on, too.
+    #[must_use]
+    pub fn io_counts(&self) -> Arc<IoCounts> {
+        Arc::clone(&self.engine.files.io)
     }
 
     /// Makes everything durable and ends the engine. A last record in the log shows from then on if the end

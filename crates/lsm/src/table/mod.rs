@@ -33,7 +33,7 @@ pub(crate) use cursor::RunCursor;
 #[cfg(test)]
 pub(crate) use format::ValueFileUse;
 pub(crate) use format::{IndexEntry, TableProperties, UpperBound, table_name, table_number};
-pub use out::TableIo;
-pub(crate) use out::{IoCounts, TableSink};
+pub(crate) use out::TableSink;
+pub use out::{IoCounts, TableIo};
 pub(crate) use read::{Opened, Table, TableFiles, TableMeta};
 pub(crate) use write::{SYNC_TABLE, TableWriter};

@@ -35,16 +35,23 @@ pub enum TableIo {
     Direct,
 }
 
-/// How much went past the page cache.
-#[derive(Default)]
-pub(crate) struct IoCounts {
-    pub written_bytes: AtomicU64,
-    pub read_bytes: AtomicU64,
+/// How much of an engine's tables went past the page cache, for who asks without waiting for the engine.
+#[derive(Debug, Default)]
+pub struct IoCounts {
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) read_bytes: AtomicU64,
     /// Files that were to be written or read directly, and could not be.
-    pub refused_files: AtomicU64,
+    pub(crate) refused_files: AtomicU64,
 }
 
 impl IoCounts {
+    /// Files that were to be written or read past the cache so far, and went through it because their file
+    /// system does not do it.
+    #[must_use]
+    pub fn refused_files(&self) -> u64 {
+        self.refused_files.load(Ordering::Relaxed)
+    }
+
     /// Makes a handle direct if it is to be; whether it is.
     pub(crate) fn set_direct(&self, io: TableIo, file: &dyn DiskFile) -> std::io::Result<bool> {
         if io == TableIo::Buffered {

@@ -388,6 +388,8 @@ fn who_is_first_is_told() {
     let report = lab.one(&vec![1; 400 << 10]).report;
     assert_eq!((report.unit.as_str(), report.redone_on_cpu), ("unit 0", None));
     assert_eq!(begun(&lab), 1, "the CPU began, too");
+    // The unit takes 410 us, the CPU more than 4 ms.
+    assert!(report.run_ns < 1_000_000, "{}", report.run_ns);
     lab.pass(100_000);
     assert!(lab.pop().is_none(), "told twice");
     let counters = lab.counters();

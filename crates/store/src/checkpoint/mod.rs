@@ -60,7 +60,7 @@ use weft_ops::block::Compression;
 pub use changes::Changes;
 pub use units::{CompactionUnits, UnitStats};
 pub use verify::{Checked, verify};
-pub use weft_lsm::SYNC_SITES;
+pub use weft_lsm::{IoCounts, SYNC_SITES};
 pub use write::Written;
 
 /// Folder of the engine in a database's directory.
@@ -180,6 +180,11 @@ impl Checkpoints {
     /// The disk's; corrupt files. What was written stays as it is.
     pub fn merge(&self) -> Result<(), CheckpointError> {
         Ok(self.lsm.compact()?)
+    }
+
+    /// How the engine's files go past the page cache, from now on, too.
+    pub fn io_counts(&self) -> Arc<IoCounts> {
+        self.lsm.io_counts()
     }
 
     /// What the engine holds and did so far.

@@ -54,6 +54,22 @@ fn wait_for_short_log(disk: &SimDisk) {
     }
 }
 
+/// A file system without direct access is written through its cache, and the statistics say so.
+#[test]
+fn files_that_could_not_be_direct_are_counted() {
+    for refuses in [false, true] {
+        let disk = SimDisk::new(1);
+        if refuses {
+            disk.refuse_direct();
+        }
+        let bank = Bank::open(&disk, quiet(), ACCOUNTS).unwrap();
+        bank.set(1, 1);
+        bank.engine.checkpoint().unwrap();
+        let refused = bank.engine.stats().direct_refused_files;
+        assert_eq!(refused > 0, refuses, "{refused}");
+    }
+}
+
 #[test]
 fn the_log_stays_short() {
     let disk = SimDisk::new(1);

@@ -107,6 +107,24 @@ fn timeouts_inside_transactions_are_heeded_at_once() {
     c.ok("update t set v = 3 where id = 1");
 }
 
+/// A file system without direct access is written through its cache, and the settings say so.
+#[test]
+fn files_that_could_not_be_direct_are_shown() {
+    for refuses in [false, true] {
+        let disk = SimDisk::new(1);
+        if refuses {
+            disk.refuse_direct();
+        }
+        let clock = Arc::new(SystemClock::new());
+        let db = Database::open_with(Arc::new(disk), Path::new("/db"), clock, options()).unwrap();
+        let mut c = Client::with(&db, "create table t (id int primary key)");
+        c.ok("insert into t values (1)");
+        c.ok("checkpoint");
+        let refused: u64 = c.rows("show weft.direct_refused_files").parse().unwrap();
+        assert_eq!(refused > 0, refuses, "{refused}");
+    }
+}
+
 /// Checkpoints of a database that somebody uses, merged by a simulated unit; what the settings say adds up.
 #[test]
 fn checkpoints_are_merged_by_the_unit_that_is_shown() {
