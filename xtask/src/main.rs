@@ -23,7 +23,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system]\n\
   tidy           check floors, sizes, names, file heads and named paths\n\
   test, ci       fmt --check, clippy, tidy, cargo test --workspace, then tests/\n\
-  miri           tests of code with unsafe under Miri; needs nightly with components miri and rust-src\n\
+  miri           tests of code with unsafe under Miri; needs nightly with components miri and rust-src,\n\
+  \x20              and tens of minutes, at most 60 for each package\n\
   --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so";
 
 fn main() -> ExitCode {

@@ -6,9 +6,11 @@
 //! cargo xtask miri
 //! ```
 //!
-//! Not a step of `cargo xtask test`: it needs that toolchain, and takes long. Tests that would take hours
-//! there are smaller under `cfg(miri)`. The ring between workers is one file that needs nothing but `std`, so
-//! it is run alone, on many schedules: its package would have half of the workspace interpreted.
+//! Not a step of `cargo xtask test`: it needs that toolchain, and takes tens of minutes. Tests that would
+//! take hours there are smaller under `cfg(miri)`, and each package has a limit of time: what then still runs
+//! is ended and counts as failed, so that a new test which is too long for it is noticed. The ring between
+//! workers is one file that needs nothing but `std`, so it is run alone, on many schedules: its package would
+//! have half of the workspace interpreted.
 //!
 //! What Miri cannot run, and other tests must answer for: generated machine code
 //! (`crates/program/src/compiled/code.rs`), the mapping of pages and prefetches (`crates/base/src/memory.rs`
@@ -29,9 +31,16 @@ const TESTS: [(&str, &[&str]); 2] = [
 /// Alone, on so many schedules.
 const RING: &str = "crates/protocols/src/ring.rs";
 const RING_SCHEDULES: &str = "-Zmiri-many-seeds=0..16";
+/// For each package and the ring, building included.
+const MINUTES_MAX: u32 = 60;
+const TOOLCHAIN: &str = "rustup toolchain install nightly --component miri --component rust-src";
 
 /// Runs them all and prints the sum.
 pub fn run_all(root: &Path) -> ExitCode {
+    if !console::succeeds(nightly(root, "cargo").args(["miri", "--version"])) {
+        eprintln!("there is no Miri here; to install it: {TOOLCHAIN}");
+        return ExitCode::FAILURE;
+    }
     let mut all = Vec::new();
     for (package, filters) in TESTS {
         let mut command = nightly(root, "cargo");
@@ -60,10 +69,13 @@ pub fn run_all(root: &Path) -> ExitCode {
     steps::sum_up(all)
 }
 
-/// A tool of the nightly toolchain.
+/// A tool of the nightly toolchain, ended with its children when its time is over.
 fn nightly(root: &Path, tool: &str) -> Command {
-    let mut command = Command::new("rustup");
-    command.current_dir(root).args(["run", "nightly", tool]);
+    let mut command = Command::new("timeout");
+    let limit = format!("{MINUTES_MAX}m");
+    command
+        .current_dir(root)
+        .args([limit.as_str(), "rustup", "run", "nightly", tool]);
     // Proptest looks for failures kept beside the sources, and tries so many cases.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
     command.env("PROPTEST_CASES", "4");

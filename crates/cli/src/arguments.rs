@@ -22,7 +22,7 @@ pub enum Command {
     Demo(DemoArguments),
     /// Serve a database directory to PostgreSQL clients on a loopback address.
     Serve(ServeArguments),
-    /// Measure the embedded database.
+    /// Measure the embedded database, parts of it, other protocols, and the machine's memory.
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Run the log of a database again, batch by batch, printing the state digest after each.
@@ -82,9 +82,9 @@ pub struct DemoArguments {
 /// A PostgreSQL switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// Yes.
+    /// A commit is on disk before it is answered.
     On,
-    /// No.
+    /// It is answered before; a crash may lose the last moment's commits, never a part of one.
     Off,
 }
 
@@ -113,13 +113,14 @@ pub struct ServeArguments {
     /// The database directory; made if it is absent.
     #[arg(long, default_value = "weft-data")]
     pub data: PathBuf,
-    /// Threads that may share the execution of one batch; default: all cores.
-    #[arg(long)]
+    /// Threads that may share the execution of one batch [default: all cores].
+    #[arg(long, value_parser = at_least_one)]
     pub workers: Option<usize>,
-    /// Whether sessions wait for the disk before a reply, unless they say otherwise.
+    /// What sessions begin with; each may SET it for itself.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub synchronous_commit: Switch,
-    /// Megabytes of log after which a checkpoint is taken; 0 takes none.
+    /// Megabytes of log after which a checkpoint is taken [default: 256]; 0: never, and the log grows for
+    /// ever.
     #[arg(long)]
     pub checkpoint_mb: Option<u64>,
     /// Who merges the files of checkpoints. What units do is checked, and done again by the CPU if they fail;
@@ -127,8 +128,16 @@ pub struct ServeArguments {
     #[arg(long, value_enum, default_value_t = CheckpointUnit::Cpu)]
     pub compaction_unit: CheckpointUnit,
     /// Clients at one time; one more is refused.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = at_least_one)]
     pub max_connections: usize,
+}
+
+/// None would do nothing.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("a number from 1 on".to_owned()),
+    }
 }
 
 /// What every benchmark takes.
@@ -140,8 +149,8 @@ pub struct LoadArguments {
     /// Transactions that one client may have outstanding, where the contender can.
     #[arg(long, default_value_t = 1)]
     pub window: usize,
-    /// Threads that may share the execution of one batch; default: all cores.
-    #[arg(long)]
+    /// Threads that may share the execution of one batch [default: all cores].
+    #[arg(long, value_parser = at_least_one)]
     pub workers: Option<usize>,
     /// Seconds that count, of each round.
     #[arg(long, default_value_t = 2.0)]

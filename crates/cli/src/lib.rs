@@ -18,6 +18,7 @@ pub mod bank_client;
 mod bench;
 mod demo;
 pub mod failure;
+mod opening;
 mod replay;
 mod serve;
 pub mod server_process;

@@ -14,6 +14,7 @@ use weft_server::{Server, ServerConfig};
 
 use crate::arguments::{CheckpointUnit, ServeArguments, Switch};
 use crate::failure::Failure;
+use crate::opening;
 
 /// Time that clients get to end when the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -34,7 +35,12 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     ctrlc::set_handler(move || signal.send(()).unwrap_or(()))
         .map_err(|e| Failure::doing("handling signals", e))?;
     let began = Instant::now();
-    let database = Database::open(&arguments.data, options(arguments)?)?;
+    let options = options(arguments)?;
+    let progress = Arc::clone(&options.engine.progress);
+    let say = |line: &str| eprintln!("{line}");
+    let database = opening::told(&progress, opening::LINE_EVERY, say, || {
+        Database::open(&arguments.data, options)
+    })?;
     let config = ServerConfig {
         listen: arguments.listen,
         socket_dir: arguments.socket_dir.clone(),

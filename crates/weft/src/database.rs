@@ -113,8 +113,21 @@ impl Shared {
     pub(crate) fn show(&self, name: &str) -> Option<String> {
         match name {
             "compaction_unit" => Some(self.options.engine.checkpoint.units.name().to_string()),
-            _ => self.stats().show(name),
+            _ => self.stats().show(name).or_else(|| self.show_memory(name)),
         }
+    }
+
+    /// A size of the store's memory.
+    fn show_memory(&self, name: &str) -> Option<String> {
+        let memory = self.engine.store().memory_stats();
+        Some(match name {
+            "huge_page_bytes" => memory.huge_page_bytes.to_string(),
+            "ordinary_page_bytes" => memory.ordinary_page_bytes.to_string(),
+            "pages_ahead_bytes" => memory.pages_ahead.bytes.to_string(),
+            "pages_ahead_refused" => memory.pages_ahead.refused.to_string(),
+            "pages_ahead_stopped" => if memory.pages_ahead.stopped { "on" } else { "off" }.to_string(),
+            _ => return None,
+        })
     }
 
     pub(crate) fn stats(&self) -> DatabaseStats {

@@ -1,0 +1,88 @@
+//! What the log of a server says while a database is being opened.
+//!
+//! Opening loads all rows and builds all indexes, which takes as long as there are rows. A line every few
+//! seconds says how far it has come, so that nobody takes a server that works for one that hangs.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weft_base::Progress;
+
+/// A database that opens faster says nothing.
+pub(crate) const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// Does the work, and says every so often how far `progress` has come.
+pub(crate) fn told<T>(
+    progress: &Progress,
+    every: Duration,
+    say: impl Fn(&str) + Send,
+    work: impl FnOnce() -> T,
+) -> T {
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let (working, is_over) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while is_over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let words = progress.reached().map(|reached| reached.to_string());
+                let words = words.unwrap_or_else(|| "looking at its files".to_owned());
+                say(&format!(
+                    "opening, {:.0} s: {words}",
+                    began.elapsed().as_secs_f64()
+                ));
+            }
+        });
+        let done = work();
+        drop(working);
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const EVERY: Duration = Duration::from_millis(5);
+
+    /// Waits until a line of those said contains these words.
+    fn until(said: &Mutex<Vec<String>>, words: &str) {
+        for _ in 0..10_000 {
+            if said.lock().unwrap().iter().any(|line| line.contains(words)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{words:?} is not in {:?}", said.lock().unwrap());
+    }
+
+    #[test]
+    fn lines_say_how_far_it_has_come_until_it_is_done() {
+        let (progress, said) = (Progress::default(), Mutex::new(Vec::new()));
+        let say = |line: &str| said.lock().unwrap().push(line.to_owned());
+        let result = told(&progress, EVERY, say, || {
+            until(&said, "looking at its files");
+            progress.begin("loading rows", "parts", 10);
+            progress.add(4, 77);
+            until(&said, "loading rows: 4 of 10 parts, 77 rows");
+            progress.begin("replaying the log", "batches", 3);
+            until(&said, "replaying the log: 0 of 3 batches");
+            "opened"
+        });
+        assert_eq!(result, "opened");
+        let lines = said.lock().unwrap().len();
+        thread::sleep(4 * EVERY);
+        assert_eq!(said.lock().unwrap().len(), lines, "nothing is said afterwards");
+    }
+
+    #[test]
+    fn what_is_quick_or_fails_says_nothing() {
+        let progress = Progress::default();
+        let say = |line: &str| panic!("{line}");
+        assert_eq!(
+            told(&progress, Duration::from_secs(600), say, || Err::<(), _>(7)),
+            Err(7)
+        );
+    }
+}
