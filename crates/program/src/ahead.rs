@@ -211,6 +211,7 @@ impl Ahead {
         for ahead in [FIRST_ROWS, SECOND_ROWS] {
             (0..ahead).for_each(|at| self.advance_row(access, at));
         }
+        (0..SECOND_ROWS).for_each(|at| self.fetch_rest(at));
     }
 
     /// A range has gone on to its next row.
@@ -222,6 +223,14 @@ impl Ahead {
         self.begin_row(run, rows, access, at + BEGIN_ROWS - 1);
         self.advance_row(access, at + FIRST_ROWS - 1);
         self.advance_row(access, at + SECOND_ROWS - 1);
+        self.fetch_rest(at + SECOND_ROWS - 1);
+    }
+
+    /// For probes that do not come to their end before the search, those of an index without hashes.
+    fn fetch_rest(&mut self, at: usize) {
+        if let Some(Some(probe)) = self.ring.get_mut(at % RING) {
+            probe.fetch_rest();
+        }
     }
 
     fn present<'p>(&self, program: &'p Program) -> Option<&'p Join> {

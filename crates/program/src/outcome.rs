@@ -26,14 +26,26 @@ struct Statement {
 }
 
 /// The result of one run. After an error its content means nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     bytes: Vec<u8>,
     rows: Vec<RowEnd>,
     statements: Vec<Statement>,
+    /// Bytes that room is made for with the first row.
+    room: usize,
     /// What the client is told besides, in the order in which it was said.
     pub notices: Vec<Notice>,
 }
+
+/// The same rows, counts and notices.
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.bytes, &self.rows, &self.statements, &self.notices)
+            == (&other.bytes, &other.rows, &other.statements, &other.notices)
+    }
+}
+
+impl Eq for Outcome {}
 
 impl Outcome {
     /// How many statements there were.
@@ -61,14 +73,12 @@ impl Outcome {
         (0..self.statements.len()).filter_map(|number| self.statement(number))
     }
 
-    /// Begins anew, with room for so many bytes of rows.
+    /// Begins anew, with room for so many bytes once there is a row.
     pub(crate) fn reset(&mut self, statement_count: usize, room: usize) {
         self.notices.clear();
         self.bytes.clear();
-        self.bytes.reserve(room);
+        self.room = room;
         self.rows.clear();
-        // A row each, as a rule.
-        self.rows.reserve(statement_count);
         self.statements.clear();
         self.statements.resize(statement_count, Statement::default());
     }
@@ -89,7 +99,8 @@ impl Outcome {
     }
 
     /// Appends a row that `write` puts behind the bytes that are there. Leaves nothing if that fails, and
-    /// says false if there would be more than `bytes_max` of them.
+    /// says false if there would be more than `bytes_max` of them, of all statements, or if there is no such
+    /// statement, which callers have seen to.
     #[inline]
     pub(crate) fn emit(
         &mut self,
@@ -97,6 +108,11 @@ impl Outcome {
         bytes_max: usize,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), SqlError>,
     ) -> Result<bool, SqlError> {
+        if self.rows.is_empty() {
+            self.bytes.reserve(self.room);
+            // A row each, as a rule.
+            self.rows.reserve(self.statements.len());
+        }
         let before = self.bytes.len();
         if let Err(error) = write(&mut self.bytes) {
             self.bytes.truncate(before);
@@ -196,18 +212,18 @@ mod tests {
     #[test]
     fn a_row_that_fails_or_is_too_long_leaves_nothing() {
         let mut outcome = Outcome::default();
-        outcome.reset(1, 0);
-        assert!(emit(&mut outcome, 0, b"before"));
+        outcome.reset(2, 0);
+        assert!(emit(&mut outcome, 1, b"before"));
         assert!(!emit(&mut outcome, 0, &[1; 15]));
         let fails = outcome.emit(0, 20, |bytes| {
             bytes.extend_from_slice(b"a part");
             Err(SqlError::internal("it broke"))
         });
         assert_eq!(fails.unwrap_err().message, "it broke");
-        assert!(!emit(&mut outcome, 1, b""), "no such statement");
+        assert!(!emit(&mut outcome, 2, b""), "no such statement");
         assert!(emit(&mut outcome, 0, b"behind"));
-        let rows: Vec<_> = outcome.statement(0).unwrap().rows().collect();
-        assert_eq!(rows, [b"before", b"behind"]);
+        let rows: Vec<_> = outcome.statements().flat_map(|of| of.rows()).collect();
+        assert_eq!(rows, [b"behind", b"before"]);
         assert_eq!(outcome.row_bytes(), 12);
     }
 }

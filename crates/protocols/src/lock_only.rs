@@ -36,14 +36,15 @@ pub enum LockManager {
     Calvin,
     /// Admission to batches of one wave, as [`Batch`] has it.
     Batch,
-    /// Batches of several waves: the product's planner, as [`Waves`] has it.
+    /// Batches of several waves, by the product's planner: every batch is planned, where [`Waves`] leaves most
+    /// out once the stream has become a line.
     Waves,
 }
 
 /// What taking all locks came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Locked {
-    /// From the first job to the last.
+    /// From the first job to the last, the manager's tables made before.
     pub elapsed: Duration,
     /// Times that a job had to stand back: waited for a lock, was put off to the next batch, or came into a
     /// later wave than the first.
@@ -74,27 +75,26 @@ impl LockManager {
     /// Takes the locks of all jobs once, with the sizes that the protocol has. Errors: inputs that do not fit
     /// their program.
     pub fn take_all(self, jobs: &[Job], catalog: &Catalog) -> Result<Locked, SqlError> {
-        let began = Instant::now();
         let coarse = CoarseTables::of(jobs);
-        let counted = match self {
+        match self {
             LockManager::None => find_needs(jobs, catalog, &coarse),
             LockManager::Calvin => enter_and_release(jobs, catalog, &coarse),
             LockManager::Batch => admit(jobs, catalog, &coarse),
             LockManager::Waves => plan(jobs, catalog, &coarse),
-        }?;
-        Ok(Locked {
-            elapsed: began.elapsed(),
-            ..counted
-        })
+        }
     }
 }
 
 fn find_needs(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked, SqlError> {
     let mut finder = NeedFinder::default();
+    let began = Instant::now();
     for job in jobs {
         std::hint::black_box(finder.requests(job, catalog, coarse)?);
     }
-    Ok(Locked::default())
+    Ok(Locked {
+        elapsed: began.elapsed(),
+        ..Locked::default()
+    })
 }
 
 fn enter_and_release(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked, SqlError> {
@@ -107,6 +107,7 @@ fn enter_and_release(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> 
     let mut spare: Vec<Vec<Need>> = Vec::new();
     let mut ready = Vec::new();
     let mut locked = Locked::default();
+    let began = Instant::now();
     for (n, job) in jobs.iter().enumerate() {
         let mut needs = spare.pop().unwrap_or_default();
         needs.clear();
@@ -125,6 +126,7 @@ fn enter_and_release(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> 
         locks.release(n, &needs, &mut ready);
     }
     debug_assert!(locks.is_empty());
+    locked.elapsed = began.elapsed();
     Ok(locked)
 }
 
@@ -133,18 +135,20 @@ fn admit(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locke
     let mut admission = Admission::new(jobs, coarse.clone(), sizes.lock_slots);
     let mut report = RunReport::default();
     let (mut members, mut batches) = (Vec::with_capacity(sizes.max_members), 0);
+    let began = Instant::now();
     while !admission.is_done() {
         admission.form::<Sound, _>(sizes.max_members, catalog, &mut members, &mut report, &Unobserved);
         batches += 1;
     }
+    let elapsed = began.elapsed();
     if report.failed > 0 {
         // It knows which one, and why.
         find_needs(jobs, catalog, coarse)?;
     }
     Ok(Locked {
+        elapsed,
         deferrals: report.deferrals,
         batches,
-        ..Locked::default()
     })
 }
 
@@ -154,6 +158,7 @@ fn plan(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked
     let (mut finder, mut plan) = (NeedFinder::default(), WavePlan::default());
     let mut locked = Locked::default();
     let mut failed = None;
+    let began = Instant::now();
     for first in (0..jobs.len()).step_by(sizes.max_members) {
         let range = first..jobs.len().min(first + sizes.max_members);
         let parts = (&mut finder, &mut planner, &mut plan);
@@ -166,6 +171,9 @@ fn plan(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked
     }
     match failed {
         Some(error) => Err(error),
-        None => Ok(locked),
+        None => {
+            locked.elapsed = began.elapsed();
+            Ok(locked)
+        }
     }
 }

@@ -53,7 +53,7 @@ pub use catalog::{
 };
 pub use memory::PagesAhead;
 pub use memory::SlotId;
-pub use probe::{Fetch, Probe};
+pub use probe::{Fetch, Probe, REST_ROWS};
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
 pub use snapshot::{Pinned, Reader, Snapshot};
 pub use store::{MemoryStats, Store};

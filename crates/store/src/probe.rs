@@ -39,6 +39,9 @@ const BLOCK_PROBES: usize = 16;
 const KEY_BYTES: usize = 31;
 /// How much of a row is fetched with its slot; what is longer comes with [`Probe::fetch_rest`].
 const HEAD_BYTES: usize = 4 * LINE_BYTES;
+/// How many rows ahead of the present one the rest of a long row is fetched ([`Probe::fetch_rest`]): its lines
+/// and those between fill what a core has under way.
+pub const REST_ROWS: usize = 4;
 /// How much of one value is fetched.
 const VALUE_BYTES_MAX: usize = 2 * LINE_BYTES;
 
@@ -239,14 +242,17 @@ impl Probe {
         is_under_way
     }
 
-    /// Fetches what of a long row does not lie in its first lines. For probes that were brought to their end
-    /// together; a few rows ahead of the lookup is the time, so that the row is there then and others are
-    /// not yet pushed out of the cache. Costs next to nothing for rows that have no rest.
+    /// Fetches what of a long row does not lie in its first lines, once; false if there is no such rest. For
+    /// probes that were brought to their end together; [`REST_ROWS`] rows ahead of the lookup is the time, so
+    /// that the row is there then and others are not yet pushed out of the cache. Costs next to nothing for
+    /// rows that have no rest.
     #[inline]
-    pub fn fetch_rest(&self) {
-        if self.rest_bytes > 0 {
-            prefetch_bytes(ptr::without_provenance::<u8>(self.rest), self.rest_bytes as usize);
+    pub fn fetch_rest(&mut self) -> bool {
+        let bytes = std::mem::take(&mut self.rest_bytes) as usize;
+        if bytes > 0 {
+            prefetch_bytes(ptr::without_provenance::<u8>(self.rest), bytes);
         }
+        bytes > 0
     }
 
     /// Brings many to their end, but for [`Probe::fetch_rest`]: looks at all that was fetched, then fetches

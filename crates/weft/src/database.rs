@@ -73,6 +73,8 @@ impl DatabaseStats {
             "read_only_programs" => engine.read_only_programs.to_string(),
             "deferrals" => engine.deferrals.to_string(),
             "checkpoints" => engine.checkpoints.to_string(),
+            "compiled_programs" => engine.compiled_programs.to_string(),
+            "compile_failures" => engine.compile_failures.to_string(),
             "unit_jobs" => engine.units.jobs.to_string(),
             "unit_jobs_done_by_units" => engine.units.done_by_units().to_string(),
             "unit_jobs_by_cpu" => engine.units.done_by_cpu().to_string(),

@@ -13,8 +13,8 @@ use weft_base::clock::thread_cpu_nanos;
 use weft_base::memory::Pages;
 use weft_base::{BatchId, IndexId, Prng, TableId};
 use weft_store::{
-    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, Probe, ReadView, RowVersion, Store,
-    TableDef,
+    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, Probe, REST_ROWS, ReadView,
+    RowVersion, Store, TableDef,
 };
 use weft_types::{RowLayout, SqlError, SqlType, Value, encode_key_value};
 
@@ -281,7 +281,13 @@ impl Run<'_> {
                 probes.push(probe.with_fetch(self.fetch()));
             }
             self.view.finish_probes(&mut probes);
-            for key in &keys {
+            for probe in probes.iter_mut().take(REST_ROWS) {
+                probe.fetch_rest();
+            }
+            for (number, key) in keys.iter().enumerate() {
+                if let Some(ahead) = probes.get_mut(number + REST_ROWS) {
+                    ahead.fetch_rest();
+                }
                 if let Some(row) = self.view.lookup_one(TABLE, self.index, key)? {
                     sum = sum.wrapping_add(self.read(&row));
                 }

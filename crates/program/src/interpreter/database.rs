@@ -50,7 +50,7 @@ impl<A: DataAccess> Machine<'_, A> {
             .ok_or_else(|| super::out_of_budget(budget))?;
         let table = self.shape(usize::from(search.table))?;
         let scratch = &mut *self.scratch;
-        scratch.fetch_rest_behind(search.access as usize);
+        scratch.fetch_rests_behind(search.access as usize);
         let key = scratch.guard.key_of(search.access);
         let row = match key {
             Some(key) => match scratch.probes.get(search.access as usize) {

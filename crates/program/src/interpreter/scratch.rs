@@ -2,7 +2,7 @@
 //! allocates nothing.
 
 use weft_base::{IndexId, TableId};
-use weft_store::Probe;
+use weft_store::{Probe, REST_ROWS};
 use weft_types::SqlError;
 
 use crate::ahead::Ahead;
@@ -13,10 +13,6 @@ use crate::interpreter::handlers::Reports;
 use crate::interpreter::row_image::{RowImage, RowTarget};
 use crate::program::Program;
 use crate::resolve::FrameUse;
-
-/// How many searches ahead of the present one the rest of a long row is fetched ([`Probe::fetch_rest`]): its
-/// lines and those between fill what a core has under way.
-const REST_ROWS: usize = 4;
 
 /// General registers and their NULL flags.
 #[derive(Clone, Debug)]
@@ -144,6 +140,8 @@ pub struct Scratch {
     pub(crate) run: RunState,
     /// By access: the probe for its key, if one was planned; then those of ranges.
     pub(crate) probes: Vec<Option<Probe>>,
+    /// The rest of the rows that the probes before this one led to has been fetched.
+    pub(crate) rests_fetched: usize,
     /// Searches that will follow in a loop.
     pub(crate) ahead: Ahead,
     /// Bytes of rows that the run before gave: the next one's buffer is made with room for as many.
@@ -223,21 +221,33 @@ impl Scratch {
     /// Forgets what was planned for a run before.
     pub fn forget_probes(&mut self) {
         self.probes.clear();
+        self.rests_fetched = 0;
     }
 
     /// For probes that are at their end: fetches the rest of the rows that the run begins with. The run
     /// fetches the others itself, as it comes near them.
-    pub fn fetch_first_rests(&self) {
-        let first = self.probes.iter().take(REST_ROWS);
-        first.flatten().for_each(Probe::fetch_rest);
+    pub fn fetch_first_rests(&mut self) {
+        let mut rows = 0;
+        while rows < REST_ROWS && self.rests_fetched < self.probes.len() {
+            rows += usize::from(self.fetch_next_rest());
+        }
     }
 
-    /// Fetches the rest of the row some searches behind that for this access.
+    /// Fetches the rest of all rows up to some accesses behind this one that has not been fetched yet.
     #[inline]
-    pub(crate) fn fetch_rest_behind(&self, access: usize) {
-        if let Some(Some(probe)) = self.probes.get(access + REST_ROWS) {
-            probe.fetch_rest();
+    pub(crate) fn fetch_rests_behind(&mut self, access: usize) {
+        let end = self.probes.len().min(access + REST_ROWS + 1);
+        while self.rests_fetched < end {
+            self.fetch_next_rest();
         }
+    }
+
+    /// True if the next probe led to a row that has a rest.
+    #[inline]
+    fn fetch_next_rest(&mut self) -> bool {
+        let probe = self.probes.get_mut(self.rests_fetched);
+        self.rests_fetched += 1;
+        probe.and_then(Option::as_mut).is_some_and(Probe::fetch_rest)
     }
 
     /// Forgets what rows and keys were at hand, for writes are undone. The rows of a SCAN stay: a loop that
@@ -274,7 +284,7 @@ impl Scratch {
         }
         self.error = None;
         self.reports.reset();
-        self.probes.clear();
+        self.forget_probes();
         self.ahead.reset();
     }
 }

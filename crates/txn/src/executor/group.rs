@@ -321,7 +321,9 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
 fn fetch_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
     finish_all(ground, frames);
     for frame in frames {
-        frame.scratch.probes_mut().for_each(|probe| probe.fetch_rest());
+        for probe in frame.scratch.probes_mut() {
+            probe.fetch_rest();
+        }
     }
 }
 
@@ -451,6 +453,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     let (mut count, mut probes) = (0, 0);
     let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
     for ((work, frame), refused) in rest.iter().zip(frames.iter_mut()).zip(&mut refused) {
+        frame.scratch.forget_probes();
         if let Work::Program { program, inputs } = *work
             && !wave_ends.is_near(first + count, program)
         {
@@ -459,8 +462,6 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
                 Ok(()) => probes += plan_probes(ground, call, frame),
                 Err(error) => *refused = Some(error),
             }
-        } else {
-            frame.scratch.forget_probes();
         }
         count += 1;
         if probes >= probes_max {
@@ -468,7 +469,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         }
     }
     finish_all(ground, frames.get_mut(..count).unwrap_or_default());
-    if let Some(frame) = frames.first() {
+    if let Some(frame) = frames.first_mut() {
         frame.scratch.fetch_first_rests();
     }
     let group = rest.iter().zip(&mut refused).take(count);
@@ -478,7 +479,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         }
         // While this one runs, the rows that the next one begins with come.
         if place + 1 < count
-            && let Some(next) = frames.get(place + 1)
+            && let Some(next) = frames.get_mut(place + 1)
         {
             next.scratch.fetch_first_rests();
         }
