@@ -16,6 +16,7 @@ use weft_program::Function;
 use weft_store::{Catalog, TableDef};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, cast_context};
 
+use super::bind_aggregates::AggregateCall;
 use super::bind_calls::{called, numeric_function};
 use super::literals::{number_literal, parse_unknown};
 use super::params::ParamTypes;
@@ -90,6 +91,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) excluded: Option<&'a [Scalar]>,
     /// Inside a procedure.
     pub(crate) variables: Option<&'a dyn Variables>,
+    /// Where calls of aggregates are collected; `None` where none may stand.
+    pub(crate) aggregates: Option<&'a mut Vec<AggregateCall>>,
     depth: usize,
 }
 
@@ -109,6 +112,7 @@ impl<'a> Binder<'a> {
             text,
             excluded: None,
             variables: None,
+            aggregates: None,
             depth: 0,
         }
     }

@@ -10,6 +10,7 @@ use weft_program::Function;
 use weft_types::{CastContext, SqlType, Value, cast_context};
 
 use super::bind::{Binder, Bound, Refusal, Typed, not};
+use super::bind_aggregates::is_aggregate;
 use super::functions;
 use super::literals::without_regclass;
 use super::scalar::{ArithmeticOp, CompareOp, Scalar, SessionValue};
@@ -58,6 +59,9 @@ impl Binder<'_> {
             return Err(Refusal::General);
         }
         let name = functions::function_name(&function.name).ok_or(Refusal::General)?;
+        if self.aggregates.is_some() && is_aggregate(&name) {
+            return self.aggregate(&name, &function.args);
+        }
         let mut arguments = Vec::new();
         match &function.args {
             FunctionArguments::None => {}

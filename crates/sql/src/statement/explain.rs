@@ -76,6 +76,11 @@ pub fn explain_program(plan: &ProgramPlan, catalog: &Catalog) -> Vec<String> {
             .iter()
             .map(|access| format!("  Access: {}", describe(access, plan, catalog))),
     );
+    for shape in &plan.statements {
+        if let Some(finish) = &shape.finish {
+            lines.push(format!("  Behind it: {}", finish.describe(&shape.columns)));
+        }
+    }
     let given = plan
         .procedure
         .as_ref()

@@ -13,6 +13,7 @@
 //! no rows and no clock; whatever varies becomes a hidden input of the plan, computed at bind ([`inputs`]).
 
 mod bind;
+mod bind_aggregates;
 mod bind_calls;
 mod compile;
 pub mod control;
@@ -22,6 +23,7 @@ pub mod copy_text;
 pub mod ddl;
 pub mod defaults;
 pub mod explain;
+mod finish;
 mod functions;
 mod general;
 pub mod inputs;
@@ -57,6 +59,7 @@ pub use self::control::{
 };
 pub use self::copy::{CopyFormat, CopyOptions, CopyPlan};
 pub use self::defaults::PlannedDefaults;
+pub use self::finish::Finish;
 pub use self::inputs::bind_inputs;
 pub use self::normalize::{Literal, LiteralKind, Normalized, normalize};
 pub use self::parse::{ParsedAst, ParsedStatement, parse_one, parse_sql, split, split_and_parse};

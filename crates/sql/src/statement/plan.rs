@@ -28,6 +28,7 @@ use weft_types::{RowLayout, SqlType};
 
 use super::control::{CursorPlan, PrepareControl, SettingPlan, TransactionPlan};
 use super::copy::CopyPlan;
+use super::finish::Finish;
 use super::scalar::Scalar;
 use crate::query::{ModifyKind, ModifyQuery};
 
@@ -183,6 +184,8 @@ pub struct StatementShape {
     pub tag: Tag,
     /// Columns of its rows; empty when it gives none.
     pub columns: Vec<OutputColumn>,
+    /// What is to be done with the rows that the program gives before they are the statement's.
+    pub finish: Option<Arc<Finish>>,
 }
 
 /// Point statements compiled to a program.

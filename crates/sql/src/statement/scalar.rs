@@ -154,6 +154,8 @@ pub enum Scalar {
     Column(u16),
     /// Variable of a procedure.
     Variable(u16),
+    /// Result of an aggregate over the statement's rows, by number.
+    Aggregate(u16),
     /// A value of the session.
     Session(SessionValue),
     /// `current_setting(name)`
@@ -254,6 +256,7 @@ impl Scalar {
             | Scalar::Input(_)
             | Scalar::Column(_)
             | Scalar::Variable(_)
+            | Scalar::Aggregate(_)
             | Scalar::Session(_)
             | Scalar::NextValue(_)
             | Scalar::CurrentValue(_)
@@ -273,9 +276,14 @@ impl Scalar {
         self.any(|node| matches!(node, Scalar::Column(_)))
     }
 
-    /// Depends on what a program does: a row that it reads or a variable that it sets.
+    /// Depends on what a program does: a row that it reads, or what it makes of several.
     pub fn is_dynamic(&self) -> bool {
-        self.any(|node| matches!(node, Scalar::Column(_) | Scalar::Variable(_)))
+        self.any(|node| {
+            matches!(
+                node,
+                Scalar::Column(_) | Scalar::Variable(_) | Scalar::Aggregate(_)
+            )
+        })
     }
 
     /// Draws from a sequence.
@@ -318,9 +326,9 @@ impl Scalar {
             Scalar::Constant(value) => value.clone(),
             Scalar::Input(number) => at(inputs, *number)?,
             Scalar::Column(number) => at(row, *number)?,
-            Scalar::Variable(_) => {
+            Scalar::Variable(_) | Scalar::Aggregate(_) => {
                 return Err(SqlError::internal(
-                    "a variable was asked for before its program ran",
+                    "a variable or an aggregate was asked for before its program ran",
                 ));
             }
             Scalar::OrNull(inner) => part(inner, source).unwrap_or(Value::Null),

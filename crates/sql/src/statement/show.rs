@@ -60,6 +60,7 @@ impl Shown<'_> {
             Scalar::Input(number) => self.out.push_str(&(self.input)(*number)),
             Scalar::Column(number) => self.put_text(format_args!("column {number}")),
             Scalar::Variable(number) => self.put_text(format_args!("variable {number}")),
+            Scalar::Aggregate(number) => self.put_text(format_args!("aggregate {number}")),
             Scalar::Session(value) => self.out.push_str(session_value(*value)),
             Scalar::Setting(name) => self.put_call("current_setting", &[name]),
             Scalar::NextValue(sequence) => self.put_text(format_args!("nextval({})", sequence.0)),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_program::{Outcome, StatementOutcome};
-use weft_sql::statement::{self, ConstantPlan, OutputColumn as PlanColumn, ProgramPlan, StatementShape};
+use weft_sql::statement::{
+    self, ConstantPlan, Finish, OutputColumn as PlanColumn, ProgramPlan, StatementShape,
+};
 use weft_types::{Notice, NoticeLevel, RowLayout, SqlError, SqlState, Value};
 
 use super::Session;
@@ -55,8 +57,7 @@ impl Session {
             (result, _) => result?,
         };
         self.tell(&outcome.notices, sink);
-        push_outcome(plan, &outcome, sink);
-        Ok(())
+        push_outcome(plan, &outcome, sink)
     }
 
     /// Shows notices, those that the client wants to see.
@@ -177,10 +178,12 @@ pub(crate) fn locks_only(plan: &ProgramPlan) -> bool {
     plan.program.read_only && plan.program.accesses.iter().any(|access| access.kind.is_write())
 }
 
-fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink) {
-    for (number, (shape, outcome)) in plan.statements.iter().zip(outcome.statements()).enumerate() {
-        push_statement(plan, number, shape, outcome, sink);
+fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
+    let statements = plan.statements.iter().zip(outcome.statements());
+    for (number, (shape, outcome)) in statements.enumerate() {
+        push_statement(plan, number, shape, outcome, sink)?;
     }
+    Ok(())
 }
 
 /// Pushes what one statement of a program gave.
@@ -191,10 +194,7 @@ pub(crate) fn push_one(
     sink: &mut dyn ResultSink,
 ) -> Result<(), SqlError> {
     match (plan.statements.get(number), outcome.statement(number)) {
-        (Some(shape), Some(outcome)) => {
-            push_statement(plan, number, shape, outcome, sink);
-            Ok(())
-        }
+        (Some(shape), Some(outcome)) => push_statement(plan, number, shape, outcome, sink),
         _ => Err(SqlError::internal("a program has no statement of that number")),
     }
 }
@@ -205,26 +205,60 @@ fn push_statement(
     shape: &StatementShape,
     outcome: StatementOutcome<'_>,
     sink: &mut dyn ResultSink,
-) {
+) -> Result<(), SqlError> {
+    let mut row_count = outcome.row_count();
     if !shape.columns.is_empty()
         && let Some(layout) = plan.program.output_layout(number)
     {
         let columns: Vec<OutputColumn> = shape.columns.iter().map(sink_column).collect();
         sink.columns(&columns);
-        for bytes in outcome.rows() {
-            if sink.row(RowRef { layout, bytes }).is_break() {
-                break;
+        match &shape.finish {
+            Some(finish) => row_count = push_finished(finish, layout, outcome, sink)?,
+            None => {
+                for bytes in outcome.rows() {
+                    if sink.row(RowRef { layout, bytes }).is_break() {
+                        break;
+                    }
+                }
             }
         }
     }
     let rows = match shape.tag {
-        statement::Tag::Select => outcome.row_count() as u64,
+        statement::Tag::Select => row_count as u64,
         _ => outcome.affected(),
     };
     sink.complete(&match shape.tag {
         statement::Tag::Call => CommandTag::plain(shape.tag.verb()),
         tag => CommandTag::counted(tag.verb(), rows),
     });
+    Ok(())
+}
+
+/// Pushes rows as their finishing step gives them; returns how many there are.
+fn push_finished(
+    finish: &Finish,
+    layout: &RowLayout,
+    outcome: StatementOutcome<'_>,
+    sink: &mut dyn ResultSink,
+) -> Result<usize, SqlError> {
+    let rows = finish.rows(layout, outcome.rows());
+    let mut given = Vec::new();
+    for row in &rows {
+        let row = match finish.layout() {
+            None => RowRef { layout, bytes: row },
+            Some(to) => {
+                finish.given(layout, row, &mut given)?;
+                RowRef {
+                    layout: to,
+                    bytes: &given,
+                }
+            }
+        };
+        if sink.row(row).is_break() {
+            break;
+        }
+    }
+    Ok(rows.len())
 }
 
 /// A layout for rows with these columns.

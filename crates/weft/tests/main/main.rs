@@ -24,4 +24,5 @@ mod prepared;
 mod procedures;
 mod sequences;
 mod settings;
+mod small_ranges;
 mod transactions;

@@ -3,34 +3,31 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, AssignmentTarget, Expr, FromTable, LimitClause, ObjectName, OnConflict, OnConflictAction, OnInsert,
-    OrderByKind, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableObject,
+    self, AssignmentTarget, Expr, FromTable, ObjectName, OnConflict, OnConflictAction, OnInsert, Query,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableObject,
 };
 use weft_store::{Catalog, TableDef};
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{SqlError, SqlState};
 
 use super::super::bind::{Binder, Refusal, Scope, Variables};
+use super::super::bind_aggregates::AggregateCall;
 use super::super::params::ParamTypes;
 use super::super::plan::OutputColumn;
 use super::super::scalar::Scalar;
 use super::super::{defaults, names};
-use super::path::{self, Order, conjuncts, folded};
-use super::point::{
-    ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointSelect, PointStatement,
-};
+use super::path::{self, conjuncts, folded};
+use super::point::{ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointStatement};
 use super::shape::{
-    arbiter, check_width, column_item, is_default, is_plain_wildcard, plain_select, refuse_unique_columns,
-    row_locks, single_table, target_columns, values_are_implicit,
+    arbiter, check_width, column_item, is_default, is_plain_wildcard, refuse_unique_columns, single_table,
+    target_columns, values_are_implicit,
 };
 use crate::error;
 use crate::query::output_name;
 
 /// Most rows of an INSERT that become one program.
 const INSERT_ROWS_MAX: usize = 1_000;
-/// Largest LIMIT without other bounds that a program serves.
-const LIMIT_MAX: i64 = 4_096;
 
-type Analysed<T> = Result<T, Refusal>;
+pub(super) type Analysed<T> = Result<T, Refusal>;
 
 /// Analyses statements of one catalog; parameters are collected in `params`.
 pub(crate) struct Analyser<'a> {
@@ -55,21 +52,21 @@ impl Analyser<'_> {
         }
     }
 
-    fn find(&self, name: &ObjectName) -> Analysed<Arc<TableDef>> {
+    pub(super) fn find(&self, name: &ObjectName) -> Analysed<Arc<TableDef>> {
         let parts = names::parts(name);
         names::find_table(self.catalog, &parts)
             .cloned()
             .ok_or(Refusal::General)
     }
 
-    fn binder<'b>(&'b mut self, table: &'b TableDef, alias: &'b str) -> Binder<'b> {
+    pub(super) fn binder<'b>(&'b mut self, table: &'b TableDef, alias: &'b str) -> Binder<'b> {
         let variables = self.variables;
         let mut binder = Binder::new(self.catalog, Some(Scope { table, alias }), self.params, self.text);
         binder.variables = variables;
         binder
     }
 
-    fn bare_binder(&mut self) -> Binder<'_> {
+    pub(super) fn bare_binder(&mut self) -> Binder<'_> {
         let variables = self.variables;
         let mut binder = Binder::new(self.catalog, None, self.params, self.text);
         binder.variables = variables;
@@ -412,7 +409,7 @@ impl Analyser<'_> {
         })
     }
 
-    fn condition(
+    pub(super) fn condition(
         &mut self,
         selection: Option<&Expr>,
         table: &TableDef,
@@ -432,61 +429,15 @@ impl Analyser<'_> {
         }
     }
 
-    // ---- SELECT ----
-
-    fn select(&mut self, query: &Query) -> Analysed<PointSelect> {
-        let select = plain_select(query).ok_or(Refusal::General)?;
-        let [from] = select.from.as_slice() else {
-            return Err(Refusal::General);
-        };
-        let (name, alias) = single_table(from)?;
-        let table = self.find(name)?;
-        let alias = alias.unwrap_or_else(|| table.name.clone());
-        let output = self.output(&select.projection, &table, &alias)?;
-        let condition = self.condition(select.selection.as_ref(), &table, &alias)?;
-        let order = self.order(query, &table, &alias, &output)?;
-        let (limit, offset) = self.limits(query)?;
-        let choice = path::choose(&table, conjuncts(condition), order.as_ref()).ok_or(Refusal::General)?;
-        let locks = row_locks(query)?;
-        match &choice.path {
-            Path::Key { .. } => {
-                let one_row = match &limit {
-                    None | Some(Scalar::Constant(Value::Null)) => true,
-                    Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit > 0),
-                    Some(_) => false,
-                };
-                if !one_row || offset.is_some() {
-                    return Err(Refusal::General);
-                }
-            }
-            Path::Range {
-                prefix, low, high, ..
-            } => {
-                let small_limit = match &limit {
-                    Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit <= LIMIT_MAX),
-                    other => other.is_some(),
-                };
-                let bounded = !prefix.is_empty() || (low.is_some() && high.is_some());
-                // A scan that looks for rows which may be anywhere is no point statement.
-                let searches = !choice.residual.is_empty() && !bounded;
-                if locks || searches || !(bounded || small_limit) {
-                    return Err(Refusal::General);
-                }
-            }
-        }
-        Ok(PointSelect {
-            table,
-            path: choice.path,
-            residual: choice.residual,
-            output,
-            limit,
-            offset,
-            locks,
-        })
-    }
-
     /// The columns of a select or RETURNING list.
-    fn output(&mut self, items: &[SelectItem], table: &TableDef, alias: &str) -> Analysed<Vec<OutputItem>> {
+    /// Where aggregates may stand, their calls are collected.
+    pub(super) fn output(
+        &mut self,
+        items: &[SelectItem],
+        table: &TableDef,
+        alias: &str,
+        mut aggregates: Option<&mut Vec<AggregateCall>>,
+    ) -> Analysed<Vec<OutputItem>> {
         let mut output = Vec::with_capacity(items.len());
         for item in items {
             let (expr, name) = match item {
@@ -506,6 +457,7 @@ impl Analyser<'_> {
                 _ => return Err(Refusal::General),
             };
             let mut binder = self.binder(table, alias);
+            binder.aggregates = aggregates.as_deref_mut();
             let typed = binder.bind(expr)?;
             let (scalar, ty) = binder.settle(typed)?;
             if scalar.is_volatile() {
@@ -533,108 +485,6 @@ impl Analyser<'_> {
         table: &TableDef,
         alias: &str,
     ) -> Analysed<Vec<OutputItem>> {
-        items.map_or(Ok(Vec::new()), |items| self.output(items, table, alias))
-    }
-
-    fn order(
-        &mut self,
-        query: &Query,
-        table: &TableDef,
-        alias: &str,
-        output: &[OutputItem],
-    ) -> Analysed<Option<Order>> {
-        let Some(order_by) = &query.order_by else {
-            return Ok(None);
-        };
-        let OrderByKind::Expressions(list) = &order_by.kind else {
-            return Err(Refusal::General);
-        };
-        let mut order = Order::default();
-        for (number, item) in list.iter().enumerate() {
-            let descending = item.options.asc == Some(false);
-            let nulls_fit = item.options.nulls_first.is_none_or(|first| first == descending);
-            if item.with_fill.is_some() || !nulls_fit || (number > 0 && descending != order.descending) {
-                return Err(Refusal::General);
-            }
-            order.descending = descending;
-            order
-                .columns
-                .push(self.order_column(&item.expr, table, alias, output)?);
-        }
-        Ok(Some(order))
-    }
-
-    /// An ORDER BY item as a column: by output position, by output name, or by expression, in PostgreSQL's
-    /// order.
-    fn order_column(
-        &mut self,
-        expr: &Expr,
-        table: &TableDef,
-        alias: &str,
-        output: &[OutputItem],
-    ) -> Analysed<usize> {
-        let as_column = |scalar: &Scalar| match scalar {
-            Scalar::Column(column) => Ok(usize::from(*column)),
-            _ => Err(Refusal::General),
-        };
-        match expr {
-            Expr::Value(value) => {
-                let ast::Value::Number(digits, false) = &value.value else {
-                    return Err(Refusal::General);
-                };
-                let position: usize = digits.parse().map_err(|_| Refusal::General)?;
-                let item = position.checked_sub(1).and_then(|position| output.get(position));
-                as_column(&item.ok_or(Refusal::General)?.scalar)
-            }
-            Expr::Identifier(ident) => {
-                let name = names::ident(ident);
-                let mut named = output.iter().filter(|item| item.column.name == name);
-                match (named.next(), named.next()) {
-                    (Some(item), None) => as_column(&item.scalar),
-                    (None, _) => table.column_index(&name).ok_or(Refusal::General),
-                    _ => Err(Refusal::General),
-                }
-            }
-            other => {
-                let mut binder = self.binder(table, alias);
-                as_column(&binder.bind(other)?.scalar)
-            }
-        }
-    }
-
-    fn limits(&mut self, query: &Query) -> Analysed<(Option<Scalar>, Option<Scalar>)> {
-        let (limit, offset) = match (&query.limit_clause, &query.fetch) {
-            (None, None) => (None, None),
-            (
-                Some(LimitClause::LimitOffset {
-                    limit,
-                    offset,
-                    limit_by,
-                }),
-                None,
-            ) if limit_by.is_empty() => (limit.as_ref(), offset.as_ref().map(|offset| &offset.value)),
-            (None, Some(fetch)) if !fetch.with_ties && !fetch.percent => (fetch.quantity.as_ref(), None),
-            _ => return Err(Refusal::General),
-        };
-        let mut bound = [None, None];
-        for (slot, (expr, what)) in bound.iter_mut().zip([(limit, "LIMIT"), (offset, "OFFSET")]) {
-            let Some(expr) = expr else { continue };
-            let mut binder = self.bare_binder();
-            let typed = binder.bind(expr)?;
-            let scalar = folded(binder.coerce(typed, &SqlType::Int8)?);
-            if let Scalar::Constant(value) = &scalar
-                && value.as_i64().is_some_and(|number| number < 0)
-            {
-                let state = if what == "LIMIT" {
-                    SqlState::INVALID_ROW_COUNT_IN_LIMIT
-                } else {
-                    SqlState::INVALID_ROW_COUNT_IN_OFFSET
-                };
-                return Err(SqlError::new(state, format!("{what} must not be negative")).into());
-            }
-            *slot = Some(scalar);
-        }
-        let [limit, offset] = bound;
-        Ok((limit, offset))
+        items.map_or(Ok(Vec::new()), |items| self.output(items, table, alias, None))
     }
 }

@@ -17,7 +17,8 @@ use super::super::inputs::HiddenInputs;
 use super::super::plan::HiddenInput;
 use super::super::scalar::{ArithmeticOp, CompareOp, Scalar};
 use super::super::type_rules::{base_type, integer_width, is_float, is_integer};
-use super::block::Block;
+use super::aggregate::Accumulator;
+use super::block::{Block, Place};
 use super::path::folded;
 use super::workspace::Workspace;
 
@@ -31,6 +32,8 @@ pub(crate) struct Coder {
     pub(crate) block: Option<Block>,
     /// Where values are that no register holds.
     pub(crate) work: Workspace,
+    /// Of the statement that is compiled: its aggregates, by number.
+    pub(super) accumulators: Vec<Accumulator>,
 }
 
 type Coded<T> = Result<T, Refusal>;
@@ -48,6 +51,7 @@ impl Coder {
             row: None,
             block: None,
             work: Workspace::default(),
+            accumulators: Vec::new(),
         }
     }
 
@@ -134,6 +138,7 @@ impl Coder {
                 .ok_or(Refusal::General)?,
             Scalar::Column(column) => self.column_type(*column)?,
             Scalar::Variable(number) => self.variable(*number)?.ty,
+            Scalar::Aggregate(number) => self.accumulator(*number)?.ty,
             Scalar::OrNull(inner) => self.type_of(inner)?,
             Scalar::Session(which) => which.ty(),
             Scalar::NextValue(_) | Scalar::CurrentValue(_) => SqlType::Int8,
@@ -242,6 +247,10 @@ impl Coder {
                 Ok(to)
             }
             Scalar::Variable(number) => self.variable_register(*number),
+            Scalar::Aggregate(number) => match self.accumulator(*number)?.place {
+                Place::Register(register) => Ok(register),
+                Place::Frame(_) => Err(Refusal::General),
+            },
             Scalar::ExactKey(inner, to) => self.exact_key(inner, *to),
             Scalar::ClampKey(inner, to) => self.clamp_key(inner, *to),
             Scalar::Negate(inner) => self.negate(inner),
@@ -502,7 +511,7 @@ impl Coder {
     }
 }
 
-fn compare_code(ty: &SqlType) -> Op {
+pub(super) fn compare_code(ty: &SqlType) -> Op {
     match ty {
         SqlType::Float8 => Op::Fcmp,
         SqlType::Float4 => Op::F4cmp,

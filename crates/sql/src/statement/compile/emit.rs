@@ -7,6 +7,7 @@
 //!   UPDATE, DELETE  KEY.., SEARCH, RET, residual, COPYROW, SET.., UPDATE | REMOVE, RET, COUNT
 //!   SELECT by key   KEY.., SEARCH, RET, residual, OUTROW, SET.., EMIT
 //!   SELECT by range KEY.., KEY.., SCAN, RET, loop: residual, OUTROW, SET.., EMIT, NEXT
+//!   .. aggregates   the same with accumulators in the loop, and OUTROW, SET.., EMIT behind it
 //! ```
 //!
 //! In a procedure rows go into variables instead of results ([`Sink`]), counts into FOUND, and UPDATE and
@@ -467,7 +468,9 @@ impl Coder {
     // ---- SELECT ----
 
     fn select(&mut self, select: &PointSelect, sink: Sink<'_>) -> Coded<()> {
+        self.check_counts(select)?;
         match &select.path {
+            _ if !select.aggregates.is_empty() => self.select_aggregates(select, sink),
             Path::Key { index, values } => self.select_by_key(select, index, values, sink),
             Path::Range { .. } => self.select_by_range(select, sink),
         }

@@ -16,6 +16,7 @@
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures compiled to Table 2's instructions).
 
+mod aggregate;
 pub(crate) mod analyse;
 pub(crate) mod block;
 pub(crate) mod code;
@@ -24,6 +25,7 @@ mod messages;
 pub(crate) mod path;
 pub(crate) mod point;
 pub(crate) mod scan;
+mod select;
 pub(crate) mod shape;
 mod values;
 mod workspace;
@@ -67,13 +69,15 @@ pub(crate) fn compile(
     }
     let shapes = statements
         .iter()
-        .map(|statement| StatementShape {
-            tag: statement.tag(),
-            columns: statement
-                .output()
-                .iter()
-                .map(|item| item.column.clone())
-                .collect(),
+        .map(|statement| {
+            let finish = statement.finish().cloned();
+            let shown = finish.as_ref().map_or(usize::MAX, |finish| finish.column_count());
+            let columns = statement.output().iter().take(shown);
+            StatementShape {
+                tag: statement.tag(),
+                columns: columns.map(|item| item.column.clone()).collect(),
+                finish,
+            }
         })
         .collect();
     Ok(ProgramPlan {

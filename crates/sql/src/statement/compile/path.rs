@@ -114,6 +114,7 @@ pub(crate) fn folded(scalar: Scalar) -> Scalar {
             Scalar::Input(_)
                 | Scalar::Column(_)
                 | Scalar::Variable(_)
+                | Scalar::Aggregate(_)
                 | Scalar::Session(_)
                 | Scalar::Setting(_)
                 | Scalar::NextValue(_)

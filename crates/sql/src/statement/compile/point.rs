@@ -5,6 +5,8 @@ use std::sync::Arc;
 use weft_store::{IndexDef, TableDef};
 use weft_types::SqlType;
 
+use super::super::bind_aggregates::AggregateCall;
+use super::super::finish::Finish;
 use super::super::plan::{OutputColumn, Tag};
 use super::super::scalar::Scalar;
 
@@ -95,6 +97,11 @@ pub(crate) struct PointSelect {
     pub(crate) limit: Option<Scalar>,
     /// Rows passed over first, bigint.
     pub(crate) offset: Option<Scalar>,
+    /// Not empty: one row is given, and `output` is over these and no column.
+    pub(crate) aggregates: Vec<AggregateCall>,
+    /// What is done with the rows before the client gets them. Then `output` may have more columns than the
+    /// client gets.
+    pub(crate) finish: Option<Arc<Finish>>,
     /// FOR UPDATE or FOR SHARE: the row is declared as written, so that a session locks it.
     pub(crate) locks: bool,
 }
@@ -108,6 +115,14 @@ pub(crate) enum PointStatement {
 }
 
 impl PointStatement {
+    /// What is done with its rows before the client gets them.
+    pub(crate) fn finish(&self) -> Option<&Arc<Finish>> {
+        match self {
+            PointStatement::Select(select) => select.finish.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Columns of its rows.
     pub(crate) fn output(&self) -> &[OutputItem] {
         match self {

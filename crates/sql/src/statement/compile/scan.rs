@@ -356,6 +356,36 @@ impl Coder {
         Ok(())
     }
 
+    /// LIMIT and OFFSET that are applied behind the program are checked by it.
+    pub(super) fn check_counts(&mut self, select: &PointSelect) -> Coded<()> {
+        let Some(finish) = &select.finish else {
+            return Ok(());
+        };
+        let mark = self.b.mark();
+        for (column, state, message) in [
+            (
+                finish.limit_column(),
+                RaiseState::InvalidLimit,
+                "LIMIT must not be negative",
+            ),
+            (
+                finish.offset_column(),
+                RaiseState::InvalidOffset,
+                "OFFSET must not be negative",
+            ),
+        ] {
+            let Some(item) = column.and_then(|column| select.output.get(column)) else {
+                continue;
+            };
+            let zero = self.b.register();
+            self.b.ldi(zero, 0);
+            let count = self.register(&item.scalar, SqlType::Int8)?;
+            self.refuse_negative(count, zero, state, message);
+        }
+        self.b.release_to(mark);
+        Ok(())
+    }
+
     fn refuse_negative(&mut self, register: Reg, zero: Reg, state: RaiseState, message: &str) {
         let fine = self.b.label();
         self.b.branch_null(register, fine);

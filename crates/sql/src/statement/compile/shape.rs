@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, ConflictTarget, Expr, GroupByExpr, LockType, ObjectName, OnConflict, OnConflictAction, Query,
-    Select, SetExpr, TableFactor, TableWithJoins,
+    self, ConflictTarget, Distinct, Expr, GroupByExpr, LockType, ObjectName, OnConflict, OnConflictAction,
+    Query, Select, SetExpr, TableFactor, TableWithJoins,
 };
 use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlError, SqlState};
@@ -179,8 +179,13 @@ pub(super) fn single_table(from: &TableWithJoins) -> Analysed<(&ObjectName, Opti
     }
 }
 
-/// The SELECT of a query without clauses that only the query engine knows.
+/// The SELECT of a query without DISTINCT and clauses that only the query engine knows.
 pub(crate) fn plain_select(query: &Query) -> Option<&Select> {
+    single_select(query).filter(|select| select.distinct.is_none())
+}
+
+/// The SELECT or SELECT DISTINCT of a query without clauses that only the query engine knows.
+pub(super) fn single_select(query: &Query) -> Option<&Select> {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return None;
     };
@@ -194,7 +199,7 @@ pub(crate) fn plain_select(query: &Query) -> Option<&Select> {
         && query.format_clause.is_none()
         && query.pipe_operators.is_empty()
         && !grouped
-        && select.distinct.is_none()
+        && matches!(select.distinct, None | Some(Distinct::Distinct))
         && select.top.is_none()
         && select.into.is_none()
         && select.exclude.is_none()

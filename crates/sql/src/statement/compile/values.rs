@@ -45,6 +45,11 @@ impl Coder {
         {
             return Ok((frame, column));
         }
+        if let Scalar::Aggregate(number) = scalar
+            && let Place::Frame(column) = self.accumulator(*number)?.place
+        {
+            return Ok((frame, column));
+        }
         let column = self.temporary(ty);
         self.set_column(frame, column, scalar, ty)?;
         Ok((frame, column))
@@ -79,6 +84,18 @@ impl Coder {
                 }
                 let frame = self.frame();
                 self.remark(|_| name);
+                self.b.setbuf(buffer, column, frame, source);
+                Ok(())
+            }
+            Scalar::Aggregate(number) => {
+                let accumulator = self.accumulator(*number)?;
+                let Place::Frame(source) = accumulator.place else {
+                    return Err(Refusal::General);
+                };
+                if Class::of(&accumulator.ty) != Class::of(&ty) {
+                    return Err(Refusal::General);
+                }
+                let frame = self.frame();
                 self.b.setbuf(buffer, column, frame, source);
                 Ok(())
             }

@@ -210,6 +210,7 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
         statements: vec![StatementShape {
             tag: Tag::Call,
             columns: compiled.columns,
+            finish: None,
         }],
         fallback: None,
         range_inputs: None,

@@ -1,0 +1,217 @@
+//! Code for aggregates over all rows of a statement.
+//!
+//! ```text
+//!         each accumulator: 0 or NULL
+//!         loop over the rows: argument; NULL: next one; else into the accumulator
+//!         OUTROW, SET.., EMIT: one row, of what the accumulators hold
+//! ```
+//!
+//! An accumulator is a register, or a column of the frame ([`super::workspace`]) where no register holds the
+//! type. Of several values that are equal and look different (0 and -0, 1.0 and 1.00), `min` and `max` keep
+//! the last, as PostgreSQL does.
+
+use weft_program::{Class, Cond, Datum, Function, Label, Op, Reg, RowBuf};
+use weft_types::SqlType;
+
+use super::super::bind::Refusal;
+use super::super::bind_aggregates::{AggregateCall, AggregateKind};
+use super::super::scalar::Scalar;
+use super::block::Place;
+use super::code::{Coder, compare_code};
+use super::emit::{Coded, Sink};
+use super::point::{Path, PointSelect};
+
+/// Where the result of an aggregate grows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accumulator {
+    pub(super) place: Place,
+    pub(super) ty: SqlType,
+}
+
+impl Coder {
+    pub(super) fn accumulator(&self, number: u16) -> Coded<Accumulator> {
+        let found = self.accumulators.get(usize::from(number)).copied();
+        found.ok_or(Refusal::General)
+    }
+
+    /// SELECT of aggregates: one row, whatever is found.
+    pub(super) fn select_aggregates(&mut self, select: &PointSelect, sink: Sink<'_>) -> Coded<()> {
+        let calls = &select.aggregates;
+        let one = self.b.register();
+        self.b.ldi(one, 1);
+        self.accumulators.clear();
+        for call in calls {
+            let accumulator = self.new_accumulator(call);
+            self.accumulators.push(accumulator);
+        }
+        let accumulate = |coder: &mut Coder| -> Coded<()> {
+            for (number, call) in calls.iter().enumerate() {
+                let mark = coder.b.mark();
+                coder.accumulate(number as u16, call, one)?;
+                coder.b.release_to(mark);
+            }
+            Ok(())
+        };
+        match &select.path {
+            Path::Key { .. } => self.for_one_selected(select, |coder, _| accumulate(coder))?,
+            Path::Range { .. } => self.for_each_selected(select, |coder, _| accumulate(coder))?,
+        }
+        self.emit_row(&select.output, sink)?;
+        for Accumulator { place, ty } in std::mem::take(&mut self.accumulators) {
+            if let Place::Frame(column) = place {
+                self.free_column(ty, column);
+            }
+        }
+        Ok(())
+    }
+
+    fn new_accumulator(&mut self, call: &AggregateCall) -> Accumulator {
+        let place = match Class::of(&call.ty).is_register() {
+            true => {
+                let register = self.b.register();
+                match call.kind {
+                    AggregateKind::Count => self.b.ldi(register, 0),
+                    _ => self.b.ldnull(register),
+                }
+                Place::Register(register)
+            }
+            false => {
+                let (frame, column) = (self.frame(), self.frame_column(call.ty));
+                self.b.setnull(frame, column);
+                Place::Frame(column)
+            }
+        };
+        Accumulator { place, ty: call.ty }
+    }
+
+    /// The current row's part in one aggregate.
+    fn accumulate(&mut self, number: u16, call: &AggregateCall, one: Reg) -> Coded<()> {
+        let next = self.b.label();
+        let Accumulator { place, ty } = self.accumulator(number)?;
+        match (call.kind, &call.argument, place) {
+            (AggregateKind::Count, argument, Place::Register(count)) => {
+                if let Some(argument) = argument {
+                    self.branch_if_null(argument, next)?;
+                }
+                self.b.arithmetic(Op::Add, count, count, one);
+            }
+            (kind, Some(argument), Place::Register(register)) => {
+                let from = self.type_of(argument)?;
+                let value = self.register(argument, from)?;
+                self.b.branch_null(value, next);
+                self.take_value(kind, register, value, ty, next);
+            }
+            (AggregateKind::Sum, Some(argument), Place::Frame(column)) => {
+                self.sum_in_frame(number, column, argument, ty, next)?;
+            }
+            (kind, Some(argument), Place::Frame(column)) => {
+                self.extreme_in_frame(kind, column, argument, ty, next)?;
+            }
+            _ => return Err(Refusal::General),
+        }
+        self.b.bind(next);
+        Ok(())
+    }
+
+    fn branch_if_null(&mut self, argument: &Scalar, target: Label) -> Coded<()> {
+        let ty = self.type_of(argument)?;
+        if Class::of(&ty).is_register() {
+            let value = self.register(argument, ty)?;
+            self.b.branch_null(value, target);
+            return Ok(());
+        }
+        let truth = self.register(&Scalar::IsNull(Box::new(argument.clone())), SqlType::Bool)?;
+        self.b.branch_true(truth, target);
+        Ok(())
+    }
+
+    /// A value that is not NULL into an accumulator; goes to `next`, or on.
+    fn take_value(&mut self, kind: AggregateKind, to: Reg, value: Reg, ty: SqlType, next: Label) {
+        let take = self.b.label();
+        self.b.branch_null(to, take);
+        match kind {
+            AggregateKind::Count | AggregateKind::Sum => {
+                self.b.arithmetic(Op::Add, to, to, value);
+                self.b.jump(next);
+            }
+            AggregateKind::Min | AggregateKind::Max => {
+                let better = self.b.register();
+                self.b.compare(compare_code(&ty), keeps(kind), better, to, value);
+                self.b.branch_true(better, next);
+            }
+        }
+        self.b.bind(take);
+        self.b.mov(to, value);
+    }
+
+    /// The same for a sum that no register holds.
+    fn sum_in_frame(
+        &mut self,
+        number: u16,
+        column: u16,
+        argument: &Scalar,
+        ty: SqlType,
+        next: Label,
+    ) -> Coded<()> {
+        let (frame, value) = self.frame_value(argument, ty)?;
+        let is_null = self.order_with_itself(buffered(frame, value));
+        self.b.branch_null(is_null, next);
+        let take = self.b.label();
+        let nothing_yet = self.order_with_itself(buffered(frame, column));
+        self.b.branch_null(nothing_yet, take);
+        // The operands lie side by side; the second is copied from where it is.
+        let first = self.argument_columns(Function::NumericAdd)?;
+        self.set_column(frame, first, &Scalar::Aggregate(number), ty)?;
+        self.b.setbuf(frame, first + 1, frame, value);
+        self.b.call(frame, column, Function::NumericAdd, first);
+        self.b.jump(next);
+        self.b.bind(take);
+        self.b.setbuf(frame, column, frame, value);
+        Ok(())
+    }
+
+    /// The same for a least or greatest value that no register holds.
+    fn extreme_in_frame(
+        &mut self,
+        kind: AggregateKind,
+        column: u16,
+        argument: &Scalar,
+        ty: SqlType,
+        next: Label,
+    ) -> Coded<()> {
+        let value = self.datum(argument, ty)?;
+        let is_null = self.order_with_itself(value);
+        self.b.branch_null(is_null, next);
+        let frame = self.frame();
+        let found = buffered(frame, column);
+        let take = self.b.label();
+        let nothing_yet = self.order_with_itself(found);
+        self.b.branch_null(nothing_yet, take);
+        let better = self.b.register();
+        self.b.compare_values(keeps(kind), better, found, value);
+        self.b.branch_true(better, next);
+        self.b.bind(take);
+        match value {
+            Datum::Buffer { column: source, .. } => {
+                self.b.setbuf(frame, column, frame, source);
+                Ok(())
+            }
+            _ => self.set_column(frame, column, argument, ty),
+        }
+    }
+}
+
+/// How what was found stands to the next value if it is kept.
+fn keeps(kind: AggregateKind) -> Cond {
+    match kind {
+        AggregateKind::Max => Cond::Gt,
+        _ => Cond::Lt,
+    }
+}
+
+fn buffered(buffer: RowBuf, column: u16) -> Datum {
+    Datum::Buffer {
+        buffer: buffer.0,
+        column,
+    }
+}

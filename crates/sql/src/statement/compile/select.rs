@@ -1,0 +1,364 @@
+//! SELECT from syntax trees to [`PointSelect`]: by a key, by a range whose index has the order that is wanted,
+//! over all rows of either (aggregates), or by a range that is sorted afterwards ([`Finish`]).
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, OrderByKind, Query};
+use weft_store::TableDef;
+use weft_types::{SqlError, SqlState, SqlType, Value};
+
+use super::super::bind::Refusal;
+use super::super::finish::{Finish, RowCount, SortKey};
+use super::super::names;
+use super::super::plan::OutputColumn;
+use super::super::scalar::Scalar;
+use super::super::show::show;
+use super::analyse::{Analysed, Analyser};
+use super::path::{self, Choice, Order, conjuncts, folded};
+use super::point::{OutputItem, Path, PointSelect};
+use super::shape::{row_locks, single_select, single_table};
+
+/// Largest LIMIT without other bounds that a program serves.
+const LIMIT_MAX: i64 = 4_096;
+
+/// One item of ORDER BY.
+struct OrderTerm {
+    /// As it is written, for EXPLAIN.
+    text: String,
+    scalar: Scalar,
+    ty: SqlType,
+    descending: bool,
+    nulls_first: bool,
+}
+
+impl Analyser<'_> {
+    pub(super) fn select(&mut self, query: &Query) -> Analysed<PointSelect> {
+        let select = single_select(query).ok_or(Refusal::General)?;
+        let distinct = select.distinct.is_some();
+        let [from] = select.from.as_slice() else {
+            return Err(Refusal::General);
+        };
+        let (name, alias) = single_table(from)?;
+        let table = self.find(name)?;
+        let alias = alias.unwrap_or_else(|| table.name.clone());
+        let mut aggregates = Vec::new();
+        let output = self.output(&select.projection, &table, &alias, Some(&mut aggregates))?;
+        let condition = self.condition(select.selection.as_ref(), &table, &alias)?;
+        let conjuncts = conjuncts(condition);
+        let (limit, offset) = self.limits(query)?;
+        let locks = row_locks(query)?;
+        if !aggregates.is_empty() {
+            // A column beside an aggregate is an error, which the query engine tells.
+            let grouped = output.iter().any(|item| item.scalar.has_column());
+            if grouped || distinct || locks || query.order_by.is_some() || self.variables.is_some() {
+                return Err(Refusal::General);
+            }
+            let choice = path::choose(&table, conjuncts, None).ok_or(Refusal::General)?;
+            if !is_bounded(&choice.path) {
+                return Err(Refusal::General);
+            }
+            return Ok(PointSelect {
+                aggregates,
+                ..one_row(table, choice, output, limit, offset)?
+            });
+        }
+        let terms = self.order_terms(query, &table, &alias, &output)?;
+        if !distinct && let Some(order) = index_order(&terms) {
+            let choice = path::choose(&table, conjuncts.clone(), order.as_ref());
+            if let Some(choice) = choice
+                && serves(&choice, limit.as_ref(), offset.as_ref(), locks)
+            {
+                return Ok(PointSelect {
+                    limit,
+                    offset,
+                    locks,
+                    ..found(table, choice, output)
+                });
+            }
+        }
+        if locks || self.variables.is_some() {
+            return Err(Refusal::General);
+        }
+        let choice = path::choose(&table, conjuncts, None).ok_or(Refusal::General)?;
+        match &choice.path {
+            Path::Key { .. } => one_row(table, choice, output, limit, offset),
+            Path::Range { .. } if is_bounded(&choice.path) && (distinct || !terms.is_empty()) => {
+                let mut output = output;
+                let finish = finish(&mut output, &terms, distinct, limit, offset)?;
+                Ok(PointSelect {
+                    finish: Some(Arc::new(finish)),
+                    ..found(table, choice, output)
+                })
+            }
+            Path::Range { .. } => Err(Refusal::General),
+        }
+    }
+
+    /// ORDER BY: each item by output position, by output name, or an expression, in PostgreSQL's order.
+    fn order_terms(
+        &mut self,
+        query: &Query,
+        table: &TableDef,
+        alias: &str,
+        output: &[OutputItem],
+    ) -> Analysed<Vec<OrderTerm>> {
+        let Some(order_by) = &query.order_by else {
+            return Ok(Vec::new());
+        };
+        let OrderByKind::Expressions(list) = &order_by.kind else {
+            return Err(Refusal::General);
+        };
+        let mut terms = Vec::with_capacity(list.len());
+        for item in list {
+            if item.with_fill.is_some() {
+                return Err(Refusal::General);
+            }
+            let (scalar, ty) = self.order_item(&item.expr, table, alias, output)?;
+            let descending = item.options.asc == Some(false);
+            terms.push(OrderTerm {
+                text: item.expr.to_string(),
+                scalar,
+                ty,
+                descending,
+                nulls_first: item.options.nulls_first.unwrap_or(descending),
+            });
+        }
+        Ok(terms)
+    }
+
+    fn order_item(
+        &mut self,
+        expr: &Expr,
+        table: &TableDef,
+        alias: &str,
+        output: &[OutputItem],
+    ) -> Analysed<(Scalar, SqlType)> {
+        let of_output = |item: &OutputItem| (item.scalar.clone(), item.column.ty);
+        match expr {
+            Expr::Value(value) => {
+                let ast::Value::Number(digits, false) = &value.value else {
+                    return Err(Refusal::General);
+                };
+                let position: usize = digits.parse().map_err(|_| Refusal::General)?;
+                let item = position.checked_sub(1).and_then(|position| output.get(position));
+                item.map(of_output).ok_or(Refusal::General)
+            }
+            Expr::Identifier(ident) => {
+                let name = names::ident(ident);
+                let mut named = output.iter().filter(|item| item.column.name == name);
+                match (named.next(), named.next()) {
+                    (Some(item), None) => Ok(of_output(item)),
+                    (None, _) => {
+                        let number = table.column_index(&name).ok_or(Refusal::General)?;
+                        let column = table.columns.get(number).ok_or(Refusal::General)?;
+                        Ok((Scalar::Column(number as u16), column.ty))
+                    }
+                    _ => Err(Refusal::General),
+                }
+            }
+            other => {
+                let mut binder = self.binder(table, alias);
+                let typed = binder.bind(other)?;
+                let (scalar, ty) = binder.settle(typed)?;
+                match scalar.is_volatile() || !scalar.has_column() {
+                    true => Err(Refusal::General),
+                    false => Ok((scalar, ty)),
+                }
+            }
+        }
+    }
+
+    fn limits(&mut self, query: &Query) -> Analysed<(Option<Scalar>, Option<Scalar>)> {
+        let (limit, offset) = match (&query.limit_clause, &query.fetch) {
+            (None, None) => (None, None),
+            (
+                Some(LimitClause::LimitOffset {
+                    limit,
+                    offset,
+                    limit_by,
+                }),
+                None,
+            ) if limit_by.is_empty() => (limit.as_ref(), offset.as_ref().map(|offset| &offset.value)),
+            (None, Some(fetch)) if !fetch.with_ties && !fetch.percent => (fetch.quantity.as_ref(), None),
+            _ => return Err(Refusal::General),
+        };
+        let mut bound = [None, None];
+        for (slot, (expr, what)) in bound.iter_mut().zip([(limit, "LIMIT"), (offset, "OFFSET")]) {
+            let Some(expr) = expr else { continue };
+            let mut binder = self.bare_binder();
+            let typed = binder.bind(expr)?;
+            let scalar = folded(binder.coerce(typed, &SqlType::Int8)?);
+            if let Scalar::Constant(value) = &scalar
+                && value.as_i64().is_some_and(|number| number < 0)
+            {
+                let state = if what == "LIMIT" {
+                    SqlState::INVALID_ROW_COUNT_IN_LIMIT
+                } else {
+                    SqlState::INVALID_ROW_COUNT_IN_OFFSET
+                };
+                return Err(SqlError::new(state, format!("{what} must not be negative")).into());
+            }
+            *slot = Some(scalar);
+        }
+        let [limit, offset] = bound;
+        Ok((limit, offset))
+    }
+}
+
+/// What is found on a path, all of it.
+fn found(table: Arc<TableDef>, choice: Choice, output: Vec<OutputItem>) -> PointSelect {
+    PointSelect {
+        table,
+        path: choice.path,
+        residual: choice.residual,
+        output,
+        limit: None,
+        offset: None,
+        aggregates: Vec::new(),
+        finish: None,
+        locks: false,
+    }
+}
+
+/// What is found where there is at most one row, which needs no order.
+fn one_row(
+    table: Arc<TableDef>,
+    choice: Choice,
+    mut output: Vec<OutputItem>,
+    limit: Option<Scalar>,
+    offset: Option<Scalar>,
+) -> Analysed<PointSelect> {
+    if gives_one_row(limit.as_ref(), offset.as_ref()) {
+        return Ok(found(table, choice, output));
+    }
+    let finish = finish(&mut output, &[], false, limit, offset)?;
+    Ok(PointSelect {
+        finish: Some(Arc::new(finish)),
+        ..found(table, choice, output)
+    })
+}
+
+/// LIMIT and OFFSET leave a single row as it is.
+fn gives_one_row(limit: Option<&Scalar>, offset: Option<&Scalar>) -> bool {
+    let some = match limit {
+        None | Some(Scalar::Constant(Value::Null)) => true,
+        Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit > 0),
+        Some(_) => false,
+    };
+    some && offset.is_none()
+}
+
+/// A key, a prefix of an index, or a range with two ends.
+fn is_bounded(path: &Path) -> bool {
+    match path {
+        Path::Key { .. } => true,
+        Path::Range {
+            prefix, low, high, ..
+        } => !prefix.is_empty() || (low.is_some() && high.is_some()),
+    }
+}
+
+/// Whether a path gives few rows, and those that LIMIT and OFFSET ask for.
+fn serves(choice: &Choice, limit: Option<&Scalar>, offset: Option<&Scalar>, locks: bool) -> bool {
+    if matches!(choice.path, Path::Key { .. }) {
+        return gives_one_row(limit, offset);
+    }
+    let small_limit = match limit {
+        Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit <= LIMIT_MAX),
+        other => other.is_some(),
+    };
+    let bounded = is_bounded(&choice.path);
+    // A scan that looks for rows which may be anywhere is no point statement.
+    let searches = !choice.residual.is_empty() && !bounded;
+    !locks && !searches && (bounded || small_limit)
+}
+
+/// An order that an index may have; `None` if none has it. The inner `None` is any order.
+fn index_order(terms: &[OrderTerm]) -> Option<Option<Order>> {
+    let Some(first) = terms.first() else {
+        return Some(None);
+    };
+    let mut order = Order {
+        columns: Vec::with_capacity(terms.len()),
+        descending: first.descending,
+    };
+    for term in terms {
+        let Scalar::Column(column) = term.scalar else {
+            return None;
+        };
+        if term.descending != order.descending || term.nulls_first != term.descending {
+            return None;
+        }
+        order.columns.push(usize::from(column));
+    }
+    Some(Some(order))
+}
+
+/// The finishing step; appends to the output what it needs besides.
+fn finish(
+    output: &mut Vec<OutputItem>,
+    terms: &[OrderTerm],
+    distinct: bool,
+    limit: Option<Scalar>,
+    offset: Option<Scalar>,
+) -> Analysed<Finish> {
+    let types: Vec<SqlType> = output.iter().map(|item| item.column.ty).collect();
+    let mut further = Vec::new();
+    let mut keys: Vec<SortKey> = Vec::with_capacity(terms.len());
+    for term in terms {
+        let known = output.iter().position(|item| item.scalar == term.scalar);
+        let column = match known {
+            Some(column) => column,
+            None if distinct => return Err(not_selected(&term.scalar)),
+            None => {
+                further.push(term.text.clone());
+                further_column(output, term.scalar.clone(), term.ty)
+            }
+        };
+        if keys.iter().all(|key| key.column != column) {
+            keys.push(SortKey {
+                column,
+                descending: term.descending,
+                nulls_first: term.nulls_first,
+            });
+        }
+    }
+    let mut count = |count: Option<Scalar>| match count? {
+        Scalar::Constant(value) => value
+            .as_i64()
+            .and_then(|count| u64::try_from(count).ok())
+            .map(RowCount::Constant),
+        other => {
+            further.push(show(&other, &|number| format!("${}", number + 1)));
+            Some(RowCount::Column(further_column(output, other, SqlType::Int8)))
+        }
+    };
+    let (limit, offset) = (count(limit), count(offset));
+    let finish = Finish::new(keys, distinct, &types).slice(limit, offset);
+    Ok(match output.len() == types.len() {
+        true => finish,
+        false => finish.without_further_columns(&types, further),
+    })
+}
+
+/// A further column of the program's rows; its number.
+fn further_column(output: &mut Vec<OutputItem>, scalar: Scalar, ty: SqlType) -> usize {
+    output.push(OutputItem {
+        scalar,
+        column: OutputColumn::computed("", ty),
+    });
+    output.len() - 1
+}
+
+/// Why rows without repetition cannot be sorted by something else. What may be written in two ways is the
+/// query engine's to tell.
+fn not_selected(scalar: &Scalar) -> Refusal {
+    match scalar {
+        Scalar::Column(_) => SqlError::new(
+            SqlState::INVALID_COLUMN_REFERENCE,
+            "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+        )
+        .into(),
+        _ => Refusal::General,
+    }
+}
