@@ -36,8 +36,8 @@ pub enum LockManager {
     Calvin,
     /// Admission to batches of one wave, as [`Batch`] has it.
     Batch,
-    /// Batches of several waves, by the product's planner: every batch is planned, where [`Waves`] leaves most
-    /// out once the stream has become a line.
+    /// Batches of several waves, by the product's planner: every batch is planned, where [`Waves`] leaves
+    /// most out once the stream has become a line.
     Waves,
 }
 

@@ -39,8 +39,8 @@ const BLOCK_PROBES: usize = 16;
 const KEY_BYTES: usize = 31;
 /// How much of a row is fetched with its slot; what is longer comes with [`Probe::fetch_rest`].
 const HEAD_BYTES: usize = 4 * LINE_BYTES;
-/// How many rows ahead of the present one the rest of a long row is fetched ([`Probe::fetch_rest`]): its lines
-/// and those between fill what a core has under way.
+/// How many rows ahead of the present one the rest of a long row is fetched ([`Probe::fetch_rest`]): its
+/// lines and those between fill what a core has under way.
 pub const REST_ROWS: usize = 4;
 /// How much of one value is fetched.
 const VALUE_BYTES_MAX: usize = 2 * LINE_BYTES;

@@ -126,7 +126,11 @@ fn is_program(client: &mut Client, sql: &str) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
     #[test]
-    fn both_ways_give_the_same_rows(rows in prop::collection::vec(row(), 0..14), low in 0..8_i32, width in -1..14_i32) {
+    fn both_ways_give_the_same_rows(
+        rows in prop::collection::vec(row(), 0..14),
+        low in 0..8_i32,
+        width in -1..14_i32,
+    ) {
         let db = database();
         let mut client = Client::with(&db, TABLE);
         for (id, row) in rows.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! SELECT from syntax trees to [`PointSelect`]: by a key, by a range whose index has the order that is wanted,
-//! over all rows of either (aggregates), or by a range that is sorted afterwards ([`Finish`]).
+//! SELECT from syntax trees to [`PointSelect`]: by a key, by a range whose index has the order that is
+//! wanted, over all rows of either (aggregates), or by a range that is sorted afterwards ([`Finish`]).
 
 use std::sync::Arc;
 
