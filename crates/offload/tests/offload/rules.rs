@@ -367,6 +367,8 @@ fn a_job_whose_unit_is_unusually_slow_is_begun_on_the_cpu() {
             counters.redone_on_cpu.nonzero().collect::<Vec<_>>(),
             [(Reason::Slow, 1)]
         );
+        let text = "redone on the CPU 0, begun there beside slow units 1, sent there directly 0 (slow 1)";
+        assert!(counters.to_string().contains(text), "{counters}");
         assert_eq!(lab.one(b"task").report.unit, "unit 0");
     }
 }
@@ -470,28 +472,31 @@ fn only_an_idle_cpu_begins_what_units_are_slow_with() {
 }
 
 /// Of two threads one is idle, so the CPU gets what a unit is slow with. The unit is done before the CPU
-/// has begun it: it is not done twice for nothing.
+/// has begun it: it is not done twice for nothing. Of one thread none is idle, and it does not get it.
 #[test]
 fn what_the_cpu_has_not_begun_is_withdrawn_when_the_unit_answers() {
-    let settings = SchedulerConfig {
-        hedge_floor_ns: 1_000,
-        cpu_threads: 2,
-        ..config()
-    };
-    let lab = Lab::new(settings, vec![fine()]);
-    for _ in 0..16 {
-        lab.one(b"task");
+    for cpu_threads in [1, 2] {
+        let settings = SchedulerConfig {
+            hedge_floor_ns: 1_000,
+            cpu_threads,
+            ..config()
+        };
+        let lab = Lab::new(settings, vec![fine()]);
+        for _ in 0..16 {
+            lab.one(b"task");
+        }
+        // The unit takes 410 us, the CPU 5 ms for the one and 4 ms for the other.
+        lab.submit(1, too_long(&[2; 500 << 10]));
+        lab.submit(0, job(&[1; 400 << 10]));
+        lab.run();
+        let order: Vec<_> = std::iter::from_fn(|| lab.pop())
+            .map(|(tag, finished)| (tag, finished.report.unit))
+            .collect();
+        assert_eq!(order, [(0, "unit 0".to_owned()), (1, "cpu".to_owned())]);
+        let cpu = &lab.counters().units[1];
+        let given = cpu_threads as u64;
+        assert_eq!((cpu.started, cpu.answered, cpu.in_flight), (given, 1, 0));
     }
-    // The unit takes 410 us, the CPU 5 ms for the one and 4 ms for the other.
-    lab.submit(1, too_long(&[2; 500 << 10]));
-    lab.submit(0, job(&[1; 400 << 10]));
-    lab.run();
-    let order: Vec<_> = std::iter::from_fn(|| lab.pop())
-        .map(|(tag, finished)| (tag, finished.report.unit))
-        .collect();
-    assert_eq!(order, [(0, "unit 0".to_owned()), (1, "cpu".to_owned())]);
-    let cpu = &lab.counters().units[1];
-    assert_eq!((cpu.started, cpu.answered, cpu.in_flight), (2, 1, 0));
 }
 
 /// A CPU that breaks down while it does what a unit is slow with takes nothing from the unit's result.
