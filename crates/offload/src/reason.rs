@@ -38,7 +38,7 @@ macro_rules! reasons {
 pub enum Blame {
     /// The unit or the way to it: counts toward taking it out.
     Unit,
-    /// Nobody yet: whether the unit failed is seen when the attempt ends, and counted with the unit's failures.
+    /// Nobody yet: whether the unit failed is seen when the attempt ends, and counted with its failures.
     Open,
     /// Nobody: the job is not for units, or there is none for it.
     Nobody,

@@ -125,8 +125,8 @@ impl Core {
         }
     }
 
-    /// Begins jobs on the CPU that units took unusually long for at `gathered_ns`, as far as threads of it have
-    /// nothing else to do. What only the CPU can do has its place already.
+    /// Begins jobs on the CPU that units took unusually long for at `gathered_ns`, as far as threads of it
+    /// have nothing else to do. What only the CPU can do has its place already.
     pub(super) fn hedge(&mut self, gathered_ns: u64, now_ns: u64) {
         let due = |attempt: &&mut Attempt| attempt.hedge_ns <= gathered_ns;
         let mut slow: Vec<(u64, u64)> = Vec::new();

@@ -488,6 +488,9 @@ fn what_the_cpu_has_not_begun_is_withdrawn_when_the_unit_answers() {
         // The unit takes 410 us, the CPU 5 ms for the one and 4 ms for the other.
         lab.submit(1, too_long(&[2; 500 << 10]));
         lab.submit(0, job(&[1; 400 << 10]));
+        // Somebody wakes the scheduler when the unit has been slow and has not answered.
+        lab.scheduler.step();
+        lab.clock.advance_micros(200);
         lab.run();
         let order: Vec<_> = std::iter::from_fn(|| lab.pop())
             .map(|(tag, finished)| (tag, finished.report.unit))

@@ -135,8 +135,8 @@ impl Deref for CheckedMerge {
 
 /// Whether the block is whole, holds as many entries as are named, in order, begins and ends with the keys
 /// that are named, and `hashes` are those of the keys that begin in it, as [`MergeOutput::key_hashes`] has
-/// them. `before` is the last entry in front of it: versions of one key may go on in the next block, and stand
-/// in order there, too. `None` for `hashes` if none were asked for. Returns the stamp of its last entry.
+/// them. `before` is the last entry in front of it: versions of one key may go on in the next block, and
+/// stand in order there, too. `None` for `hashes` if none were asked for. Returns its last entry's stamp.
 fn walk(
     named: &FinishedBlock,
     before: Option<(&[u8], Stamp)>,

@@ -157,8 +157,8 @@ impl UnitStats {
         self.redone_on_cpu.total(Blame::Unit)
     }
 
-    /// Jobs that the CPU did before their unit's deadline, the unit being unusually slow: with some of them it
-    /// was done a moment later, of others it had lost the answer.
+    /// Jobs that the CPU did before their unit's deadline, the unit being unusually slow: with some of them
+    /// it was done a moment later, of others it had lost the answer.
     #[must_use]
     pub fn begun_beside_slow_units(&self) -> u64 {
         self.redone_on_cpu.total(Blame::Open)
