@@ -132,12 +132,13 @@ impl fmt::Display for Counters {
             "{} jobs, {} finished, {} with an error, {} compared, {} by the CPU for busy units",
             self.submitted, self.finished, self.errors, self.compared, self.helped_by_cpu
         )?;
-        let (failed, direct) = (
-            self.redone_on_cpu.total(Blame::Unit),
-            self.redone_on_cpu.total(Blame::Nobody),
-        );
-        write!(f, "; redone on the CPU {failed}, sent there directly {direct}")?;
-        if failed + direct > 0 {
+        let [failed, beside, direct] =
+            [Blame::Unit, Blame::Open, Blame::Nobody].map(|blame| self.redone_on_cpu.total(blame));
+        write!(
+            f,
+            "; redone on the CPU {failed}, begun there beside slow units {beside}, sent there directly {direct}"
+        )?;
+        if failed + beside + direct > 0 {
             write!(f, " ({})", self.redone_on_cpu)?;
         }
         for unit in &self.units {

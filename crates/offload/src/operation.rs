@@ -174,6 +174,27 @@ pub fn look_through(job: &Job, output: Bytes) -> Option<Output> {
     }
 }
 
+/// Whether a result that somebody in this process has looked through, or computed, is one of such a task: its
+/// kind, and as far as it knows its task (bounds of a merge, hashes of a filter). Cheap.
+pub(crate) fn is_of(job: &Job, output: &Output) -> bool {
+    match (job.kind, output) {
+        (JobKind::Merge, Output::Merge(merged)) => {
+            let is_of =
+                |task: &MergeTask| merged.is_of(task.lower.as_ref(), task.upper.as_ref(), task.key_hashes);
+            match &job.task {
+                Task::Merge(task) => is_of(task),
+                _ => MergeTask::decode(job.payload()).is_ok_and(|task| is_of(&task)),
+            }
+        }
+        (JobKind::BuildFilter, Output::Filter(filter)) => match &job.task {
+            Task::BuildFilter(hashes, bits_per_key) => filter.is_of(hashes, *bits_per_key),
+            _ => decode_filter_task(job.payload())
+                .is_ok_and(|(hashes, bits_per_key)| filter.is_of(&hashes.into(), bits_per_key)),
+        },
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,8 @@ macro_rules! reasons {
 pub enum Blame {
     /// The unit or the way to it: counts toward taking it out.
     Unit,
+    /// Nobody yet: whether the unit failed is seen when the attempt ends, and counted with its failures.
+    Open,
     /// Nobody: the job is not for units, or there is none for it.
     Nobody,
 }
@@ -75,7 +77,7 @@ reasons! {
     LimitsFoundExceeded = "limits_found_exceeded", Nobody;
     /// The unit had not answered long after it usually has, and the CPU was done first. If it never answers,
     /// that is counted as its failure when its deadline passes.
-    Slow = "slow", Nobody;
+    Slow = "slow", Open;
     /// No unit does this kind.
     NoUnit = "no_unit", Nobody;
     /// Every unit that would take it is taken out at present.
@@ -160,7 +162,8 @@ mod tests {
         }
         assert!(Reason::ALL.iter().all(|reason| counts.get(*reason) == 2));
         assert_eq!(counts.total(Blame::Unit), 18);
-        assert_eq!(counts.total(Blame::Nobody), 18);
+        assert_eq!(counts.total(Blame::Open), 2);
+        assert_eq!(counts.total(Blame::Nobody), 16);
         assert!(counts.to_string().starts_with("refused 2, late 2, "));
         assert_eq!(Reason::from(Excess::Ways).name(), "too_many_ways");
     }

@@ -4,22 +4,22 @@
 //! Each level has a score, and the highest goes first. It is by how much the level exceeds its size: of
 //! level 0 the number of its tables counts, of the others their bytes. But tables of level 0 slow writers
 //! down soon after there are too many, so from there on each counts three times as much; and its compactions
-//! rewrite what level 1 has grown to, so what they would rewrite is in its score, too:
+//! rewrite what level 1 has grown to, so beside level 1 what they would rewrite counts, too:
 //!
 //! ```text
 //! n  tables of level 0 / tables that call for a compaction
 //! s  level 1 / its size
 //! r  what of level 1 the next compaction of level 0 rewrites / the size of level 1
 //!
-//! score of level 0 = n                             up to 1
-//!                    min(1 + 3 (n - 1), 3.5 s / r) beyond
+//! score of level 0 = n              up to 1
+//!                    1 + 3 (n - 1)  beyond; less than s if 3.5 s / r < s
 //! ```
 //!
 //! So level 0, half again too large, goes before a level 1 that is two and a half times too large; and behind
 //! a level 1, however many tables it has, if it would have to rewrite more than three and a half times the
 //! size of level 1 (then `3.5 s / r < s`). Writers that never stop would keep level 1 from ever shrinking
 //! otherwise. As it is levels stay below four and a half times their size, and writers are held back
-//! meanwhile.
+//! meanwhile. A deeper level that is larger still does not hold level 0 up: nothing of it is in the way.
 //!
 //! If what level 0 needs is held by a compaction that runs, none of a lower score that would hold it longer
 //! begins meanwhile; else each could be followed by the next, and level 0 wait for the whole chain.
@@ -91,7 +91,7 @@ fn fullness(version: &Version, options: &LsmOptions, level: usize) -> f64 {
     }
 }
 
-/// The score of level 0, and the most that it could be with more tables. See the file's head.
+/// The score of level 0, and the most that it counts beside level 1. See the file's head.
 fn level0_score(version: &Version, options: &LsmOptions, turns: &Turns) -> (f64, f64) {
     let tables = fullness(version, options, 0);
     let next = choose_from(version, 0, turns, &BTreeSet::new());
@@ -101,7 +101,13 @@ fn level0_score(version: &Version, options: &LsmOptions, turns: &Turns) -> (f64,
         bytes => REWRITTEN_MAX * version.level_bytes(1) as f64 / bytes as f64,
     };
     let steep = tables.min(1.0) + LEVEL0_STEEPNESS * (tables - 1.0).max(0.0);
-    (steep.min(most), most)
+    let level1 = fullness(version, options, 1);
+    let score = if level1 > most {
+        steep.min(level1.next_down())
+    } else {
+        steep
+    };
+    (score, most)
 }
 
 /// Bytes that should lie deeper than they do.
@@ -486,6 +492,37 @@ mod tests {
         }
     }
 
+    /// Level 2 came to be six times too large, from a restore perhaps, and writers wait: level 0 goes
+    /// first as long as level 1 is not in its way, and all of it shrinks in the end.
+    #[test]
+    fn level_0_does_not_wait_for_a_level_2_that_is_far_too_large() {
+        for threads in 1..=3 {
+            let mut engine = Saturated::new(threads);
+            let mut edit = Edit::default();
+            for (level, count) in [(0, 32), (1, 4), (2, 6 * 40)] {
+                for at in 0..count {
+                    let part = (KEYS * at / count, KEYS * (at + 1) / count - 1);
+                    let range = if level == 0 { (0, KEYS - 1) } else { part };
+                    edit.added.push(engine.table(level, range, TABLE));
+                }
+            }
+            engine.install(&edit);
+            engine.start(0);
+            let first = engine.threads[0].as_ref().map(|(_, choice)| choice.level);
+            assert_eq!(first, Some(0), "{threads} threads");
+            let mut most = 0.0_f64;
+            while engine.flushed < 400 {
+                engine.step();
+                most = most.max(fullness(&engine.version, &engine.options, 2));
+            }
+            let last = fullness(&engine.version, &engine.options, 2);
+            assert!(
+                most <= 7.0 && last <= 4.5,
+                "{threads} threads: {most}, then {last}"
+            );
+        }
+    }
+
     #[test]
     fn levels_stay_bounded_under_writers_that_never_stop() {
         for threads in 1..=3 {
@@ -497,6 +534,7 @@ mod tests {
                     *most = most.max(fullness(&engine.version, &engine.options, level));
                 }
             }
+            // Seen with `--nocapture`.
             println!("{threads}: {most:?} in {}", engine.now);
             assert!(
                 most[0] <= 8.0 && most[1] <= 4.5 && most[2] <= 4.5,

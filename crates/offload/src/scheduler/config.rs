@@ -22,8 +22,9 @@ pub struct SchedulerConfig {
     /// Nanoseconds added for each KiB of task and stated result.
     pub deadline_ns_per_kib: u64,
     /// Nanoseconds at least, after which the CPU begins a job that its unit takes unusually long for: twice
-    /// as long as for the slowest of its last 64 answers of the kind. It does so only when it is idle, and
-    /// not for jobs that are compared. `u64::MAX`: never.
+    /// as long as for the slowest of its last 64 answers of the kind, or half of the time that it is allowed.
+    /// The CPU does so only on a thread that is idle, after what only the CPU can do, and not for jobs that
+    /// are compared. `u64::MAX`: never.
     pub hedge_floor_ns: u64,
     /// When units are taken out, and how they come back.
     pub health: HealthPolicy,

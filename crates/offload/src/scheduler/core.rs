@@ -299,8 +299,8 @@ impl Core {
             self.take_answer(answer, gathered_ns);
         }
         self.give_up_late(gathered_ns);
-        self.hedge(gathered_ns);
         self.dispatch(now_ns);
+        self.hedge(gathered_ns, now_ns);
         Step {
             finished: std::mem::take(&mut self.finished),
             left_line: std::mem::take(&mut self.left_line),
@@ -391,7 +391,7 @@ impl Core {
     /// answers a stray does not make the scheduler run hot: the time is in the future.
     fn next_ns(&self, now_ns: u64) -> Option<u64> {
         // A CPU that is busy says when it is not.
-        let may_hedge = self.cpu_free();
+        let may_hedge = self.cpu_idle();
         let due = |attempt: &Attempt| match may_hedge {
             true => attempt.deadline_ns.min(attempt.hedge_ns),
             false => attempt.deadline_ns,

@@ -61,6 +61,12 @@ impl Core {
         free > self.for_cpu.len()
     }
 
+    /// A thread of the CPU has nothing to do, and nothing is in line for it.
+    pub(super) fn cpu_idle(&self) -> bool {
+        let held = self.units.last().map_or(0, |cpu| cpu.counters.in_flight);
+        held + self.for_cpu.len() < self.config.cpu_threads.max(1)
+    }
+
     fn choose(&mut self, id: u64, now_ns: u64) -> Choice {
         let cpu = self.cpu();
         let Some(state) = self.jobs.get(&id) else {
@@ -172,6 +178,19 @@ impl Core {
         }
     }
 
+    /// Takes a job from the CPU that is over, unless it has begun it.
+    pub(super) fn withdraw_from_cpu(&mut self, id: u64, now_ns: u64) {
+        self.for_cpu.retain(|job| *job != id);
+        let cpu = self.cpu();
+        let mut attempts = self.attempts.iter();
+        let held = attempts.find(|(_, attempt)| attempt.unit == cpu && attempt.job == id);
+        if let (Some((&attempt, _)), Some(slot)) = (held, self.units.get_mut(cpu))
+            && slot.unit.withdraw(attempt)
+        {
+            self.end_span(attempt, Ended::GivenUp, "withdrawn", (0, 0), now_ns);
+        }
+    }
+
     /// Gives the CPU what is in line for it, as far as it has room.
     pub(super) fn feed_cpu(&mut self, now_ns: u64) {
         let cpu = self.cpu();
@@ -239,7 +258,8 @@ impl Core {
         let alone = !is_cpu && !state.compare && self.config.hedge_floor_ns < u64::MAX;
         let too_long = slot.paces.too_long_ns(kind, kib).filter(|_| alone);
         let hedge_ns = too_long.map_or(u64::MAX, |ns| {
-            now_ns.saturating_add(ns.max(self.config.hedge_floor_ns))
+            let wait_ns = ns.min(allowed / 2).max(self.config.hedge_floor_ns);
+            now_ns.saturating_add(wait_ns)
         });
         slot.counters.started += 1;
         slot.counters.in_flight += 1;

@@ -5,12 +5,13 @@
 //! again the verdict is acted upon, if the attempt still stands.
 //!
 //! A result is looked through here and nowhere else: what is told has the type of what was looked through
-//! ([`Output`]). A unit that works in this process's memory may hand over a golden result as such; bytes from
-//! it are looked through like anybody's.
+//! ([`Output`]). A unit that works in this process's memory may hand over a golden result as such, and then
+//! only its kind and what it knows of its task are compared; bytes from it are looked through like anybody's.
 
 use std::sync::Arc;
 
 use crate::job::{Job, JobKind};
+use crate::operation::is_of;
 use crate::reason::Reason;
 use crate::report::Output;
 use crate::scheduler::core::LookThrough;
@@ -74,6 +75,7 @@ impl Asked {
                 Some(output) => (Ok(()), output),
                 None => (Err(Reason::Malformed), Output::Bytes(bytes::Bytes::new())),
             },
+            (Ok(()), output, Some(job)) if !is_of(job, &output) => (Err(Reason::Malformed), output),
             (whole, output, _) => (whole, output),
         }
     }

@@ -2,9 +2,13 @@
 //!
 //! An answer that is lost would hold its requester up for the whole deadline, which has to be long enough for
 //! the slowest job there is. What a unit's last answers took says more: a job that takes twice as long for
-//! each KiB as the slowest of them is begun on the CPU, too, if that has nothing else to do, and whoever is
+//! each KiB as the slowest of them is begun on the CPU, too, if a thread of it is idle, and whoever is
 //! first is told ([`crate::SchedulerConfig::hedge_floor_ns`]). The attempt stands until its deadline, which
 //! alone decides whether the unit is to blame.
+//!
+//! What an answer took has not only to do with its size: a small job that stood in line behind a large one is
+//! as slow as that. One such answer makes large jobs look slow only after their deadline. So half of the time
+//! that an attempt is allowed is the most that the CPU waits for, however slow the unit has been.
 //!
 //! Source: Dean and Barroso, "The Tail at Scale", 2013 (hedged requests).
 

@@ -125,17 +125,18 @@ impl Core {
         }
     }
 
-    /// Begins jobs on the CPU that units take unusually long for, as far as it has nothing else to do.
-    pub(super) fn hedge(&mut self, now_ns: u64) {
-        let due = |attempt: &&mut Attempt| attempt.hedge_ns <= now_ns;
+    /// Begins jobs on the CPU that units took unusually long for at `gathered_ns`, as far as threads of it
+    /// have nothing else to do. What only the CPU can do has its place already.
+    pub(super) fn hedge(&mut self, gathered_ns: u64, now_ns: u64) {
+        let due = |attempt: &&mut Attempt| attempt.hedge_ns <= gathered_ns;
         let mut slow: Vec<(u64, u64)> = Vec::new();
-        if self.cpu_free() {
+        if self.cpu_idle() {
             let attempts = self.attempts.values_mut().filter(due);
             slow.extend(attempts.map(|attempt| (attempt.hedge_ns, attempt.job)));
         }
         slow.sort_unstable();
         for (_, job) in slow {
-            if !self.cpu_free() {
+            if !self.cpu_idle() {
                 return;
             }
             for attempt in self.attempts.values_mut().filter(|attempt| attempt.job == job) {
@@ -147,6 +148,7 @@ impl Core {
             {
                 state.hedged = true;
                 self.send_to_cpu(job);
+                self.feed_cpu(now_ns);
             }
         }
     }
@@ -183,6 +185,9 @@ impl Core {
         let Some(state) = self.jobs.remove(&job) else {
             return;
         };
+        if state.at_cpu {
+            self.withdraw_from_cpu(job, now_ns);
+        }
         let compared = state.kept.len() > 1;
         for kept in &state.kept {
             self.unit_right(kept.unit, job, compared, now_ns);

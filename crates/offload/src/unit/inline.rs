@@ -77,6 +77,16 @@ impl Unit for InlineUnit {
         self.line.retain(|(_, request)| request.attempt != attempt);
     }
 
+    fn withdraw(&mut self, attempt: AttemptId) -> bool {
+        // The first is under way.
+        let mut line = self.line.iter().skip(1);
+        let waits = line.any(|(_, request)| request.attempt == attempt);
+        if waits {
+            self.forget(attempt);
+        }
+        waits
+    }
+
     fn next_event_ns(&self) -> Option<u64> {
         self.line.front().map(|(due, _)| *due)
     }

@@ -114,6 +114,12 @@ pub trait Unit: Send {
     /// Nobody waits for this attempt any more. The unit may drop it or go on; an answer is ignored.
     fn forget(&mut self, attempt: AttemptId);
 
+    /// Takes back a request that has not been begun. True: it had not, there will be no answer, and its place
+    /// is free. False: as if it had not been asked.
+    fn withdraw(&mut self, _: AttemptId) -> bool {
+        false
+    }
+
     /// When, on the scheduler's clock, a poll is worth it although no waker will be called; for units on
     /// simulated time.
     fn next_event_ns(&self) -> Option<u64> {

@@ -157,10 +157,16 @@ impl Unit for PoolUnit {
     }
 
     fn forget(&mut self, attempt: AttemptId) {
+        self.withdraw(attempt);
+    }
+
+    fn withdraw(&mut self, attempt: AttemptId) -> bool {
         let mut state = self.shared.state.lock();
         let before = state.line.len();
         state.line.retain(|request| request.attempt != attempt);
-        state.held -= before - state.line.len();
+        let withdrawn = before - state.line.len();
+        state.held -= withdrawn;
+        withdrawn > 0
     }
 }
 
@@ -278,6 +284,9 @@ mod tests {
         assert_eq!(pool.submit(request(2, b"a")), Err(Refusal::Busy));
         pool.forget(AttemptId(1));
         pool.submit(request(2, b"a")).unwrap();
+        assert!(pool.withdraw(AttemptId(2)));
+        assert!(!pool.withdraw(AttemptId(2)));
+        pool.submit(request(3, b"a")).unwrap();
     }
 
     #[test]

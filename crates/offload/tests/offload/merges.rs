@@ -7,6 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use weft_base::{Clock, ManualClock, Prng, SystemClock};
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::job::Task;
 use weft_offload::model::{ModelEngine, ModelParams};
 use weft_offload::operation::{Golden, look_through};
 use weft_offload::reason::Blame;
@@ -15,7 +16,8 @@ use weft_offload::unit::inline::{InlineUnit, Pace};
 use weft_offload::wire::AttemptId;
 use weft_offload::wire::{Request, ReturnCode, request_crc};
 use weft_offload::{
-    Engine, FinishedQueue, Job, JobError, JobKind, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+    Engine, FinishedQueue, Job, JobError, JobKind, Outcome, Reason, Scheduler, SchedulerConfig, Unit,
+    UnitSpec,
 };
 use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
 use weft_ops::filter::build_filter;
@@ -391,6 +393,66 @@ fn a_unit_in_this_process_is_a_unit_like_others() {
         assert_eq!(finished.report.unit, "threads 0");
         assert_eq!(finished.report.compared, compare_per_million > 0);
         assert_eq!(*finished.result.unwrap().into_merge().unwrap(), golden);
+    }
+}
+
+/// Answers every task with the result of another one.
+struct Another(JobKind, Task);
+
+impl Engine for Another {
+    fn run(&mut self, _: JobKind, _: &Bytes) -> Outcome {
+        Golden.run_task(self.0, &self.1)
+    }
+
+    fn run_task(&mut self, _: JobKind, _: &Task) -> Outcome {
+        Golden.run_task(self.0, &self.1)
+    }
+}
+
+/// What a unit in this process hands over as looked through is sound, and may still be nobody's: the unit
+/// is blamed, and the CPU does the job.
+#[test]
+fn a_result_of_another_task_is_no_result() {
+    let task = random_task(&mut Prng::new(5));
+    let bounded = MergeTask {
+        upper: Some("0030".into()),
+        ..task.clone()
+    };
+    let unhashed = MergeTask {
+        key_hashes: !task.key_hashes,
+        ..task.clone()
+    };
+    let merge_job = || Job::merge(task.clone(), 0, 0);
+    let filter_job = || Job::build_filter(vec![1, 2, 3], 10);
+    let others: [(Job, Job); 5] = [
+        (merge_job(), Job::merge(bounded, 0, 0)),
+        (merge_job(), Job::merge(unhashed, 0, 0)),
+        (merge_job(), filter_job()),
+        (filter_job(), merge_job()),
+        (filter_job(), Job::build_filter(vec![1, 2], 10)),
+    ];
+    for (number, (asked, other)) in others.into_iter().enumerate() {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
+        let pace = Pace { job_ns: 0, kib_ns: 0 };
+        let inline = |name: &str, engine: Box<dyn Engine>| {
+            let spec = UnitSpec {
+                name: name.to_owned(),
+                ..cpu_spec()
+            };
+            Box::new(InlineUnit::new(spec, engine, clock.clone(), pace)) as Box<dyn Unit>
+        };
+        let unit = inline("confused", Box::new(Another(other.kind, other.task.clone())));
+        let cpu = inline("cpu", Box::new(Golden));
+        let golden = Golden.run_task(asked.kind, &asked.task).output;
+        let scheduler = Scheduler::manual(config(), clock.clone(), look_through, cpu, vec![unit]).unwrap();
+        let ticket = scheduler.submit(asked);
+        while scheduler.step().is_some() {}
+        let Ok(finished) = ticket.try_take() else {
+            panic!("not finished");
+        };
+        assert_eq!(finished.report.redone_on_cpu, Some(Reason::Malformed), "{number}");
+        assert_eq!(finished.result, Ok(golden), "{number}");
+        assert_eq!(scheduler.counters().units[0].failures.get(Reason::Malformed), 1);
     }
 }
 

@@ -367,6 +367,8 @@ fn a_job_whose_unit_is_unusually_slow_is_begun_on_the_cpu() {
             counters.redone_on_cpu.nonzero().collect::<Vec<_>>(),
             [(Reason::Slow, 1)]
         );
+        let text = "redone on the CPU 0, begun there beside slow units 1, sent there directly 0 (slow 1)";
+        assert!(counters.to_string().contains(text), "{counters}");
         assert_eq!(lab.one(b"task").report.unit, "unit 0");
     }
 }
@@ -398,6 +400,106 @@ fn who_is_first_is_told() {
         (17, 0)
     );
     assert!(counters.units.iter().all(|unit| unit.in_flight == 0));
+}
+
+/// A small job that was slow, behind a large one perhaps, says nothing of a large one; and nobody waits for
+/// the whole deadline because of it.
+#[test]
+fn one_slow_small_job_does_not_make_large_ones_wait_for_their_deadline() {
+    let settings = SchedulerConfig {
+        hedge_floor_ns: 50_000,
+        ..config()
+    };
+    let mut script = vec![None; 17];
+    (script[0], script[16]) = (Some(Fault::Late), Some(Fault::AnswerLost));
+    let lab = Lab::scripted(settings, &script);
+    let patient = |payload: &[u8]| {
+        let mut patient = job(payload);
+        patient.deadline_ns = Some(20_000_000);
+        patient
+    };
+    // 5 ms for what counts as 64 KiB.
+    lab.submit(0, patient(b"small"));
+    lab.run();
+    assert_eq!(lab.pop().unwrap().1.report.unit, "unit 0");
+    for _ in 0..15 {
+        lab.one(b"small");
+    }
+    lab.submit(1, patient(&[1; 400 << 10]));
+    lab.run();
+    let report = lab.pop().unwrap().1.report;
+    assert_eq!(report.redone_on_cpu, Some(Reason::Slow));
+    // Half of the deadline, and what the CPU takes.
+    assert!(
+        (10_000_000..15_000_000).contains(&report.run_ns),
+        "{}",
+        report.run_ns
+    );
+}
+
+/// A job that only the CPU can do.
+fn too_long(payload: &[u8]) -> Job {
+    let shape = Shape {
+        key_bytes_max: 1000,
+        ..Shape::default()
+    };
+    Job::new(JobKind::Merge, Task::Encoded(payload.to_vec().into()), shape)
+}
+
+/// What is begun beside slow units takes no place from jobs that nobody but the CPU can do, and not the one
+/// behind the job that its only thread is at.
+#[test]
+fn only_an_idle_cpu_begins_what_units_are_slow_with() {
+    let settings = SchedulerConfig {
+        hedge_floor_ns: 50_000,
+        ..config()
+    };
+    let mut script = vec![None; 16];
+    script.push(Some(Fault::AnswerLost));
+    let lab = Lab::scripted(settings, &script);
+    for _ in 0..16 {
+        lab.one(b"task");
+    }
+    lab.submit(0, job(b"task"));
+    for tag in 1..=4 {
+        lab.submit(tag, too_long(b"task"));
+    }
+    lab.run();
+    let told: Vec<_> = std::iter::from_fn(|| lab.pop()).collect();
+    let order: Vec<u64> = told.iter().map(|(tag, _)| *tag).collect();
+    assert_eq!(order, [1, 2, 3, 4, 0]);
+    assert_eq!(told[4].1.report.redone_on_cpu, Some(Reason::Slow));
+}
+
+/// Of two threads one is idle, so the CPU gets what a unit is slow with. The unit is done before the CPU
+/// has begun it: it is not done twice for nothing. Of one thread none is idle, and it does not get it.
+#[test]
+fn what_the_cpu_has_not_begun_is_withdrawn_when_the_unit_answers() {
+    for cpu_threads in [1, 2] {
+        let settings = SchedulerConfig {
+            hedge_floor_ns: 1_000,
+            cpu_threads,
+            ..config()
+        };
+        let lab = Lab::new(settings, vec![fine()]);
+        for _ in 0..16 {
+            lab.one(b"task");
+        }
+        // The unit takes 410 us, the CPU 5 ms for the one and 4 ms for the other.
+        lab.submit(1, too_long(&[2; 500 << 10]));
+        lab.submit(0, job(&[1; 400 << 10]));
+        // Somebody wakes the scheduler when the unit has been slow and has not answered.
+        lab.scheduler.step();
+        lab.clock.advance_micros(200);
+        lab.run();
+        let order: Vec<_> = std::iter::from_fn(|| lab.pop())
+            .map(|(tag, finished)| (tag, finished.report.unit))
+            .collect();
+        assert_eq!(order, [(0, "unit 0".to_owned()), (1, "cpu".to_owned())]);
+        let cpu = &lab.counters().units[1];
+        let given = cpu_threads as u64;
+        assert_eq!((cpu.started, cpu.answered, cpu.in_flight), (given, 1, 0));
+    }
 }
 
 /// A CPU that breaks down while it does what a unit is slow with takes nothing from the unit's result.

@@ -96,14 +96,14 @@ impl CheckedMerge {
         if output.blocks.first().is_some_and(below) || output.blocks.last().is_some_and(above) {
             return Err(MergeFlaw::Bounds);
         }
-        let mut before: Option<&FinishedBlock> = None;
+        let mut before: Option<(&[u8], Stamp)> = None;
         for (at, block) in output.blocks.iter().enumerate() {
             // Versions of one key may stand on both sides.
-            if block.first_key > block.last_key || before.is_some_and(|b| b.last_key > block.first_key) {
+            if block.first_key > block.last_key || before.is_some_and(|(last, _)| *last > *block.first_key) {
                 return Err(MergeFlaw::Order);
             }
-            walk(block, before, output.key_hashes.get(at).map(Vec::as_slice))?;
-            before = Some(block);
+            let stamp = walk(block, before, output.key_hashes.get(at).map(Vec::as_slice))?;
+            before = Some((&block.last_key, stamp));
         }
         Ok(Self::of(task, output))
     }
@@ -123,12 +123,6 @@ impl CheckedMerge {
     pub fn is_of(&self, lower: Option<&Bytes>, upper: Option<&Bytes>, key_hashes: bool) -> bool {
         self.lower.as_ref() == lower && self.upper.as_ref() == upper && self.key_hashes == key_hashes
     }
-
-    /// The output, to be changed at will: it is checked no longer.
-    #[must_use]
-    pub fn into_output(self) -> MergeOutput {
-        self.output
-    }
 }
 
 impl Deref for CheckedMerge {
@@ -141,12 +135,13 @@ impl Deref for CheckedMerge {
 
 /// Whether the block is whole, holds as many entries as are named, in order, begins and ends with the keys
 /// that are named, and `hashes` are those of the keys that begin in it, as [`MergeOutput::key_hashes`] has
-/// them. `before` is the block in front of it. `None` for `hashes` if none were asked for.
+/// them. `before` is the last entry in front of it: versions of one key may go on in the next block, and
+/// stand in order there, too. `None` for `hashes` if none were asked for. Returns its last entry's stamp.
 fn walk(
     named: &FinishedBlock,
-    before: Option<&FinishedBlock>,
+    before: Option<(&[u8], Stamp)>,
     hashes: Option<&[u64]>,
-) -> Result<(), MergeFlaw> {
+) -> Result<Stamp, MergeFlaw> {
     let bad = |_| MergeFlaw::Block;
     let block = Block::open(&named.bytes).map_err(bad)?;
     let mut cursor = block.cursor();
@@ -156,9 +151,9 @@ fn walk(
         return Err(MergeFlaw::Block);
     }
     let mut listed = hashes.map(<[u64]>::iter);
-    let mut key = before.map(|before| before.last_key.to_vec());
-    // Of the entry before, if it stands in this block.
-    let mut stamp: Option<Stamp> = None;
+    // Of the entry before.
+    let mut key = before.map(|(key, _)| key.to_vec());
+    let mut stamp = before.map(|(_, stamp)| stamp);
     while cursor.valid() {
         match key.as_deref().map(|key| key.cmp(cursor.key())) {
             Some(Ordering::Equal) if stamp.is_some_and(|stamp| stamp <= cursor.stamp()) => {
@@ -183,7 +178,7 @@ fn walk(
         return Err(MergeFlaw::Block);
     }
     match listed.is_none_or(|mut rest| rest.next().is_none()) {
-        true => Ok(()),
+        true => stamp.ok_or(MergeFlaw::Block),
         false => Err(MergeFlaw::Hashes),
     }
 }

@@ -99,6 +99,7 @@ pub(crate) fn options(shape: &StoreShape) -> LsmOptions {
         level0_tables: shape.level0_tables,
         level1_bytes: shape.level1_bytes,
         base_compression: shape.compression,
+        compaction_threads: 1,
         ..LsmOptions::default()
     };
     for (level, settings) in options.levels.iter_mut().enumerate() {

@@ -93,7 +93,8 @@ impl StoreShape {
         };
         format!(
             "memtable_bytes={} memtables={} block_cache_bytes={} block_bytes={} filter_bits={} table_bytes={} \
-             level0_tables={} level1_bytes={} level_factor=10 compression=none,{compression} io={} log=on sync=off",
+             level0_tables={} level1_bytes={} level_factor=10 compression=none,{compression} io={} \
+             flush_threads=1 compaction_threads=1 log=on sync=off",
             self.memtable_bytes,
             self.memtables_max,
             self.block_cache_bytes,

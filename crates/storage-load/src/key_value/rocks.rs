@@ -2,7 +2,7 @@
 //!
 //! What the two engines share is set from the same [`StoreShape`]; all else is RocksDB's default, its
 //! checksum (XXH3) and its allocator (the system's) among it. Level targets are fixed, as Weft's are, and two
-//! background jobs are allowed: Weft has a thread that flushes and one that compacts.
+//! background jobs are allowed, of which it takes one to flush and one to compact: as Weft's threads here.
 
 use std::path::Path;
 

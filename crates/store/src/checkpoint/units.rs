@@ -143,16 +143,24 @@ impl UnitStats {
         self.jobs.saturating_sub(self.done_by_cpu())
     }
 
-    /// Jobs whose result is the CPU's: done again after a failure, not for units at all, or units were busy.
+    /// Jobs whose result is the CPU's: done again after a failure, begun beside a slow unit, not for units at
+    /// all, or units were busy.
     #[must_use]
     pub fn done_by_cpu(&self) -> u64 {
-        let redone = self.redone_after_failure() + self.redone_on_cpu.total(Blame::Nobody);
-        redone + self.helped_by_cpu
+        let redone = self.redone_after_failure() + self.begun_beside_slow_units();
+        redone + self.redone_on_cpu.total(Blame::Nobody) + self.helped_by_cpu
     }
 
-    /// Jobs that a unit failed at and the CPU did again.
+    /// Jobs that a unit failed at and the CPU did again, because of it.
     #[must_use]
     pub fn redone_after_failure(&self) -> u64 {
         self.redone_on_cpu.total(Blame::Unit)
+    }
+
+    /// Jobs that the CPU did before their unit's deadline, the unit being unusually slow: with some of them
+    /// it was done a moment later, of others it had lost the answer.
+    #[must_use]
+    pub fn begun_beside_slow_units(&self) -> u64 {
+        self.redone_on_cpu.total(Blame::Open)
     }
 }
