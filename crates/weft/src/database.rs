@@ -79,6 +79,7 @@ impl DatabaseStats {
             "unit_jobs_done_by_units" => engine.units.done_by_units().to_string(),
             "unit_jobs_by_cpu" => engine.units.done_by_cpu().to_string(),
             "unit_jobs_redone" => engine.units.redone_after_failure().to_string(),
+            "unit_jobs_begun_beside_slow_units" => engine.units.begun_beside_slow_units().to_string(),
             "unit_jobs_redone_why" => engine.units.redone_on_cpu.to_string(),
             "units_out" => format!("{} of {}", engine.units.units_out, engine.units.units),
             "direct_refused_files" => engine.direct_refused_files.to_string(),
