@@ -3,9 +3,9 @@ network, beside PostgreSQL 15 on the same machine.
 
 Every contender is a server with its own data, loaded alike; pgbench plays the same scripts against one
 after the other. TPC-C's transactions are the procedures of `examples/procedures/tpcc.sql`, the same text for
-Weft and PostgreSQL, called with CALL. Weft takes a checkpoint after every few megabytes of log, so that its
-storage merges files all the time: on its own thread, on a unit of the offload runtime, or, without
-checkpoints, never.
+Weft and PostgreSQL, called with CALL. Weft takes a checkpoint after every few megabytes of log, and its
+storage merges what they leave: on its own thread, on a unit of the offload runtime, or, without checkpoints,
+never. How often it came to that stands in the rows.
 """
 
 import contextlib
