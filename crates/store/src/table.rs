@@ -6,6 +6,7 @@
 //!   core.
 //! - [`Schema`]: a catalog with the data of each of its tables; what a snapshot pins.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -41,6 +42,11 @@ pub(crate) struct TableCore {
 }
 
 impl TableCore {
+    /// About how many live rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        usize::try_from(self.row_count.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     fn new(def: &TableDef, memory: &Arc<RowMemory>) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         TableCore {
@@ -213,6 +219,19 @@ impl TableData {
 /// Fills a table that nobody else knows yet, from as many threads as there are; indexes are built at the end.
 pub(crate) struct TableLoader {
     data: TableData,
+    /// Slots that were reserved for a range of rows that has ended before them.
+    spare: Mutex<Vec<Range<u64>>>,
+}
+
+/// Slots that are reserved at a time: rows that come one after the other lie side by side, whatever other
+/// threads load meanwhile.
+const RUN_SLOTS: u32 = 1_024;
+
+/// Puts rows that belong together into a table, one after the other.
+pub(crate) struct RangeLoader<'l> {
+    loader: &'l TableLoader,
+    slots: Range<u64>,
+    loaded: Loaded,
 }
 
 /// What one thread has put into a table.
@@ -226,8 +245,8 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// How many rows.
-    pub(crate) fn row_count(&self) -> i64 {
-        self.row_count
+    pub(crate) fn rows(&self) -> usize {
+        usize::try_from(self.row_count).unwrap_or(0)
     }
 
     /// Adds what another thread has put there.
@@ -242,6 +261,7 @@ impl TableLoader {
     pub(crate) fn new(def: &Arc<TableDef>, memory: &Arc<RowMemory>) -> Self {
         TableLoader {
             data: TableData::new(def, memory),
+            spare: Mutex::default(),
         }
     }
 
@@ -249,31 +269,13 @@ impl TableLoader {
         self.data.layout()
     }
 
-    /// Adds a row as it was. Errors: bytes that the table's layout does not allow, NULL in a NOT NULL column.
-    pub(crate) fn push(
-        &self,
-        loaded: &mut Loaded,
-        row_id: RowId,
-        batch: BatchId,
-        row: &[u8],
-    ) -> Result<(), CodecError> {
-        self.data.layout().validate(row)?;
-        if self.data.has_forbidden_null(row) {
-            return Err(CodecError::new(0, "NULL in a NOT NULL column"));
+    /// For rows that one thread adds one after the other.
+    pub(crate) fn range(&self) -> RangeLoader<'_> {
+        RangeLoader {
+            loader: self,
+            slots: self.spare.lock().pop().unwrap_or_default(),
+            loaded: Loaded::default(),
         }
-        let core = &self.data.core;
-        let slot = core.slots.reserve(row.len());
-        if let Some(place) = core.slots.slot(slot) {
-            place.set_row_id(row_id);
-            loaded.linked_bytes += place.push(batch, Some(row), core.slots.memory()) as u64;
-            if let Some(version) = place.at(self.pin()) {
-                let term = core.term(place, version);
-                version.seal(term);
-                loaded.digest = loaded.digest.wrapping_add(term);
-            }
-        }
-        loaded.row_count += 1;
-        Ok(())
     }
 
     fn pin(&self) -> Pin<'_> {
@@ -286,24 +288,24 @@ impl TableLoader {
         self.data.indexes.len() + usize::from(self.data.row_ids.is_some())
     }
 
-    /// Builds one of these structures, with so many threads; different ones may be built at the same time.
-    /// Errors: a duplicate in a unique index.
-    pub(crate) fn build(&self, number: usize, threads: usize) -> Result<Structure, String> {
+    /// Builds one of these structures over `rows` rows, with so many threads; different ones may be built at
+    /// the same time. Errors: a duplicate in a unique index.
+    pub(crate) fn build(&self, number: usize, rows: usize, threads: usize) -> Result<Structure, String> {
+        let (core, pin) = (&self.data.core, self.pin());
         match self.data.indexes.get(number) {
-            Some(TableIndex { def, .. }) => match build(def, &self.data.core, self.pin(), threads) {
+            Some(TableIndex { def, .. }) => match build(def, core, pin, rows, threads) {
                 Ok(index) => Ok(Structure::Index(number, Arc::new(index))),
                 Err(_) => Err(format!("duplicate key in unique index \"{}\"", def.name)),
             },
-            None => Ok(Structure::RowIds(build_row_ids(
-                &self.data.core,
-                self.pin(),
-                threads,
-            ))),
+            None => Ok(Structure::RowIds(build_row_ids(core, pin, rows, threads))),
         }
     }
 
     /// The table, with its rows as they were counted and all its structures.
     pub(crate) fn finish(mut self, loaded: Loaded, built: impl IntoIterator<Item = Structure>) -> TableData {
+        for slots in std::mem::take(self.spare.get_mut()) {
+            self.data.core.slots.give_back(slots);
+        }
         self.data.core.linked(loaded.linked_bytes);
         self.data
             .core
@@ -320,6 +322,45 @@ impl TableLoader {
             }
         }
         self.data
+    }
+}
+
+impl RangeLoader<'_> {
+    /// Adds a row as it was. Errors: bytes that the table's layout does not allow, NULL in a NOT NULL column.
+    pub(crate) fn push(&mut self, row_id: RowId, batch: BatchId, row: &[u8]) -> Result<(), CodecError> {
+        let data = &self.loader.data;
+        data.layout().validate(row)?;
+        if data.has_forbidden_null(row) {
+            return Err(CodecError::new(0, "NULL in a NOT NULL column"));
+        }
+        let core = &data.core;
+        let slot = match self.slots.next() {
+            Some(slot) => SlotId(slot),
+            None => {
+                self.slots = core.slots.reserve_run(RUN_SLOTS, row.len());
+                SlotId(self.slots.next().unwrap_or_default())
+            }
+        };
+        core.slots.note(slot, row.len());
+        if let Some(place) = core.slots.slot(slot) {
+            place.set_row_id(row_id);
+            self.loaded.linked_bytes += place.push(batch, Some(row), core.slots.memory()) as u64;
+            if let Some(version) = place.at(self.loader.pin()) {
+                let term = core.term(place, version);
+                version.seal(term);
+                self.loaded.digest = self.loaded.digest.wrapping_add(term);
+            }
+        }
+        self.loaded.row_count += 1;
+        Ok(())
+    }
+
+    /// What was put there.
+    pub(crate) fn finish(self) -> Loaded {
+        if !self.slots.is_empty() {
+            self.loader.spare.lock().push(self.slots);
+        }
+        self.loaded
     }
 }
 

@@ -4,8 +4,7 @@
 //! choose.rs    what to compact: a function of the version          (nothing is read or written)
 //! turns.rs     whose turn it is: what failed rests
 //! bound.rs     how long the output of a task can be
-//! tasks.rs     cutting it into block-range tasks, reading their blocks
-//! source.rs    reading the inputs, in large pieces or past the page cache
+//! tasks.rs     cutting it into block-range tasks, reading their blocks (through table/source.rs)
 //! executor.rs  who merges: any implementation of CompactionExecutor
 //! units.rs     one of them: the offload runtime
 //! filters.rs   tables' filters, if somebody builds them beside the writer
@@ -23,7 +22,6 @@ mod executor;
 mod filters;
 mod output;
 mod run;
-mod source;
 mod tasks;
 mod turns;
 mod units;

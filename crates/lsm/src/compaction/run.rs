@@ -19,12 +19,10 @@ use super::Choice;
 use super::executor::{CompactionExecutor, ExecutorError};
 use super::filters::FilterBuilder;
 use super::output::{TableMaker, TableSpec};
-use super::source::Source;
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use super::wait::receive;
 use crate::error::LsmError;
-use crate::options::LevelOptions;
-use crate::table::{Table, TableMeta, TableSink};
+use crate::table::{Source, Table, TableMeta, TableSink};
 
 const TASKS_IN_FLIGHT: usize = 8;
 
@@ -34,10 +32,8 @@ const TASK_BYTES_HERE: u64 = 1 << 20;
 
 /// What a compaction needs of the engine.
 pub(crate) struct CompactionContext<'a> {
-    /// Where results go, and how; also tells of what is read.
+    /// Where results go, and how.
     pub sink: TableSink<'a>,
-    /// How inputs are read: as tables of their level are written.
-    pub levels: &'a [LevelOptions],
     pub executor: &'a Arc<dyn CompactionExecutor>,
     pub output_dir: PathBuf,
     pub blocks: BlockOptions,
@@ -137,8 +133,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         next: 0,
         compacted: Compacted::default(),
     };
-    let TableSink { disk, counts, .. } = context.sink;
-    let source = Source::new(disk, context.levels, counts);
+    let source = Source::new();
     for (number, range) in ranges.iter().enumerate() {
         if (context.is_stopped)() {
             return Err(LsmError::Closed);

@@ -13,9 +13,8 @@ use weft_ops::merge::{MergeError, MergeTask, RangeTombstone, Run};
 
 use super::Choice;
 use super::bound::output_bytes_max;
-use super::source::Source;
 use crate::error::{CorruptKind, LsmError, corrupt};
-use crate::table::{Table, TableProperties};
+use crate::table::{Source, Table, TableProperties};
 
 /// From one cut (inclusive) to the next (exclusive).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +93,7 @@ pub(super) fn read_task(
     runs: &[Vec<Arc<Table>>],
     range: &TaskRange,
     common: &Common,
-    source: &Source<'_>,
+    source: &Source,
 ) -> Result<(MergeTask, Origins), LsmError> {
     let mut task_runs = Vec::with_capacity(runs.len());
     let mut origins = Vec::with_capacity(runs.len());
@@ -129,7 +128,7 @@ pub(super) fn read_task(
 fn read_blocks(
     table: &Arc<Table>,
     range: &TaskRange,
-    source: &Source<'_>,
+    source: &Source,
     blocks: &mut Vec<Bytes>,
     places: &mut Vec<(Arc<Table>, u64)>,
 ) -> Result<(), LsmError> {

@@ -276,7 +276,6 @@ impl Engine {
                 io: self.options.table_io(output_level),
                 counts: &self.files.io,
             },
-            levels: &self.options.levels,
             executor: &self.options.executor,
             output_dir: self.files.dir(output_level).to_owned(),
             blocks: self.options.block_options(output_level, choice.base),

@@ -54,7 +54,7 @@ use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
-use crate::table::{IoCounts, TableFiles, TableMeta, table_name};
+use crate::table::{Blocks, IoCounts, Pieces, TableFiles, TableMeta, table_name};
 use crate::values::values_name;
 use crate::version::{Edit, Manifest, Version};
 use background::{Wanted, Work};
@@ -372,16 +372,27 @@ impl Lsm {
     /// # Errors
     /// A table that cannot be opened; its range tombstones may matter.
     pub fn iterator(&self, family: FamilyId, snapshot: &Arc<Snapshot>) -> Result<LsmIterator, LsmError> {
-        self.engine.iterator(family, snapshot, true)
+        self.engine.iterator(family, snapshot, || Blocks::Cached)
     }
 
-    /// As [`Lsm::iterator`], for who reads everything once: blocks that it reads do not go into the block
-    /// cache.
+    /// As [`Lsm::iterator`], for who reads everything before `end` once, forward; without `end`, the whole
+    /// family. Blocks are read in pieces of about 1 MB, past the page cache if their level is written so, and
+    /// do not go into the block cache. Takes a piece's memory for each run of tables, twice that where
+    /// blocks are not compressed.
     ///
     /// # Errors
     /// As [`Lsm::iterator`].
-    pub fn iterator_once(&self, family: FamilyId, snapshot: &Arc<Snapshot>) -> Result<LsmIterator, LsmError> {
-        self.engine.iterator(family, snapshot, false)
+    pub fn iterator_once(
+        &self,
+        family: FamilyId,
+        snapshot: &Arc<Snapshot>,
+        end: Option<&[u8]>,
+    ) -> Result<LsmIterator, LsmError> {
+        let behind = end.map_or_else(|| family.end(), |end| Some(family.key(end)));
+        let blocks = || Blocks::Once(Pieces::new(behind.clone()));
+        let mut iterator = self.engine.iterator(family, snapshot, blocks)?;
+        iterator.set_bounds(None, end);
+        Ok(iterator)
     }
 
     /// Puts everything written so far into tables.

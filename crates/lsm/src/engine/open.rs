@@ -60,12 +60,9 @@ impl Engine {
         }
         found.check_against(last_manifest, &state)?;
         let next_number = AtomicU64::new(found.last_number.max(last_manifest).max(state.first_log) + 1);
-        let files = Arc::new(TableFiles::new(
-            Arc::clone(&disk),
-            dir,
-            dirs,
-            options.block_cache_bytes,
-        ));
+        let level_io = options.levels.iter().map(|level| level.io).collect();
+        let files = TableFiles::new(Arc::clone(&disk), dir, dirs, options.block_cache_bytes);
+        let files = Arc::new(files.with_level_io(level_io));
         let version = Version::empty().apply(&state.as_edit(), &files);
         let number = || next_number.fetch_add(1, Ordering::Relaxed);
         // As much as one memtable: one fills while another one is flushed and given back.

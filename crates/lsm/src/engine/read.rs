@@ -13,7 +13,7 @@ use crate::error::LsmError;
 use crate::iterator::{EntryCursor, LsmIterator, MergingCursor};
 use crate::memtable::MemtableCursor;
 use crate::options::LEVEL_COUNT;
-use crate::table::{RunCursor, Table};
+use crate::table::{Blocks, RunCursor, Table};
 use crate::tombstones::{TombstoneSet, covering};
 
 /// What a source says about a key.
@@ -100,7 +100,7 @@ impl Engine {
             return Ok(absent);
         }
         let mut number = opened.block_for(key);
-        while let Some(block) = table.block(&opened, number, true)? {
+        while let Some(block) = table.block(&opened, number)? {
             let mut cursor = block.cursor();
             cursor.seek(key, Stamp::newest_at(seqno)).map_err(|error| {
                 let offset = opened.index().get(number).map_or(0, |entry| entry.offset);
@@ -126,12 +126,12 @@ impl Engine {
         Ok(absent)
     }
 
-    /// `keep`: whether blocks that it reads go into the cache.
+    /// `blocks`: where each of its cursors has its blocks from.
     pub(super) fn iterator(
         self: &Arc<Self>,
         family: FamilyId,
         snapshot: &Arc<Snapshot>,
-        keep: bool,
+        blocks: impl Fn() -> Blocks,
     ) -> Result<LsmIterator, LsmError> {
         let view = self.view();
         let mut sources = Vec::new();
@@ -148,9 +148,9 @@ impl Engine {
             }
             if level == 0 {
                 let each = tables.iter().map(|table| vec![Arc::clone(table)]);
-                sources.extend(each.map(|tables| EntryCursor::Run(RunCursor::new(tables, keep))));
+                sources.extend(each.map(|tables| EntryCursor::Run(RunCursor::new(tables, blocks()))));
             } else if !tables.is_empty() {
-                sources.push(EntryCursor::Run(RunCursor::new(tables.to_vec(), keep)));
+                sources.push(EntryCursor::Run(RunCursor::new(tables.to_vec(), blocks())));
             }
         }
         Ok(LsmIterator::new(

@@ -5,8 +5,17 @@ use std::sync::Arc;
 use weft_ops::block::{Block, BlockCursor, BlockError};
 use weft_ops::key::{SeqNo, Stamp};
 
+use super::pieces::Pieces;
 use super::read::{Opened, Table};
 use crate::error::LsmError;
+
+/// Where a cursor's blocks come from.
+pub(crate) enum Blocks {
+    /// The cache, where they stay.
+    Cached,
+    /// The disk, in pieces, unless the cache happens to have them; they do not stay.
+    Once(Pieces),
+}
 
 /// A cursor over tables whose keys ascend from table to table: those of a level, or a single one.
 pub(crate) struct RunCursor {
@@ -17,19 +26,18 @@ pub(crate) struct RunCursor {
     cursor: Option<BlockCursor>,
     /// The table with this number, which thereby stays open while the cursor reads it.
     opened: Option<(usize, Arc<Opened>)>,
-    /// Whether blocks that are read go into the cache.
-    keep: bool,
+    blocks: Blocks,
 }
 
 impl RunCursor {
-    pub(crate) const fn new(tables: Vec<Arc<Table>>, keep: bool) -> Self {
+    pub(crate) const fn new(tables: Vec<Arc<Table>>, blocks: Blocks) -> Self {
         Self {
             tables,
             table: 0,
             block: 0,
             cursor: None,
             opened: None,
-            keep,
+            blocks,
         }
     }
 
@@ -122,10 +130,15 @@ impl RunCursor {
 
     /// The present block. `None` behind the last one of the table, and behind the last table.
     fn read_block(&mut self) -> Result<Option<Block>, LsmError> {
-        let (number, keep) = (self.block, self.keep);
-        match self.opened()? {
-            Some((table, opened)) => table.block(opened, number, keep),
-            None => Ok(None),
+        if self.opened()?.is_none() {
+            return Ok(None);
+        }
+        let (Some(table), Some((_, opened))) = (self.tables.get(self.table), &self.opened) else {
+            return Ok(None);
+        };
+        match &mut self.blocks {
+            Blocks::Cached => table.block(opened, self.block),
+            Blocks::Once(pieces) => pieces.block(table, opened, self.block),
         }
     }
 

@@ -137,7 +137,7 @@ fn read(bytes: &[u8]) {
         return;
     };
     let filter = opened.filter().ok().flatten();
-    let mut cursor = RunCursor::new(vec![Arc::clone(&table)], true);
+    let mut cursor = RunCursor::new(vec![Arc::clone(&table)], Blocks::Cached);
     let mut moved = cursor.seek(b"", Stamp::newest_at(SeqNo::MAX));
     let mut count = 0;
     while moved.is_ok() && cursor.valid() {

@@ -26,14 +26,18 @@ mod format;
 pub(crate) mod fuzzing;
 mod open;
 mod out;
+mod pieces;
 mod read;
+mod source;
 mod write;
 
-pub(crate) use cursor::RunCursor;
+pub(crate) use cursor::{Blocks, RunCursor};
 #[cfg(test)]
 pub(crate) use format::ValueFileUse;
 pub(crate) use format::{IndexEntry, TableProperties, UpperBound, table_name, table_number};
 pub(crate) use out::TableSink;
 pub use out::{IoCounts, TableIo};
+pub(crate) use pieces::Pieces;
 pub(crate) use read::{Opened, Table, TableFiles, TableMeta};
+pub(crate) use source::Source;
 pub(crate) use write::{SYNC_TABLE, TableWriter};

@@ -18,7 +18,7 @@ use super::format::{
     unseal,
 };
 use super::open::{OpenSlot, OpenTables};
-use super::out::IoCounts;
+use super::out::{IoCounts, TableIo};
 use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::values::{FOOTER_BYTES as VALUES_FOOTER_BYTES, Pointer, ValueFile, ValueFiles};
@@ -39,6 +39,8 @@ pub(crate) struct TableFiles {
     pub disk: Arc<dyn Disk>,
     /// Directory of each level.
     pub dirs: Vec<PathBuf>,
+    /// How tables of each level are written, and read by who reads them in pieces.
+    level_io: Vec<TableIo>,
     pub cache: BlockCache,
     pub open: OpenTables,
     pub values: Arc<ValueFiles>,
@@ -52,12 +54,13 @@ pub(crate) struct TableFiles {
 
 impl TableFiles {
     /// Tables in these directories and value files in `dir`, with `read_bytes` of memory for blocks and for
-    /// what is kept of tables.
+    /// what is kept of tables. All go through the page cache until [`TableFiles::with_level_io`] says otherwise.
     pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, dirs: Vec<PathBuf>, read_bytes: usize) -> Self {
         Self {
             values: Arc::new(ValueFiles::new(Arc::clone(&disk), dir.to_owned())),
             disk,
             dirs,
+            level_io: Vec::new(),
             cache: BlockCache::new(read_bytes),
             // However many tables there are, some blocks are worth more than the last index.
             open: OpenTables::new(read_bytes - read_bytes / 8),
@@ -65,6 +68,11 @@ impl TableFiles {
             io: Arc::default(),
             obsolete: Mutex::default(),
         }
+    }
+
+    /// With this way of reading and writing for each level.
+    pub(crate) fn with_level_io(self, level_io: Vec<TableIo>) -> Self {
+        Self { level_io, ..self }
     }
 
     /// Gives the blocks what open tables leave.
@@ -122,6 +130,17 @@ impl Table {
 
     pub(crate) const fn number(&self) -> u64 {
         self.meta.number
+    }
+
+    /// What it shares with all others.
+    pub(super) fn files(&self) -> &TableFiles {
+        &self.files
+    }
+
+    /// How it is read by who reads it in pieces.
+    pub(super) fn io(&self) -> TableIo {
+        let io = self.files.level_io.get(self.meta.level);
+        io.copied().unwrap_or_default()
     }
 
     pub(crate) const fn properties(&self) -> &TableProperties {
@@ -264,25 +283,24 @@ impl Table {
         })
     }
 
-    /// Block `number`, from the cache or from disk. `None` behind the last one. `opened` is this table.
-    pub(crate) fn block(
-        &self,
-        opened: &Opened,
-        number: usize,
-        keep: bool,
-    ) -> Result<Option<Block>, LsmError> {
+    /// Block `number`, from the cache or from disk; it then lies in the cache. `None` behind the last one.
+    /// `opened` is this table.
+    pub(crate) fn block(&self, opened: &Opened, number: usize) -> Result<Option<Block>, LsmError> {
         let Some(entry) = opened.index.get(number) else {
             return Ok(None);
         };
-        if let Some(block) = self.files.cache.get(self.meta.number, entry.offset) {
+        if let Some(block) = self.cached(entry) {
             return Ok(Some(block));
         }
         let stored = opened.read_stored(entry.offset, entry.bytes as usize)?;
         let block = opened.check_stored(entry, &stored)?;
-        if keep {
-            self.files.cache.insert(self.meta.number, entry.offset, &block);
-        }
+        self.files.cache.insert(self.meta.number, entry.offset, &block);
         Ok(Some(block))
+    }
+
+    /// A block if it lies in the cache.
+    pub(super) fn cached(&self, entry: &IndexEntry) -> Option<Block> {
+        self.files.cache.get(self.meta.number, entry.offset)
     }
 }
 

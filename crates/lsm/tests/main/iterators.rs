@@ -3,8 +3,11 @@
 
 use std::path::Path;
 
-use weft_base::{Disk, SimDisk};
-use weft_lsm::{FamilyId, Lsm, LsmIterator, USER_KEY_BYTES_MAX, WriteBatch, WriteOptions};
+use weft_base::{Disk, Prng, SimDisk};
+use weft_lsm::{
+    FamilyId, Lsm, LsmIterator, LsmOptions, TableIo, USER_KEY_BYTES_MAX, WriteBatch, WriteOptions,
+};
+use weft_ops::block::Compression;
 
 use crate::{DIR, open_with, tiny};
 
@@ -164,7 +167,7 @@ fn what_is_read_once_is_not_kept() {
     let cached = || lsm.stats().block_cache_bytes;
     let snapshot = lsm.snapshot();
     let before = cached();
-    let once = keys(&mut lsm.iterator_once(FamilyId(1), &snapshot).unwrap());
+    let once = keys(&mut lsm.iterator_once(FamilyId(1), &snapshot, None).unwrap());
     assert_eq!((once.len(), cached()), (200, before));
     let kept = keys(&mut iterator(&lsm, FamilyId(1)));
     let with = cached();
@@ -172,9 +175,123 @@ fn what_is_read_once_is_not_kept() {
     assert_eq!(once, kept);
     // What is there is used.
     let hits = lsm.stats().block_cache_hits;
-    keys(&mut lsm.iterator_once(FamilyId(1), &snapshot).unwrap());
+    keys(&mut lsm.iterator_once(FamilyId(1), &snapshot, None).unwrap());
     assert!(lsm.stats().block_cache_hits > hits);
     assert_eq!(cached(), with);
+}
+
+/// Who reads once reads in pieces, past the cache or through it, whatever the file system says to that, and
+/// sees what everybody sees: from front to back, from back to front, from anywhere, up to any end.
+#[test]
+fn what_is_read_in_pieces_is_what_is_there() {
+    let kind = |refuse: Option<fn(&SimDisk)>, io, compression, value_bytes: usize| {
+        let disk = SimDisk::new(1);
+        if let Some(refuse) = refuse {
+            refuse(&disk);
+        }
+        let mut options = LsmOptions {
+            base_compression: compression,
+            large_value_bytes: usize::MAX,
+            ..tiny()
+        };
+        for level in &mut options.levels {
+            (level.io, level.compression) = (io, compression);
+        }
+        let lsm = open_with(&disk, options).unwrap();
+        let key = |number: u64| (number * 7_919 % 600).to_be_bytes();
+        let value = |number: u64| vec![number as u8; value_bytes + number as usize % 50];
+        (0..600).for_each(|number| put(&lsm, FamilyId(1), &key(number), &value(number)));
+        lsm.compact_all().unwrap();
+        (0..60).for_each(|number| put(&lsm, FamilyId(1), &key(number * 10), &value(number + 1)));
+        for number in 0..100 {
+            lsm.delete(FamilyId(1), &key(number * 5), WriteOptions::default())
+                .unwrap();
+        }
+        lsm
+    };
+    let (refuse, late): (fn(&SimDisk), fn(&SimDisk)) = (SimDisk::refuse_direct, SimDisk::refuse_direct_late);
+    for lsm in [
+        kind(None, TableIo::Buffered, Compression::Lz4, 60),
+        kind(None, TableIo::Direct, Compression::Lz4, 60),
+        kind(None, TableIo::Direct, Compression::None, 200),
+        kind(Some(refuse), TableIo::Direct, Compression::None, 60),
+        kind(Some(late), TableIo::Direct, Compression::Lz4, 60),
+    ] {
+        let snapshot = lsm.snapshot();
+        let all = keys(&mut iterator(&lsm, FamilyId(1)));
+        let once = |end: Option<&[u8]>| lsm.iterator_once(FamilyId(1), &snapshot, end).unwrap();
+        assert_eq!(keys(&mut once(None)), all);
+        let mut prng = Prng::new(5);
+        for _ in 0..60 {
+            let [from, to] = [0; 2].map(|_| (prng.next_u64() % 610).to_be_bytes());
+            let mut expected = iterator(&lsm, FamilyId(1));
+            expected.set_bounds(None, Some(&to));
+            let mut found = once(Some(&to));
+            expected.seek(&from).unwrap();
+            found.seek(&from).unwrap();
+            // To and fro, and elsewhere: what comes next is read by itself or in pieces.
+            for _ in 0..40 {
+                assert_eq!(found.valid(), expected.valid());
+                assert_eq!((found.key(), found.value()), (expected.key(), expected.value()));
+                let anywhere = (prng.next_u64() % 610).to_be_bytes();
+                let step = prng.next_u64() % 10;
+                for iterator in [&mut found, &mut expected] {
+                    match step {
+                        0 => iterator.seek(&anywhere),
+                        1 => iterator.seek_for_prev(&anywhere),
+                        2 => iterator.back(),
+                        _ => iterator.forward(),
+                    }
+                    .unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// A part of a table is read without the rest of it.
+#[test]
+fn pieces_end_where_the_wanted_keys_end() {
+    let disk = SimDisk::new(1);
+    let lsm = open_with(
+        &disk,
+        LsmOptions {
+            table_bytes: 8 << 20,
+            ..tiny()
+        },
+    )
+    .unwrap();
+    for number in 0..4_000_u64 {
+        put(
+            &lsm,
+            FamilyId(1),
+            &number.to_be_bytes(),
+            &number.to_le_bytes().repeat(30),
+        );
+    }
+    lsm.compact_all().unwrap();
+    let snapshot = lsm.snapshot();
+    let read_bytes = |from: u64, to: u64| {
+        let before = lsm.stats().direct_read_bytes;
+        let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+        let mut rows = lsm.iterator_once(FamilyId(1), &snapshot, Some(&to)).unwrap();
+        rows.seek(&from).unwrap();
+        let mut count = 0;
+        while rows.valid() {
+            count += 1;
+            rows.forward().unwrap();
+        }
+        (count, lsm.stats().direct_read_bytes - before)
+    };
+    let (all, all_bytes) = read_bytes(0, 4_000);
+    let (few, few_bytes) = read_bytes(2_000, 2_100);
+    assert_eq!((all, few), (4_000, 100));
+    // A fortieth of it, a block more on either side, and the pages around them.
+    assert!(few_bytes >= all_bytes / 45, "{few_bytes} of {all_bytes}");
+    assert!(
+        few_bytes <= all_bytes / 40 + 2 * 4_096 + 2 * 512,
+        "{few_bytes} of {all_bytes}"
+    );
 }
 
 /// A family is dropped, compacted away and filled again; who reads it meanwhile notices nothing, and when he

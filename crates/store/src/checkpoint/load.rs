@@ -14,11 +14,14 @@ use weft_lsm::{Lsm, Snapshot as LsmSnapshot};
 use super::format::{HEADER_FAMILY, HEADER_KEY, Header, VERSION, family, row_id, split_row_value};
 use super::{Boundary, CheckpointError, Checkpoints};
 use crate::store::Store;
-use crate::table::{Loaded, Schema, Structure, TableLoader};
+use crate::table::{Loaded, RangeLoader, Schema, Structure, TableLoader};
 use crate::table_map::TableMap;
 
 /// Stored bytes of a range that one thread loads at a time.
 const RANGE_BYTES: u64 = 8 << 20;
+/// Threads that load rows, for each that is allowed to compute: half of them wait for the device, nobody
+/// reads ahead for them.
+const READERS_PER_THREAD: usize = 2;
 
 impl Checkpoints {
     /// Loads and verifies what is on disk, with so many threads: a store at its boundary, or an empty one if
@@ -89,7 +92,7 @@ impl Checkpoints {
 }
 
 /// Rows of a table from which on its structures are built by several threads each.
-const LONG_ROWS: i64 = 1 << 16;
+const LONG_ROWS: usize = 1 << 16;
 
 /// A part of a table.
 struct Range {
@@ -121,10 +124,11 @@ fn load_rows(
     }
     let snapshot = lsm.snapshot();
     progress.begin("loading rows", "parts of about 8 MB", ranges.len() as u64);
-    let done = in_parallel(threads, ranges.len(), |number| match ranges.get(number) {
+    let readers = threads.saturating_mul(READERS_PER_THREAD);
+    let done = in_parallel(readers, ranges.len(), |number| match ranges.get(number) {
         Some(range) => {
             let loaded = load_range(lsm, &snapshot, header, loaders, range)?;
-            progress.add(1, u64::try_from(loaded.row_count()).unwrap_or(0));
+            progress.add(1, loaded.rows() as u64);
             Ok((range.table, loaded))
         }
         None => Ok((0, Loaded::default())),
@@ -145,30 +149,24 @@ fn load_range(
     loaders: &[(TableId, TableLoader)],
     range: &Range,
 ) -> Result<Loaded, CheckpointError> {
-    let mut loaded = Loaded::default();
     let Some((table, loader)) = loaders.get(range.table) else {
-        return Ok(loaded);
+        return Ok(Loaded::default());
     };
-    let mut rows = lsm.iterator_once(family(*table), snapshot)?;
+    let mut loading = loader.range();
+    let mut rows = lsm.iterator_once(family(*table), snapshot, range.end.as_deref())?;
     rows.seek(&range.start)?;
-    while rows.valid() && range.end.as_ref().is_none_or(|end| *rows.key() < **end) {
-        let pushed = push(loader, &mut loaded, header, rows.key(), rows.value());
+    while rows.valid() {
+        let pushed = push(&mut loading, header, rows.key(), rows.value());
         pushed.map_err(|error| CheckpointError::Corrupt {
             place: format!("row {:02x?} of table {table}", rows.key()),
             reason: error.to_string(),
         })?;
         rows.forward()?;
     }
-    Ok(loaded)
+    Ok(loading.finish())
 }
 
-fn push(
-    loader: &TableLoader,
-    loaded: &mut Loaded,
-    header: &Header,
-    key: &[u8],
-    value: &[u8],
-) -> Result<(), CodecError> {
+fn push(loading: &mut RangeLoader<'_>, header: &Header, key: &[u8], value: &[u8]) -> Result<(), CodecError> {
     let Some(row_id) = row_id(key) else {
         return Err(CodecError::new(0, "a key that is no row id"));
     };
@@ -176,7 +174,7 @@ fn push(
     if row_id.batch > batch || batch > header.batch {
         return Err(CodecError::new(0, "a row from after the checkpoint"));
     }
-    loader.push(loaded, row_id, batch, row)
+    loading.push(row_id, batch, row)
 }
 
 /// Indexes and row id maps of each table.
@@ -192,7 +190,7 @@ fn build_structures(
         .flat_map(|(table, (_, loader))| (0..loader.structure_count()).map(move |number| (table, number)))
         .collect();
     // What takes longest comes first: one at a time, with all threads. Of the others each thread takes one.
-    let row_count = |table: usize| loaded.get(table).map_or(0, Loaded::row_count);
+    let row_count = |table: usize| loaded.get(table).map_or(0, Loaded::rows);
     work.sort_by_key(|(table, _)| std::cmp::Reverse(row_count(*table)));
     progress.begin("building indexes", "indexes and maps", work.len() as u64);
     let (long, short) = work.split_at(work.partition_point(|(table, _)| row_count(*table) >= LONG_ROWS));
@@ -200,7 +198,7 @@ fn build_structures(
         let Some((id, loader)) = loaders.get(table) else {
             return Ok(None);
         };
-        let built = loader.build(number, threads);
+        let built = loader.build(number, row_count(table), threads);
         let built = built.map_err(|reason| CheckpointError::Corrupt {
             place: format!("table {id}"),
             reason,

@@ -1,7 +1,8 @@
 //! Building an index over rows that exist, or over their row ids: CREATE INDEX, and loading a checkpoint.
 //!
-//! Entries are collected, sorted once and put into the tree in order, which finds every node in the cache and
-//! leaves full ones behind. The sorted list also shows duplicates.
+//! Hash entries go into tables that have room for all of them from the beginning, a group at a time whose
+//! lines have been asked for. The others are collected, sorted once and put into the tree in order, which
+//! finds every node in the cache and leaves full ones behind. The sorted list also shows duplicates.
 //!
 //! ```text
 //!   regions  -> thread 1: hash entries, a sorted list --+--- keys up to a cut:  thread 1 -> tree
@@ -12,6 +13,7 @@ use std::cmp::Ordering;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use weft_base::memory::prefetch;
 use weft_ops::hash64;
 
 use super::IndexData;
@@ -89,15 +91,18 @@ struct Piece {
     with_null: Vec<Entry>,
 }
 
-/// An index over the live rows that the pin sees, or the slot of a row whose key another row has in a
-/// unique index. With several threads the rows are divided among them, and then the order of the keys.
+/// An index over the live rows that the pin sees, about `rows` of them, or the slot of a row whose key
+/// another row has in a unique index. With several threads the rows are divided among them, and then the
+/// order of the keys.
 pub(crate) fn build(
     def: &IndexDef,
     core: &TableCore,
     pin: Pin<'_>,
+    rows: usize,
     threads: usize,
 ) -> Result<IndexData, SlotId> {
-    let index = IndexData::new(def, core.slots.memory());
+    let mut index = IndexData::new(def, core.slots.memory());
+    index.make_room(rows);
     let next = AtomicU64::new(0);
     let pieces = with_each(0..threads.max(1), |_| collect(def, &index, core, pin, &next));
     if index.ordered.is_none() && !def.unique {
@@ -122,17 +127,45 @@ pub(crate) fn build(
     Ok(index)
 }
 
-/// An index over the row ids of the live rows that the pin sees. With several threads the rows are divided
-/// among them.
-pub(crate) fn build_row_ids(core: &TableCore, pin: Pin<'_>, threads: usize) -> HashIndex {
-    let row_ids = HashIndex::new(core.slots.memory());
+/// An index over the row ids of the live rows that the pin sees, about `rows` of them. With several threads
+/// the rows are divided among them.
+pub(crate) fn build_row_ids(core: &TableCore, pin: Pin<'_>, rows: usize, threads: usize) -> HashIndex {
+    let mut row_ids = HashIndex::new(core.slots.memory());
+    row_ids.make_room(rows);
     let next = AtomicU64::new(0);
     with_each(0..threads.max(1), |_| {
+        let mut adding = Adding::default();
         each_live(core, pin, &next, |slot, place, _| {
-            row_ids.add(row_id_hash(place.row_id()), slot)
+            adding.add(&row_ids, row_id_hash(place.row_id()), slot);
         });
+        adding.finish(&row_ids);
     });
     row_ids
+}
+
+/// Hash entries that wait for their lines.
+const GROUP: usize = 16;
+
+/// Entries on their way into a hash index.
+#[derive(Default)]
+struct Adding {
+    waiting: Vec<(u64, SlotId)>,
+}
+
+impl Adding {
+    fn add(&mut self, index: &HashIndex, hash: u64, slot: SlotId) {
+        prefetch(index.line_address(hash));
+        self.waiting.push((hash, slot));
+        if self.waiting.len() >= GROUP {
+            self.finish(index);
+        }
+    }
+
+    fn finish(&mut self, index: &HashIndex) {
+        for (hash, slot) in self.waiting.drain(..) {
+            index.add(hash, slot);
+        }
+    }
 }
 
 /// Does the work for each of these, at the same time; results in order.
@@ -152,11 +185,11 @@ fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -
 /// Takes regions as long as there are some: hashed entries go into the index, the others come back.
 fn collect(def: &IndexDef, index: &IndexData, core: &TableCore, pin: Pin<'_>, next: &AtomicU64) -> Piece {
     let layout = core.layout.as_ref();
-    let (mut piece, mut key) = (Piece::default(), Vec::new());
+    let (mut piece, mut key, mut adding) = (Piece::default(), Vec::new(), Adding::default());
     each_live(core, pin, next, |slot, _, version| {
         index.key_of(layout, version.bytes(), &mut key);
         if let Some(hash) = index.hash_for(&key) {
-            hash.add(hash64(&key), slot);
+            adding.add(hash, hash64(&key), slot);
         }
         if index.ordered.is_some() || def.unique {
             let has_null = def.unique && index.has_null(layout, version.bytes());
@@ -168,7 +201,11 @@ fn collect(def: &IndexDef, index: &IndexData, core: &TableCore, pin: Pin<'_>, ne
             list.push(Entry::new(&key, slot));
         }
     });
-    piece.entries.sort_unstable();
+    if let Some(hash) = &index.hash {
+        adding.finish(hash);
+    }
+    // Rows that came in the order of their keys lie so, in long runs, which this sort takes as they are.
+    piece.entries.sort();
     piece
 }
 
@@ -251,7 +288,7 @@ mod tests {
     use super::*;
     use crate::catalog::{ColumnDef, IndexMethod, TableDef};
     use crate::index::hash::Candidates;
-    use crate::table::{Loaded, Structure, TableLoader};
+    use crate::table::{Structure, TableLoader};
 
     /// Several of the first, shorter regions, and more whole ones than a thread takes at a time.
     const ROWS: u64 = if cfg!(miri) { 600 } else { 40_000 };
@@ -268,7 +305,7 @@ mod tests {
             method: IndexMethod::Both,
         });
         let loader = TableLoader::new(&Arc::new(def), &Arc::default());
-        let mut loaded = Loaded::default();
+        let mut range = loader.range();
         for number in 0..ROWS {
             let row = loader.layout().encode(&[key_of(number)]).unwrap();
             let id = RowId {
@@ -276,8 +313,9 @@ mod tests {
                 member: 0,
                 ordinal: number as u32,
             };
-            loader.push(&mut loaded, id, BatchId(1), &row).unwrap();
+            range.push(id, BatchId(1), &row).unwrap();
         }
+        range.finish();
         loader
     }
 
@@ -302,7 +340,7 @@ mod tests {
         });
         let few = loader(false, |number| Value::Int8((number % 3) as i64));
         for threads in 1..=4 {
-            let Ok(Structure::Index(0, index)) = unique.build(0, threads) else {
+            let Ok(Structure::Index(0, index)) = unique.build(0, ROWS as usize, threads) else {
                 panic!("{threads} threads");
             };
             assert_eq!(index.ordered.as_ref().unwrap().len() as u64, ROWS);
@@ -321,7 +359,7 @@ mod tests {
                 ROWS / 10
             );
 
-            let Ok(Structure::Index(0, index)) = few.build(0, threads) else {
+            let Ok(Structure::Index(0, index)) = few.build(0, ROWS as usize, threads) else {
                 panic!("{threads} threads");
             };
             let third = found(&index, few.layout(), Value::Int8(1));
@@ -334,7 +372,7 @@ mod tests {
         let loader = loader(false, |number| Value::Int8(number as i64));
         for threads in 1..=4 {
             // The number behind the only index.
-            let Ok(Structure::RowIds(row_ids)) = loader.build(1, threads) else {
+            let Ok(Structure::RowIds(row_ids)) = loader.build(1, 0, threads) else {
                 panic!("{threads} threads");
             };
             let mut all = std::collections::BTreeSet::new();
@@ -361,7 +399,10 @@ mod tests {
                 Value::Int8((number * 7_919 % ROWS) as i64)
             });
             for threads in 1..=4 {
-                assert!(loader.build(0, threads).is_err(), "{threads} threads, row {twin}");
+                assert!(
+                    loader.build(0, ROWS as usize, threads).is_err(),
+                    "{threads} threads, row {twin}"
+                );
             }
         }
     }

@@ -166,6 +166,20 @@ impl HashIndex {
         }
     }
 
+    /// Makes room for so many entries in an index that has none, so that it need not grow on the way there.
+    /// Nobody else knows the index yet.
+    pub(crate) fn make_room(&mut self, entries: usize) {
+        let of_shard = entries.div_ceil(1 << SHARD_BITS);
+        let line_count = (of_shard * 100)
+            .div_ceil(CELLS * LOAD_PERCENT_MAX)
+            .next_power_of_two();
+        for shard in &mut self.shards {
+            if line_count > 1 && shard.table.get_mut().is_null() {
+                *shard.table.get_mut() = Table::new(&self.memory, line_count).tagged();
+            }
+        }
+    }
+
     /// The index does not tell these hashes apart: an entry for one is the entry for the other.
     pub(crate) fn is_same_entry(one: u64, other: u64) -> bool {
         let kept = |hash: u64| (hash >> (64 - SHARD_BITS), fragment_of(hash));
@@ -440,6 +454,31 @@ mod tests {
         index.add(one, SlotId(1));
         index.add(other, SlotId(1));
         assert_eq!((index.len(), found(&index, one)), (1, vec![SlotId(1)]));
+    }
+
+    /// An index that was given room does not grow on the way there, and goes on growing behind it.
+    #[test]
+    fn room_is_made_once() {
+        for entries in [0, 1, 63, 5_000] {
+            let mut index = HashIndex::new(&Arc::default());
+            index.make_room(entries);
+            let before = index.size_bytes();
+            assert!(entries < 5_000 || before >= entries * 8);
+            assert!(before <= entries * 8 * 4, "{entries}: {before}");
+            for slot in 0..entries as u64 * 9 / 10 {
+                index.add(weft_ops::mix64(slot), SlotId(slot));
+            }
+            assert!(entries < 5_000 || index.size_bytes() == before, "{entries}");
+            for slot in 0..3 * entries as u64 {
+                index.add(weft_ops::mix64(slot), SlotId(slot));
+            }
+            index.make_room(1 << 20);
+            assert_eq!(index.len(), 3 * entries);
+            for slot in 0..3 * entries as u64 {
+                // Others may have a hash that differs in bits which no cell keeps.
+                assert!(found(&index, weft_ops::mix64(slot)).contains(&SlotId(slot)));
+            }
+        }
     }
 
     proptest! {

@@ -46,6 +46,13 @@ impl IndexData {
         }
     }
 
+    /// Makes room for the entries of so many rows in a new index.
+    fn make_room(&mut self, rows: usize) {
+        if let Some(hash) = &mut self.hash {
+            hash.make_room(rows);
+        }
+    }
+
     /// The hash index that has this key's entries, if it is one. Of keys of several columns, some without a
     /// NULL stand in `ordered` too: it is the key's bytes alone that decide.
     pub(crate) fn hash_for(&self, key: &[u8]) -> Option<&HashIndex> {

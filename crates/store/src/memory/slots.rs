@@ -22,6 +22,7 @@
 //! between two checkpoints, so it costs a write next to nothing.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -50,7 +51,7 @@ const FIRST_BUCKET_BITS: u32 = 6;
 /// 64 + 128 + ... regions: 2^40 slots.
 const BUCKETS: usize = 22;
 /// One insertion in so many counts for the mean length.
-const SAMPLE_EVERY: u32 = 8;
+const SAMPLE_EVERY: u64 = 8;
 /// Slots that share a mark.
 const GROUP_BITS: u32 = 6;
 const _: () = assert!(REGION_SLOTS >> GROUP_BITS == u64::BITS as u64);
@@ -311,9 +312,7 @@ impl SlotArena {
 
     /// A slot for a new row of so many bytes. Any thread.
     pub(crate) fn reserve(&self, row_bytes: usize) -> SlotId {
-        if row_bytes > self.row_bytes_max.load(Ordering::Relaxed) {
-            self.row_bytes_max.fetch_max(row_bytes, Ordering::Relaxed);
-        }
+        self.note_longest(row_bytes);
         if self.free_count.load(Ordering::Relaxed) > 0 {
             let mut free = self.free.lock();
             if let Some(slot) = free.pop() {
@@ -321,17 +320,69 @@ impl SlotArena {
                 return slot;
             }
         }
+        let slot = SlotId(self.take_slots(1).start);
+        self.note_sample(slot, row_bytes);
+        slot
+    }
+
+    /// Up to `count` slots side by side, at least one, for rows that come one after the other, the first of
+    /// so many bytes. Each row's length is to be told when it is known ([`SlotArena::note`]), and what is
+    /// left over to be given back ([`SlotArena::give_back`]). Any thread.
+    pub(crate) fn reserve_run(&self, count: u32, row_bytes: usize) -> Range<u64> {
+        self.note_longest(row_bytes);
+        self.take_slots(count.max(1))
+    }
+
+    /// Tells the length of the row that comes into a slot of a run.
+    pub(crate) fn note(&self, slot: SlotId, row_bytes: usize) {
+        self.note_longest(row_bytes);
+        self.note_sample(slot, row_bytes);
+    }
+
+    /// Takes back the end of a run, which nobody has used.
+    pub(crate) fn give_back(&self, rest: Range<u64>) {
+        if rest.is_empty() {
+            return;
+        }
+        let region = rest.start >> REGION_BITS;
+        let cursor_at = |slot: u64| region << 32 | (slot - (region << REGION_BITS));
+        let is_last = self.cursor.compare_exchange(
+            cursor_at(rest.end),
+            cursor_at(rest.start),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if is_last.is_err() {
+            let mut free = self.free.lock();
+            free.extend(rest.map(SlotId));
+            self.free_count.store(free.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// The next slots of the region that is being filled: as many as asked for, or as it has.
+    fn take_slots(&self, count: u32) -> Range<u64> {
         loop {
-            let cursor = self.cursor.fetch_add(1, Ordering::AcqRel);
+            let cursor = self.cursor.fetch_add(u64::from(count), Ordering::AcqRel);
             let (region, offset) = (cursor >> 32, cursor as u32);
-            if self.region(region).is_some_and(|region| offset < region.slots) {
-                if offset.is_multiple_of(SAMPLE_EVERY) {
-                    self.sampled_bytes.fetch_add(row_bytes as u64, Ordering::Relaxed);
-                    self.sampled_rows.fetch_add(1, Ordering::Relaxed);
-                }
-                return SlotId(region << REGION_BITS | u64::from(offset));
+            let slots = self.region(region).map_or(0, |region| region.slots);
+            if offset < slots {
+                let first = region << REGION_BITS;
+                return first + u64::from(offset)..first + u64::from(slots.min(offset + count));
             }
             self.grow();
+        }
+    }
+
+    fn note_longest(&self, row_bytes: usize) {
+        if row_bytes > self.row_bytes_max.load(Ordering::Relaxed) {
+            self.row_bytes_max.fetch_max(row_bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn note_sample(&self, slot: SlotId, row_bytes: usize) {
+        if slot.0.is_multiple_of(SAMPLE_EVERY) {
+            self.sampled_bytes.fetch_add(row_bytes as u64, Ordering::Relaxed);
+            self.sampled_rows.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -575,6 +626,42 @@ mod tests {
         assert_eq!(cut.len(), 1);
         assert!(arena.home_left(id).is_none());
         assert_eq!(see(slot, 3), Some((true, vec![3; 200])));
+    }
+
+    /// Runs lie side by side within a region; what is left over comes again, at the end or from the list.
+    #[test]
+    fn runs_of_slots_are_given_out_once() {
+        let arena = arena();
+        let first = arena.reserve_run(100, 8);
+        assert_eq!(first, 0..100);
+        arena.give_back(40..100);
+        assert_eq!((arena.reserve_run(100, 8), arena.free_len()), (40..140, 0));
+        assert_eq!(arena.reserve(8), SlotId(140));
+        arena.give_back(130..140);
+        assert_eq!(arena.free_len(), 10, "not the last ones");
+        arena.give_back(5..5);
+        let taken: std::collections::BTreeSet<u64> = (0..10).map(|_| arena.reserve(8).0).collect();
+        assert!(taken.into_iter().eq(130..140));
+        assert_eq!(arena.reserve_run(200, 8), 141..256, "a region's end");
+        arena.give_back(200..256);
+        assert_eq!(arena.free_len(), 56, "the count has run past the region's end");
+        let mut runs = std::thread::scope(|scope| {
+            let run = |_| scope.spawn(|| (0..50).map(|_| arena.reserve_run(300, 8)).collect::<Vec<_>>());
+            let threads: Vec<_> = (0..3).map(run).collect();
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect::<Vec<_>>()
+        });
+        runs.sort_by_key(|run| run.start);
+        for pair in runs.windows(2) {
+            assert!(!pair[0].is_empty() && pair[0].end <= pair[1].start, "{pair:?}");
+        }
+        assert!(
+            runs.iter()
+                .flat_map(Clone::clone)
+                .all(|slot| arena.slot(SlotId(slot)).is_some())
+        );
     }
 
     #[test]

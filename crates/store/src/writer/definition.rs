@@ -13,8 +13,9 @@ use weft_types::{RowLayout, SqlError, SqlState, Value};
 use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
 use crate::index::build::{build, build_row_ids};
+use crate::index::hash::HashIndex;
 use crate::memory::Pin;
-use crate::table::{Loaded, Schema, TableData, TableIndex, TableLoader, not_null_bits};
+use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader, not_null_bits};
 
 impl BatchWriter<'_> {
     /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On
@@ -132,7 +133,7 @@ impl BatchWriter<'_> {
             }
         }
         let pin = self.pin(Pin::EVERYTHING);
-        let built = build(&def, &data.core, pin, 1).map_err(|slot| {
+        let built = build(&def, &data.core, pin, data.core.rows(), 1).map_err(|slot| {
             let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
             violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
         })?;
@@ -149,9 +150,13 @@ impl BatchWriter<'_> {
     fn without_index(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
         let mut data = self.redefined(catalog, table)?;
         if data.def.primary_key.is_none() && data.row_ids.is_none() {
-            data.row_ids = Some(Arc::new(build_row_ids(&data.core, self.pin(Pin::EVERYTHING), 1)));
+            data.row_ids = Some(Arc::new(self.row_ids(&data.core)));
         }
         Ok(data)
+    }
+
+    fn row_ids(&self, core: &TableCore) -> HashIndex {
+        build_row_ids(core, self.pin(Pin::EVERYTHING), core.rows(), 1)
     }
 
     /// All rows, changed, in a new core under the definition in `catalog`, with the row ids they had.
@@ -163,27 +168,29 @@ impl BatchWriter<'_> {
     ) -> Result<TableData, SqlError> {
         let old = self.schema.table(table)?;
         let loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
-        let mut loaded = Loaded::default();
+        let mut range = loader.range();
         let mut outcome = Ok(());
         old.core
             .each_live(self.pin(Pin::EVERYTHING), |_, place, version| {
                 if outcome.is_ok() {
                     outcome = changed_row(old.layout(), loader.layout(), version.bytes(), &change).and_then(
                         |row| {
-                            loader
-                                .push(&mut loaded, place.row_id(), self.batch, &row)
+                            range
+                                .push(place.row_id(), self.batch, &row)
                                 .map_err(|error| damaged_row(&error))
                         },
                     );
                 }
             });
+        let loaded = range.finish();
         outcome?;
+        let rows = loaded.rows();
         let built: Result<Vec<_>, String> = (0..loader.structure_count())
-            .map(|number| loader.build(number, 1))
+            .map(|number| loader.build(number, rows, 1))
             .collect();
         let mut data = loader.finish(loaded, built.map_err(SqlError::internal)?);
         if data.row_ids.is_none() && old.row_ids.is_some() {
-            data.row_ids = Some(Arc::new(build_row_ids(&data.core, self.pin(Pin::EVERYTHING), 1)));
+            data.row_ids = Some(Arc::new(self.row_ids(&data.core)));
         }
         Ok(data)
     }

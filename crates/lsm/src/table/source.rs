@@ -1,13 +1,12 @@
-//! What the tasks of a compaction read: blocks of its input tables, into memory that is used again from
-//! task to task.
+//! Tables read in large pieces, once: by compactions and by who loads everything. The pieces lie in memory
+//! that is used again.
 //!
 //! Fresh memory costs as much as reading into it: the system has to find, clear and map every page. A
-//! buffer comes back when the last block of its task is dropped, wherever that happens, and goes for good
-//! with the compaction.
+//! buffer comes back when the last block in it is dropped, wherever that happens, and goes for good with the
+//! source.
 //!
 //! A table of a level whose tables go past the page cache ([`TableIo::Direct`]) is read past it, too,
-//! through a handle of the compaction's own: what lookups left in the cache stays there, and nothing is
-//! added.
+//! through a handle of the source's own: what lookups left in the cache stays there, and nothing is added.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,31 +17,25 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_base::{AlignedBuffer, Disk, DiskFile, OpenMode, is_refusal, range_around, read_around};
+use weft_base::{AlignedBuffer, DiskFile, OpenMode, is_refusal, range_around, read_around};
 
+use super::out::TableIo;
+use super::read::{Opened, Table};
 use crate::error::{LsmError, io_error};
-use crate::options::LevelOptions;
-use crate::table::{IoCounts, Opened, Table, TableIo};
 
-/// The input tables of a compaction, to be read block range by block range, in the order of their keys.
-pub(super) struct Source<'a> {
-    disk: &'a dyn Disk,
-    levels: &'a [LevelOptions],
+/// Tables that are read block range by block range, in the order of their keys.
+pub(crate) struct Source {
     /// Handles past the cache by the tables' numbers, from a table's first block to its last, so that there
     /// are no more at a time than runs. `None` for a table whose file system refuses.
     direct: RefCell<BTreeMap<u64, Option<Box<dyn DiskFile>>>>,
     buffers: ReadBuffers,
-    counts: &'a IoCounts,
 }
 
-impl<'a> Source<'a> {
-    pub(super) fn new(disk: &'a dyn Disk, levels: &'a [LevelOptions], counts: &'a IoCounts) -> Self {
+impl Source {
+    pub(crate) fn new() -> Self {
         Self {
-            disk,
-            levels,
             direct: RefCell::default(),
             buffers: ReadBuffers::default(),
-            counts,
         }
     }
 
@@ -50,15 +43,14 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// The disk's, by file; `Corrupt` when the file ends before them.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         table: &Table,
         opened: &Opened,
         offset: u64,
         bytes: usize,
     ) -> Result<Bytes, LsmError> {
-        let io = self.levels.get(table.meta().level).map(|level| level.io);
-        if io == Some(TableIo::Direct)
+        if table.io() == TableIo::Direct
             && let Some(stored) = self.read_directly(table, opened, offset, bytes)?
         {
             return Ok(stored);
@@ -78,14 +70,15 @@ impl<'a> Source<'a> {
         offset: u64,
         bytes: usize,
     ) -> Result<Option<Bytes>, LsmError> {
+        let files = table.files();
         let mut direct = self.direct.borrow_mut();
         let handle = match direct.entry(table.number()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let path = table.path();
-                let file = self.disk.open(&path, OpenMode::Read);
+                let file = files.disk.open(&path, OpenMode::Read);
                 let file = file.map_err(io_error("opening", &path))?;
-                let is_direct = self.counts.set_direct(TableIo::Direct, &*file);
+                let is_direct = files.io.set_direct(TableIo::Direct, &*file);
                 let is_direct = is_direct.map_err(io_error("opening", &path))?;
                 place.insert(is_direct.then_some(file))
             }
@@ -107,14 +100,16 @@ impl<'a> Source<'a> {
         })?;
         if is_refused {
             *handle = None;
-            self.counts.refused_files.fetch_add(1, Ordering::Relaxed);
+            files.io.refused_files.fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         }
-        let read_bytes = &self.counts.read_bytes;
-        read_bytes.fetch_add(around_bytes as u64, Ordering::Relaxed);
+        files
+            .io
+            .read_bytes
+            .fetch_add(around_bytes as u64, Ordering::Relaxed);
         let last = opened.index().last();
         if last.is_some_and(|last| offset + bytes as u64 >= last.offset + u64::from(last.bytes)) {
-            // The next task may ask for the last block once more; the table is opened again for that.
+            // Who asks for the last block once more opens the table again.
             direct.remove(&table.number());
         }
         Ok(Some(stored))
