@@ -20,7 +20,7 @@ pub struct LevelOptions {
     pub compression: Compression,
     /// Where its tables lie; the engine's own directory if not given.
     pub dir: Option<PathBuf>,
-    /// How its tables are written, and read by compactions.
+    /// How its tables are written, and read by compactions and by who reads once.
     pub io: TableIo,
 }
 

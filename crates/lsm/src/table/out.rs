@@ -23,8 +23,8 @@ const WRITE_BYTES: usize = 1 << 20;
 /// collects many times as much, and syncs of other files have to wait for it.
 const SEND_BYTES: u64 = 8 << 20;
 
-/// How tables are written, and read by compactions. Lookups and iterators read through the page cache
-/// either way.
+/// How tables are written, and read by compactions and by who reads once. Lookups and other iterators read
+/// through the page cache either way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TableIo {
     /// Through the page cache: what was written is there for whoever reads it soon.
