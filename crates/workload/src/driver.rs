@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::machine::stolen_time;
 use crate::open_loop::{self, Arrivals};
 
 /// Why a run ended early.
@@ -110,6 +111,8 @@ pub struct Round {
     pub latency_ns: Histogram<u64>,
     /// Differences of the contender's counters over the whole round.
     pub counters: Vec<(&'static str, f64)>,
+    /// Processor time that this machine wanted meanwhile and did not get, if the system tells.
+    pub stolen: Option<Duration>,
 }
 
 impl Round {
@@ -168,7 +171,7 @@ where
     S: FnMut() -> R + Send,
     F: Fn(usize) -> S,
 {
-    let before = contender.counters();
+    let (before, stolen_before) = (contender.counters(), stolen_time());
     let mut clients = Vec::with_capacity(load.clients);
     for number in 0..load.clients.max(1) {
         clients.push((contender.client()?, source(number)));
@@ -217,6 +220,9 @@ where
         elapsed,
         latency_ns: empty_histogram()?,
         counters: Vec::new(),
+        stolen: stolen_time()
+            .zip(stolen_before)
+            .map(|(after, before)| after.saturating_sub(before)),
     };
     for share in shares? {
         round.committed += share.committed;
@@ -298,6 +304,12 @@ impl Measured {
             .filter(|(n, _)| *n == name)
             .map(|(_, v)| v)
             .sum()
+    }
+
+    /// Processor time that the machine wanted in these rounds and did not get; `None` if the system does not
+    /// tell.
+    pub fn stolen(&self) -> Option<Duration> {
+        self.rounds.iter().map(|round| round.stolen).sum()
     }
 
     /// Attempts that concurrency control aborted, as a share of all attempts, 0 to 1.

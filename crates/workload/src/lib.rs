@@ -12,6 +12,7 @@
 //! measuring                  driver     clients, windows, rounds that alternate between contenders
 //!                            open_loop  load that does not wait for answers
 //!                            report     records as JSON or tables
+//!                            machine    time that the machine under this one took
 //!                            limits     what the machine's memory allows
 //!                            lookups    the store's indexes beside that
 //! contenders                 embedded   the embedded database: batches, sessions, prepared statements
@@ -26,6 +27,7 @@ pub mod driver;
 pub mod embedded;
 pub mod limits;
 pub mod lookups;
+mod machine;
 pub mod open_loop;
 pub mod report;
 pub mod smallbank;

@@ -155,6 +155,10 @@ fn counter_records(bench: &str, case: &str, config: &str, measured: &Measured) -
     if measured.counter("checkpoints") > 0.0 {
         add("checkpoints", "1", measured.counter("checkpoints"));
     }
+    // Nobody here ran meanwhile, so a long latency may be the machine's.
+    if let Some(stolen) = measured.stolen() {
+        add("stolen", "ms", stolen.as_secs_f64() * 1000.0);
+    }
     if syncs > 0.0 {
         add("commits_per_sync", "1", commits / syncs);
         add(
