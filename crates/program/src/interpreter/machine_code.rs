@@ -159,21 +159,23 @@ unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, ta
 }
 
 unsafe extern "C" fn step<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
-    let work = |machine: &mut Machine<'_, A>| Some(machine.at(pc as usize));
-    // SAFETY: called by machine code with the context that it was given.
-    let result = unsafe { with_machine::<A, _>(context, None, work) };
-    let instrs = match result {
-        Some(Ok(Flow::Next)) => Some(1),
-        Some(Ok(Flow::Skip(instrs))) => Some(instrs),
-        _ => None,
-    };
-    match instrs.and_then(|instrs| pc.checked_add(instrs)) {
-        Some(next) => next,
-        None => {
-            // SAFETY: as above; the machine is not in use any more.
-            let context = unsafe { &mut *context };
-            (context.result, context.stopped_at) = (result, pc);
+    let mut result = None;
+    // The result is moved only where the run ends. Whoever moves it loads words that were stored in halves, which
+    // waits until the processor has written all that it stored before: rows that were copied, on their way to memory.
+    let work = |machine: &mut Machine<'_, A>| match machine.at(pc as usize) {
+        Ok(Flow::Next) => pc.saturating_add(1),
+        Ok(Flow::Skip(instrs)) => pc.saturating_add(instrs),
+        other => {
+            result = Some(other);
             STOPPED
         }
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    let next = unsafe { with_machine::<A, _>(context, STOPPED, work) };
+    if next == STOPPED {
+        // SAFETY: as above; the machine is not in use any more.
+        let context = unsafe { &mut *context };
+        (context.result, context.stopped_at) = (result, pc);
     }
+    next
 }
