@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_base::{BatchId, Disk, IndexId, OpenMode, Prng, RealDisk, TableId};
+use weft_base::{BatchId, Disk, IndexId, OpenMode, Prng, Progress, RealDisk, TableId};
 use weft_store::checkpoint::{Changes, CheckpointConfig, CheckpointError, Checkpoints, FOLDER};
 use weft_store::{
     CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, Locator, MemberWriter, Store, TableDef,
@@ -180,7 +180,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let stored = forget_files(&dir)?;
         let begun = now();
         let mut checkpoints = Checkpoints::open(Arc::clone(&disk) as Arc<dyn Disk>, &dir, &config)?;
-        let store = checkpoints.load(threads)?;
+        let store = checkpoints.load(threads, &Progress::default())?;
         let (seconds, cpu) = since(begun);
         println!(
             "loaded {:.2} GB of files with {threads} threads in {seconds:.2} s, {cpu:.2} s of processor",

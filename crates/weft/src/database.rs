@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_base::{BatchId, Clock, Disk, Entropy, RealDisk, SystemClock, SystemEntropy};
+use weft_base::{BatchId, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
 use weft_sql::query::{EngineOptions, QueryEngine};
 use weft_txn::{Engine, EngineConfig, EngineStats};
 
@@ -180,15 +180,18 @@ impl Database {
             dir.as_ref(),
             Arc::new(SystemClock::new()),
             options,
+            &Progress::default(),
         )
     }
 
-    /// Opens a database on any disk and with any clock: for simulations.
+    /// Opens a database on any disk and with any clock, and tells `progress` how far it has come: for
+    /// simulations, and for who watches from another thread.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         dir: &Path,
         clock: Arc<dyn Clock>,
         options: Options,
+        progress: &Progress,
     ) -> Result<Database, Error> {
         if options.engine.workers == 0 || options.query_threads == 0 {
             return Err(Error::Options(
@@ -200,7 +203,7 @@ impl Database {
             log_salt: entropy.next_u64(),
             ..options.engine.clone()
         };
-        let engine = Engine::open(disk, dir, Arc::clone(&clock), engine_config)?;
+        let engine = Engine::open(disk, dir, Arc::clone(&clock), engine_config, progress)?;
         let queries = QueryEngine::with_options(EngineOptions {
             threads: options.query_threads,
             memory_bytes: options.query_memory_bytes,
