@@ -32,5 +32,5 @@ pub use disk::{
 };
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
 pub use json::json_text;
-pub use progress::Progress;
+pub use progress::{Progress, Reached};
 pub use random::{Entropy, Prng, SeededEntropy, SystemEntropy};

@@ -76,6 +76,25 @@ impl PageMemory {
         }
     }
 
+    /// How many of `bytes` bytes from `from` on, as far as they are inside, have pages at this moment; 0
+    /// where the system does not tell.
+    pub fn resident_bytes(&self, from: usize, bytes: usize) -> usize {
+        let page_bytes = system::page_bytes();
+        let (from, end) = (from.min(self.bytes), from.saturating_add(bytes).min(self.bytes));
+        let first = from - from % page_bytes;
+        // SAFETY: `first` is at most the size, so the pointer is inside or at the end.
+        let start = unsafe { self.base.add(first) };
+        let pages = system::resident_pages(start, (end - first).div_ceil(page_bytes));
+        let begins = pages
+            .iter()
+            .enumerate()
+            .map(|(page, is_there)| (first + page * page_bytes, is_there));
+        let there = begins.filter(|(_, is_there)| **is_there);
+        there
+            .map(|(begin, _)| end.min(begin + page_bytes) - from.max(begin))
+            .sum()
+    }
+
     /// The system takes huge pages for it.
     pub fn is_huge(&self) -> bool {
         self.is_huge
@@ -168,6 +187,25 @@ mod system {
         }
     }
 
+    /// Bytes of an ordinary page.
+    pub(super) fn page_bytes() -> usize {
+        // SAFETY: asks for a number.
+        let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(bytes)
+            .ok()
+            .filter(|bytes| *bytes > 0)
+            .unwrap_or(4096)
+    }
+
+    /// Whether each of so many ordinary pages is there; none if the system does not tell.
+    pub(super) fn resident_pages(start: NonNull<u8>, count: usize) -> Vec<bool> {
+        let mut pages = vec![0; count];
+        // SAFETY: pages of our own mapping, the first at `start`, and a byte for each of them.
+        let done = unsafe { libc::mincore(start.as_ptr().cast(), count * page_bytes(), pages.as_mut_ptr()) };
+        let told = if done == 0 { pages } else { Vec::new() };
+        told.into_iter().map(|page| page & 1 == 1).collect()
+    }
+
     /// The advice is accepted without effect where huge pages are switched off for the whole machine.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     fn is_enabled() -> bool {
@@ -209,6 +247,14 @@ mod system {
 
     pub(super) fn populate(_: NonNull<u8>, _: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn page_bytes() -> usize {
+        4096
+    }
+
+    pub(super) fn resident_pages(_: NonNull<u8>, _: usize) -> Vec<bool> {
+        Vec::new()
     }
 
     pub(super) fn unmap(base: NonNull<u8>, bytes: usize) {
@@ -275,17 +321,28 @@ mod tests {
         assert_eq!(bytes, [0, 7]);
     }
 
-    /// How many pages of a part of the memory are there.
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn resident_pages(memory: &PageMemory, from: usize, bytes: usize) -> usize {
-        // SAFETY: asks for a number.
-        let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap();
-        let mut pages = vec![0u8; bytes.div_ceil(page_bytes)];
-        // SAFETY: a part of our own mapping that begins at a page, and a byte for each of its pages.
-        let done =
-            unsafe { libc::mincore(memory.base().add(from).as_ptr().cast(), bytes, pages.as_mut_ptr()) };
-        assert_eq!(done, 0, "{}", io::Error::last_os_error());
-        pages.iter().filter(|page| **page & 1 == 1).count()
+    #[test]
+    fn bytes_whose_pages_are_there_are_counted_inside_the_bounds() {
+        let memory = PageMemory::new(HUGE_PAGE_BYTES, Pages::Ordinary).unwrap();
+        let page_bytes = system::page_bytes();
+        for page in [0, 5] {
+            // SAFETY: inside the memory, which is ours.
+            unsafe { memory.base().add(page * page_bytes).write(1) };
+        }
+        for (from, bytes, expected) in [
+            (0, HUGE_PAGE_BYTES, 2 * page_bytes),
+            (0, usize::MAX, 2 * page_bytes),
+            (10, 20, 20),
+            (page_bytes - 10, 20, 10),
+            (page_bytes, 4 * page_bytes, 0),
+            (5 * page_bytes + 1, usize::MAX, page_bytes - 1),
+            (HUGE_PAGE_BYTES, 1, 0),
+            (usize::MAX, 1, 0),
+            (0, 0, 0),
+        ] {
+            assert_eq!(memory.resident_bytes(from, bytes), expected, "{from} {bytes}");
+        }
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -294,14 +351,12 @@ mod tests {
         for pages in [Pages::Ordinary, Pages::Huge] {
             let memory = PageMemory::new(3 * HUGE_PAGE_BYTES, pages).unwrap();
             let resident =
-                || [0, 1, 2].map(|at| resident_pages(&memory, at * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES));
+                || [0, 1, 2].map(|at| memory.resident_bytes(at * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES));
             assert_eq!(resident(), [0, 0, 0], "nobody has touched them");
             match memory.populate(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES) {
                 Ok(()) => {
                     let [before, asked_for, behind] = resident();
-                    // SAFETY: asks for a number.
-                    let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap();
-                    assert_eq!(asked_for, HUGE_PAGE_BYTES / page_bytes);
+                    assert_eq!(asked_for, HUGE_PAGE_BYTES);
                     assert_eq!((before, behind), (0, 0), "nobody has asked for them");
                 }
                 // Linux before 5.14.

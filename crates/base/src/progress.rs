@@ -4,7 +4,6 @@
 //! costs an atomic addition and never waits for the watcher.
 
 use std::fmt;
-use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -66,9 +65,6 @@ impl Progress {
         })
     }
 }
-
-/// Every value of each field is right by itself, so nothing is left half done by a panic.
-impl RefUnwindSafe for Progress {}
 
 impl fmt::Display for Reached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use weft_base::RealDisk;
+use weft_base::{Progress, RealDisk};
 use weft_txn::{EngineConfig, Replay};
 
 use crate::arguments::ReplayArguments;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), Failure> {
         workers: arguments.workers,
         ..EngineConfig::default()
     };
-    let mut replay = Replay::open(Arc::new(RealDisk), &arguments.data, &config)?;
+    let mut replay = Replay::open(Arc::new(RealDisk), &arguments.data, &config, &Progress::default())?;
     let first = replay.store().boundary();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let broken_pipe = |e: std::io::Error| Failure::doing("writing to stdout", e);

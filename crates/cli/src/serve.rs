@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use weft::{CompactionUnits, Database, Options};
+use weft_base::{Progress, RealDisk, SystemClock};
 use weft_offload::model::ModelParams;
 use weft_server::{Server, ServerConfig};
 
@@ -36,10 +37,11 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         .map_err(|e| Failure::doing("handling signals", e))?;
     let began = Instant::now();
     let options = options(arguments)?;
-    let progress = Arc::clone(&options.engine.progress);
+    let progress = Progress::default();
     let say = |line: &str| eprintln!("{line}");
     let database = opening::told(&progress, opening::LINE_EVERY, say, || {
-        Database::open(&arguments.data, options)
+        let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock::new()));
+        Database::open_with(disk, &arguments.data, clock, options, &progress)
     })?;
     let config = ServerConfig {
         listen: arguments.listen,

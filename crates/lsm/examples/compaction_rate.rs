@@ -35,7 +35,7 @@ struct TimedExecutor {
 }
 
 impl CompactionExecutor for TimedExecutor {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         let begun = thread_cpu_nanos();
         let output = CheckedMerge::merge(&task).map_err(ExecutorError::Merge);
         self.nanos

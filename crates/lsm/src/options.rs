@@ -67,8 +67,14 @@ pub struct LsmOptions {
     pub level_factor: u64,
     /// Bytes of input that a compaction task is cut to.
     pub task_bytes: u64,
-    /// Memory for compaction tasks under way, their results included; one task of each compaction may always
-    /// be. All compactions share it.
+    /// Bytes of memory that the tasks of all running compactions may have together. A task counts, from when
+    /// it is given to the executor until its result is in a table, with its input blocks as they are stored
+    /// and the most that its result can take ([`weft_ops::merge::MergeTask::output_bytes_max`]), which is
+    /// about twice its input decompressed. A task for which there is no room waits, with its input read,
+    /// until others of its compaction are done; if there are none it goes on, so that no compaction waits
+    /// for another one. So up to one task of each compaction may be beyond this bound, and one more input
+    /// of each. What an executor takes besides, to decompress a block or to send a task elsewhere, is not
+    /// counted.
     pub task_memory_bytes: u64,
     /// Bytes that wait to be compacted, from which on writers are slowed.
     pub debt_soft_bytes: u64,

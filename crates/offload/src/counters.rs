@@ -33,6 +33,11 @@ pub struct UnitCounters {
     pub compared: u64,
     /// Attempts that were probes of a unit on probation.
     pub probes: u64,
+    /// Attempts of which the CPU, begun beside them because they were unusually slow, was done first.
+    pub hedges_lost: u64,
+    /// Those of them that were answered right afterwards; others failed, which is counted so, or are under
+    /// way.
+    pub slow: u64,
     /// What went wrong, by reason.
     pub failures: ReasonCounts,
     /// Answers that were ignored.
@@ -61,6 +66,8 @@ impl UnitCounters {
             answered: 0,
             compared: 0,
             probes: 0,
+            hedges_lost: 0,
+            slow: 0,
             failures: ReasonCounts::default(),
             strays: StrayCounts::default(),
             taken_out: 0,
@@ -90,6 +97,12 @@ pub struct Counters {
     pub redone_on_cpu: ReasonCounts,
     /// Jobs that the CPU did because units were busy, or because there are none.
     pub helped_by_cpu: u64,
+    /// Jobs that the CPU began, too, because their unit was unusually slow: hedges. Units lost those that the
+    /// CPU redid for [`crate::Reason::Slow`], the CPU those below; with others the unit failed meanwhile, or
+    /// they are under way.
+    pub hedged: u64,
+    /// Hedges that the CPU was too late with, or broke down over: what it did was for nothing.
+    pub hedges_lost_by_cpu: u64,
     /// Jobs of which two results were compared.
     pub compared: u64,
     /// The units, in the order in which they were given; the CPU is the last one.
@@ -132,13 +145,15 @@ impl fmt::Display for Counters {
             "{} jobs, {} finished, {} with an error, {} compared, {} by the CPU for busy units",
             self.submitted, self.finished, self.errors, self.compared, self.helped_by_cpu
         )?;
-        let [failed, beside, direct] =
+        let [failed, lost, direct] =
             [Blame::Unit, Blame::Open, Blame::Nobody].map(|blame| self.redone_on_cpu.total(blame));
         write!(
             f,
-            "; redone on the CPU {failed}, begun there beside slow units {beside}, sent there directly {direct}"
+            "; redone on the CPU {failed}, sent there directly {direct}, begun there beside slow units {}, \
+             of which units lost {lost} and the CPU {}",
+            self.hedged, self.hedges_lost_by_cpu
         )?;
-        if failed + beside + direct > 0 {
+        if failed + lost + direct > 0 {
             write!(f, " ({})", self.redone_on_cpu)?;
         }
         for unit in &self.units {
@@ -152,6 +167,13 @@ impl fmt::Display for Counters {
                 "\n{}: {standing}, {} started, {} answered, out {} times, back {}",
                 unit.name, unit.started, unit.answered, unit.taken_out, unit.brought_back
             )?;
+            if unit.hedges_lost > 0 {
+                let (lost, slow) = (unit.hedges_lost, unit.slow);
+                write!(
+                    f,
+                    "; lost to the CPU {lost} times, of which right afterwards {slow}"
+                )?;
+            }
             if unit.failures != ReasonCounts::default() {
                 write!(f, "; failed: {}", unit.failures)?;
             }

@@ -9,6 +9,12 @@
 //!                              a failure: out again  <---   each compared with the CPU
 //! ```
 //!
+//! A unit that is right but loses too many races against the CPU, which begins what a unit is unusually slow
+//! with (`scheduler/pace.rs`), is taken out likewise: nobody waits longer than for one that fails, but
+//! somebody always waits. It takes more of that than of failures, since no harm is done. What becomes slower
+//! for good is soon the usual, and loses no race; so what is counted is a unit that is now fast and now slow,
+//! or one that takes more than half of its deadline.
+//!
 //! A job on probation costs the CPU a second run, so that no answer of a unit that has just failed is
 //! believed on its checksum alone. The while is drawn from the upper half of its range, so that units which
 //! failed together do not come back together.
@@ -22,6 +28,9 @@ pub struct HealthPolicy {
     pub window: u32,
     /// With so many failures among them the unit is taken out; at least 1.
     pub failures_max: u32,
+    /// With so many among them that were right but lost to the CPU, too; at least 1, and never with more than
+    /// `window`.
+    pub slow_max: u32,
     /// How long a unit stays out, in nanoseconds, the first time.
     pub out_ns: u64,
     /// How long at most, after doubling.
@@ -31,11 +40,12 @@ pub struct HealthPolicy {
 }
 
 impl Default for HealthPolicy {
-    /// 4 failures among 16 outcomes; out for 100 ms, at most a minute; 3 probes.
+    /// 4 failures, or 8 slow ones, among 16 outcomes; out for 100 ms, at most a minute; 3 probes.
     fn default() -> Self {
         HealthPolicy {
             window: 16,
             failures_max: 4,
+            slow_max: 8,
             out_ns: 100_000_000,
             out_ns_max: 60_000_000_000,
             probes: 3,
@@ -75,7 +85,9 @@ pub struct Health {
     policy: HealthPolicy,
     standing: Standing,
     /// The last outcomes, newest in bit 0; 1 is a failure.
-    history: u64,
+    failures: u64,
+    /// The same outcomes; 1 is one that was right but slow.
+    slow: u64,
     /// How long it stays out next time.
     next_out_ns: u64,
 }
@@ -87,7 +99,8 @@ impl Health {
         Health {
             policy,
             standing: Standing::In,
-            history: 0,
+            failures: 0,
+            slow: 0,
             next_out_ns: policy.out_ns,
         }
     }
@@ -110,12 +123,12 @@ impl Health {
 
     /// A job was done right.
     pub fn right(&mut self) -> Option<Change> {
-        self.history <<= 1;
+        self.note(false, false);
         if let Standing::Probation { right } = &mut self.standing {
             *right += 1;
             if *right >= self.policy.probes {
                 self.standing = Standing::In;
-                self.history = 0;
+                (self.failures, self.slow) = (0, 0);
                 self.next_out_ns = self.policy.out_ns;
                 return Some(Change::BroughtBack);
             }
@@ -126,17 +139,35 @@ impl Health {
     /// A job failed at `now_ns`. Failures of jobs that were under way when the unit was taken out change
     /// nothing more.
     pub fn failed(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
-        self.history = self.history << 1 | 1;
-        let window = self.policy.window.clamp(1, 64);
-        let failures = (self.history & (u64::MAX >> (64 - window))).count_ones();
-        let out = match self.standing {
+        self.note(true, false);
+        let is_out = match self.standing {
             Standing::Out { .. } => false,
             Standing::Probation { .. } => true,
-            Standing::In => failures >= self.policy.failures_max.max(1),
+            Standing::In => self.among_last(self.failures) >= self.policy.failures_max.max(1),
         };
-        if !out {
-            return None;
-        }
+        is_out.then(|| self.take_out(now_ns, chance))
+    }
+
+    /// A job was done right, but somebody else, who had begun it because of that, was first. Nothing on
+    /// probation: a probe is not raced against.
+    pub fn slow(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
+        self.note(false, true);
+        let is_out =
+            self.standing == Standing::In && self.among_last(self.slow) >= self.policy.slow_max.max(1);
+        is_out.then(|| self.take_out(now_ns, chance))
+    }
+
+    fn note(&mut self, failed: bool, slow: bool) {
+        self.failures = self.failures << 1 | u64::from(failed);
+        self.slow = self.slow << 1 | u64::from(slow);
+    }
+
+    fn among_last(&self, outcomes: u64) -> u32 {
+        let window = self.policy.window.clamp(1, 64);
+        (outcomes & (u64::MAX >> (64 - window))).count_ones()
+    }
+
+    fn take_out(&mut self, now_ns: u64, chance: &mut Prng) -> Change {
         let half = self.next_out_ns / 2;
         let until_ns = now_ns
             .saturating_add(half)
@@ -146,7 +177,7 @@ impl Health {
             .next_out_ns
             .saturating_mul(2)
             .min(self.policy.out_ns_max.max(self.policy.out_ns));
-        Some(Change::TakenOut)
+        Change::TakenOut
     }
 }
 
@@ -158,6 +189,7 @@ mod tests {
         HealthPolicy {
             window: 8,
             failures_max: 3,
+            slow_max: 5,
             out_ns: 1000,
             out_ns_max: 3000,
             probes: 2,
@@ -187,6 +219,40 @@ mod tests {
         let before = until(&health);
         assert_eq!(health.failed(7, &mut chance), None);
         assert_eq!(until(&health), before);
+    }
+
+    /// Slow ones are borne longer than failures, each for itself; then the unit is out, and comes back with
+    /// its past forgotten.
+    #[test]
+    fn frequent_slowness_takes_a_unit_out_too() {
+        let (mut health, mut chance) = (Health::new(policy()), Prng::new(3));
+        for round in 0..100 {
+            for _ in 0..4 {
+                assert_eq!(health.slow(round, &mut chance), None);
+            }
+            for _ in 0..4 {
+                assert_eq!(health.right(), None);
+            }
+        }
+        for outcome in 0..4 {
+            assert_eq!(health.slow(0, &mut chance), None, "{outcome}");
+        }
+        // Neither two failures nor four slow ones are too many.
+        assert_eq!(health.failed(0, &mut chance), None);
+        assert_eq!(health.failed(0, &mut chance), None);
+        assert_eq!(health.slow(0, &mut chance), Some(Change::TakenOut));
+        let end = until(&health);
+        assert_eq!(health.slow(7, &mut chance), None, "it was under way");
+        assert_eq!(until(&health), end);
+        health.standing(end);
+        assert_eq!(health.slow(end, &mut chance), None);
+        assert_eq!(health.standing(end), Standing::Probation { right: 0 });
+        assert_eq!(health.right(), None);
+        assert_eq!(health.right(), Some(Change::BroughtBack));
+        for _ in 0..4 {
+            assert_eq!(health.slow(end, &mut chance), None);
+        }
+        assert_eq!(health.slow(end, &mut chance), Some(Change::TakenOut));
     }
 
     #[test]

@@ -38,7 +38,7 @@ macro_rules! reasons {
 pub enum Blame {
     /// The unit or the way to it: counts toward taking it out.
     Unit,
-    /// Nobody yet: whether the unit failed is seen when the attempt ends, and counted with its failures.
+    /// Nobody yet: whether the unit was slow or failed is seen when the attempt ends, and counted then.
     Open,
     /// Nobody: the job is not for units, or there is none for it.
     Nobody,
@@ -75,8 +75,9 @@ reasons! {
     TooMuchMemory = "too_much_memory", Nobody;
     /// The stated shape was within the limits, the task itself was not.
     LimitsFoundExceeded = "limits_found_exceeded", Nobody;
-    /// The unit had not answered long after it usually has, and the CPU was done first. If it never answers,
-    /// that is counted as its failure when its deadline passes.
+    /// The unit had not answered long after it usually has, and the CPU was done first. What becomes of the
+    /// unit's attempt is counted when it ends: slow if it was right after all, else as the failure that it
+    /// is.
     Slow = "slow", Open;
     /// No unit does this kind.
     NoUnit = "no_unit", Nobody;

@@ -21,7 +21,7 @@ pub enum JobError {
     Broken(String),
     /// The CPU's answers came back damaged, several times: memory or processor are not to be trusted.
     CpuDamaged,
-    /// The scheduler was stopped before the job was done.
+    /// The scheduler was stopped before the job was done, or its requester gave it up before there was room.
     Stopped,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for JobError {
             JobError::Invalid(why) => write!(f, "the task is not valid: {why}"),
             JobError::Broken(why) => write!(f, "the CPU's implementation broke down: {why}"),
             JobError::CpuDamaged => f.write_str("results of the CPU came back damaged"),
-            JobError::Stopped => f.write_str("the scheduler was stopped"),
+            JobError::Stopped => f.write_str("the scheduler was stopped, or the job given up"),
         }
     }
 }

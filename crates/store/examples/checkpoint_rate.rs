@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_base::{AlignedBuffer, BatchId, Disk, IndexId, OpenMode, Prng, RealDisk, TableId};
+use weft_base::{AlignedBuffer, BatchId, Disk, IndexId, OpenMode, Prng, Progress, RealDisk, TableId};
 use weft_store::checkpoint::{Changes, CheckpointConfig, CheckpointError, Checkpoints, FOLDER};
 use weft_store::{
     CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, Locator, MemberWriter, Store, TableDef,
@@ -220,7 +220,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let device = read_files(&*disk, &dir)?;
         let begun = now();
         let mut checkpoints = Checkpoints::open(Arc::clone(&disk), &dir, &config)?;
-        let store = checkpoints.load(threads)?;
+        let store = checkpoints.load(threads, &Progress::default())?;
         let (seconds, cpu) = since(begun);
         println!(
             "loaded {} bytes of versions from {:.2} GB of files with {threads} threads in {seconds:.2} s, {cpu:.2} s of \

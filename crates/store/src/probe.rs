@@ -256,12 +256,13 @@ impl Probe {
     }
 
     /// Brings many to their end, but for [`Probe::fetch_rest`]: looks at all that was fetched, then fetches
-    /// all that comes next, back to back (`group.rs` says why), until nothing is left for any.
+    /// all that comes next, back to back (`group.rs` says why), until nothing is left for any. True if one of
+    /// them has a rest to fetch: where rows are short nobody needs to ask them again.
     pub(crate) fn finish_all<'p>(
         probes: impl IntoIterator<Item = &'p mut Probe>,
         schema: &Schema,
         pin: Pin<'_>,
-    ) {
+    ) -> bool {
         let under_way = probes.into_iter().filter(|probe| probe.next.is_something());
         let mut under_way: SmallVec<[UnderWay<'_, '_>; PROBES_AT_HAND]> = under_way
             .filter_map(|probe| {
@@ -272,6 +273,7 @@ impl Probe {
                 Some(UnderWay { probe, found })
             })
             .collect();
+        let mut has_rest = false;
         while !under_way.is_empty() {
             for block in under_way.chunks_mut(BLOCK_PROBES) {
                 let mut wanted = [Wanted::default(); BLOCK_PROBES];
@@ -280,8 +282,13 @@ impl Probe {
                 }
                 wanted.iter().take(block.len()).for_each(Wanted::fetch);
             }
-            under_way.retain(|under_way| under_way.probe.next.is_something());
+            under_way.retain(|UnderWay { probe, .. }| {
+                let goes_on = probe.next.is_something();
+                has_rest |= !goes_on && probe.rest_bytes > 0;
+                goes_on
+            });
         }
+        has_rest
     }
 
     /// Looks at what was fetched; returns what to fetch next.

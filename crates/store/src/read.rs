@@ -159,9 +159,9 @@ impl<'s> ReadView<'s> {
 
     /// [`ReadView::advance_probe`] for each until nothing is left for any, a step of all at a time, with the
     /// fetches back to back, which overlaps the page walks that they may need. The rest of long rows is left
-    /// to [`Probe::fetch_rest`].
-    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) {
-        Probe::finish_all(probes, self.schema, self.pin);
+    /// to [`Probe::fetch_rest`]; false if none of those that came to their end here has one.
+    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
+        Probe::finish_all(probes, self.schema, self.pin)
     }
 
     /// The row in a slot.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weft_base::{BatchId, Disk, FaultKind, OpenMode, Prng, Progress, RowId, SimDisk, SyncSite};
+use weft_base::{BatchId, Disk, FaultKind, OpenMode, Prng, Progress, Reached, RowId, SimDisk, SyncSite};
 use weft_store::checkpoint::{
     Changes, CheckpointConfig, CheckpointError, Checkpoints, FOLDER, SYNC_SITES, Written,
 };
@@ -47,7 +47,7 @@ pub fn open_with(disk: &SimDisk, config: &CheckpointConfig) -> Result<Checkpoint
 /// What a restart finds, and the engine that goes on from there.
 fn reopen(disk: &SimDisk) -> Result<(Checkpoints, Arc<Store>), CheckpointError> {
     let mut checkpoints = open(disk)?;
-    let store = checkpoints.load(2)?;
+    let store = checkpoints.load(2, &Progress::default())?;
     Ok((checkpoints, store))
 }
 
@@ -181,19 +181,44 @@ fn a_checkpoint_comes_back() {
     same_state(&loaded.snapshot(), &copy.snapshot());
 }
 
+/// A checkpoint of so many items and the notes behind them.
+fn written(rows: i64) -> SimDisk {
+    let disk = SimDisk::new(1);
+    write(&mut open(&disk).unwrap(), &filled(rows)).unwrap();
+    disk
+}
+
 #[test]
 fn loading_tells_how_far_it_has_come() {
-    let disk = SimDisk::new(1);
-    let mut checkpoints = open(&disk).unwrap();
-    write(&mut checkpoints, &filled(5_000)).unwrap();
-    drop(checkpoints);
-    let mut checkpoints = open(&disk).unwrap();
-    let progress = Arc::new(Progress::default());
-    checkpoints.report_to(Arc::clone(&progress));
-    checkpoints.load(2).unwrap();
+    let disk = written(5_000);
+    let progress = Progress::default();
+    open(&disk).unwrap().load(2, &progress).unwrap();
     let reached = progress.reached().unwrap();
     assert_eq!(reached.what, "building indexes");
     assert!(reached.total > 0 && reached.done == reached.total, "{reached}");
+}
+
+/// Damage anywhere. Where it is in the notes, which come behind the items, all of these have been loaded:
+/// seven of eight that were inserted.
+#[test]
+fn loading_that_fails_has_told_how_far_it_had_come() {
+    let whole = written(200);
+    let mut told = Vec::new();
+    for path in files(&whole, "table-") {
+        let bytes = whole.open(&path, OpenMode::Read).unwrap().len().unwrap();
+        for offset in (0..bytes).step_by(8) {
+            let (disk, progress) = (whole.fork(offset), Progress::default());
+            disk.flip_bit(&path, offset, 3).unwrap();
+            if open(&disk).is_ok_and(|mut checkpoints| checkpoints.load(1, &progress).is_err()) {
+                told.extend(progress.reached());
+            }
+        }
+    }
+    let in_notes =
+        |reached: &&Reached| (reached.what, reached.done, reached.rows) == ("loading rows", 1, 175);
+    let reached = told.iter().find(in_notes).unwrap_or_else(|| panic!("{told:?}"));
+    assert!(reached.total > 1, "{reached}");
+    assert!(told.iter().any(|reached| (reached.done, reached.rows) == (0, 0)));
 }
 
 #[test]

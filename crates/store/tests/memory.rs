@@ -206,6 +206,35 @@ fn groups_find_what_single_lookups_find() {
     );
 }
 
+/// Probes that came to their end together say whether it is worth asking them for the rest of their rows.
+#[test]
+fn finished_probes_know_whether_a_row_has_a_rest() {
+    let rests = |body_bytes: usize, fetch: Fetch| {
+        let store = filled(300, |_| body_bytes);
+        let (snapshot, mut rests) = (store.snapshot(), 0);
+        let view = snapshot.view();
+        for count in [0, 1, 20, 100] {
+            let keys = (0..count).map(fixture::id_key);
+            let mut probes: Vec<weft_store::Probe> = keys
+                .map(|key| view.plan_probe(TABLE, KEY, &key).with_fetch(fetch))
+                .collect();
+            let has_rest = view.finish_probes(&mut probes);
+            let fetched = probes
+                .iter_mut()
+                .filter_map(|probe| probe.fetch_rest().then_some(()));
+            let fetched = fetched.count();
+            assert_eq!(has_rest, fetched > 0, "{count} rows of {body_bytes} bytes");
+            assert!(!view.finish_probes(&mut probes), "they are at their end");
+            rests += fetched;
+        }
+        rests
+    };
+    assert_eq!(rests(600, Fetch::Bytes(u32::MAX)), 121);
+    assert_eq!(rests(600, Fetch::Bytes(100)), 0);
+    assert_eq!(rests(600, Fetch::Column(2)), 0);
+    assert_eq!(rests(20, Fetch::Bytes(u32::MAX)), 0);
+}
+
 #[test]
 fn groups_find_all_rows_that_are_null_in_a_unique_index() {
     for method in [IndexMethod::Hash, IndexMethod::Both] {

@@ -1,9 +1,7 @@
 //! What may be set on an engine, with the defaults that a server wants.
 
 use crate::executor::Execution;
-use std::sync::Arc;
 use std::time::Duration;
-use weft_base::Progress;
 use weft_store::checkpoint::CheckpointConfig;
 
 /// Settings of an engine. Every queue and wait has its bound here (DESIGN.md, invariant 7).
@@ -27,8 +25,6 @@ pub struct EngineConfig {
     pub checkpoint_every_bytes: u64,
     /// Sizes of what checkpoints write.
     pub checkpoint: CheckpointConfig,
-    /// Whom opening tells how far it has come.
-    pub progress: Arc<Progress>,
     /// How long a commit with `synchronous_commit = off` may stay out of the disk.
     pub flush_interval: Duration,
     /// Row locks of one transaction in one table from which it takes the table instead.
@@ -54,7 +50,6 @@ impl Default for EngineConfig {
             log_salt: 0,
             checkpoint_every_bytes: 256 << 20,
             checkpoint: CheckpointConfig::default(),
-            progress: Arc::default(),
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
             garbage_per_batch: 4096,

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, CatalogVersion, Clock, DirLock, Disk, Lsn, TxnId, blocking};
+use weft_base::{BatchId, CatalogVersion, Clock, DirLock, Disk, Lsn, Progress, TxnId, blocking};
 use weft_program::{AccessScratch, Program};
 use weft_store::checkpoint::{Checkpoints, IoCounts};
 use weft_store::{Catalog, Snapshot, Store};
@@ -275,14 +275,16 @@ thread_local! {
 
 impl Engine {
     /// Opens the database in `dir`, making one if the directory is empty or absent, and recovers it: the
-    /// newest checkpoint, then every batch after it from the log, each compared with its digest.
+    /// newest checkpoint, then every batch after it from the log, each compared with its digest. Tells
+    /// `progress` how far it has come.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
         clock: Arc<dyn Clock>,
         config: EngineConfig,
+        progress: &Progress,
     ) -> Result<Engine, EngineError> {
-        let recovered = recovery::recover(disk, dir, &config)?;
+        let recovered = recovery::recover(disk, dir, &config, progress)?;
         let sequencer = Sequencer::new(&config);
         let shared = Arc::new(Shared {
             replayed_bytes: recovered.replayed_bytes,

@@ -422,9 +422,9 @@ mod tests {
             self.inner.advance_probe(probe)
         }
 
-        fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) {
-            self.inner.finish_probes(probes);
+        fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
             self.in_flight.store(0, Ordering::Relaxed);
+            self.inner.finish_probes(probes)
         }
 
         fn resume(

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use weft_base::codec::ByteReader;
 use weft_base::disk::read_file;
-use weft_base::{BatchId, DirLock, Disk, OpenMode, RealDisk, SyncSite};
+use weft_base::{BatchId, DirLock, Disk, OpenMode, Progress, RealDisk, SyncSite};
 use weft_program::{Program, ProgramHash};
 use weft_store::checkpoint::Checkpoints;
 use weft_store::{CatalogOp, Store};
@@ -129,21 +129,23 @@ fn write_marker(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     disk.sync_dir(dir, SyncSite("database.dir"))
 }
 
-/// Brings the database in `dir` to the state after its last durable batch.
+/// Brings the database in `dir` to the state after its last durable batch; tells `progress` how far it has
+/// come.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     dir: &Path,
     config: &EngineConfig,
+    progress: &Progress,
 ) -> Result<Recovered, EngineError> {
-    let mut replay = Replay::open(disk, dir, config)?;
+    let mut replay = Replay::open(disk, dir, config, progress)?;
     let behind = replay
         .log
         .appended_batch()
         .0
         .saturating_sub(replay.store.boundary().0);
-    config.progress.begin("replaying the log", "batches", behind);
+    progress.begin("replaying the log", "batches", behind);
     while replay.step()?.is_some() {
-        config.progress.add(1, 0);
+        progress.add(1, 0);
     }
     Ok(replay.finish())
 }
@@ -164,12 +166,17 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Loads the checkpoint of `dir` and stands before the first batch after it.
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path, config: &EngineConfig) -> Result<Replay, EngineError> {
+    /// Loads the checkpoint of `dir` and stands before the first batch after it. Tells `progress` how far it
+    /// has come.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        config: &EngineConfig,
+        progress: &Progress,
+    ) -> Result<Replay, EngineError> {
         let dir_lock = claim_dir(disk.as_ref(), dir)?;
         let mut checkpoints = Checkpoints::open(Arc::clone(&disk), dir, &config.checkpoint)?;
-        checkpoints.report_to(Arc::clone(&config.progress));
-        let store = checkpoints.load(config.workers)?;
+        let store = checkpoints.load(config.workers, progress)?;
         let salt = config.log_salt;
         let log_config = LogConfig {
             segment_bytes: config.segment_bytes,

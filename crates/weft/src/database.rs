@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_base::{BatchId, Clock, Disk, Entropy, RealDisk, SystemClock, SystemEntropy};
+use weft_base::{BatchId, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
 use weft_sql::query::{EngineOptions, QueryEngine};
 use weft_txn::{Engine, EngineConfig, EngineStats};
 
@@ -79,7 +79,9 @@ impl DatabaseStats {
             "unit_jobs_done_by_units" => engine.units.done_by_units().to_string(),
             "unit_jobs_by_cpu" => engine.units.done_by_cpu().to_string(),
             "unit_jobs_redone" => engine.units.redone_after_failure().to_string(),
-            "unit_jobs_begun_beside_slow_units" => engine.units.begun_beside_slow_units().to_string(),
+            "unit_jobs_hedged" => engine.units.hedged.to_string(),
+            "unit_jobs_hedges_lost_by_units" => engine.units.hedges_lost_by_units().to_string(),
+            "unit_jobs_hedges_lost_by_cpu" => engine.units.hedges_lost_by_cpu.to_string(),
             "unit_jobs_redone_why" => engine.units.redone_on_cpu.to_string(),
             "units_out" => format!("{} of {}", engine.units.units_out, engine.units.units),
             "direct_refused_files" => engine.direct_refused_files.to_string(),
@@ -178,15 +180,18 @@ impl Database {
             dir.as_ref(),
             Arc::new(SystemClock::new()),
             options,
+            &Progress::default(),
         )
     }
 
-    /// Opens a database on any disk and with any clock: for simulations.
+    /// Opens a database on any disk and with any clock, and tells `progress` how far it has come: for
+    /// simulations, and for who watches from another thread.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         dir: &Path,
         clock: Arc<dyn Clock>,
         options: Options,
+        progress: &Progress,
     ) -> Result<Database, Error> {
         if options.engine.workers == 0 || options.query_threads == 0 {
             return Err(Error::Options(
@@ -198,7 +203,7 @@ impl Database {
             log_salt: entropy.next_u64(),
             ..options.engine.clone()
         };
-        let engine = Engine::open(disk, dir, Arc::clone(&clock), engine_config)?;
+        let engine = Engine::open(disk, dir, Arc::clone(&clock), engine_config, progress)?;
         let queries = QueryEngine::with_options(EngineOptions {
             threads: options.query_threads,
             memory_bytes: options.query_memory_bytes,

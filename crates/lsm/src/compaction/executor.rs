@@ -40,8 +40,9 @@ pub type FilterDone = Box<dyn FnOnce(Result<CheckedFilter, ExecutorError>) + Sen
 
 /// Merges tasks, each exactly as [`weft_ops::merge::merge`] would, byte for byte.
 pub trait CompactionExecutor: Send + Sync {
-    /// Takes a task. May wait while its queue is full.
-    fn submit(&self, task: MergeTask, done: TaskDone);
+    /// Takes a task. May wait while its queue is full, but asks `is_given_up` every now and then meanwhile,
+    /// and once that says so returns at once: nobody wants the result any more.
+    fn submit(&self, task: MergeTask, is_given_up: &dyn Fn() -> bool, done: TaskDone);
 
     /// Who builds the filters of tables, if not the thread that writes them.
     fn filters(&self) -> Option<&dyn FilterExecutor> {
@@ -58,8 +59,14 @@ pub trait CompactionExecutor: Send + Sync {
 pub trait FilterExecutor: Send + Sync {
     /// Builds the filter of a table whose keys have these hashes, exactly as
     /// [`weft_ops::filter::build_filter`] would. The table's writer builds it if none comes, or one of other
-    /// hashes. May wait while the queue is full.
-    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone);
+    /// hashes. May wait while the queue is full, as [`CompactionExecutor::submit`] may.
+    fn build_filter(
+        &self,
+        hashes: Arc<[u64]>,
+        bits_per_key: u32,
+        is_given_up: &dyn Fn() -> bool,
+        done: FilterDone,
+    );
 }
 
 /// Merges on the thread that submits.
@@ -67,7 +74,7 @@ pub trait FilterExecutor: Send + Sync {
 pub struct InlineExecutor;
 
 impl CompactionExecutor for InlineExecutor {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
 

@@ -56,16 +56,23 @@ impl<'a> FilterBuilder<'a> {
     }
 
     /// Asks for the filter of these hashes. May wait while the executor's queue is full.
-    pub(crate) fn ask(&self, parts: &[Vec<u64>]) -> PendingFilter {
+    ///
+    /// # Errors
+    /// `Closed` if the engine is being closed.
+    pub(crate) fn ask(&self, parts: &[Vec<u64>]) -> Result<PendingFilter, LsmError> {
         let hashes: Arc<[u64]> = parts.iter().flatten().copied().collect();
         let (tell, answer) = channel();
         let done = move |built| {
             // Nobody hears of the filters of a compaction that has failed.
             let _ = tell.send(built);
         };
+        let own = Arc::clone(&hashes);
         self.executor
-            .build_filter(Arc::clone(&hashes), self.bits_per_key, Box::new(done));
-        PendingFilter { hashes, answer }
+            .build_filter(own, self.bits_per_key, self.is_stopped, Box::new(done));
+        if (self.is_stopped)() {
+            return Err(LsmError::Closed);
+        }
+        Ok(PendingFilter { hashes, answer })
     }
 
     /// The stored filter, waiting for it; `None` if the writer is to build it.

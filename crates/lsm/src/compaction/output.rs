@@ -147,7 +147,7 @@ impl<'a> TableMaker<'a> {
             writer.raise_last_seqno(last_seqno);
             self.finish_unfinished(true)?;
             if let Some(filters) = &self.filters {
-                let pending = filters.ask(&writer.take_hashes());
+                let pending = filters.ask(&writer.take_hashes())?;
                 self.unfinished = Some((writer, pending));
             } else {
                 self.made.push(writer.finish(&self.spec.value_files)?);

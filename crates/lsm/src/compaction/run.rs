@@ -42,9 +42,9 @@ pub(crate) struct CompactionContext<'a> {
     pub filters_rebuilt: &'a AtomicU64,
     pub table_bytes: u64,
     pub task_bytes: u64,
-    /// Memory for tasks under way and their results; one may always be.
+    /// See [`crate::LsmOptions::task_memory_bytes`].
     pub task_memory_bytes: u64,
-    /// What is taken of it, by all compactions.
+    /// Bytes that all compactions have set aside of it.
     pub task_memory: &'a AtomicU64,
     /// What readers hold, ascending.
     pub snapshots: Vec<SeqNo>,
@@ -135,9 +135,6 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     };
     let source = Source::new();
     for (number, range) in ranges.iter().enumerate() {
-        if (context.is_stopped)() {
-            return Err(LsmError::Closed);
-        }
         while flight.origins.len() >= TASKS_IN_FLIGHT {
             flight.receive(&mut maker)?;
         }
@@ -157,7 +154,11 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
             done: Some(done.clone()),
         };
         let tell = move |result| answer.send(result);
-        context.executor.submit(task, Box::new(tell));
+        context.executor.submit(task, context.is_stopped, Box::new(tell));
+        // If it was given up for this, its answer is no failure.
+        if (context.is_stopped)() {
+            return Err(LsmError::Closed);
+        }
         flight.receive_ready(&mut maker)?;
     }
     drop(done);
@@ -213,8 +214,8 @@ impl<'a> Reserved<'a> {
         }
     }
 
-    /// Sets memory aside for a task if all together stay below `bytes_max`, or if the compaction has no other
-    /// task; whether it did.
+    /// Sets memory aside for a task if all together stay within `bytes_max`, or if the compaction has no
+    /// other task; whether it did.
     fn reserve(&mut self, task: usize, bytes: u64, bytes_max: u64, is_only: bool) -> bool {
         let fits = |all: u64| (all + bytes <= bytes_max || is_only).then_some(all + bytes);
         let reserved = self

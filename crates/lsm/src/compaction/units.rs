@@ -22,9 +22,9 @@ impl UnitExecutor {
 }
 
 impl CompactionExecutor for UnitExecutor {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, is_given_up: &dyn Fn() -> bool, done: TaskDone) {
         self.scheduler
-            .submit_with(Job::merge(task, 0, 0), move |finished| {
+            .submit_with(Job::merge(task, 0, 0), is_given_up, move |finished| {
                 done(match finished.result {
                     Ok(output) => output.into_merge().ok_or_else(not_looked_through),
                     Err(JobError::Merge(error)) => Err(ExecutorError::Merge(error)),
@@ -39,14 +39,20 @@ impl CompactionExecutor for UnitExecutor {
 }
 
 impl FilterExecutor for UnitExecutor {
-    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
-        self.scheduler
-            .submit_with(Job::build_filter(hashes, bits_per_key), move |finished| {
-                done(match finished.result {
-                    Ok(output) => output.into_filter().ok_or_else(not_looked_through),
-                    Err(error) => Err(ExecutorError::Failed(error.to_string())),
-                });
+    fn build_filter(
+        &self,
+        hashes: Arc<[u64]>,
+        bits_per_key: u32,
+        is_given_up: &dyn Fn() -> bool,
+        done: FilterDone,
+    ) {
+        let job = Job::build_filter(hashes, bits_per_key);
+        self.scheduler.submit_with(job, is_given_up, move |finished| {
+            done(match finished.result {
+                Ok(output) => output.into_filter().ok_or_else(not_looked_through),
+                Err(error) => Err(ExecutorError::Failed(error.to_string())),
             });
+        });
     }
 }
 

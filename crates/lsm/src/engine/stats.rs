@@ -46,7 +46,8 @@ pub struct LsmStats {
     pub block_cache_misses: u64,
     /// Bytes of memory for indexes, filters and range tombstones of open tables.
     pub table_memory_bytes: u64,
-    /// Bytes of memory set aside for compaction tasks and their results.
+    /// Bytes of memory that compaction tasks under way count with, see
+    /// [`LsmOptions::task_memory_bytes`](crate::LsmOptions::task_memory_bytes).
     pub task_memory_bytes: u64,
     /// Bytes of memory of all kinds that have a budget: memtables, blocks, open tables, tasks.
     pub memory_bytes: u64,

@@ -25,7 +25,7 @@ const FAMILY: FamilyId = FamilyId(0);
 struct Shuffling;
 
 impl CompactionExecutor for Shuffling {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         std::thread::spawn(move || {
@@ -44,7 +44,7 @@ struct Harmful {
 }
 
 impl CompactionExecutor for Harmful {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         let mut output = merge(&task).unwrap();
         let harmed = match self.count.fetch_add(1, Ordering::Relaxed) % 5 {
             4 => (self.harm)(&mut output),
@@ -64,7 +64,7 @@ fn flawed(flaw: impl ToString) -> ExecutorError {
 struct Mixing(Mutex<Option<CheckedMerge>>);
 
 impl CompactionExecutor for Mixing {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         let own = CheckedMerge::merge(&task).unwrap();
         let before = self.0.lock().replace(own.clone());
         done(Ok(before.unwrap_or(own)));
@@ -76,7 +76,7 @@ impl CompactionExecutor for Mixing {
 struct Forgetful(Mutex<u64>);
 
 impl CompactionExecutor for Forgetful {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         let mut count = self.0.lock();
         *count += 1;
         if *count != 3 {
@@ -232,7 +232,7 @@ struct BadFilters {
 }
 
 impl CompactionExecutor for BadFilters {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
 
@@ -242,7 +242,7 @@ impl CompactionExecutor for BadFilters {
 }
 
 impl FilterExecutor for BadFilters {
-    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, _: &dyn Fn() -> bool, done: FilterDone) {
         let stored = build_filter(&hashes, bits_per_key);
         let built = match self.count.fetch_add(1, Ordering::Relaxed) % 2 {
             0 => Some(Ok(stored)),
@@ -263,7 +263,7 @@ impl FilterExecutor for BadFilters {
 struct OthersFilters(Mutex<Option<CheckedFilter>>);
 
 impl CompactionExecutor for OthersFilters {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
 
@@ -273,7 +273,7 @@ impl CompactionExecutor for OthersFilters {
 }
 
 impl FilterExecutor for OthersFilters {
-    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, _: &dyn Fn() -> bool, done: FilterDone) {
         let own = CheckedFilter::build(hashes, bits_per_key);
         let before = self.0.lock().replace(own.clone());
         done(Ok(before.unwrap_or(own)));
@@ -356,7 +356,7 @@ struct Merged {
 }
 
 impl CompactionExecutor for Patient {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         self.0.tasks.fetch_add(1, Ordering::Relaxed);
         done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
     }
@@ -367,7 +367,7 @@ impl CompactionExecutor for Patient {
 }
 
 impl FilterExecutor for Patient {
-    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, done: FilterDone) {
+    fn build_filter(&self, hashes: Arc<[u64]>, bits_per_key: u32, _: &dyn Fn() -> bool, done: FilterDone) {
         let merged = Arc::clone(&self.0);
         let before = merged.tasks.load(Ordering::Relaxed);
         std::thread::spawn(move || {
@@ -413,7 +413,7 @@ struct Stuck {
 }
 
 impl CompactionExecutor for Stuck {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         let deep = task.output.compression != Compression::None;
         if deep && !self.open.load(Ordering::Acquire) {
             self.kept.lock().push((task, done));

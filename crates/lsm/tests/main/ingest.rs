@@ -298,7 +298,7 @@ struct Gate {
 }
 
 impl CompactionExecutor for Gate {
-    fn submit(&self, task: MergeTask, done: TaskDone) {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
         let _ = self.entered.send(());
         let _ = self.leave.lock().recv();
         done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));

@@ -8,14 +8,18 @@ use std::time::{Duration, Instant};
 
 use weft_base::disk::read_file;
 use weft_base::{Disk, Prng, SimDisk, SystemClock};
-use weft_lsm::{Background, FamilyId, LsmOptions, UnitExecutor, WriteOptions};
+use weft_lsm::{
+    Background, CompactionExecutor, ExecutorError, FamilyId, FilterExecutor, LsmOptions, TaskDone,
+    UnitExecutor, WriteOptions,
+};
 use weft_offload::faults::{Fault, failing_models, failing_models_with};
 use weft_offload::model::ModelParams;
 use weft_offload::reason::Blame;
 use weft_offload::unit::{Refusal, Waker};
 use weft_offload::wire::{Answer, AttemptId, Request};
-use weft_offload::{JobKind, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_offload::{Job, JobKind, Scheduler, SchedulerConfig, Unit, UnitSpec};
 use weft_ops::block::Compression;
+use weft_ops::merge::{CheckedMerge, MergeTask};
 
 use crate::{DIR, open_with, tiny};
 
@@ -124,49 +128,110 @@ impl Unit for Slow {
     fn forget(&mut self, _: AttemptId) {}
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A scheduler with one unit that takes jobs of a kind, two of them, and does none for a minute. It has room
+/// for so many more.
+fn hanging(kind: JobKind, queue_jobs_max: usize) -> (Arc<Scheduler>, Arc<AtomicUsize>) {
+    let mut spec = UnitSpec::unlimited("slow", 2);
+    spec.accepts.retain(|(accepted, _)| *accepted == kind);
+    let taken = Arc::new(AtomicUsize::new(0));
+    let config = SchedulerConfig {
+        deadline_ns: MINUTE.as_nanos() as u64,
+        queue_jobs_max,
+        ..SchedulerConfig::default()
+    };
+    let slow = Box::new(Slow(spec, Arc::clone(&taken)));
+    let scheduler = Scheduler::new(config, Arc::new(SystemClock::new()), vec![slow]).unwrap();
+    (Arc::new(scheduler), taken)
+}
+
+/// Writes until something has come to hold, closes the engine, which must not take long, and looks whether
+/// everything is there.
+fn closes_soon(what: &str, executor: Arc<dyn CompactionExecutor>, holds: impl Fn() -> bool) {
+    let options = LsmOptions {
+        executor,
+        background: Background::Threads,
+        ..tiny()
+    };
+    let disk = SimDisk::new(9);
+    let lsm = open_with(&disk, options).unwrap();
+    let mut written = 0_u64;
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < MINUTE / 2, "nothing came to the unit: {what}");
+        let key = (written % 500).to_be_bytes();
+        lsm.put(FAMILY, &key, &[written as u8; 50], WriteOptions::default())
+            .unwrap();
+        written += 1;
+    }
+    let closing = Instant::now();
+    lsm.close().unwrap();
+    let took = closing.elapsed();
+    assert!(took < MINUTE / 4, "{what}: {took:?}");
+    let lsm = open_with(&disk, tiny()).unwrap();
+    for key in 0..written.min(500) {
+        let newest = (written - 1 - key) / 500 * 500 + key;
+        let got = lsm.get(FAMILY, &key.to_be_bytes()).unwrap();
+        assert_eq!(got.as_deref(), Some(&[newest as u8; 50][..]), "{what}: {key}");
+    }
+}
+
 /// A task of a compaction, or a table's filter, is with a unit that will not have done it for a minute.
 #[test]
 fn closing_does_not_wait_for_units() {
-    const MINUTE: Duration = Duration::from_secs(60);
     for kind in JobKind::ALL {
-        let mut spec = UnitSpec::unlimited("slow", 2);
-        spec.accepts.retain(|(accepted, _)| *accepted == kind);
-        let taken = Arc::new(AtomicUsize::new(0));
-        let config = SchedulerConfig {
-            deadline_ns: MINUTE.as_nanos() as u64,
-            ..SchedulerConfig::default()
+        let (scheduler, taken) = hanging(kind, 256);
+        let executor = Arc::new(UnitExecutor::new(scheduler));
+        closes_soon(kind.name(), executor, || taken.load(Ordering::SeqCst) > 0);
+    }
+}
+
+/// Has filters built by units, and merges itself.
+struct FiltersOnUnits(UnitExecutor);
+
+impl CompactionExecutor for FiltersOnUnits {
+    fn submit(&self, task: MergeTask, _: &dyn Fn() -> bool, done: TaskDone) {
+        done(CheckedMerge::merge(&task).map_err(ExecutorError::Merge));
+    }
+
+    fn filters(&self) -> Option<&dyn FilterExecutor> {
+        self.0.filters()
+    }
+}
+
+/// All units hang and their line is full, so that a compaction cannot even hand over its next task, or the
+/// next table's hashes.
+#[test]
+fn closing_does_not_wait_for_a_place_in_line() {
+    for kind in JobKind::ALL {
+        let (scheduler, taken) = hanging(kind, 1);
+        let units = UnitExecutor::new(Arc::clone(&scheduler));
+        let executor: Arc<dyn CompactionExecutor> = match kind {
+            JobKind::Merge => Arc::new(units),
+            JobKind::BuildFilter => Arc::new(FiltersOnUnits(units)),
         };
-        let slow = Box::new(Slow(spec, Arc::clone(&taken)));
-        let scheduler = Scheduler::new(config, Arc::new(SystemClock::new()), vec![slow]).unwrap();
-        let options = LsmOptions {
-            executor: Arc::new(UnitExecutor::new(Arc::new(scheduler))),
-            background: Background::Threads,
-            ..tiny()
-        };
-        let disk = SimDisk::new(9);
-        let lsm = open_with(&disk, options).unwrap();
-        let mut written = 0_u64;
-        let begun = Instant::now();
-        while taken.load(Ordering::SeqCst) == 0 {
-            assert!(begun.elapsed() < MINUTE / 2, "nothing came to the unit: {kind:?}");
-            let key = (written % 500).to_be_bytes();
-            lsm.put(FAMILY, &key, &[written as u8; 50], WriteOptions::default())
-                .unwrap();
-            written += 1;
+        // Somebody else's: two that the unit has, and one in line.
+        let others: Vec<_> = (0..3).map(|_| scheduler.submit(some_job(kind))).collect();
+        while taken.load(Ordering::SeqCst) < 2 {
+            std::thread::yield_now();
         }
-        let closing = Instant::now();
-        lsm.close().unwrap();
-        assert!(
-            closing.elapsed() < MINUTE / 4,
-            "{kind:?}: {:?}",
-            closing.elapsed()
+        let before = scheduler.counters().queue_full;
+        let waits = || scheduler.counters().queue_full > before;
+        closes_soon(kind.name(), executor, waits);
+        assert_eq!(
+            scheduler.counters().submitted,
+            3,
+            "{kind:?}: what was given up is gone"
         );
-        let lsm = open_with(&disk, tiny()).unwrap();
-        for key in 0..written.min(500) {
-            let newest = (written - 1 - key) / 500 * 500 + key;
-            let got = lsm.get(FAMILY, &key.to_be_bytes()).unwrap();
-            assert_eq!(got.as_deref(), Some(&[newest as u8; 50][..]), "{kind:?}: {key}");
-        }
+        drop(others);
+    }
+}
+
+fn some_job(kind: JobKind) -> Job {
+    match kind {
+        JobKind::Merge => Job::merge(MergeTask::default(), 0, 0),
+        JobKind::BuildFilter => Job::build_filter(vec![1, 2, 3], 10),
     }
 }
 

@@ -154,6 +154,18 @@ pub(super) struct Attempt {
     pub(super) hedge_ns: u64,
     /// Its size, see `pace.rs`.
     pub(super) kib: u64,
+    /// Set when its job is told without it.
+    pub(super) unneeded: Option<Unneeded>,
+}
+
+/// What an attempt on a unit is judged by once its job was told without it. It keeps the task until the unit
+/// has answered or is given up, so at most as many are kept as units hold.
+pub(super) struct Unneeded {
+    pub(super) job: Arc<Job>,
+    /// Whether the CPU found that the task makes sense; `None` if it broke down itself.
+    pub(super) makes_sense: Option<bool>,
+    /// The CPU had begun the job because the unit was unusually slow, and was first.
+    pub(super) hedge_lost: bool,
 }
 
 /// How an attempt ended that nobody waits for any more.
@@ -201,6 +213,8 @@ pub(crate) struct Core {
     pub(super) next_attempt: u64,
     pub(super) redone: ReasonCounts,
     pub(super) helped: u64,
+    pub(super) hedged: u64,
+    pub(super) hedges_lost_by_cpu: u64,
     pub(super) compared: u64,
     pub(super) errors: u64,
     pub(super) told: u64,
@@ -255,6 +269,8 @@ impl Core {
             next_attempt: 0,
             redone: ReasonCounts::default(),
             helped: 0,
+            hedged: 0,
+            hedges_lost_by_cpu: 0,
             compared: 0,
             errors: 0,
             told: 0,
@@ -343,12 +359,13 @@ impl Core {
                 let attempt = self.attempts.get(&answer.attempt);
                 let attempt = attempt.filter(|attempt| attempt.unit == unit);
                 let asked = attempt.map(|attempt| {
-                    let state = self.jobs.get(&attempt.job);
+                    let job = self.jobs.get(&attempt.job).map(|state| &state.job);
+                    let unneeded = attempt.unneeded.as_ref().map(|unneeded| &unneeded.job);
                     Asked {
                         kind: attempt.kind,
                         crc: attempt.crc,
                         in_process: slot.unit.spec().in_process,
-                        job: state.map(|state| state.job.clone()),
+                        job: job.or(unneeded).cloned(),
                     }
                 });
                 found.push(Unjudged { unit, answer, asked });
@@ -431,6 +448,8 @@ impl Core {
             waiting: self.waiting.len() as u64,
             redone_on_cpu: self.redone,
             helped_by_cpu: self.helped,
+            hedged: self.hedged,
+            hedges_lost_by_cpu: self.hedges_lost_by_cpu,
             compared: self.compared,
             units: units.collect(),
         }

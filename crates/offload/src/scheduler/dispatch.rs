@@ -211,7 +211,7 @@ impl Core {
             state.outstanding += 1;
         }
         if !self.submit(id, unit, now_ns) {
-            self.unit_failed(unit, Reason::Refused, now_ns);
+            self.unit_failed(unit, id, Reason::Refused, now_ns);
             self.attempt_failed(id, unit, Reason::Refused, now_ns);
         }
     }
@@ -277,6 +277,7 @@ impl Core {
             deadline_ns: now_ns.saturating_add(allowed),
             hedge_ns,
             kib,
+            unneeded: None,
         };
         let taken = slot.unit.submit(request).is_ok();
         self.attempts.insert(attempt, record);

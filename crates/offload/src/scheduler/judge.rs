@@ -30,7 +30,7 @@ pub(super) struct Asked {
     pub(super) kind: JobKind,
     pub(super) crc: u32,
     pub(super) in_process: bool,
-    /// The job, unless it is over.
+    /// The job; of the CPU's attempts only while it is not over.
     pub(super) job: Option<Arc<Job>>,
 }
 

@@ -77,6 +77,9 @@ struct Line {
     stopped: bool,
 }
 
+/// How long who waits for room does not ask whether he still wants it.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Wakes the driver.
 #[derive(Default)]
 struct Signal {
@@ -232,10 +235,17 @@ impl Scheduler {
         self.put(job, Sink::Queue(queue.clone(), tag));
     }
 
-    /// As [`Scheduler::submit`]; `done` gets the result, on the thread that drives the units. It must be
-    /// short and must not submit; a panic of it stops the scheduler.
-    pub fn submit_with(&self, job: Job, done: impl FnOnce(Finished) + Send + 'static) {
-        self.put(job, Sink::Call(Box::new(done)));
+    /// As [`Scheduler::submit`], but gives up waiting for a place once `is_given_up` says so, which is asked
+    /// every now and then: then `done` is told [`crate::JobError::Stopped`] at once. Else it gets the result,
+    /// on the thread that drives the units. It must be short and must not submit; a panic of it stops the
+    /// scheduler.
+    pub fn submit_with(
+        &self,
+        job: Job,
+        is_given_up: &dyn Fn() -> bool,
+        done: impl FnOnce(Finished) + Send + 'static,
+    ) {
+        self.put_unless(job, Sink::Call(Box::new(done)), Some(is_given_up));
     }
 
     /// Puts a job in line if there is room.
@@ -276,15 +286,21 @@ impl Scheduler {
     }
 
     fn put(&self, job: Job, sink: Sink) {
+        self.put_unless(job, sink, None);
+    }
+
+    fn put_unless(&self, job: Job, sink: Sink, is_given_up: Option<&dyn Fn() -> bool>) {
         let arrival = self.shared.seal(job, sink);
         let mut line = self.shared.line.lock();
         if !self.shared.has_room(&line, &arrival.job) {
             line.full += 1;
-            blocking::section(|| {
-                while !self.shared.has_room(&line, &arrival.job) && !line.stopped {
-                    self.shared.room.wait(&mut line);
-                }
-            });
+            let has_place =
+                blocking::section(|| self.shared.wait_for_room(&mut line, &arrival.job, is_given_up));
+            if !has_place {
+                // Dropped outside of the latch, the arrival tells its requester so.
+                drop(line);
+                return;
+            }
         }
         let refused = line.add(arrival);
         drop(line);
@@ -346,6 +362,29 @@ impl Shared {
     fn has_room(&self, line: &Line, job: &Job) -> bool {
         let bytes = line.bytes.saturating_add(job.task_bytes());
         line.jobs == 0 || (line.jobs < self.config.queue_jobs_max && bytes <= self.config.queue_bytes_max)
+    }
+
+    /// Waits until there is room for a job, or all is over. False if it is given up before.
+    fn wait_for_room(
+        &self,
+        line: &mut MutexGuard<'_, Line>,
+        job: &Job,
+        is_given_up: Option<&dyn Fn() -> bool>,
+    ) -> bool {
+        while !self.has_room(line, job) && !line.stopped {
+            let Some(is_given_up) = is_given_up else {
+                self.room.wait(line);
+                continue;
+            };
+            // Asked outside of the latch, for it may take others.
+            if MutexGuard::unlocked(line, is_given_up) {
+                return false;
+            }
+            if !self.has_room(line, job) && !line.stopped {
+                self.room.wait_for(line, ASK_AGAIN);
+            }
+        }
+        true
     }
 
     fn step(&self) -> Option<Duration> {

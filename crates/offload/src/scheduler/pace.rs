@@ -3,8 +3,10 @@
 //! An answer that is lost would hold its requester up for the whole deadline, which has to be long enough for
 //! the slowest job there is. What a unit's last answers took says more: a job that takes twice as long for
 //! each KiB as the slowest of them is begun on the CPU, too, if a thread of it is idle, and whoever is
-//! first is told ([`crate::SchedulerConfig::hedge_floor_ns`]). The attempt stands until its deadline, which
-//! alone decides whether the unit is to blame.
+//! first is told ([`crate::SchedulerConfig::hedge_floor_ns`]). The unit's attempt stands until its deadline:
+//! an answer that comes after the CPU's result is looked through like any other and forgotten. If it is
+//! right, the unit was slow (`health.rs` says how much of that is borne) and its pace learns from it; if not,
+//! or if none comes, it failed.
 //!
 //! What an answer took has not only to do with its size: a small job that stood in line behind a large one is
 //! as slow as that. One such answer makes large jobs look slow only after their deadline. So half of the time

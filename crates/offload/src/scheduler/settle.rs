@@ -3,7 +3,7 @@
 use crate::health::{Change, Standing};
 use crate::reason::Reason;
 use crate::report::{Finished, JobError, JobReport, Output};
-use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept};
+use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept, Unneeded};
 use crate::scheduler::judge::Judged;
 use crate::timeline::{Entry, Mark, Span};
 use crate::wire::AttemptId;
@@ -26,8 +26,13 @@ impl Core {
         };
         let (job, kind, kib) = (attempt.job, attempt.kind, attempt.kib);
         let took_ns = now_ns.saturating_sub(attempt.started_ns);
-        let outcome = verdict.err().map_or("done", Reason::name);
-        self.end_span(id, Ended::Answered, outcome, (bytes_out, cycles), now_ns);
+        let unneeded = attempt.unneeded.as_ref();
+        let done = match unneeded.is_some_and(|unneeded| unneeded.hedge_lost) {
+            true => Reason::Slow.name(),
+            false => "done",
+        };
+        let outcome = verdict.err().map_or(done, Reason::name);
+        let ended = self.end_span(id, Ended::Answered, outcome, (bytes_out, cycles), now_ns);
         if let Some(slot) = self.units.get_mut(unit)
             && verdict.is_ok()
         {
@@ -35,6 +40,10 @@ impl Core {
             slot.counters.bytes_out += bytes_out;
             slot.counters.cycles += cycles;
             slot.paces.answered(kind, kib, took_ns);
+        }
+        if let Some(unneeded) = ended.and_then(|attempt| attempt.unneeded) {
+            self.take_unneeded(unit, job, verdict, &unneeded, now_ns);
+            return;
         }
         if unit == self.cpu() {
             self.take_cpu_answer(job, verdict, output, cycles);
@@ -53,13 +62,37 @@ impl Core {
                     }
                 }
                 Err(reason) => {
-                    self.unit_failed(unit, reason, now_ns);
+                    self.unit_failed(unit, job, reason, now_ns);
                     self.attempt_failed(job, unit, reason, now_ns);
                     return;
                 }
             }
         }
         self.conclude(job, now_ns);
+    }
+
+    /// An answer to a job that was told without it: it says of the unit what it would have said in time, and
+    /// that the unit is slow if it was unusually so.
+    fn take_unneeded(
+        &mut self,
+        unit: usize,
+        job: u64,
+        verdict: Result<(), Reason>,
+        unneeded: &Unneeded,
+        now_ns: u64,
+    ) {
+        let failure = match (verdict, unneeded.makes_sense) {
+            (Ok(()), Some(true)) | (Err(Reason::CalledInvalid), Some(false)) => None,
+            (Ok(()), Some(false)) => Some(Reason::Mismatch),
+            // Neither right nor wrong.
+            (Ok(()) | Err(Reason::CalledInvalid), None) => return,
+            (Err(reason), _) => Some(reason),
+        };
+        match failure {
+            Some(reason) => self.unit_failed(unit, job, reason, now_ns),
+            None if unneeded.hedge_lost => self.unit_slow(unit, now_ns),
+            None => self.unit_right(unit, job, false, now_ns),
+        }
     }
 
     fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, output: Output, cycles: u64) {
@@ -88,6 +121,7 @@ impl Core {
         if state.hedged && state.reason.is_none() && state.cpu_result.as_ref().is_some_and(has_none) {
             // The unit may still answer.
             (state.cpu_result, state.hedged) = (None, false);
+            self.hedges_lost_by_cpu += 1;
         }
     }
 
@@ -120,7 +154,7 @@ impl Core {
             if let Some(slot) = self.units.get_mut(attempt.unit) {
                 slot.unit.forget(id);
             }
-            self.unit_failed(attempt.unit, Reason::Late, now_ns);
+            self.unit_failed(attempt.unit, attempt.job, Reason::Late, now_ns);
             self.attempt_failed(attempt.job, attempt.unit, Reason::Late, now_ns);
         }
     }
@@ -147,6 +181,7 @@ impl Core {
                 && state.cpu_result.is_none()
             {
                 state.hedged = true;
+                self.hedged += 1;
                 self.send_to_cpu(job);
                 self.feed_cpu(now_ns);
             }
@@ -188,6 +223,7 @@ impl Core {
         if state.at_cpu {
             self.withdraw_from_cpu(job, now_ns);
         }
+        self.hedges_lost_by_cpu += u64::from(state.hedged);
         let compared = state.kept.len() > 1;
         for kept in &state.kept {
             self.unit_right(kept.unit, job, compared, now_ns);
@@ -211,10 +247,19 @@ impl Core {
             return;
         };
         let mut by = (self.cpu(), state.cpu_cycles);
-        if state.hedged && state.outstanding > 0 {
-            state.reason.get_or_insert(Reason::Slow);
-        }
         let known = !result.as_ref().is_err_and(is_of_cpu);
+        if state.outstanding > 0 {
+            let hedge_lost = state.hedged && state.reason.is_none();
+            let unneeded = || Unneeded {
+                job: state.job.clone(),
+                makes_sense: known.then_some(result.is_ok()),
+                hedge_lost,
+            };
+            self.mark_unneeded(job, unneeded);
+            if state.hedged {
+                state.reason.get_or_insert(Reason::Slow);
+            }
+        }
         let compared = known && !state.kept.is_empty();
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
@@ -236,7 +281,7 @@ impl Core {
                 } else {
                     Reason::Mismatch
                 };
-                self.unit_failed(kept.unit, reason, now_ns);
+                self.unit_failed(kept.unit, job, reason, now_ns);
                 state.reason.get_or_insert(reason);
                 by = (self.cpu(), state.cpu_cycles);
             }
@@ -245,6 +290,19 @@ impl Core {
             }
         }
         self.tell(state, result, by, compared, now_ns);
+    }
+
+    /// A job is told without the attempts that units still have.
+    fn mark_unneeded(&mut self, job: u64, unneeded: impl Fn() -> Unneeded) {
+        let cpu = self.cpu();
+        let attempts = self.attempts.values_mut();
+        for attempt in attempts.filter(|attempt| attempt.job == job && attempt.unit != cpu) {
+            let unneeded = unneeded();
+            if let Some(slot) = self.units.get_mut(attempt.unit) {
+                slot.counters.hedges_lost += u64::from(unneeded.hedge_lost);
+            }
+            attempt.unneeded = Some(unneeded);
+        }
     }
 
     fn tell(
@@ -291,13 +349,26 @@ impl Core {
         self.note_change(unit, change, now_ns);
     }
 
-    /// Something speaks against a unit, or shows that a job was not for it.
-    pub(super) fn unit_failed(&mut self, unit: usize, reason: Reason, now_ns: u64) {
+    /// A unit was right, but the CPU, which had begun the job because of it, was first.
+    fn unit_slow(&mut self, unit: usize, now_ns: u64) {
+        let Some(slot) = self.units.get_mut(unit) else {
+            return;
+        };
+        slot.counters.slow += 1;
+        let change = slot.health.slow(now_ns, &mut self.chance);
+        self.note_change(unit, change, now_ns);
+    }
+
+    /// Something speaks against a unit, or shows that a job was not for it. On probation only the probe
+    /// counts against it, as it does for it: what it was given before may end as late as its deadline.
+    pub(super) fn unit_failed(&mut self, unit: usize, job: u64, reason: Reason, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
         };
         slot.counters.failures.add(reason);
-        if reason.blame() == crate::reason::Blame::Unit {
+        let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
+        let counts = !on_probation || slot.probe == Some(job);
+        if counts && reason.blame() == crate::reason::Blame::Unit {
             let change = slot.health.failed(now_ns, &mut self.chance);
             self.note_change(unit, change, now_ns);
         }

@@ -8,7 +8,7 @@ use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::reason::Blame;
 use weft_offload::{Reason, SchedulerConfig};
 
-use crate::lab::{Lab, bytes, config, golden, job};
+use crate::lab::{Lab, bytes, compare_all, config, golden, hedging, job};
 
 pub fn faults_wanted() -> u64 {
     let wanted = std::env::var("WEFT_FAULTS").ok();
@@ -72,9 +72,9 @@ fn all_but(left_out: &[Fault]) -> Vec<Fault> {
 }
 
 /// A tolerant policy, so that faults keep meeting units instead of units that are out.
-fn tolerant() -> SchedulerConfig {
-    let mut settings = config();
+fn tolerant(mut settings: SchedulerConfig) -> SchedulerConfig {
     settings.health.failures_max = 64;
+    settings.health.slow_max = 64;
     settings.health.window = 64;
     settings.health.out_ns = 500_000;
     settings.health.out_ns_max = 1_000_000;
@@ -84,7 +84,13 @@ fn tolerant() -> SchedulerConfig {
 
 #[test]
 fn faults_on_the_way_are_all_found() {
-    let lab = campaign(tolerant(), 3, &all_but(&[Fault::Upset]), 300_000, faults_wanted());
+    let lab = campaign(
+        tolerant(config()),
+        3,
+        &all_but(&[Fault::Upset]),
+        300_000,
+        faults_wanted(),
+    );
     let (mut injected, mut harmless, mut found) = (0, 0, 0);
     for (unit, faults) in lab.faults.iter().enumerate() {
         injected += faults.total();
@@ -105,24 +111,16 @@ fn faults_on_the_way_are_all_found() {
 
 #[test]
 fn faults_inside_units_are_all_found_when_all_is_compared() {
-    let settings = SchedulerConfig {
-        compare_per_million: 1_000_000,
-        ..tolerant()
-    };
-    let lab = campaign(settings, 3, &Fault::ALL, 300_000, faults_wanted());
+    let lab = campaign(tolerant(compare_all()), 3, &Fault::ALL, 300_000, faults_wanted());
     assert!(lab.faults.iter().all(|faults| faults.get(Fault::Upset) > 0));
 }
 
 /// The CPU begins what units are slow with: some are told first by the one, some by the other.
 #[test]
 fn with_the_cpu_beside_slow_units_nothing_is_lost_or_told_twice() {
-    let settings = SchedulerConfig {
-        hedge_floor_ns: 30_000,
-        ..tolerant()
-    };
     // Seldom enough for the CPU to be idle now and then.
     let lab = campaign(
-        settings,
+        tolerant(hedging(30_000)),
         3,
         &all_but(&[Fault::Upset]),
         10_000,
@@ -133,11 +131,13 @@ fn with_the_cpu_beside_slow_units_nothing_is_lost_or_told_twice() {
 
 #[test]
 fn a_single_unit_with_faults_of_every_kind() {
-    let settings = SchedulerConfig {
-        compare_per_million: 1_000_000,
-        ..tolerant()
-    };
-    campaign(settings, 1, &Fault::ALL, 500_000, faults_wanted() / 10);
+    campaign(
+        tolerant(compare_all()),
+        1,
+        &Fault::ALL,
+        500_000,
+        faults_wanted() / 10,
+    );
 }
 
 #[test]

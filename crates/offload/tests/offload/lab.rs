@@ -11,7 +11,8 @@ use weft_offload::job::{Job, JobKind, Limits, Shape, Task};
 use weft_offload::unit::inline::{InlineUnit, Pace};
 use weft_offload::wire::ReturnCode;
 use weft_offload::{
-    Engine, Finished, FinishedQueue, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+    Engine, Finished, FinishedQueue, LookThrough, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit,
+    UnitSpec,
 };
 
 /// The function that every sound unit of these tests computes.
@@ -122,6 +123,31 @@ pub fn config() -> SchedulerConfig {
     }
 }
 
+/// As [`config`], but every job is compared.
+pub fn compare_all() -> SchedulerConfig {
+    SchedulerConfig {
+        compare_per_million: 1_000_000,
+        ..config()
+    }
+}
+
+/// As [`config`], but the CPU begins what units are slow with, after so long at least.
+pub fn hedging(hedge_floor_ns: u64) -> SchedulerConfig {
+    SchedulerConfig {
+        hedge_floor_ns,
+        ..config()
+    }
+}
+
+/// As [`config`], but few failures take a unit out for so long, and two probes bring it back.
+pub fn impatient(failures_max: u32, out_ns: u64) -> SchedulerConfig {
+    let mut settings = config();
+    let health = &mut settings.health;
+    (health.window, health.failures_max, health.probes) = (8, failures_max, 2);
+    (health.out_ns, health.out_ns_max) = (out_ns, 8 * out_ns);
+    settings
+}
+
 pub fn accept_all(_: &Job, output: Bytes) -> Option<Output> {
     Some(Output::Bytes(output))
 }
@@ -141,23 +167,36 @@ impl Lab {
 
     /// The same with another engine as the CPU.
     pub fn with_cpu(config: SchedulerConfig, plans: Vec<FaultPlan>, engine: Box<dyn Engine>) -> Lab {
+        let mut faults = Vec::new();
+        let lab = Lab::of_units(config, accept_all, engine, |clock| {
+            let unit = |(number, plan)| {
+                let spec = unit_spec(&format!("unit {number}"));
+                let inner = InlineUnit::new(spec, Box::new(Sound), clock.clone(), UNIT_PACE);
+                let unit = FaultyUnit::new(inner, clock.clone(), plan, TIMES);
+                faults.push(unit.counts());
+                Box::new(unit) as Box<dyn Unit>
+            };
+            plans.into_iter().enumerate().map(unit).collect()
+        });
+        Lab { faults, ..lab }
+    }
+
+    /// The same with units made by the caller, whose faults it does not count.
+    pub fn of_units(
+        config: SchedulerConfig,
+        look: LookThrough,
+        engine: Box<dyn Engine>,
+        units: impl FnOnce(&Arc<dyn Clock>) -> Vec<Box<dyn Unit>>,
+    ) -> Lab {
         let clock = Arc::new(ManualClock::new(0));
         let shared: Arc<dyn Clock> = clock.clone();
-        let mut faults = Vec::new();
-        let mut units: Vec<Box<dyn Unit>> = Vec::new();
-        for (number, plan) in plans.into_iter().enumerate() {
-            let spec = unit_spec(&format!("unit {number}"));
-            let inner = InlineUnit::new(spec, Box::new(Sound), shared.clone(), UNIT_PACE);
-            let unit = FaultyUnit::new(inner, shared.clone(), plan, TIMES);
-            faults.push(unit.counts());
-            units.push(Box::new(unit));
-        }
+        let units = units(&shared);
         let spec = UnitSpec::unlimited("cpu", 2);
         let cpu = Box::new(InlineUnit::new(spec, engine, shared.clone(), CPU_PACE));
         Lab {
             clock,
-            scheduler: Scheduler::manual(config, shared, accept_all, cpu, units).unwrap(),
-            faults,
+            scheduler: Scheduler::manual(config, shared, look, cpu, units).unwrap(),
+            faults: Vec::new(),
             finished: FinishedQueue::new(),
         }
     }
@@ -218,6 +257,18 @@ pub fn bytes(finished: &Finished) -> Bytes {
 
 pub fn script_of(script: &[Option<Fault>]) -> FaultPlan {
     FaultPlan::Script(script.iter().copied().collect::<VecDeque<_>>())
+}
+
+/// A unit that meets no faults.
+pub fn fine() -> FaultPlan {
+    script_of(&[])
+}
+
+/// A job with a deadline of its own.
+pub fn patient(payload: &[u8], deadline_ns: u64) -> Job {
+    let mut patient = job(payload);
+    patient.deadline_ns = Some(deadline_ns);
+    patient
 }
 
 pub fn job(payload: &[u8]) -> Job {

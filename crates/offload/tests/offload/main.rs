@@ -4,6 +4,7 @@
 
 mod campaign;
 mod filters;
+mod hedges;
 mod lab;
 mod merges;
 mod rules;

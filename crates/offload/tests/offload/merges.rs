@@ -25,7 +25,7 @@ use weft_ops::key::{EntryKind, SeqNo, Stamp};
 use weft_ops::merge::{MergeTask, RangeTombstone, Run, merge};
 
 use crate::campaign::faults_wanted;
-use crate::lab::{TIMES, bytes, config};
+use crate::lab::{TIMES, bytes, compare_all, config};
 
 fn params(decoders: usize) -> ModelParams {
     ModelParams {
@@ -310,9 +310,8 @@ fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
 
     let cpu = InlineUnit::new(cpu_spec(), Box::new(Golden), shared.clone(), pace);
     let mut settings = SchedulerConfig {
-        compare_per_million: 1_000_000,
         timeline_entries_max: 64,
-        ..config()
+        ..compare_all()
     };
     settings.health.failures_max = 64;
     settings.health.window = 64;
@@ -475,7 +474,7 @@ fn a_damaged_block_is_named_with_its_place() {
         task.runs[0].blocks[0] = block.into();
         let error = merge(&task).unwrap_err();
         let (told, heard) = std::sync::mpsc::channel();
-        scheduler.submit_with(Job::merge(task, 0, 0), move |finished| {
+        scheduler.submit_with(Job::merge(task, 0, 0), &|| false, move |finished| {
             told.send(finished).unwrap()
         });
         assert_eq!(heard.recv().unwrap().result, Err(JobError::Merge(error)));

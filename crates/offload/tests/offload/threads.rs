@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weft_base::{Clock, SystemClock};
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
-use weft_offload::job::Job;
+use weft_offload::job::{Job, JobKind};
 use weft_offload::unit::PoolUnit;
-use weft_offload::{Engine, FinishedQueue, JobError, Output, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_offload::{
+    Engine, FinishedQueue, JobError, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+};
 
 use crate::lab::{Cpu, Sound, accept_all, bytes, golden, job, unit_spec};
 
@@ -155,11 +157,7 @@ fn submit_waits_at_the_bound_and_a_stopped_scheduler_tells_all() {
     };
     // Two at the unit, later two at the CPU; the others wait in a line of eight.
     submitter.join().unwrap();
-    while scheduler.counters().units[0]
-        .failures
-        .get(weft_offload::Reason::Late)
-        < 4
-    {
+    while scheduler.counters().units[0].failures.get(Reason::Late) < 4 {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(scheduler.counters().waiting <= 8);
@@ -250,6 +248,95 @@ fn answers_are_looked_at_outside_of_the_latch() {
     let finished = ticket.wait();
     assert_eq!(bytes(&finished), golden(b"looked at"));
     assert_eq!(finished.report.redone_on_cpu, None);
+}
+
+/// Does what [`Sound`] does, but keeps tasks that begin with 9 until it is let go.
+struct Held(Arc<AtomicUsize>);
+
+impl Engine for Held {
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
+        if payload.first() == Some(&9) {
+            eventually(|| self.0.load(SeqCst) > 0);
+        }
+        Sound.run(kind, payload)
+    }
+}
+
+/// A unit hangs: the CPU's result is told long before the deadline. When the unit comes back after all it was
+/// slow, and did not fail.
+#[test]
+fn a_unit_that_hangs_holds_nobody_up() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let let_go = Arc::new(AtomicUsize::new(0));
+    let unit = pool(unit_spec("unit"), vec![Box::new(Held(let_go.clone()))], &clock);
+    let spec = UnitSpec::unlimited("cpu", 2);
+    let cpu = Box::new(pool(spec, vec![Box::new(Cpu)], &clock));
+    let config = SchedulerConfig {
+        deadline_ns: 60_000_000_000,
+        hedge_floor_ns: 1_000_000,
+        compare_per_million: 0,
+        ..config()
+    };
+    let scheduler = Scheduler::with_cpu(config, clock, accept_all, cpu, vec![Box::new(unit)]).unwrap();
+    // So many make its pace known.
+    for number in 0..16 {
+        let report = scheduler.submit(job(&[number % 8; 100])).wait().report;
+        assert_eq!(report.unit, "unit");
+    }
+    let finished = scheduler.submit(job(&[9; 100])).wait();
+    assert_eq!(bytes(&finished), golden(&[9; 100]));
+    let report = &finished.report;
+    assert_eq!(
+        (report.unit.as_str(), report.redone_on_cpu),
+        ("cpu", Some(Reason::Slow))
+    );
+    let unit = || scheduler.counters().units[0].clone();
+    assert_eq!((unit().hedges_lost, unit().slow, unit().in_flight), (1, 0, 1));
+    let_go.store(1, SeqCst);
+    assert!(eventually(|| unit().slow == 1), "{}", scheduler.counters());
+    assert_eq!((unit().in_flight, unit().failures.nonzero().count()), (0, 0));
+}
+
+/// Everybody hangs, and the line is full: who waits for a place may give up, and takes nothing with him.
+#[test]
+fn who_waits_for_a_place_may_give_up() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let unit = pool(unit_spec("deaf"), Vec::new(), &clock);
+    let cpu = Box::new(pool(UnitSpec::unlimited("cpu", 2), Vec::new(), &clock));
+    let config = SchedulerConfig {
+        deadline_ns: 60_000_000_000,
+        queue_jobs_max: 1,
+        ..config()
+    };
+    let scheduler = Scheduler::with_cpu(config, clock, accept_all, cpu, vec![Box::new(unit)]).unwrap();
+    // Two at the unit, one in line.
+    let tickets: Vec<_> = (0..3).map(|_| scheduler.submit(job(b"task"))).collect();
+    let (given_up, told) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let told = told.clone();
+            let is_given_up = || given_up.load(SeqCst) > 0;
+            scheduler.submit_with(job(b"task"), &is_given_up, move |finished| {
+                assert_eq!(finished.result, Err(JobError::Stopped));
+                told.store(1, SeqCst);
+            });
+        });
+        // Whether it comes to wait before or after this, it waits.
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!waits.is_finished());
+        given_up.store(1, SeqCst);
+        assert!(eventually(|| waits.is_finished()));
+    });
+    assert_eq!(told.load(SeqCst), 1);
+    let counters = scheduler.counters();
+    assert_eq!(
+        (counters.submitted, counters.waiting, counters.finished),
+        (3, 1, 0)
+    );
+    drop(scheduler);
+    for ticket in tickets {
+        assert_eq!(ticket.wait().result, Err(JobError::Stopped));
+    }
 }
 
 /// Whether something comes to hold within some seconds.

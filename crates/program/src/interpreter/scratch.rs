@@ -140,7 +140,7 @@ pub struct Scratch {
     pub(crate) run: RunState,
     /// By access: the probe for its key, if one was planned; then those of ranges.
     pub(crate) probes: Vec<Option<Probe>>,
-    /// The rest of the rows that the probes before this one led to has been fetched.
+    /// The rest of the rows that the probes before this one led to has been fetched, or there is none.
     pub(crate) rests_fetched: usize,
     /// Searches that will follow in a loop.
     pub(crate) ahead: Ahead,
@@ -222,6 +222,11 @@ impl Scratch {
     pub fn forget_probes(&mut self) {
         self.probes.clear();
         self.rests_fetched = 0;
+    }
+
+    /// None of the probes has led to a row that has a rest: nobody needs to look for one.
+    pub fn skip_rests(&mut self) {
+        self.rests_fetched = self.probes.len();
     }
 
     /// For probes that are at their end: fetches the rest of the rows that the run begins with. The run

@@ -25,12 +25,12 @@ const READERS_PER_THREAD: usize = 2;
 
 impl Checkpoints {
     /// Loads and verifies what is on disk, with so many threads: a store at its boundary, or an empty one if
-    /// there is no checkpoint yet.
+    /// there is no checkpoint yet. Tells `progress` how far it has come.
     ///
     /// # Errors
     /// The disk's; whatever is damaged.
-    pub fn load(&mut self, threads: usize) -> Result<Arc<Store>, CheckpointError> {
-        let loaded = self.lsm.without_compaction(|| self.load_all(threads))?;
+    pub fn load(&mut self, threads: usize, progress: &Progress) -> Result<Arc<Store>, CheckpointError> {
+        let loaded = self.lsm.without_compaction(|| self.load_all(threads, progress))?;
         let Some((store, boundary)) = loaded else {
             return Ok(Store::new());
         };
@@ -38,7 +38,11 @@ impl Checkpoints {
         Ok(store)
     }
 
-    fn load_all(&self, threads: usize) -> Result<Option<(Arc<Store>, Boundary)>, CheckpointError> {
+    fn load_all(
+        &self,
+        threads: usize,
+        progress: &Progress,
+    ) -> Result<Option<(Arc<Store>, Boundary)>, CheckpointError> {
         let Some(bytes) = self.lsm.get(HEADER_FAMILY, HEADER_KEY)? else {
             return Ok(None);
         };
@@ -57,8 +61,8 @@ impl Checkpoints {
             .tables()
             .map(|def| (def.id, TableLoader::new(def, &memory)))
             .collect();
-        let loaded = load_rows(&self.lsm, &header, &loaders, threads, &self.progress)?;
-        let built = build_structures(&loaders, &loaded, threads, &self.progress)?;
+        let loaded = load_rows(&self.lsm, &header, &loaders, threads, progress)?;
+        let built = build_structures(&loaders, &loaded, threads, progress)?;
 
         let mut digest = header.catalog.digest();
         let mut tables = TableMap::default();

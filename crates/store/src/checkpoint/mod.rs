@@ -53,7 +53,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use weft_base::{BatchId, Disk, Progress, SystemClock, TableId};
+use weft_base::{BatchId, Disk, SystemClock, TableId};
 use weft_lsm::{Background, LsmError, LsmOptions, TableIo};
 use weft_ops::block::Compression;
 
@@ -142,7 +142,6 @@ pub struct Checkpoints {
     lsm: weft_lsm::Lsm,
     run_rows: usize,
     written: Option<Boundary>,
-    progress: Arc<Progress>,
 }
 
 /// The state that the engine holds.
@@ -165,13 +164,7 @@ impl Checkpoints {
             lsm: weft_lsm::Lsm::open(disk, &dir, options, clock)?,
             run_rows: config.run_rows,
             written: None,
-            progress: Arc::default(),
         })
-    }
-
-    /// Whom [`Self::load`] tells how far it has come.
-    pub fn report_to(&mut self, progress: Arc<Progress>) {
-        self.progress = progress;
     }
 
     /// Merges files until none is superfluous, if no thread does it.

@@ -76,6 +76,8 @@ impl CompactionUnits {
             compared: counters.compared,
             redone_on_cpu: counters.redone_on_cpu,
             helped_by_cpu: counters.helped_by_cpu,
+            hedged: counters.hedged,
+            hedges_lost_by_cpu: counters.hedges_lost_by_cpu,
             units: counters.units.len().saturating_sub(1) as u64,
             units_out: counters.units_out() as u64,
         }
@@ -130,6 +132,10 @@ pub struct UnitStats {
     pub redone_on_cpu: ReasonCounts,
     /// Jobs that the CPU did because units were busy, or because there are none.
     pub helped_by_cpu: u64,
+    /// Jobs that the CPU began, too, because their unit was unusually slow, whoever was first.
+    pub hedged: u64,
+    /// Those of them that the unit was first with all the same.
+    pub hedges_lost_by_cpu: u64,
     /// Units, the CPU not counted.
     pub units: u64,
     /// Units that get no jobs at present because they failed too often.
@@ -147,20 +153,21 @@ impl UnitStats {
     /// all, or units were busy.
     #[must_use]
     pub fn done_by_cpu(&self) -> u64 {
-        let redone = self.redone_after_failure() + self.begun_beside_slow_units();
+        let redone = self.redone_after_failure() + self.hedges_lost_by_units();
         redone + self.redone_on_cpu.total(Blame::Nobody) + self.helped_by_cpu
     }
 
-    /// Jobs that a unit failed at and the CPU did again, because of it.
+    /// Jobs that a unit failed at and the CPU did again, because of it. Where the unit was slow and nothing
+    /// else, nobody failed: see [`Self::hedges_lost_by_units`].
     #[must_use]
     pub fn redone_after_failure(&self) -> u64 {
         self.redone_on_cpu.total(Blame::Unit)
     }
 
-    /// Jobs that the CPU did before their unit's deadline, the unit being unusually slow: with some of them
-    /// it was done a moment later, of others it had lost the answer.
+    /// Jobs that the CPU did before their unit, which was unusually slow, and before its deadline: with some
+    /// of them the unit was done a moment later, of others it had lost the answer.
     #[must_use]
-    pub fn begun_beside_slow_units(&self) -> u64 {
+    pub fn hedges_lost_by_units(&self) -> u64 {
         self.redone_on_cpu.total(Blame::Open)
     }
 }

@@ -24,7 +24,8 @@ type Piece = (Weak<PageMemory>, Range<usize>);
 /// What became of pages ahead of their use, since the store was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PagesAhead {
-    /// Bytes that had their pages before they were used.
+    /// Bytes that the system gave pages to. What it refused is not among them, nor what had its pages already
+    /// because somebody had touched it by then.
     pub bytes: u64,
     /// Times that the system had no memory at that moment.
     pub refused: u64,
@@ -107,20 +108,26 @@ fn serve(
     while let Ok((extent, part)) = pieces.recv() {
         for from in part.clone().step_by(HUGE_PAGE_BYTES) {
             let bytes = HUGE_PAGE_BYTES.min(part.end - from);
-            match extent.upgrade().map(|extent| populate(&extent, from, bytes)) {
-                Some(Ok(())) => {
-                    counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                }
-                Some(Err(error)) if error.kind() == io::ErrorKind::Unsupported => {
+            // Gone: so is what it was for.
+            let Some(extent) = extent.upgrade() else {
+                break;
+            };
+            // Whoever cuts may have been faster: what has its page by a first touch was not had ahead.
+            let before = extent.resident_bytes(from, bytes);
+            let answer = populate(&extent, from, bytes);
+            let given = extent.resident_bytes(from, bytes).saturating_sub(before);
+            counts.bytes.fetch_add(given as u64, Ordering::Relaxed);
+            match answer {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     counts.stopped.store(true, Ordering::Relaxed);
                     return;
                 }
-                Some(Err(_)) => {
+                Err(_) => {
                     // Whoever needs it will be told, if there is no memory then either.
                     counts.refused.fetch_add(1, Ordering::Relaxed);
                     break;
                 }
-                None => break,
             }
         }
     }
@@ -134,42 +141,70 @@ mod tests {
 
     const MB: usize = 1 << 20;
 
-    /// The counts after two pieces of 4 MB each, where the system answers so.
-    fn after_two_pieces(answer: impl Fn() -> io::Result<()>) -> PagesAhead {
-        let extent = Arc::new(PageMemory::new(8 * MB, Pages::Huge).unwrap());
+    /// The counts after two pieces of 4 MB each, of a memory in ordinary pages some of which were touched
+    /// before, where this is what the system does.
+    fn after_two_pieces(
+        touched: usize,
+        populate: impl Fn(&PageMemory, usize, usize) -> io::Result<()>,
+    ) -> PagesAhead {
+        let extent = Arc::new(PageMemory::new(8 * MB, Pages::Ordinary).unwrap());
+        touch(&extent, 0, touched);
         let (sender, receiver) = sync_channel(WAITING_MAX);
         for part in [0..4 * MB, 4 * MB..8 * MB] {
             sender.send((Arc::downgrade(&extent), part)).unwrap();
         }
         drop(sender);
         let ahead = Ahead::default();
-        serve(&receiver, &ahead.counts, |_, _, _| answer());
+        serve(&receiver, &ahead.counts, populate);
         ahead.pages()
     }
 
+    /// What a first touch does: every page of so many bytes comes.
+    fn touch(extent: &PageMemory, from: usize, bytes: usize) {
+        for at in (from..from + bytes).step_by(4096) {
+            // SAFETY: inside the memory, which is the test's.
+            unsafe { extent.base().add(at).write(1) };
+        }
+    }
+
     #[test]
-    fn what_the_system_answers_is_counted() {
-        let done = PagesAhead {
-            bytes: 8 << 20,
-            ..PagesAhead::default()
-        };
-        assert_eq!(after_two_pieces(|| Ok(())), done);
+    fn what_the_system_refuses_is_counted() {
         let no_memory = PagesAhead {
             refused: 2,
             ..PagesAhead::default()
         };
-        assert_eq!(
-            after_two_pieces(|| Err(io::ErrorKind::OutOfMemory.into())),
-            no_memory
-        );
+        let refuses = |kind: io::ErrorKind| after_two_pieces(0, move |_, _, _| Err(kind.into()));
+        assert_eq!(refuses(io::ErrorKind::OutOfMemory), no_memory);
         let unknown = PagesAhead {
             stopped: true,
             ..PagesAhead::default()
         };
-        assert_eq!(
-            after_two_pieces(|| Err(io::ErrorKind::Unsupported.into())),
-            unknown
-        );
+        assert_eq!(refuses(io::ErrorKind::Unsupported), unknown);
+    }
+
+    /// What was given counts, not what was asked for.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn what_the_system_gives_is_counted() {
+        let given = |bytes: usize, refused| PagesAhead {
+            bytes: bytes as u64,
+            refused,
+            stopped: false,
+        };
+        let gives_all = |extent: &PageMemory, from, bytes| {
+            touch(extent, from, bytes);
+            Ok(())
+        };
+        assert_eq!(after_two_pieces(0, gives_all), given(8 * MB, 0));
+        // Somebody was faster.
+        assert_eq!(after_two_pieces(MB, gives_all), given(7 * MB, 0));
+        // Half of the first 2 MB of each piece, then nothing any more.
+        let gives_half = |extent: &PageMemory, from, bytes| {
+            touch(extent, from, bytes / 2);
+            Err(io::ErrorKind::OutOfMemory.into())
+        };
+        assert_eq!(after_two_pieces(0, gives_half), given(2 * MB, 2));
+        assert_eq!(after_two_pieces(0, |_, _, _| Ok(())), given(0, 0));
     }
 
     /// What is asked for comes, or the counts say why not.
@@ -181,6 +216,8 @@ mod tests {
         let settled = |pages: PagesAhead| pages.bytes == 8 << 20 || pages.refused > 0 || pages.stopped;
         for _ in 0..10_000 {
             if settled(ahead.pages()) {
+                let there = extent.resident_bytes(0, 8 * MB) as u64;
+                assert!(there >= ahead.pages().bytes, "{there}: {:?}", ahead.pages());
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));

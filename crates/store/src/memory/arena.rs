@@ -272,6 +272,42 @@ mod tests {
         assert_eq!(state.extents.len() + usize::from(state.next.is_some()), 8);
     }
 
+    /// What will be cut next has its pages before anybody touches it; nothing far behind it has.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn what_is_cut_next_has_its_pages() {
+        let arena = Arena::default();
+        let mut taken = 0;
+        // Into the first extent that is large enough, by less than what is had ahead.
+        while taken < 34 << 20 {
+            arena.take(Kind::Slots, 1 << 20);
+            taken += 1 << 20;
+        }
+        for _ in 0..10_000 {
+            let (pages, state) = (arena.pages_ahead(), arena.state.lock());
+            let extent = state.extents.last().unwrap();
+            assert_eq!(extent.size_bytes(), AHEAD_FROM_BYTES);
+            let ahead = extent.resident_bytes(state.cut_bytes, AHEAD_BYTES);
+            if pages.stopped || pages.refused > 0 {
+                println!("NOT TESTED: {pages:?}");
+                return;
+            }
+            if ahead == AHEAD_BYTES {
+                let end = state.cut_bytes + AHEAD_BYTES + HUGE_PAGE_BYTES;
+                assert_eq!(
+                    extent.resident_bytes(end, usize::MAX),
+                    0,
+                    "nobody has asked for it"
+                );
+                assert!(pages.bytes >= AHEAD_BYTES as u64, "{pages:?}");
+                return;
+            }
+            drop(state);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("pages do not come: {:?}", arena.pages_ahead());
+    }
+
     #[test]
     fn a_block_may_be_larger_than_an_extent() {
         let arena = Arena::default();

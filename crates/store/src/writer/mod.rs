@@ -106,8 +106,8 @@ impl<'s> BatchWriter<'s> {
     }
 
     /// See [`ReadView::finish_probes`](crate::ReadView::finish_probes).
-    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) {
-        Probe::finish_all(probes, &self.schema, self.pin(Pin::EVERYTHING));
+    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
+        Probe::finish_all(probes, &self.schema, self.pin(Pin::EVERYTHING))
     }
 
     /// Starts a member. Members that conflict must not be open at once; any thread.

@@ -54,8 +54,8 @@ pub(super) trait Ground: Sync {
     /// False when the probe is through.
     fn advance_probe(&self, probe: &mut Probe) -> bool;
 
-    /// Brings all to their ends, a step of all at a time.
-    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>);
+    /// Brings all to their ends, a step of all at a time. False if none of their rows has a rest to fetch.
+    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool;
 
     /// Goes on with a program. Where it would wait for memory, its probe is put into the frame, unless the
     /// frame is not to wait.
@@ -163,8 +163,8 @@ impl Ground for BatchGround<'_, '_> {
         self.writer.advance_probe(probe)
     }
 
-    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) {
-        self.writer.finish_probes(probes);
+    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
+        self.writer.finish_probes(probes)
     }
 
     fn resume(
@@ -225,8 +225,8 @@ impl Ground for SnapshotGround<'_> {
         self.view.advance_probe(probe)
     }
 
-    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) {
-        self.view.finish_probes(probes);
+    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
+        self.view.finish_probes(probes)
     }
 
     fn resume(
@@ -319,10 +319,11 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
 
 /// Brings the probes of all frames to their ends and fetches all that they lead to.
 fn fetch_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
-    finish_all(ground, frames);
-    for frame in frames {
-        for probe in frame.scratch.probes_mut() {
-            probe.fetch_rest();
+    if finish_all(ground, frames) {
+        for frame in frames {
+            for probe in frame.scratch.probes_mut() {
+                probe.fetch_rest();
+            }
         }
     }
 }
@@ -348,9 +349,14 @@ fn plan_probes<G: Ground>(ground: &G, call: Call<'_>, frame: &mut Frame) -> usiz
     )
 }
 
-/// Brings the probes of all frames to their ends.
-fn finish_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
-    ground.finish_probes(frames.iter_mut().flat_map(|frame| frame.scratch.probes_mut()));
+/// Brings the probes of all frames to their ends. False if there is nothing behind the first lines of their
+/// rows, and so nothing that a frame would still have to fetch of them.
+fn finish_all<G: Ground>(ground: &G, frames: &mut [Frame]) -> bool {
+    let have_rests = ground.finish_probes(frames.iter_mut().flat_map(|frame| frame.scratch.probes_mut()));
+    if !have_rests {
+        frames.iter_mut().for_each(|frame| frame.scratch.skip_rests());
+    }
+    have_rests
 }
 
 /// A member that waits for memory.

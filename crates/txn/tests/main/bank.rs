@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_base::{BatchId, IndexId, ManualClock, SimDisk, TableId};
+use weft_base::{BatchId, IndexId, ManualClock, Progress, SimDisk, TableId};
 use weft_offload::faults::{Fault, failing_models};
 use weft_offload::model::ModelParams;
 use weft_program::{
@@ -406,12 +406,16 @@ pub fn on_failing_units() -> EngineConfig {
 }
 
 pub fn open_engine(disk: &SimDisk, config: EngineConfig) -> Result<Engine, EngineError> {
-    Engine::open(
-        Arc::new(disk.clone()),
-        Path::new(DIR),
-        Arc::new(ManualClock::new(0)),
-        config,
-    )
+    open_engine_watched(disk, config, &Progress::default())
+}
+
+pub fn open_engine_watched(
+    disk: &SimDisk,
+    config: EngineConfig,
+    progress: &Progress,
+) -> Result<Engine, EngineError> {
+    let clock = Arc::new(ManualClock::new(0));
+    Engine::open(Arc::new(disk.clone()), Path::new(DIR), clock, config, progress)
 }
 
 /// An engine over a bank, and what tests do with it.

@@ -2,13 +2,14 @@
 //! of their writes and an error at any of them lose nothing.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_base::{Disk, FaultKind, OpenMode, SimDisk};
+use weft_base::{Disk, FaultKind, OpenMode, Progress, SimDisk};
 use weft_txn::EngineConfig;
 
-use crate::bank::{Bank, DIR, balances, check_digest, on_failing_units, open_engine, quiet};
+use crate::bank::{
+    Bank, DIR, balances, check_digest, on_failing_units, open_engine, open_engine_watched, quiet,
+};
 
 const ACCOUNTS: i64 = 12;
 
@@ -123,23 +124,32 @@ fn rounds(disk: &SimDisk, config: EngineConfig, count: i64) -> Option<Bank> {
     Some(bank)
 }
 
-/// All batches behind the checkpoint were counted, and no others.
-#[test]
-fn opening_tells_how_far_it_has_come() {
+/// A disk with a checkpoint and so many batches behind it.
+fn with_batches_behind(count: i64) -> SimDisk {
     let disk = SimDisk::new(3);
     let bank = script(&disk).unwrap();
-    for number in 0..7 {
+    for number in 0..count {
         bank.set(number, 1);
         bank.engine.wait_durable(bank.engine.boundary()).unwrap();
     }
-    drop(bank);
+    disk
+}
+
+/// All batches behind the checkpoint were counted, and no others: neither those before it, nor those of
+/// another database that is opened with the same settings.
+#[test]
+fn opening_tells_its_caller_how_far_it_has_come() {
     let config = quiet();
-    let progress = Arc::clone(&config.progress);
-    assert_eq!(progress.reached(), None);
-    open_engine(&disk, config).unwrap();
-    let reached = progress.reached().unwrap();
-    assert_eq!((reached.what, reached.unit), ("replaying the log", "batches"));
-    assert_eq!((reached.done, reached.total), (7, 7));
+    let opened = [7, 3].map(|count| {
+        let (disk, progress) = (with_batches_behind(count), Progress::default());
+        let engine = open_engine_watched(&disk, config.clone(), &progress).unwrap();
+        (engine, progress, count.unsigned_abs())
+    });
+    for (_, progress, count) in &opened {
+        let reached = progress.reached().unwrap();
+        assert_eq!((reached.what, reached.unit), ("replaying the log", "batches"));
+        assert_eq!((reached.done, reached.total), (*count, *count));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weft_base::{Disk, ManualClock, OpenMode, RealDisk, SimDisk};
+use weft_base::{Disk, ManualClock, OpenMode, Progress, RealDisk, SimDisk};
 use weft_txn::{Engine, EngineError};
 
 use crate::bank::{Bank, DIR, check_digest, open_engine, quiet};
@@ -26,6 +26,7 @@ impl Scratch {
             &self.0,
             Arc::new(ManualClock::new(0)),
             quiet(),
+            &Progress::default(),
         )
     }
 

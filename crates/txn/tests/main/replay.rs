@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_base::{BatchId, Prng, SimDisk};
+use weft_base::{BatchId, Prng, Progress, SimDisk};
 use weft_program::{Compilation, set_compilation};
 use weft_txn::planning::compiled_runs;
 use weft_txn::record::{BatchRecord, MemberRecord};
@@ -72,7 +72,7 @@ fn busy_disk(seed: u64) -> SimDisk {
 
 pub fn replay(disk: &SimDisk, workers: usize) -> Result<Vec<u64>, EngineError> {
     let disk = Arc::new(disk.fork(1));
-    let mut replay = Replay::open(disk, Path::new(DIR), &one_segment(workers))?;
+    let mut replay = Replay::open(disk, Path::new(DIR), &one_segment(workers), &Progress::default())?;
     let mut digests = Vec::new();
     while let Some(batch) = replay.step()? {
         digests.push(batch.digest);
@@ -160,8 +160,11 @@ fn compiled_and_interpreted_agree_at_every_batch() {
 fn a_flipped_bit_is_caught() {
     let disk = busy_disk(2);
     // In a row that the next batches touch: caught at the batch.
-    let mut good = Replay::open(Arc::new(disk.fork(1)), Path::new(DIR), &one_segment(1)).unwrap();
-    let mut bad = Replay::open(Arc::new(disk.fork(2)), Path::new(DIR), &one_segment(1)).unwrap();
+    let open = |fork| {
+        let (disk, progress) = (Arc::new(disk.fork(fork)), Progress::default());
+        Replay::open(disk, Path::new(DIR), &one_segment(1), &progress).unwrap()
+    };
+    let (mut good, mut bad) = (open(1), open(2));
     for _ in 0..3 {
         assert_eq!(good.step().unwrap(), bad.step().unwrap());
     }

@@ -5,14 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use weft_base::{Disk, ManualClock, RealDisk};
+use weft_base::{Disk, ManualClock, Progress, RealDisk};
 use weft_lsm::{FamilyId, Lsm, LsmOptions, WriteOptions};
 use weft_txn::{Engine, EngineError, Verification};
 
 use crate::bank::{Bank, quiet};
 
 fn open(dir: &Path) -> Engine {
-    Engine::open(Arc::new(RealDisk), dir, Arc::new(ManualClock::new(0)), quiet()).unwrap()
+    Engine::open(
+        Arc::new(RealDisk),
+        dir,
+        Arc::new(ManualClock::new(0)),
+        quiet(),
+        &Progress::default(),
+    )
+    .unwrap()
 }
 
 /// A database with a checkpoint, a log behind it, and an LSM engine beside.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, TxnStatus};
 use weft::{Database, EngineConfig, Options, Session, SqlError};
-use weft_base::{SimDisk, SystemClock};
+use weft_base::{Progress, SimDisk, SystemClock};
 use weft_types::{SqlState, Value, format_text};
 
 /// What a message gave.
@@ -112,13 +112,12 @@ pub fn options() -> Options {
 }
 
 pub fn open_on(disk: &SimDisk) -> Database {
-    Database::open_with(
-        Arc::new(disk.clone()),
-        Path::new("/db"),
-        Arc::new(SystemClock::new()),
-        options(),
-    )
-    .unwrap()
+    open_with(disk, options())
+}
+
+pub fn open_with(disk: &SimDisk, options: Options) -> Database {
+    let (disk, clock) = (Arc::new(disk.clone()), Arc::new(SystemClock::new()));
+    Database::open_with(disk, Path::new("/db"), clock, options, &Progress::default()).unwrap()
 }
 
 pub fn database() -> Database {

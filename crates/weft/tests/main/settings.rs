@@ -1,13 +1,10 @@
 //! SET, SET LOCAL, RESET and SHOW, inside and outside of transactions.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use weft::{CompactionUnits, Database};
-use weft_base::{SimDisk, SystemClock};
+use weft::CompactionUnits;
+use weft_base::SimDisk;
 use weft_offload::model::ModelParams;
 
-use crate::client::{Client, database, options};
+use crate::client::{Client, database, open_on, open_with, options};
 
 #[test]
 fn set_show_and_reset() {
@@ -115,8 +112,7 @@ fn files_that_could_not_be_direct_are_shown() {
         if refuses {
             disk.refuse_direct();
         }
-        let clock = Arc::new(SystemClock::new());
-        let db = Database::open_with(Arc::new(disk), Path::new("/db"), clock, options()).unwrap();
+        let db = open_on(&disk);
         let mut c = Client::with(&db, "create table t (id int primary key)");
         c.ok("insert into t values (1)");
         c.ok("checkpoint");
@@ -132,9 +128,8 @@ fn checkpoints_are_merged_by_the_unit_that_is_shown() {
     settings.engine.checkpoint.units = CompactionUnits::model(ModelParams::default()).unwrap();
     settings.engine.checkpoint.level0_tables = 2;
     settings.engine.checkpoint.level1_bytes = 1 << 16;
-    let disk = Arc::new(SimDisk::new(1));
-    let clock = Arc::new(SystemClock::new());
-    let db = Database::open_with(disk.clone(), Path::new("/db"), clock.clone(), settings).unwrap();
+    let disk = SimDisk::new(1);
+    let db = open_with(&disk, settings);
     let mut c = Client::new(&db);
     assert_eq!(c.rows("show weft.compaction_unit"), "model");
     assert_eq!(c.rows("show weft.unit_jobs"), "0");
@@ -154,11 +149,15 @@ fn checkpoints_are_merged_by_the_unit_that_is_shown() {
     let stats = db.stats().engine.units;
     assert_eq!(stats.done_by_units() + stats.done_by_cpu(), stats.jobs);
     assert!(number(&mut c, "unit_jobs_by_cpu") >= number(&mut c, "unit_jobs_redone"));
+    // Nobody hurries a simulation.
+    for name in ["hedged", "hedges_lost_by_units", "hedges_lost_by_cpu"] {
+        assert_eq!(number(&mut c, &format!("unit_jobs_{name}")), 0, "{name}");
+    }
     let rows = c.rows("select count(*), sum(n) from t");
     assert_eq!(rows, format!("{round},{}", 2 * round));
     drop(c);
     drop(db);
-    let db = Database::open_with(disk, Path::new("/db"), clock, options()).unwrap();
+    let db = open_on(&disk);
     let mut c = Client::new(&db);
     assert_eq!(c.rows("show weft.compaction_unit"), "cpu");
     assert_eq!(c.rows("select count(*), sum(n) from t"), rows);
