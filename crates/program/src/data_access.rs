@@ -193,6 +193,8 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
 }
 
 impl<'b> BatchAccess<'_, 'b> {
+    // What is found stays in registers (see `ReadView::lookup_probed`).
+    #[inline(always)]
     fn found(&mut self, table: TableId, row: Option<RowVersion<'b>>) -> Option<RowHandle> {
         let row = row?;
         let handle = RowHandle {
@@ -235,6 +237,7 @@ impl DataAccess for BatchAccess<'_, '_> {
         Ok(self.found(table, row))
     }
 
+    #[inline(always)]
     fn search_probed(
         &mut self,
         index: IndexId,
@@ -355,6 +358,7 @@ impl<'m, 's> ReadAccess<'m, 's> {
         }
     }
 
+    #[inline(always)]
     fn found(&mut self, table: TableId, row: Option<RowVersion<'s>>) -> Option<RowHandle> {
         let Some(row) = row else {
             // Any batch may have removed it.
@@ -406,6 +410,7 @@ impl DataAccess for ReadAccess<'_, '_> {
         Ok(self.found(table, row))
     }
 
+    #[inline(always)]
     fn search_probed(
         &mut self,
         index: IndexId,

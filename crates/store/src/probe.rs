@@ -143,6 +143,7 @@ impl Next {
 impl Probe {
     /// Fetches this of the row instead of its first line.
     #[must_use]
+    #[inline(always)]
     pub fn with_fetch(self, fetch: Fetch) -> Self {
         Probe { fetch, ..self }
     }
@@ -159,6 +160,7 @@ impl Probe {
     }
 
     /// Fetches nothing before it is advanced.
+    #[inline(always)]
     pub(crate) fn plan(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
         let mut probe = Probe::new(table, index);
         let data = find_index(schema, table, index).map(|(_, index)| &index.data);
@@ -207,6 +209,7 @@ impl Probe {
         }
     }
 
+    #[inline(always)]
     fn new(table: TableId, index: IndexId) -> Self {
         Probe {
             table,

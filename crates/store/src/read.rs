@@ -123,6 +123,7 @@ impl<'s> ReadView<'s> {
 
     /// As [`ReadView::begin_probe`], but nothing is fetched before the probe is advanced: who has many to
     /// begin plans them all and then advances them together.
+    #[inline(always)]
     pub fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
         Probe::plan(self.schema, table, index, key)
     }
@@ -140,6 +141,9 @@ impl<'s> ReadView<'s> {
 
     /// As [`ReadView::lookup_one`] in a unique index, and looks first where a probe for the key has led: the
     /// key is checked there, so a probe for another key, or from before a change, costs time only.
+    // What is found stays in registers: as a result in memory, stored in words and loaded in larger pieces, it
+    // would wait for all that was stored before.
+    #[inline(always)]
     pub fn lookup_probed(
         &self,
         table: TableId,
@@ -377,7 +381,7 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(successor)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn row_at<'s>(table: &'s TableData, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
     let (place, version) = table.core.live(slot, pin)?;
     Some(RowVersion {
@@ -408,7 +412,7 @@ pub(crate) fn lookup_in<'s>(
 }
 
 /// The row in a candidate's slot, if it carries the key.
-#[inline]
+#[inline(always)]
 pub(crate) fn lookup_slot<'s>(
     table: &'s TableData,
     index: &TableIndex,

@@ -136,6 +136,7 @@ impl<'b> MemberWriter<'b> {
     }
 
     /// See [`ReadView::lookup_probed`].
+    #[inline(always)]
     pub fn lookup_probed(
         &self,
         table: TableId,

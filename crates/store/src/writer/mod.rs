@@ -90,6 +90,7 @@ impl<'s> BatchWriter<'s> {
     }
 
     /// For a member's lookup; any thread. See [`ReadView::plan_probe`](crate::ReadView::plan_probe).
+    #[inline(always)]
     pub fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
         Probe::plan(&self.schema, table, index, key)
     }
