@@ -3,7 +3,8 @@
 An experiment is two functions. `run(lab)` asks for runs: the words after `weft bench`, with protocols that
 take turns in it; every record that one prints becomes a row with its figure, commit, time and kernel.
 `draw(rows)` makes all figures of rows, as a map of names to SVG texts: rows of the run that just ended, with
-those that its CSV file had of the same figures, or of a CSV file, the same way. A figure without rows is not drawn: what is not run again keeps the drawing it has.
+those that its CSV file had of the same figures, or of a CSV file, the same way. A figure without rows is not
+drawn: what is not run again keeps the drawing it has.
 Needs nothing but Python 3. Tested by tests/experiments/run.
 """
 

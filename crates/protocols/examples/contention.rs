@@ -27,7 +27,6 @@ use weft_protocols::waves::BatchPlanner;
 use weft_protocols::{Job, Sound, protocol_names, run_by_name};
 use weft_store::{ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_txn::stamps::BatchLocks;
-use weft_txn::waves::WavePlanner;
 use weft_types::{SqlType, Value};
 
 /// As the `weft` command has it.

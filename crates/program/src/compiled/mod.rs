@@ -163,7 +163,7 @@ mod enabled {
             let compiled = Arc::clone(&self.layouts.compiled);
             let code = compiled.code.get_or_init(|| {
                 let began = std::time::Instant::now();
-                // What a panic leaves behind half done is dropped with the compiler's own state, pages included.
+                // What a panic leaves half done is dropped with the compiler's own state, pages included.
                 let made = catch_unwind(AssertUnwindSafe(|| translate::compile(self)));
                 let Ok(Ok(code)) = made else {
                     FAILURES.fetch_add(1, Ordering::Relaxed);

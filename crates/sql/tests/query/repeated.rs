@@ -79,7 +79,8 @@ fn equal_counts_below_others() {
             "4|4",
         ),
         (
-            "SELECT count(*), count(1) FROM accounts UNION ALL SELECT count(1), count(*) FROM lines, accounts",
+            "SELECT count(*), count(1) FROM accounts \
+             UNION ALL SELECT count(1), count(*) FROM lines, accounts",
             "count|count",
             "4|4\n16|16",
         ),
@@ -121,7 +122,8 @@ fn other_aggregates_and_constants() {
             "ann|ann",
         ),
         (
-            "SELECT lower(owner), lower(owner) FROM accounts GROUP BY lower(owner) ORDER BY lower(owner) LIMIT 1",
+            "SELECT lower(owner), lower(owner) FROM accounts \
+             GROUP BY lower(owner) ORDER BY lower(owner) LIMIT 1",
             "lower|lower",
             "ann|ann",
         ),
@@ -155,7 +157,8 @@ fn columns_beside_a_star_that_has_them_too() {
         ("SELECT count(*) FROM (SELECT *, a FROM lines) s", "count", "4"),
         // Who names a column from without finds that of the table which is not put out as a whole.
         (
-            "SELECT s.id FROM (SELECT l.*, x.id FROM lines l JOIN accounts x ON l.a = x.id) s ORDER BY 1 LIMIT 1",
+            "SELECT s.id FROM (SELECT l.*, x.id FROM lines l JOIN accounts x ON l.a = x.id) s \
+             ORDER BY 1 LIMIT 1",
             "id",
             "1",
         ),
@@ -171,7 +174,8 @@ fn existence() {
             "t|t",
         ),
         (
-            "SELECT EXISTS (SELECT * FROM lines WHERE a > 99 ORDER BY a LIMIT 1), NOT EXISTS (SELECT FROM lines WHERE a > 99)",
+            "SELECT EXISTS (SELECT * FROM lines WHERE a > 99 ORDER BY a LIMIT 1), \
+                    NOT EXISTS (SELECT FROM lines WHERE a > 99)",
             "exists|?column?",
             "f|t",
         ),
