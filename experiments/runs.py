@@ -2,8 +2,9 @@
 
 An experiment is two functions. `run(lab)` asks for runs: the words after `weft bench`, with protocols that
 take turns in it; every record that one prints becomes a row with its figure, commit, time and kernel.
-`draw(rows)` makes all figures of rows, as a map of names to SVG texts: rows of the run that just ended or of
-a CSV file, the same way. A figure without rows is not drawn: what is not run again keeps the drawing it has.
+`draw(rows)` makes all figures of rows, as a map of names to SVG texts: rows of the run that just ended, with
+those that its CSV file had of the same figures, or of a CSV file, the same way. A figure without rows is not
+drawn: what is not run again keeps the drawing it has.
 Needs nothing but Python 3. Tested by tests/experiments/run.
 """
 
@@ -52,7 +53,7 @@ def experiment(home, run, draw, options, more_fields=()):
         lab.keep()
     if not lab.rows:
         sys.exit(f"nothing ran: there is no figure{asked_for(options)}, but {', '.join(lab.refused)}")
-    write(home, draw(lab.rows), options)
+    write(home, draw(lab.rounds()), options)
 
 
 def asked_for(options):
@@ -143,6 +144,14 @@ class Lab:
             writer.writerows(self.rows)
 
 
+    def rounds(self):
+        """The rows of this run; with a CSV file all that it has of the same figures, earlier rounds too."""
+        if not self.options.csv:
+            return self.rows
+        figures = {row["figure"] for row in self.rows}
+        return [row for row in kept(self.options.csv) if row["figure"] in figures]
+
+
 def value(records, metric, protocol=""):
     """The first record of a metric, of a case that ends with a protocol."""
     for record in records:
@@ -170,33 +179,54 @@ def setting(row, name):
     return found and found.group(1)
 
 
+class Found(dict):
+    """Values by place; the commits that they were measured at, and how many rows were left out of them."""
+
+    def __init__(self, values=(), commits=(), left_out=0):
+        super().__init__(values)
+        self.commits, self.left_out = set(commits), left_out
+
+    def __or__(self, other):
+        return Found(dict(self) | dict(other), self.commits | other.commits, self.left_out + other.left_out)
+
+    __ior__ = __or__
+
+    def scaled(self, factor):
+        """The same, each times what `factor` makes of its place."""
+        scaled = {place: value * factor(place) for place, value in self.items()}
+        return Found(scaled, self.commits, self.left_out)
+
+    def origin(self):
+        """What a figure says of its rows."""
+        said = [f"commit {', '.join(sorted(self.commits))}"] if self.commits else []
+        if self.left_out:
+            said.append(f"without {self.left_out} rows of other commits or configurations")
+        return "; ".join(said)
+
+
+def made_by(row):
+    """Commit and configuration of a row, but for a rate, which a run derives from what it has measured."""
+    return row.get("commit"), re.sub(r"(?:^| )rate=\S+", "", row["config"])
+
+
 def median(rows, metric, place, scale=1.0):
     """Values of a metric, divided by `scale`, by what `place` makes of their rows (None: not of this figure).
-    Where several rounds of a file tell of one place, their median."""
+    Where several rounds of a file tell of one place, their median: of those with commit and configuration of
+    the last, for what another program or another size gave is no round of it."""
     found = {}
     for row in rows:
         if row["metric"] != metric or row["value"] is None:
             continue
         at = place(row)
         if at is not None:
-            found.setdefault(at, []).append(row["value"] / scale)
-    return {at: statistics.median(values) for at, values in found.items()}
-
-
-def as_lines(found):
-    """Lines of points, by x, of values placed at (line, x)."""
-    lines = {}
-    for (line, x), y in found.items():
-        lines.setdefault(line, []).append((x, y))
-    return {line: sorted(points) for line, points in lines.items()}
-
-
-def as_groups(found):
-    """Groups of bars of values placed at (group, bar)."""
-    groups = {}
-    for (group, bar), height in found.items():
-        groups.setdefault(group, {})[bar] = height
-    return groups
+            found.setdefault(at, []).append(row)
+    medians = Found()
+    for at, of_place in found.items():
+        rounds = [row for row in of_place if made_by(row) == made_by(of_place[-1])]
+        medians[at] = statistics.median(row["value"] / scale for row in rounds)
+        medians.commits |= {row["commit"] for row in rounds if row.get("commit")}
+        medians.left_out += len(of_place) - len(rounds)
+    return medians
 
 
 def escaped(words):
@@ -204,18 +234,26 @@ def escaped(words):
     return html.escape(words, quote=False)
 
 
+def footing(left, height, found):
+    """What stands below a figure."""
+    said = escaped(found.origin())
+    return [f'<text x="{left}" y="{height - 8}" fill="#555">{said}</text>'] if said else []
+
+
 COLOURS = ["#1b6ca8", "#c0392b", "#27883f", "#8e44ad", "#d68910", "#555555"]
 
 
-def bars(title, y_title, groups):
-    """Bars side by side as SVG; `groups` maps names to bars, each a map of names to heights. None without."""
+def bars(title, y_title, found):
+    """Bars side by side as SVG, of what was found at (group, bar). None without any."""
+    groups = {}
+    for (group, bar), length in found.items():
+        groups.setdefault(group, {})[bar] = length
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    heights = [height for group in groups.values() for height in group.values()]
-    if not heights:
+    if not found:
         return None
     row, left, width = 16, 230, 760
-    most, apart = max(heights) or 1, min(180, (width - 20) // len(names))
-    height = 60 + sum(row * (len(group) + 1) for group in groups.values())
+    most, apart = max(found.values()) or 1, min(180, (width - 20) // len(names))
+    height = 76 + sum(row * (len(group) + 1) for group in groups.values())
     size = f'width="{width}" height="{height}" font-family="sans-serif" font-size="12"'
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>']
     out.append(f'<text x="10" y="20" font-size="14">{escaped(title)}; {y_title}</text>')
@@ -232,17 +270,20 @@ def bars(title, y_title, groups):
             out.append(f'<text x="{left + across + 5:.1f}" y="{y + 12}">{value:.3g}</text>')
             y += row
         y += row
+    out += footing(10, height, found)
     out.append("</svg>")
     return "\n".join(out) + "\n"
 
 
-def lines(title, x_title, y_title, named):
-    """Lines of (x, y) points as SVG; `named` maps names to points. None without any."""
-    points = [point for line in named.values() for point in line]
-    if not points:
+def lines(title, x_title, y_title, found):
+    """Lines of points as SVG, of the y that were found at (line, x). None without any."""
+    if not found:
         return None
-    width, height, left, bottom = 640, 400, 70, 50
-    x_most, y_most = max(x for x, _ in points) or 1, max(y for _, y in points) or 1
+    named = {}
+    for (line, x), y in found.items():
+        named.setdefault(line, []).append((x, y))
+    width, height, left, bottom = 640, 416, 70, 66
+    x_most, y_most = max(x for _, x in found) or 1, max(found.values()) or 1
 
     def place(x, y):
         across, up = x / x_most * (width - left - 160), y / y_most * (height - bottom - 40)
@@ -258,10 +299,11 @@ def lines(title, x_title, y_title, named):
         x = place(x_most * share / 4, 0)[0]
         below = height - bottom + 16
         out.append(f'<text x="{x}" y="{below}" text-anchor="middle">{x_most * share / 4:.3g}</text>')
-    out.append(f'<text x="{left}" y="{height - 12}">{x_title}; {y_title}</text>')
+    out.append(f'<text x="{left}" y="{height - 28}">{x_title}; {y_title}</text>')
+    out += footing(left, height, found)
     for number, (name, line) in enumerate(named.items()):
         colour = COLOURS[number % len(COLOURS)]
-        path_points = " ".join("%.1f,%.1f" % place(x, y) for x, y in line)
+        path_points = " ".join("%.1f,%.1f" % place(x, y) for x, y in sorted(line))
         out.append(f'<polyline points="{path_points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out.append(f'<text x="{width - 150}" y="{50 + 18 * number}" fill="{colour}">{escaped(name)}</text>')
     out.append("</svg>")

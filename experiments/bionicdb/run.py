@@ -70,13 +70,11 @@ def draw(rows):
 
     def lines(figure, title, x_title, y_title, place, of_figure=None):
         found = runs.median(rows, "throughput", of(of_figure or figure)(place), 1e6)
-        figures[f"figure-{figure}"] = runs.lines(
-            f"Figure {figure}: {title}", x_title, y_title, runs.as_lines(found)
-        )
+        figures[f"figure-{figure}"] = runs.lines(f"Figure {figure}: {title}", x_title, y_title, found)
 
     def bars(figure, title, y_title, place, *of_figures):
         found = runs.median(rows, "throughput", of(*of_figures or [figure])(place), 1e6)
-        figures[f"figure-{figure}"] = runs.bars(f"Figure {figure}: {title}", y_title, runs.as_groups(found))
+        figures[f"figure-{figure}"] = runs.bars(f"Figure {figure}: {title}", y_title, found)
 
     def accesses(read):
         def place(row):
@@ -98,11 +96,9 @@ def draw(rows):
     bars("11d", "scans of 50", "M scans/s", lambda row: ("one worker", protocol(row)))
     for read in ["row", "nothing"]:
         found = runs.median(rows, "throughput", of("12a")(accesses(read)), 1e6)
-        of_accesses = {(name, x): y * x for (name, x), y in found.items()}
+        of_accesses = found.scaled(lambda place: place[1])
         title = f"Figure 12a: YCSB-C, reads return {read}"
-        figures[f"figure-12a-{read}"] = runs.lines(
-            title, "accesses", "M accesses/s", runs.as_lines(of_accesses)
-        )
+        figures[f"figure-12a-{read}"] = runs.lines(title, "accesses", "M accesses/s", of_accesses)
     bars("12b", "NewOrder and Payment", transactions, lambda row: ("one worker", protocol(row)))
     title = "YCSB-C, accesses to another worker's rows"
     lines("13", title, "% remote", transactions, over("remote_share", float, 100))

@@ -22,7 +22,7 @@ def draw(rows):
         return f"YCSB {case[0].upper()}", manager
 
     of_figure = [row for row in rows if row["figure"] == "3.9" and row["metric"] == "locking_each"]
-    found = runs.as_groups(runs.median(of_figure, "locking_each", locking, 1))
+    found = runs.median(of_figure, "locking_each", locking)
     title = "Figure 3.9: taking locks, theta 0.5"
     figures = {"figure-3.9": runs.bars(title, "ns a transaction", found)}
     for figure, letter in WORKLOADS.items():
@@ -34,7 +34,7 @@ def draw(rows):
                     return None
                 return protocol, int(runs.setting(row, "workers"))
 
-            found = runs.as_lines(runs.median(rows, "throughput", place, 1e6))
+            found = runs.median(rows, "throughput", place, 1e6)
             title = f"Figure {figure}: YCSB {letter.upper()}, theta {theta}"
             figures[f"figure-{figure}-{theta}"] = runs.lines(title, "workers", "M transactions/s", found)
     return figures

@@ -20,15 +20,15 @@ METRICS = {
 
 def draw(rows):
     """Percentiles over the share of the closed loop's throughput."""
-    lines = {}
+    found = runs.Found()
     for (metric, who), name in METRICS.items():
 
         def place(row, who=who, name=name):
             load = re.fullmatch(r"load (\d+)%", row["figure"])
             return (name, int(load[1])) if load and row["case"].split()[-1] == who else None
 
-        lines |= runs.as_lines(runs.median(rows, metric, place))
-    return {"latency": runs.lines("Latency against load, YCSB A", "load, % of closed loop", "us", lines)}
+        found |= runs.median(rows, metric, place)
+    return {"latency": runs.lines("Latency against load, YCSB A", "load, % of closed loop", "us", found)}
 
 
 def run(lab):

@@ -28,9 +28,7 @@ def lookup(row):
 
 def draw(rows):
     """A figure of the bare probes, and one of the indexes."""
-    limits, lookups = (
-        runs.as_groups(runs.median(rows, "throughput", place, 1e6)) for place in [limit, lookup]
-    )
+    limits, lookups = (runs.median(rows, "throughput", place, 1e6) for place in [limit, lookup])
     return {
         "limits": runs.bars("Bare probes", "M probes/s", limits),
         "index": runs.bars("The store's indexes", "M lookups/s of processor time", lookups),

@@ -60,9 +60,8 @@ def draw(rows):
     ours = runs.median(rows, "throughput", lambda row: (place(row), "weft"), 1e3)
     theirs = [{**row, "value": float(row["baseline"].rsplit(": ", 1)[1])} for row in rows]
     theirs = runs.median(theirs, "throughput", lambda row: (place(row), peer(row)), 1e3)
-    groups = runs.as_groups(ours | theirs)
     scale = rows[0]["config"].split(",")[0] if rows else ""
-    return {"throughput": runs.bars(f"pgbench, {scale}", "K transactions/s", groups)}
+    return {"throughput": runs.bars(f"pgbench, {scale}", "K transactions/s", ours | theirs)}
 
 
 def peer(row):

@@ -18,9 +18,9 @@ def draw(rows):
         at = re.match(r"conflict=([\d.]+)% t=([\d.]+)s", row["case"])
         return at and (f"{float(at[1]):g} %", float(at[2]))
 
-    lines = runs.as_lines(runs.median(rows, "throughput", place, 1e3))
+    found = runs.median(rows, "throughput", place, 1e3)
     title = "Figure 2.3: a transaction stalls from 1 s to 2 s"
-    return {"figure-2.3": runs.lines(title, "seconds", "K transactions/s", lines)}
+    return {"figure-2.3": runs.lines(title, "seconds", "K transactions/s", found)}
 
 
 def run(lab):

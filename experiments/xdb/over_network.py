@@ -19,7 +19,7 @@ import servers
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROCEDURES = HERE.parent.parent / "examples" / "procedures" / "tpcc.sql"
-CHECKPOINT_MB = 32
+CHECKPOINT_MB = 4
 # By contender: words behind `weft serve`.
 WEFT = {
     "engine's thread": ["--checkpoint-mb", str(CHECKPOINT_MB), "--compaction-unit", "cpu"],
@@ -70,25 +70,22 @@ def in_turns(lab, figure, case, config, started, words, clients):
             output = server.pgbench(*words, "-T", str(seconds), synchronous_commit="off")
             rates[server.name].append(servers.tps(output))
     peer = statistics.median(rates["postgresql"])
-    record = {
-        "bench": "network",
-        "config": f"{config}, {seconds} s x {rounds}, synchronous_commit off",
-        "unit": "1/s",
-    }
+
+    def add(server, metric, unit, value, baseline=None, ratio=None):
+        own = " ".join(WEFT.get(server.name, ["shared_buffers", "1GB"]))
+        told = f"{config}, {seconds} s x {rounds}, synchronous_commit off, {own}"
+        record = {"bench": "network", "case": f"{case} {server.name}", "config": told, "metric": metric}
+        lab.add(figure, {**record, "value": value, "unit": unit, "baseline": baseline, "ratio": ratio})
+
     for server in started:
         rate = statistics.median(rates[server.name])
+        add(server, "throughput", "1/s", rate, "postgresql 15", rate / peer)
         name = f"{case} {server.name}"
-        found = {"case": name, "metric": "throughput", "value": rate}
-        own = " ".join(WEFT.get(server.name, ["shared_buffers", "1GB"]))
-        settings = {"config": f"{record['config']}, {own}"}
-        lab.add(figure, {**record, **settings, **found, "baseline": "postgresql 15", "ratio": rate / peer})
         print(f"{figure:12} {name:40} {rate:10.1f}/s {rate / peer:6.2f} of PostgreSQL", flush=True)
     for server in ours:
         now = server.shown(counters)
         for counter in counters:
-            found = {"case": f"{case} {server.name}", "metric": counter, "unit": "1"}
-            grown = now[counter] - before[server.name][counter]
-            lab.add(figure, {**record, **found, "value": grown, "baseline": None, "ratio": None})
+            add(server, counter, "1", now[counter] - before[server.name][counter])
 
 
 def tpcc_over_connections(lab):

@@ -73,29 +73,26 @@ def by_script(row):
 def draw(rows):
     """Figures 9, 12 to 15 and of faults, as far as rows of them are there."""
 
-    def lines(figure, metric, place, scale):
-        of_figure = [row for row in rows if row["figure"] == figure]
-        return runs.as_lines(runs.median(of_figure, metric, place, scale))
+    def found(figure, metric, place, scale):
+        return runs.median([row for row in rows if row["figure"] == figure], metric, place, scale)
 
     figures = {}
     for compression in COMPRESSIONS:
         title = f"4 runs, {compression}; units simulated at 200 MHz"
         for name, metric, unit in [("", "throughput", "MB/s"), ("-entries", "entries", "M entries/s")]:
-            found = lines(f"9-{compression}", metric, over_length, 1e6)
-            figures[f"figure-9-{compression}{name}"] = runs.lines(
-                title, "bytes of key and value", unit, found
-            )
+            rates = found(f"9-{compression}", metric, over_length, 1e6)
+            drawn = runs.lines(title, "bytes of key and value", unit, rates)
+            figures[f"figure-9-{compression}{name}"] = drawn
     for figure, (title, _) in OVER_TIME.items():
-        found = lines(figure, "throughput_at", over_time, 1e3)
-        figures[f"figure-{figure}"] = runs.lines(title, "seconds", "K operations/s", found)
-    found = lines("13-ratio", "throughput", over_ratio, 1e3)
+        rates = found(figure, "throughput_at", over_time, 1e3)
+        figures[f"figure-{figure}"] = runs.lines(title, "seconds", "K operations/s", rates)
+    rates = found("13-ratio", "throughput", over_ratio, 1e3)
     title = "Figure 13: reads and writes"
-    figures["figure-13-ratio"] = runs.lines(title, "% reads", "K operations/s", found)
-    found = lines("14", "throughput", over_connections, 1e3)
-    figures["figure-14"] = runs.lines("Figure 14: TPC-C", "connections", "K transactions/s", found)
-    of_figure = [row for row in rows if row["figure"] == "15"]
-    found = runs.as_groups(runs.median(of_figure, "throughput", by_script, 1e3))
-    figures["figure-15"] = runs.bars("Figure 15: SysBench's transactions", "K transactions/s", found)
+    figures["figure-13-ratio"] = runs.lines(title, "% reads", "K operations/s", rates)
+    rates = found("14", "throughput", over_connections, 1e3)
+    figures["figure-14"] = runs.lines("Figure 14: TPC-C", "connections", "K transactions/s", rates)
+    rates = found("15", "throughput", by_script, 1e3)
+    figures["figure-15"] = runs.bars("Figure 15: SysBench's transactions", "K transactions/s", rates)
     return figures
 
 

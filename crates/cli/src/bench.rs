@@ -158,10 +158,10 @@ fn bar(length: u64, what: &str) -> ProgressBar {
     bar
 }
 
-/// Prints records in the way that was asked for.
-fn print(arguments: &LoadArguments, title: &str, records: &[Record]) -> Result<(), Failure> {
+/// Prints records as lines of JSON or as a table.
+fn print(json: bool, title: &str, records: &[Record]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let written = if arguments.json {
+    let written = if json {
         records
             .iter()
             .try_for_each(|record| writeln!(out, "{}", record.to_json()))

@@ -31,8 +31,6 @@ pub struct Outcome {
     bytes: Vec<u8>,
     rows: Vec<RowEnd>,
     statements: Vec<Statement>,
-    /// Bytes that room is made for with the first row.
-    room: usize,
     /// What the client is told besides, in the order in which it was said.
     pub notices: Vec<Notice>,
 }
@@ -46,6 +44,18 @@ impl PartialEq for Outcome {
 }
 
 impl Eq for Outcome {}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Emitted {
+    /// It is the statement's last.
+    Row,
+    /// All rows would have more bytes than allowed. Nothing of it is left.
+    TooLong,
+    /// There is no such statement. Nothing of it is left.
+    NoStatement,
+}
 
 impl Outcome {
     /// How many statements there were.
@@ -73,18 +83,13 @@ impl Outcome {
         (0..self.statements.len()).filter_map(|number| self.statement(number))
     }
 
-    /// Begins anew, with room for so many bytes once there is a row.
-    pub(crate) fn reset(&mut self, statement_count: usize, room: usize) {
+    /// Begins anew.
+    pub(crate) fn reset(&mut self, statement_count: usize) {
         self.notices.clear();
         self.bytes.clear();
-        self.room = room;
         self.rows.clear();
         self.statements.clear();
         self.statements.resize(statement_count, Statement::default());
-    }
-
-    pub(crate) fn has_statement(&self, number: usize) -> bool {
-        number < self.statements.len()
     }
 
     /// Adds to the count of rows that a statement affected. False: there is no such statement.
@@ -98,18 +103,18 @@ impl Outcome {
         }
     }
 
-    /// Appends a row that `write` puts behind the bytes that are there. Leaves nothing if that fails, and
-    /// says false if there would be more than `bytes_max` of them, of all statements, or if there is no such
-    /// statement, which callers have seen to.
+    /// Appends a row that `write` puts behind the bytes that are there; it leaves nothing if that fails. With
+    /// the first row, memory is taken for `room` bytes of rows. `bytes_max` is the most that all may have.
     #[inline]
     pub(crate) fn emit(
         &mut self,
         statement: usize,
+        room: usize,
         bytes_max: usize,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), SqlError>,
-    ) -> Result<bool, SqlError> {
+    ) -> Result<Emitted, SqlError> {
         if self.rows.is_empty() {
-            self.bytes.reserve(self.room);
+            self.bytes.reserve(room);
             // A row each, as a rule.
             self.rows.reserve(self.statements.len());
         }
@@ -118,12 +123,16 @@ impl Outcome {
             self.bytes.truncate(before);
             return Err(error);
         }
-        let end = u32::try_from(self.bytes.len())
-            .ok()
-            .filter(|end| *end as usize <= bytes_max);
-        let Some((end, whose)) = end.zip(self.statements.get_mut(statement)) else {
+        let Some(whose) = self.statements.get_mut(statement) else {
             self.bytes.truncate(before);
-            return Ok(false);
+            return Ok(Emitted::NoStatement);
+        };
+        let end = match u32::try_from(self.bytes.len()) {
+            Ok(end) if end as usize <= bytes_max => end,
+            _ => {
+                self.bytes.truncate(before);
+                return Ok(Emitted::TooLong);
+            }
         };
         let number = self.rows.len() as u32;
         if whose.rows == 0 {
@@ -135,7 +144,7 @@ impl Outcome {
             statement: statement as u32,
             end,
         });
-        Ok(true)
+        Ok(Emitted::Row)
     }
 
     /// The row with a number over all statements, if it is this statement's.
@@ -180,21 +189,21 @@ impl<'o> StatementOutcome<'o> {
 mod tests {
     use super::*;
 
-    fn emit(outcome: &mut Outcome, statement: usize, row: &[u8]) -> bool {
+    fn emit(outcome: &mut Outcome, statement: usize, row: &[u8]) -> Emitted {
         let write = |bytes: &mut Vec<u8>| {
             bytes.extend_from_slice(row);
             Ok(())
         };
-        outcome.emit(statement, 20, write).unwrap()
+        outcome.emit(statement, 0, 20, write).unwrap()
     }
 
     #[test]
     fn each_statement_has_its_own_rows_in_order() {
         let mut outcome = Outcome::default();
         for _ in 0..2 {
-            outcome.reset(3, 0);
+            outcome.reset(3);
             for (statement, row) in [(1, "one"), (0, "nought"), (1, ""), (1, "two")] {
-                assert!(emit(&mut outcome, statement, row.as_bytes()));
+                assert_eq!(emit(&mut outcome, statement, row.as_bytes()), Emitted::Row);
             }
             assert!(outcome.count(2, 5) && outcome.count(2, -2) && !outcome.count(3, 1));
             let rows = |number| -> Vec<&[u8]> { outcome.statement(number).unwrap().rows().collect() };
@@ -212,16 +221,16 @@ mod tests {
     #[test]
     fn a_row_that_fails_or_is_too_long_leaves_nothing() {
         let mut outcome = Outcome::default();
-        outcome.reset(2, 0);
-        assert!(emit(&mut outcome, 1, b"before"));
-        assert!(!emit(&mut outcome, 0, &[1; 15]));
-        let fails = outcome.emit(0, 20, |bytes| {
+        outcome.reset(2);
+        assert_eq!(emit(&mut outcome, 1, b"before"), Emitted::Row);
+        assert_eq!(emit(&mut outcome, 0, &[1; 15]), Emitted::TooLong);
+        let fails = outcome.emit(0, 0, 20, |bytes| {
             bytes.extend_from_slice(b"a part");
             Err(SqlError::internal("it broke"))
         });
         assert_eq!(fails.unwrap_err().message, "it broke");
-        assert!(!emit(&mut outcome, 2, b""), "no such statement");
-        assert!(emit(&mut outcome, 0, b"behind"));
+        assert_eq!(emit(&mut outcome, 2, b""), Emitted::NoStatement);
+        assert_eq!(emit(&mut outcome, 0, b"behind"), Emitted::Row);
         let rows: Vec<_> = outcome.statements().flat_map(|of| of.rows()).collect();
         assert_eq!(rows, [b"behind", b"before"]);
         assert_eq!(outcome.row_bytes(), 12);

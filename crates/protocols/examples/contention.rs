@@ -23,11 +23,10 @@ use weft_base::{CatalogVersion, IndexId, Prng, TableId};
 use weft_program::{Access, AccessKind, KeyPart, Program, ProgramBuilder, verify};
 use weft_protocols::calvin::OrderedLockManager;
 use weft_protocols::needs::{CoarseTables, Need, NeedFinder, slot_mask};
-use weft_protocols::waves::{WavePlan, plan_waves};
+use weft_protocols::waves::BatchPlanner;
 use weft_protocols::{Job, Sound, protocol_names, run_by_name};
 use weft_store::{ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_txn::stamps::BatchLocks;
-use weft_txn::waves::WavePlanner;
 use weft_types::{SqlType, Value};
 
 /// As the `weft` command has it.
@@ -222,8 +221,9 @@ fn compare_planning(title: &str, store: &Arc<Store>, jobs: &[Job], rounds: usize
     let catalog = store.catalog();
     let coarse = CoarseTables::of(jobs);
     let mut rates: [Vec<f64>; 4] = Default::default();
-    let (mut stamps, mut waves) = (BatchLocks::new(1 << 16), WavePlanner::new(1 << 16));
-    let (mut finder, mut plan) = (NeedFinder::default(), WavePlan::default());
+    let mut stamps = BatchLocks::new(1 << 16);
+    let mut waves = BatchPlanner::new(coarse.clone(), 1 << 16);
+    let mut finder = NeedFinder::default();
     let (mut calvin, mut needs, mut ready) = (OrderedLockManager::default(), Vec::new(), Vec::new());
     let mut all: Vec<Need> = Vec::new();
     let (mut admitted, mut wave_count) = (0, 0);
@@ -245,14 +245,7 @@ fn compare_planning(title: &str, store: &Arc<Store>, jobs: &[Job], rounds: usize
         });
         wave_count = 0;
         let layered = plan_rate(jobs, |range| {
-            plan_waves::<Sound>(
-                jobs,
-                range,
-                &catalog,
-                &coarse,
-                (&mut finder, &mut waves, &mut plan),
-                |_, _| {},
-            );
+            let plan = waves.plan::<Sound>(jobs, range, &catalog, |_, _| {});
             wave_count += plan.ends().len();
         });
         // Locks a window ahead, and releases in the order of the stream.

@@ -18,13 +18,12 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use weft_store::Catalog;
-use weft_txn::waves::WavePlanner;
 use weft_types::SqlError;
 
 use crate::batch::{Admission, Batch};
 use crate::calvin::{Calvin, OrderedLockManager};
 use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
-use crate::waves::{WavePlan, Waves, plan_waves};
+use crate::waves::{BatchPlanner, Waves};
 use crate::{Job, RunReport, Sound, Unobserved};
 
 /// Whose work is timed.
@@ -154,20 +153,16 @@ fn admit(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locke
 
 fn plan(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locked, SqlError> {
     let sizes = Waves::<Sound>::default();
-    let mut planner = WavePlanner::new(sizes.lock_slots);
-    let (mut finder, mut plan) = (NeedFinder::default(), WavePlan::default());
+    let mut planner = BatchPlanner::new(coarse.clone(), sizes.lock_slots);
     let mut locked = Locked::default();
     let mut failed = None;
     let began = Instant::now();
-    for first in (0..jobs.len()).step_by(sizes.max_members) {
-        let range = first..jobs.len().min(first + sizes.max_members);
-        let parts = (&mut finder, &mut planner, &mut plan);
-        plan_waves::<Sound>(jobs, range, catalog, coarse, parts, |_, error| {
+    for batch in sizes.batches(jobs.len()) {
+        let plan = planner.plan::<Sound>(jobs, batch, catalog, |_, error| {
             failed.get_or_insert(error);
         });
         locked.batches += 1;
-        let first = plan.ends().first().copied().unwrap_or(0);
-        locked.deferrals += (plan.members().len() - first) as u64;
+        locked.deferrals += plan.deferrals();
     }
     match failed {
         Some(error) => Err(error),

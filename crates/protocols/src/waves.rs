@@ -10,6 +10,7 @@
 //!
 //! Source: Hobbes 3.3.3 (batch locking) with `weft_txn::waves` in place of refusal; DESIGN.md, Batches.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,13 @@ impl<G> Waves<G> {
             execution: self.execution,
             safeguards,
         }
+    }
+
+    /// The batches of a stream of so many jobs.
+    pub fn batches(&self, jobs: usize) -> impl Iterator<Item = Range<usize>> + use<G> {
+        let members = self.max_members.clamp(1, WAVES_MAX as usize);
+        let batch = move |first: usize| first..jobs.min(first + members);
+        (0..jobs).step_by(members).map(batch)
     }
 }
 
@@ -125,8 +133,14 @@ impl WavePlan {
         self.arrangement.ends()
     }
 
+    /// Members that stand back for others: behind the first wave.
+    pub fn deferrals(&self) -> u64 {
+        let first = self.ends().first().copied().unwrap_or(0);
+        (self.members.len() - first) as u64
+    }
+
     /// Places all jobs of a range one behind the other.
-    fn line_up(&mut self, range: std::ops::Range<usize>) {
+    fn line_up(&mut self, range: Range<usize>) {
         self.arrangement.arrange(0..range.len() as u32);
         self.members.clear();
         self.members.extend(range);
@@ -168,35 +182,68 @@ fn too_many_waves() -> SqlError {
     )
 }
 
-/// Plans one batch from the jobs of a range. Jobs whose inputs do not fit are told to `fails`.
-pub fn plan_waves<G: Safeguards>(
-    jobs: &[Job],
-    range: std::ops::Range<usize>,
-    catalog: &Catalog,
-    coarse: &CoarseTables,
-    (finder, planner, plan): (&mut NeedFinder, &mut WavePlanner, &mut WavePlan),
-    mut fails: impl FnMut(usize, SqlError),
-) {
-    planner.begin();
-    plan.jobs.clear();
-    plan.waves.clear();
-    for n in range {
-        let Some(job) = jobs.get(n) else { break };
-        match finder.guarded_requests::<G>(job, catalog, coarse) {
-            Ok(requests) => {
-                planner.fetch(requests);
-                plan.group.jobs.push(n);
-                plan.group.requests.extend_from_slice(requests);
-                plan.group.ends.push(plan.group.requests.len());
-            }
-            Err(error) => fails(n, error),
-        }
-        if plan.group.jobs.len() == GROUP_JOBS {
-            plan.place_group(planner, &mut fails);
+/// Plans the batches of a stream, one after the other.
+#[derive(Debug)]
+pub struct BatchPlanner {
+    coarse: CoarseTables,
+    finder: NeedFinder,
+    planner: WavePlanner,
+    plan: WavePlan,
+}
+
+impl BatchPlanner {
+    /// Over so many slots, for the stream whose tables these are.
+    pub fn new(coarse: CoarseTables, lock_slots: usize) -> BatchPlanner {
+        BatchPlanner {
+            coarse,
+            finder: NeedFinder::default(),
+            planner: WavePlanner::new(lock_slots),
+            plan: WavePlan::default(),
         }
     }
-    plan.place_group(planner, &mut fails);
-    plan.arrange();
+
+    /// Plans one batch from the jobs of a range. Jobs whose inputs do not fit are told to `fails`.
+    pub fn plan<G: Safeguards>(
+        &mut self,
+        jobs: &[Job],
+        range: Range<usize>,
+        catalog: &Catalog,
+        mut fails: impl FnMut(usize, SqlError),
+    ) -> &WavePlan {
+        let BatchPlanner {
+            coarse,
+            finder,
+            planner,
+            plan,
+        } = self;
+        planner.begin();
+        plan.jobs.clear();
+        plan.waves.clear();
+        for n in range {
+            let Some(job) = jobs.get(n) else { break };
+            match finder.guarded_requests::<G>(job, catalog, coarse) {
+                Ok(requests) => {
+                    planner.fetch(requests);
+                    plan.group.jobs.push(n);
+                    plan.group.requests.extend_from_slice(requests);
+                    plan.group.ends.push(plan.group.requests.len());
+                }
+                Err(error) => fails(n, error),
+            }
+            if plan.group.jobs.len() == GROUP_JOBS {
+                plan.place_group(planner, &mut fails);
+            }
+        }
+        plan.place_group(planner, &mut fails);
+        plan.arrange();
+        plan
+    }
+
+    /// One batch in the order of the stream, unplanned.
+    fn line_up(&mut self, range: Range<usize>) -> &WavePlan {
+        self.plan.line_up(range);
+        &self.plan
+    }
 }
 
 impl<G: Safeguards> Protocol for Waves<G> {
@@ -211,34 +258,30 @@ impl<G: Safeguards> Protocol for Waves<G> {
     ) -> RunReport {
         let mut report = RunReport::default();
         let began = Instant::now();
-        let coarse = CoarseTables::of(jobs);
-        let mut planner = WavePlanner::new(self.lock_slots);
-        let (mut finder, mut plan) = (NeedFinder::default(), WavePlan::default());
+        let mut planner = BatchPlanner::new(CoarseTables::of(jobs), self.lock_slots);
         let mut runner = MemberRunner::new(jobs, observe, self.execution, worker_count(workers));
         let mut planning = Duration::ZERO;
         let mut line = Line::default();
-        let max_members = self.max_members.clamp(1, WAVES_MAX as usize);
-        for first in (0..jobs.len()).step_by(max_members) {
+        for range in self.batches(jobs.len()) {
             let planned = Instant::now();
             let catalog = store.catalog();
-            let range = first..jobs.len().min(first + max_members);
-            let count = range.len();
-            if line.takes_next() {
-                plan.line_up(range);
+            let batch = range.clone();
+            let plan = if line.takes_next() {
+                planner.line_up(batch)
             } else {
-                let parts = (&mut finder, &mut planner, &mut plan);
-                plan_waves::<G>(jobs, range, &catalog, &coarse, parts, |n, error| {
+                let plan = planner.plan::<G>(jobs, batch, &catalog, |n, error| {
                     report.failed += 1;
                     observe.answered(n, Err(&error));
                 });
-                line.learn(&plan);
-            }
-            report.deferrals += plan.ends().first().map_or(0, |first| plan.members.len() - first) as u64;
+                line.learn(plan);
+                plan
+            };
+            report.deferrals += plan.deferrals();
             planning += planned.elapsed();
             runner.run_waves(store, plan.members(), plan.ends());
             report.batches += 1;
             let latency = planned.elapsed();
-            (first..first + count)
+            range
                 .filter(|n| Counts::start(*n).is_some())
                 .for_each(|_| report.latency.add(latency));
         }

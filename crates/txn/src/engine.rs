@@ -179,6 +179,14 @@ impl Patience {
     }
 }
 
+/// Whether a call was compiled for another catalog than this one.
+fn is_stale(call: &Work<'_>, version: CatalogVersion) -> bool {
+    match call {
+        Work::Program { program, .. } => program.catalog_version != version,
+        Work::WriteSet(_) => false,
+    }
+}
+
 fn write_ended(reason: &str) -> SqlError {
     SqlError::new(SqlState::IO_ERROR, format!("writing has ended: {reason}"))
         .hint("Restart the server; it recovers everything that was acknowledged.")
@@ -347,6 +355,9 @@ impl Engine {
         programs: impl IntoIterator<Item = (&'p Arc<Program>, Vec<u8>)>,
     ) -> Vec<Result<Ticket, Box<Refused>>> {
         let programs: Vec<(&Arc<Program>, Vec<u8>)> = programs.into_iter().collect();
+        if programs.is_empty() {
+            return Vec::new();
+        }
         if programs.iter().all(|(program, _)| program.read_only) {
             return self.read_tickets(&programs);
         }
@@ -401,34 +412,43 @@ impl Engine {
 
     /// Runs a program that only reads against a snapshot, on this thread.
     pub fn read(&self, snapshot: &Snapshot, program: &Arc<Program>, inputs: &[u8]) -> Answer<Committed> {
-        let mut answers = self.read_many(snapshot, &[Work::Program { program, inputs }]);
-        answers
-            .pop()
-            .unwrap_or_else(|| Err(Refused::early(lost_answer())))
+        self.read_one(snapshot, &Work::Program { program, inputs })
+    }
+
+    fn read_one(&self, snapshot: &Snapshot, call: &Work<'_>) -> Answer<Committed> {
+        if is_stale(call, snapshot.catalog().version()) {
+            return Err(Refused::early(locks::stale_program()));
+        }
+        let mut answer = None;
+        self.run_reads(snapshot, std::slice::from_ref(call), |_, given| {
+            answer = Some(given)
+        });
+        answer.unwrap_or_else(|| Err(Refused::early(lost_answer())))
     }
 
     /// Runs programs that only read against a snapshot, on this thread, their memory accesses overlapping.
     /// Answers stand in the order of the programs.
     pub fn read_many(&self, snapshot: &Snapshot, calls: &[Work<'_>]) -> Vec<Answer<Committed>> {
-        let shared = self.shared();
-        shared
-            .stats
-            .read_only_programs
-            .fetch_add(calls.len() as u64, Relaxed);
         let version = snapshot.catalog().version();
-        let is_stale = |call: &Work<'_>| match call {
-            Work::Program { program, .. } => program.catalog_version != version,
-            Work::WriteSet(_) => false,
-        };
-        let run = |calls: &[Work<'_>]| executor::run_reads(shared.config.execution, snapshot.view(), calls);
-        if !calls.iter().any(is_stale) {
-            return run(calls);
+        if calls.iter().any(|call| is_stale(call, version)) {
+            return calls.iter().map(|call| self.read_one(snapshot, call)).collect();
         }
-        let one_by_one = calls.iter().flat_map(|call| match is_stale(call) {
-            true => vec![Err(Refused::early(locks::stale_program()))],
-            false => run(std::slice::from_ref(call)),
-        });
-        one_by_one.collect()
+        let mut answers = Vec::with_capacity(calls.len());
+        self.run_reads(snapshot, calls, |n, answer| answers.push((n, answer)));
+        answers.sort_unstable_by_key(|(n, _)| *n);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    fn run_reads(
+        &self,
+        snapshot: &Snapshot,
+        calls: &[Work<'_>],
+        keep: impl FnMut(usize, Answer<Committed>) + Send,
+    ) {
+        let shared = self.shared();
+        let programs = &shared.stats.read_only_programs;
+        programs.fetch_add(calls.len() as u64, Relaxed);
+        executor::run_reads(shared.config.execution, snapshot.view(), calls, keep);
     }
 
     /// Waits until `batch` and all before it are on disk. Returns at once when they are.

@@ -89,20 +89,28 @@ impl<F: FnMut(usize, Result<&mut Outcome, SqlError>, BatchId) + Send> AnswerSink
     }
 }
 
+/// What a member came to, to be kept: of `batch`, or of the one that it observed.
+fn kept(
+    result: Result<&mut Outcome, SqlError>,
+    batch: Option<BatchId>,
+    observed: BatchId,
+) -> Answer<Committed> {
+    match result {
+        Ok(outcome) => Ok(Committed {
+            outcome: std::mem::take(outcome),
+            batch: batch.unwrap_or(observed),
+            observed,
+        }),
+        Err(error) => Err(Box::new(Refused { error, observed })),
+    }
+}
+
 /// Keeps the answers with their members' numbers.
 struct Collected(Vec<(usize, Answer<Committed>)>);
 
 impl AnswerSink for Collected {
     fn answer(&mut self, member: usize, result: Result<&mut Outcome, SqlError>, observed: BatchId) {
-        let answer = match result {
-            Ok(outcome) => Ok(Committed {
-                outcome: std::mem::take(outcome),
-                batch: observed,
-                observed,
-            }),
-            Err(error) => Err(Box::new(Refused { error, observed })),
-        };
-        self.0.push((member, answer));
+        self.0.push((member, kept(result, None, observed)));
     }
 }
 
@@ -238,22 +246,19 @@ pub fn run_reads_into<S: AnswerSink>(
     }
 }
 
-/// Runs programs that only read at a view's boundary, on this thread; answers in their order.
+/// Runs programs that only read at a view's boundary, on this thread. `keep` hears of each, by number, in no
+/// particular order.
 pub(crate) fn run_reads(
     execution: Execution,
     view: ReadView<'_>,
     calls: &[Work<'_>],
-) -> Vec<Answer<Committed>> {
-    let mut sinks = [Collected(Vec::with_capacity(calls.len()))];
-    run_reads_into(execution, view, calls, &mut sinks);
-    let [Collected(mut answers)] = sinks;
-    answers.sort_unstable_by_key(|(n, _)| *n);
-    let batch = view.batch();
-    let at_boundary = |committed: Committed| Committed { batch, ..committed };
-    answers
-        .into_iter()
-        .map(|(_, answer)| answer.map(at_boundary))
-        .collect()
+    mut keep: impl FnMut(usize, Answer<Committed>) + Send,
+) {
+    let batch = Some(view.batch());
+    let sink = |n: usize, result: Result<&mut Outcome, SqlError>, observed: BatchId| {
+        keep(n, kept(result, batch, observed));
+    };
+    run_reads_into(execution, view, calls, &mut [sink]);
 }
 
 /// A range of members in which no wave ends, to be fetched whatever wave it is.

@@ -11,9 +11,10 @@ use weft_ops::block::Compression;
 use weft_storage_load::compaction::{Compaction, Executor, FILTER_BITS_PER_KEY, KEY_BYTES, Rate, TaskShape};
 use weft_storage_load::key_value::io_name;
 use weft_workload::Record;
+use weft_workload::driver::median;
 
-use super::limits::{median, print};
 use super::lsm::table_io;
+use super::print;
 use crate::arguments::{BlockCompression, CompactionArguments, CompactionUnit};
 use crate::failure::Failure;
 
@@ -133,9 +134,7 @@ fn measure(
         env!("CARGO_PKG_VERSION"),
     );
     let case = |name: &str| format!("value={} {compression} {name}", shape.value_bytes);
-    let mid = |rates: &[Rate], figure: fn(&Rate) -> f64| {
-        median(&mut rates.iter().map(figure).collect::<Vec<f64>>())
-    };
+    let mid = |rates: &[Rate], figure: fn(&Rate) -> f64| median(rates.iter().map(figure).collect());
     let cpu = contenders
         .iter()
         .position(|(_, executor)| *executor == Executor::Cpu);

@@ -5,9 +5,10 @@
 //! `share_of_limit` is the part of the bare rate for reading as much.
 
 use weft_workload::Record;
+use weft_workload::driver::median;
 use weft_workload::lookups::{Index, Lookups, Read, Way};
 
-use super::limits::{median, print};
+use super::print;
 use crate::arguments::IndexArguments;
 use crate::failure::Failure;
 
@@ -88,7 +89,7 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
                 }
             }
             let medians: Vec<(f64, f64)> = rates
-                .iter_mut()
+                .into_iter()
                 .map(|(rates, shares)| (median(rates), median(shares)))
                 .collect();
             let serial = medians.first().map_or(0.0, |(rate, _)| *rate);

@@ -5,12 +5,12 @@
 //! threads' processor time. `share_of_limit` of a case is its part of the best case of the same records and
 //! threads.
 
-use std::io::Write;
-
 use weft_base::memory::Pages;
+use weft_workload::Record;
+use weft_workload::driver::median;
 use weft_workload::limits::{Access, ProbeGround, chase_rate, sequential_rate};
-use weft_workload::{Record, report};
 
+use super::print;
 use crate::arguments::LimitsArguments;
 use crate::failure::Failure;
 
@@ -90,7 +90,7 @@ fn probe_records(
             rates.push(ground.rate(*access, (probes / share).max(1), threads));
         }
     }
-    let medians = rates.map(|mut rates| median(&mut rates));
+    let medians = rates.map(median);
     let best = medians.iter().copied().fold(0.0, f64::max);
     let taken = if pages == Pages::Huge && !ground.is_huge() {
         "refused"
@@ -122,25 +122,6 @@ fn name(pages: Pages) -> &'static str {
         Pages::Huge => "huge",
         Pages::Ordinary => "ordinary",
     }
-}
-
-/// The middle of some figures; 0 for none.
-pub(super) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-/// Prints records as lines of JSON or as a table.
-pub(super) fn print(json: bool, title: &str, records: &[Record]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let written = if json {
-        records
-            .iter()
-            .try_for_each(|record| writeln!(out, "{}", record.to_json()))
-    } else {
-        writeln!(out, "\n{title}\n{}", report::table(records))
-    };
-    written.map_err(|e| Failure::doing("writing to stdout", e))
 }
 
 fn no_memory(error: std::io::Error) -> Failure {

@@ -9,9 +9,10 @@
 use weft_protocols::Job;
 use weft_protocols::lock_only::{LockManager, Locked};
 use weft_workload::Record;
+use weft_workload::driver::median;
 use weft_workload::stream::{StreamSeed, Workload};
 
-use super::limits::median;
+use super::run::draw_jobs;
 use super::{BenchDatabase, print};
 use crate::arguments::LoadArguments;
 use crate::failure::Failure;
@@ -30,7 +31,12 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let mut records = Vec::new();
     for (case, workload) in cases {
-        let jobs = draw(*workload, arguments.jobs)?;
+        let seed = StreamSeed {
+            seed: 1,
+            number: 0,
+            count: 1,
+        };
+        let (jobs, _) = draw_jobs(&mut *workload.stream(seed), arguments.jobs)?;
         let config = format!(
             "{sizes} jobs={} rounds={} threads=1",
             jobs.len(),
@@ -38,25 +44,7 @@ pub(super) fn run(
         );
         records.extend(measure(bench, &jobs, arguments.rounds, case, &config)?);
     }
-    print(arguments, "Lock managers alone", &records)
-}
-
-fn draw(workload: &dyn Workload, count: usize) -> Result<Vec<Job>, Failure> {
-    let seed = StreamSeed {
-        seed: 1,
-        number: 0,
-        count: 1,
-    };
-    let mut stream = workload.stream(seed);
-    let mut jobs = Vec::with_capacity(count);
-    for _ in 0..count {
-        let drawn = stream.draw()?;
-        jobs.push(Job {
-            program: drawn.program,
-            inputs: drawn.inputs,
-        });
-    }
-    Ok(jobs)
+    print(arguments.json, "Lock managers alone", &records)
 }
 
 fn measure(
@@ -77,7 +65,7 @@ fn measure(
             each.push(last.elapsed.as_nanos() as f64 / jobs.len().max(1) as f64);
         }
     }
-    let medians = times.map(|(manager, mut each, last)| (manager, median(&mut each), last));
+    let medians = times.map(|(manager, each, last)| (manager, median(each), last));
     let of = |wanted: LockManager| {
         let found = medians.iter().find(|(manager, ..)| *manager == wanted);
         found.map_or(0.0, |(_, each, _)| *each)

@@ -25,10 +25,10 @@ use weft_storage_load::key_value::{
     run_case,
 };
 use weft_workload::Record;
+use weft_workload::driver::median;
 use weft_workload::report;
 
 use super::has_entries;
-use super::limits::median;
 use crate::arguments::{BlockCompression, FileIo, LsmArguments, LsmCase, LsmUnit};
 use crate::failure::Failure;
 
@@ -338,8 +338,8 @@ impl Figure {
 
     /// `None` if the run does not have it.
     fn median(&self, runs: &[CaseRun]) -> Option<f64> {
-        let mut values: Vec<f64> = runs.iter().filter_map(self.of).collect();
-        (!values.is_empty()).then(|| median(&mut values))
+        let values: Vec<f64> = runs.iter().filter_map(self.of).collect();
+        (!values.is_empty()).then(|| median(values))
     }
 }
 

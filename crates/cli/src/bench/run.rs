@@ -14,7 +14,7 @@ use weft_protocols::{Job, RunReport, is_protocol, protocol_names, run_by_name};
 use weft_workload::driver::{self, Contender, Measured};
 use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
 use weft_workload::open_loop::Bare;
-use weft_workload::stream::{Rollbacks, StreamSeed, Workload};
+use weft_workload::stream::{Rollbacks, Stream, StreamSeed, Workload};
 use weft_workload::{Record, limits, report};
 
 use super::{BenchDatabase, bar, print};
@@ -243,7 +243,7 @@ fn run_product(
         *baseline = Some((PRODUCT.to_owned(), throughput));
     }
     print(
-        arguments,
+        arguments.json,
         &format!("{}, {config}", case.workload.name()),
         &records,
     )
@@ -348,10 +348,25 @@ fn print_protocol(
         records.push(record(case, name, &config, "share_of_limit", "1", share));
     }
     print(
-        arguments,
+        arguments.json,
         &format!("{} without sequencer and log, {config}", case.workload.name()),
         &records,
     )
+}
+
+/// The next jobs of a stream, and how many of them will roll back.
+pub(super) fn draw_jobs(stream: &mut dyn Stream, count: usize) -> Result<(Vec<Job>, u64), Failure> {
+    let mut jobs = Vec::with_capacity(count);
+    let mut rolling_back = 0;
+    for _ in 0..count {
+        let drawn = stream.draw()?;
+        rolling_back += u64::from(drawn.rolls_back);
+        jobs.push(Job {
+            program: drawn.program,
+            inputs: drawn.inputs,
+        });
+    }
+    Ok((jobs, rolling_back))
 }
 
 /// One round: streams drawn beforehand, run one after another until the time is over.
@@ -371,16 +386,7 @@ fn run_stream(
     let mut stream = case.workload.stream(seed);
     let mut sum = RunReport::default();
     while sum.elapsed < time {
-        let mut jobs = Vec::with_capacity(arguments.jobs);
-        let mut rolling_back = 0;
-        for _ in 0..arguments.jobs {
-            let drawn = stream.draw()?;
-            rolling_back += u64::from(drawn.rolls_back);
-            jobs.push(Job {
-                program: drawn.program,
-                inputs: drawn.inputs,
-            });
-        }
+        let (jobs, rolling_back) = draw_jobs(&mut *stream, arguments.jobs)?;
         let store = bench.database.engine().store();
         let report = run_by_name(name, store, &jobs, arguments.workers())
             .map_err(|error| Failure::Usage(error.to_string()))?;

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &StallArguments) -> Result<(), Failure> {
         })
         .collect();
     print(
-        &arguments.load,
+        arguments.load.json,
         &format!("A stalled transaction, {config}"),
         &records,
     )

@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
         if arguments.load.durable {
             records.extend(network::sync_shares(&case, &config, clients, &measured));
         }
-        print(&arguments.load, &format!("TPC-B, {config}"), &records)?;
+        print(arguments.load.json, &format!("TPC-B, {config}"), &records)?;
     }
     check_books(database, committed)
 }

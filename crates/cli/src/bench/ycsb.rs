@@ -323,7 +323,7 @@ impl Case<'_> {
         let case = format!("{} {clients} client(s)", self.name());
         let records = report::records("ycsb", &case, &config, &measured, BASELINE);
         print(
-            &self.arguments.load,
+            self.arguments.load.json,
             &format!("YCSB through the engine, {config}"),
             &records,
         )

@@ -30,6 +30,7 @@ pub(super) fn ask(program: &Program) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::{Duration, Instant};
 
     use weft_base::CatalogVersion;
@@ -67,5 +68,33 @@ mod tests {
         let after = compiled_stats();
         assert_eq!(after.failures, before.failures + 1);
         assert!(after.programs > before.programs);
+    }
+
+    /// Bytes of this process that can be executed and come from no file.
+    fn code_bytes() -> usize {
+        let bytes = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let is_code = words.next()?.contains('x') && words.nth(3).is_none();
+            let number = |digits| usize::from_str_radix(digits, 16).ok();
+            is_code.then_some(number(end)? - number(start)?)
+        };
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter_map(bytes).sum()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_panic_leaves_no_pages_behind() {
+        const PROGRAMS: usize = 1_000;
+        let before = code_bytes();
+        let program = doubling(translate::PANICS);
+        for _ in 0..PROGRAMS {
+            let made = catch_unwind(AssertUnwindSafe(|| translate::compile(&program)));
+            assert!(made.is_err());
+        }
+        // A page each would be 4 MiB; tests beside this one compile a few programs.
+        let grown = code_bytes().saturating_sub(before);
+        assert!(grown < PROGRAMS * 4096 / 4, "{grown} bytes");
     }
 }

@@ -1,7 +1,10 @@
 //! Machine code in memory, and the one place that calls it.
 
-use cranelift_jit::JITModule;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
+
+use cranelift_jit::JITModule;
 
 use crate::interpreter::Context;
 
@@ -12,10 +15,42 @@ pub(super) type Entry = unsafe extern "C" fn(*mut Context, u32) -> u32;
 /// No instruction: the one that machine code stopped at has been executed by a function that it called.
 pub(crate) const STOPPED: u32 = u32::MAX;
 
+/// A module whose pages go with it, however compiling ends: those of a module that is merely dropped stay.
+/// Its functions are called through [`Code::run`] only.
+pub(super) struct OwnedModule(ManuallyDrop<JITModule>);
+
+impl OwnedModule {
+    pub fn new(module: JITModule) -> OwnedModule {
+        OwnedModule(ManuallyDrop::new(module))
+    }
+}
+
+impl Deref for OwnedModule {
+    type Target = JITModule;
+
+    fn deref(&self) -> &JITModule {
+        &self.0
+    }
+}
+
+impl DerefMut for OwnedModule {
+    fn deref_mut(&mut self) -> &mut JITModule {
+        &mut self.0
+    }
+}
+
+impl Drop for OwnedModule {
+    fn drop(&mut self) {
+        // SAFETY: taken here only. The code to be called owns this and is borrowed by each call, so none is
+        // under way and none comes; before there is such code, nothing can be called.
+        unsafe { ManuallyDrop::take(&mut self.0).free_memory() }
+    }
+}
+
 /// A program's machine code.
 pub(crate) struct Code {
     /// Owns the memory that `function` lies in.
-    module: Mutex<Option<JITModule>>,
+    _module: Mutex<OwnedModule>,
     function: Entry,
     size_bytes: usize,
     /// By instruction: 0, or the number from 1 of the entry there.
@@ -30,14 +65,14 @@ impl Code {
     /// statuses of collect registers, the first `input_bytes` of the inputs, and where the context's
     /// functions say that rows lie, their fixed columns.
     pub(super) unsafe fn new(
-        module: JITModule,
+        module: OwnedModule,
         function: Entry,
         size_bytes: usize,
         entries: Vec<u16>,
         input_bytes: usize,
     ) -> Code {
         Code {
-            module: Mutex::new(Some(module)),
+            _module: Mutex::new(module),
             function,
             size_bytes,
             entries: entries.into(),
@@ -69,15 +104,5 @@ impl Code {
     pub unsafe fn run(&self, context: *mut Context, entry: u16) -> u32 {
         // SAFETY: see above; the module lives as long as `self`.
         unsafe { (self.function)(context, u32::from(entry)) }
-    }
-}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        let module = self.module.get_mut().map(Option::take).unwrap_or_default();
-        if let Some(module) = module {
-            // SAFETY: `function` is called through `&self` only, and nobody borrows it any more.
-            unsafe { module.free_memory() };
-        }
     }
 }

@@ -17,8 +17,8 @@
 //!
 //! A program is compiled by a thread of its own once it has run some thousand times; until then, and where
 //! compiling fails or the feature `compiled` is off, it is interpreted. A panic of the compiler is a failure
-//! like another: counted, once a program, and the thread goes on to the next. Runs are counted by samples in
-//! the frames, so that workers share no counter.
+//! like another: counted, once a program, its pages given back, and the thread goes on to the next. Runs are
+//! counted by samples in the frames, so that workers share no counter.
 //!
 //! Source: DESIGN.md, Executors.
 
@@ -163,7 +163,7 @@ mod enabled {
             let compiled = Arc::clone(&self.layouts.compiled);
             let code = compiled.code.get_or_init(|| {
                 let began = std::time::Instant::now();
-                // What a panic leaves behind half done is dropped with the compiler's own state.
+                // What a panic leaves half done is dropped with the compiler's own state, pages included.
                 let made = catch_unwind(AssertUnwindSafe(|| translate::compile(self)));
                 let Ok(Ok(code)) = made else {
                     FAILURES.fetch_add(1, Ordering::Relaxed);

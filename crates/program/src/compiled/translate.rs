@@ -27,7 +27,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 
 use super::Context;
-use super::code::{Code, Entry, STOPPED};
+use super::code::{Code, Entry, OwnedModule, STOPPED};
 use super::plan::{Cell, Plan, Step};
 use crate::class::Class;
 use crate::instr::{Cond, Instr, Op, REGISTERS};
@@ -45,8 +45,6 @@ pub(super) const PANICS: weft_base::CatalogVersion = weft_base::CatalogVersion(u
 
 /// Machine code for a program; `None` if there is nothing in it that is worth it.
 pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
-    #[cfg(test)]
-    assert_ne!(program.catalog_version, PANICS, "planned");
     let plan = Plan::of(program).filter(|_| program.instrs.len() <= PROGRAM_INSTRS_MAX);
     let Some(plan) = plan else {
         return Ok(None);
@@ -54,7 +52,8 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
     let mut flags = settings::builder();
     flags.set("opt_level", "speed")?;
     let isa = cranelift_native::builder()?.finish(settings::Flags::new(flags))?;
-    let mut module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
+    let module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
+    let mut module = OwnedModule::new(module);
     let pointer = module.target_config().pointer_type();
     let mut context = module.make_context();
     let mut place = module.make_signature();
@@ -80,6 +79,9 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
     module.define_function(name, &mut context)?;
     let size_bytes = context.compiled_code().map_or(0, |code| code.code_buffer().len());
     module.finalize_definitions()?;
+    // As late as can be: with all of its pages taken.
+    #[cfg(test)]
+    assert_ne!(program.catalog_version, PANICS, "planned");
     let address = module.get_finalized_function(name);
     let mut entries = vec![0; program.instrs.len()];
     for (number, pc) in plan.entries.iter().enumerate() {

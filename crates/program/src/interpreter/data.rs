@@ -15,6 +15,7 @@ use crate::class::Class;
 use crate::data_access::DataAccess;
 use crate::functions::{BYTES_PER_INSTRUCTION, bytes_of};
 use crate::instr::{COLLECT_REGISTERS, Cond, Datum, Instr, KEY_BUFFERS, Op, ROW_BUFFERS};
+use crate::outcome::Emitted;
 use crate::program::Program;
 
 /// Register bits as a stored fixed value; 22003 if an integer does not fit.
@@ -266,22 +267,17 @@ impl<A: DataAccess> Machine<'_, A> {
                 false => Err(broken("no such statement")),
             };
         }
-        if !self.out.has_statement(number) {
-            return Err(broken("no such statement"));
-        }
+        let room = self.scratch.row_bytes;
         let image = &mut self.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
         }
         let row = image.finish();
-        let emitted = self.out.emit(number, RESULT_BYTES_MAX, |bytes| {
+        let emitted = self.out.emit(number, room, RESULT_BYTES_MAX, |bytes| {
             bytes.extend_from_slice(row);
             Ok(())
         })?;
-        if !emitted {
-            return Err(result_too_big());
-        }
-        Ok(Flow::Next)
+        went_out(emitted, Flow::Next)
     }
 }
 
@@ -302,7 +298,8 @@ impl<A: DataAccess> Machine<'_, A> {
         let Some(layout) = program.layouts.outputs.get(number) else {
             return Err(broken("no such statement"));
         };
-        let emitted = self.out.emit(number, RESULT_BYTES_MAX, |bytes| {
+        let room = self.scratch.row_bytes;
+        let emitted = self.out.emit(number, room, RESULT_BYTES_MAX, |bytes| {
             match source {
                 Some((from, row)) if row.len() >= from.fixed_bytes() => {
                     match projection.is_whole(collected.table) {
@@ -314,10 +311,17 @@ impl<A: DataAccess> Machine<'_, A> {
             }
             Ok(())
         })?;
-        if !emitted {
-            return Err(result_too_big());
-        }
-        Ok(Flow::Skip(projection.instrs))
+        went_out(emitted, Flow::Skip(projection.instrs))
+    }
+}
+
+/// How it goes on behind a row.
+#[inline]
+fn went_out(emitted: Emitted, next: Flow) -> Result<Flow, SqlError> {
+    match emitted {
+        Emitted::Row => Ok(next),
+        Emitted::TooLong => Err(result_too_big()),
+        Emitted::NoStatement => Err(broken("no such statement")),
     }
 }
 

@@ -108,7 +108,7 @@ pub fn begin(
         .inputs
         .validate(inputs)
         .map_err(|_| crate::access_keys::bad_inputs())?;
-    out.reset(program.layouts.outputs.len(), scratch.row_bytes);
+    out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
     scratch.guard.prepare(program, inputs);
     scratch.uncounted_runs += 1;
@@ -146,7 +146,9 @@ pub fn resume<A: DataAccess>(
         left,
     };
     let result = machine.execute();
-    scratch.row_bytes = out.row_bytes().min(KEPT_ROW_BYTES_MAX);
+    if !matches!(result, Ok(Progress::Waiting)) {
+        scratch.row_bytes = out.row_bytes().min(KEPT_ROW_BYTES_MAX);
+    }
     match result {
         Err(error) if !out.notices.is_empty() => Err(handlers::with_notices(error, out)),
         result => result,

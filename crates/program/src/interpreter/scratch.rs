@@ -144,7 +144,7 @@ pub struct Scratch {
     pub(crate) rests_fetched: usize,
     /// Searches that will follow in a loop.
     pub(crate) ahead: Ahead,
-    /// Bytes of rows that the run before gave: the next one's buffer is made with room for as many.
+    /// Bytes of rows that the run before gave: this one's buffer is made with room for as many.
     pub(crate) row_bytes: usize,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,

@@ -169,6 +169,13 @@ fn from_message(message: &str) -> SqlError {
     if has("Resources exhausted") {
         return SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for this query").detail(line);
     }
+    if has("require unique expression names") {
+        return SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "the same columns twice by * are not supported",
+        )
+        .hint("Name the columns.");
+    }
     if has("Placeholder") {
         return SqlError::new(SqlState::INDETERMINATE_DATATYPE, line);
     }

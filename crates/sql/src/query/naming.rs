@@ -2,14 +2,15 @@
 //!
 //! DataFusion would call `count(*)` "count(*)" and `1` "Int64(1)", and it refuses two columns of one name. So
 //! every select item that is not a plain column gets its PostgreSQL name as an alias before planning, made
-//! unique inside its select by a suffix after [`UNIQUE_MARK`], which [`visible_name`] takes off again.
+//! unique inside its select by a suffix after [`UNIQUE_MARK`], which [`visible_name`] takes off again. So does
+//! a plain column beside a `*` that has it too.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TrimWhereField, Value,
-    VisitMut, VisitorMut,
+    self, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    Statement, TableFactor, TrimWhereField, Value, VisitMut, VisitorMut,
 };
 
 /// Separates a column's name from the number that makes it unique. Not a character that a name can contain.
@@ -38,11 +39,15 @@ impl VisitorMut for Namer {
 
 fn name_items(select: &mut Select) {
     let mut taken: HashSet<String> = HashSet::new();
+    let starred = Starred::of(select);
     for item in &mut select.projection {
         match item {
             SelectItem::UnnamedExpr(expr) => {
                 let name = output_name(expr);
                 let plain = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                if starred.contains(expr) {
+                    taken.insert(name.clone());
+                }
                 let unique = make_unique(&mut taken, &name);
                 if !plain || unique != name {
                     let expr = expr.clone();
@@ -61,6 +66,67 @@ fn name_items(select: &mut Select) {
             }
             _ => {}
         }
+    }
+}
+
+/// The tables whose columns a `*` of a select puts out.
+struct Starred {
+    /// Names that columns are qualified with.
+    tables: HashSet<String>,
+    /// No other table is there.
+    are_all: bool,
+}
+
+impl Starred {
+    fn of(select: &Select) -> Starred {
+        let from = select.from.iter();
+        let factors = from.flat_map(|from| {
+            let joined = from.joins.iter().map(|join| &join.relation);
+            std::iter::once(&from.relation).chain(joined)
+        });
+        let names: Vec<Option<String>> = factors.map(factor_name).collect();
+        let mut tables = HashSet::new();
+        let mut are_all = false;
+        for item in &select.projection {
+            match item {
+                SelectItem::Wildcard(_) => {
+                    are_all = true;
+                    tables.extend(names.iter().flatten().cloned());
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), _) => {
+                    are_all |= names.len() == 1;
+                    tables.extend(last_part(table));
+                }
+                _ => {}
+            }
+        }
+        Starred { tables, are_all }
+    }
+
+    /// Whether this is a column that is put out already.
+    fn contains(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Identifier(_) => self.are_all,
+            Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+                [.., table, _] => self.tables.contains(&folded(table)),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// What the columns of a table of FROM are qualified with, if it has a name.
+pub fn factor_name(factor: &TableFactor) -> Option<String> {
+    match factor {
+        TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Derived {
+            alias: Some(alias), ..
+        } => Some(folded(&alias.name)),
+        TableFactor::Table { name, .. } => last_part(name),
+        _ => None,
     }
 }
 
@@ -108,7 +174,7 @@ fn figure(expr: &Expr) -> Option<(String, bool)> {
             _ => Some(("case".to_string(), false)),
         },
         Expr::Subquery(query) => first_item(query),
-        Expr::Exists { .. } => strong("exists"),
+        Expr::Exists { negated: false, .. } => strong("exists"),
         Expr::Array(_) => strong("array"),
         Expr::Extract { .. } => strong("extract"),
         Expr::Ceil { .. } => strong("ceil"),

@@ -5,6 +5,7 @@
 //! - Integer `+ - * / %` fail on overflow (22003) and on division by zero (22012) instead of wrapping.
 //! - numeric `/` has PostgreSQL's number of digits; numeric `*` widens before it can overflow.
 //! - `||` turns its operands into text as casts do.
+//! - Arguments of aggregates keep their own names: `count(1)` beside `count(*)`.
 //! - date - date is an integer, date + integer a date.
 
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
+};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
@@ -56,6 +59,29 @@ impl ExprPlanner for PgOperators {
             Some(planned) => PlannerResult::Planned(planned),
             None => PlannerResult::Original(expr),
         })
+    }
+
+    fn plan_aggregate(&self, mut expr: RawAggregateExpr) -> Result<PlannerResult<RawAggregateExpr>> {
+        expr.args.iter_mut().for_each(fold_int4);
+        Ok(PlannerResult::Original(expr))
+    }
+
+    fn plan_window(&self, mut expr: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
+        expr.args.iter_mut().for_each(fold_int4);
+        Ok(PlannerResult::Original(expr))
+    }
+}
+
+/// An int4 literal, which is planned as a cast, becomes a value. DataFusion names a result after its
+/// expression less the casts in it, and refuses two of one name: `count(1)` would have that of `count(*)`,
+/// which counts an int8.
+fn fold_int4(arg: &mut Expr) {
+    if let Expr::Cast(Cast { expr, field }) = &*arg
+        && *field.data_type() == DataType::Int32
+        && let Expr::Literal(ScalarValue::Int64(Some(value)), _) = **expr
+        && let Ok(value) = i32::try_from(value)
+    {
+        *arg = Expr::Literal(ScalarValue::Int32(Some(value)), None);
     }
 }
 

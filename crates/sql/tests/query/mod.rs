@@ -6,6 +6,7 @@ mod clients;
 mod fixture;
 mod modify;
 mod places;
+mod repeated;
 mod results;
 mod selects;
 mod slices;

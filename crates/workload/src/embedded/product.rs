@@ -95,6 +95,8 @@ struct ProductClient<'d> {
     engine: &'d Engine,
     commit: Commit,
     outstanding: VecDeque<(Started, usize)>,
+    /// Those about to be started together.
+    drawn: Vec<Transaction>,
     by_kind: Vec<u64>,
     of: &'d Mutex<Vec<u64>>,
 }
@@ -109,6 +111,7 @@ impl Contender<Drawn> for Product<'_> {
             engine: self.database.engine(),
             commit: self.commit,
             outstanding: VecDeque::new(),
+            drawn: Vec::new(),
             by_kind: Vec::new(),
             of: &self.by_kind,
         }))
@@ -154,16 +157,16 @@ impl Client<Drawn> for ProductClient<'_> {
         if requests.len() == 1 {
             return requests.drain(..).try_for_each(|request| self.start(request));
         }
-        let mut drawn = requests.drain(..).collect::<Result<Vec<_>, _>>()?;
-        let mut writers = Vec::with_capacity(drawn.len());
-        for transaction in &mut drawn {
-            if !transaction.program.read_only {
-                writers.push((&transaction.program, std::mem::take(&mut transaction.inputs)));
-            }
+        self.drawn.clear();
+        for request in requests.drain(..) {
+            self.drawn.push(request?);
         }
+        let writers = self.drawn.iter_mut().filter(|drawn| !drawn.program.read_only);
+        let writers = writers.map(|drawn| (&drawn.program, std::mem::take(&mut drawn.inputs)));
         let mut tickets = self.engine.submit_many(writers).into_iter();
         // Programs that only read run together too, at one boundary.
-        let readers: Vec<Work<'_>> = drawn
+        let readers: Vec<Work<'_>> = self
+            .drawn
             .iter()
             .filter(|transaction| transaction.program.read_only)
             .map(|Transaction { program, inputs, .. }| Work::Program { program, inputs })
@@ -173,7 +176,7 @@ impl Client<Drawn> for ProductClient<'_> {
             false => self.engine.read_many(&self.engine.snapshot(), &readers),
         }
         .into_iter();
-        for transaction in drawn {
+        for transaction in self.drawn.drain(..) {
             let started = if transaction.program.read_only {
                 let answer = read.next();
                 Started::Ran(answer.ok_or_else(|| RunError("an answer is missing".to_owned()))?)

@@ -11,12 +11,14 @@
 //! | `1`                                          | an int4 (DataFusion would take int8)                           |
 //! | `(SELECT e FROM ...)` as a value             | `(SELECT __single(e) FROM ...)`: one row or error 21000        |
 //! | `(SELECT e ... ORDER BY o LIMIT 1)`          | `(SELECT first_value(e ORDER BY o) ...)`                       |
+//! | `EXISTS (SELECT ...)` in a select list       | `(SELECT count(*) > 0 ...)`                                    |
 //! | `ARRAY(SELECT e ...)`                        | `__array((SELECT array_agg(e) ...))`                           |
 //! | `CROSS JOIN LATERAL (SELECT e) AS a(c)`      | `a.c` replaced by `e`                                          |
 //! | a select over a catalog that is always empty | its subqueries, never evaluated, become NULL                   |
 //! | `FOR UPDATE`                                 | dropped here; locking is asked for separately                  |
 
 mod casts;
+mod exists;
 mod lateral;
 mod subqueries;
 
@@ -92,6 +94,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         subqueries::prune_never_evaluated(select);
+        exists::in_select_list(select);
         ControlFlow::Continue(())
     }
 

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 
-use super::super::naming::{folded, last_part};
+use super::super::naming::{factor_name, folded, last_part};
 use super::{call, item_expr, null};
 use crate::pg_catalog::is_always_empty;
 
@@ -63,16 +63,7 @@ fn inner_names(select: &Select) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for from in &select.from {
         for factor in std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)) {
-            names.push(match factor {
-                TableFactor::Table {
-                    alias: Some(alias), ..
-                }
-                | TableFactor::Derived {
-                    alias: Some(alias), ..
-                } => folded(&alias.name),
-                TableFactor::Table { name, .. } => last_part(name)?,
-                _ => return None,
-            });
+            names.push(factor_name(factor)?);
         }
     }
     Some(names)
@@ -331,7 +322,7 @@ fn order_items(query: &Query) -> Vec<OrderByExpr> {
     }
 }
 
-fn plain_select(query: &mut Query) -> Option<&mut Select> {
+pub(super) fn plain_select(query: &mut Query) -> Option<&mut Select> {
     let SetExpr::Select(select) = query.body.as_mut() else {
         return None;
     };
@@ -339,7 +330,7 @@ fn plain_select(query: &mut Query) -> Option<&mut Select> {
     (ungrouped && select.distinct.is_none() && select.having.is_none()).then_some(select)
 }
 
-fn is_one(expr: &Expr) -> bool {
+pub(super) fn is_one(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if digits == "1"))
 }
 
@@ -355,7 +346,7 @@ fn aggregate(name: &str, argument: Expr, order_by: Vec<OrderByExpr>) -> Expr {
 }
 
 /// Whether an expression holds an aggregate or window function of its own level.
-fn is_bounded(expr: &Expr) -> bool {
+pub(super) fn is_bounded(expr: &Expr) -> bool {
     let mut finder = AggregateFinder { depth: 0 };
     expr.visit(&mut finder).is_break()
 }

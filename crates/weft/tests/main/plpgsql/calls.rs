@@ -47,3 +47,19 @@ fn a_called_procedure_has_its_own_errors() {
     );
     assert_eq!(client.rows("CALL p(0, NULL)"), "22012division by zero/outer");
 }
+
+/// RETURN ends the called procedure and nothing of the caller: its handlers stay where they are.
+#[test]
+fn a_return_of_the_called_leaves_the_callers_handlers() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE PROCEDURE leaving(x int) LANGUAGE plpgsql AS $$
+         BEGIN IF x = 0 THEN RETURN; END IF; RETURN; END $$");
+    procedure(
+        &mut client,
+        "x int, OUT a text",
+        "BEGIN CALL leaving(x); a := (1 / x)::text;
+         EXCEPTION WHEN division_by_zero THEN a := 'caught'; END",
+    );
+    assert_eq!(client.rows("CALL p(0, NULL)"), "caught");
+    assert_eq!(client.rows("CALL p(1, NULL)"), "1");
+}
