@@ -141,8 +141,8 @@ impl<'s> ReadView<'s> {
 
     /// As [`ReadView::lookup_one`] in a unique index, and looks first where a probe for the key has led: the
     /// key is checked there, so a probe for another key, or from before a change, costs time only.
-    // What is found stays in registers: as a result in memory, stored in words and loaded in larger pieces, it
-    // would wait for all that was stored before.
+    // What is found stays in registers: a result in memory, stored in words and loaded in larger pieces,
+    // would have to wait for all that was stored before.
     #[inline(always)]
     pub fn lookup_probed(
         &self,

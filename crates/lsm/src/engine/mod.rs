@@ -54,7 +54,7 @@ use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
-use crate::table::{Blocks, IoCounts, Pieces, TableFiles, TableMeta, table_name};
+use crate::table::{IoCounts, TableFiles, TableMeta, table_name};
 use crate::values::values_name;
 use crate::version::{Edit, Manifest, Version};
 use background::{Wanted, Work};
@@ -372,13 +372,13 @@ impl Lsm {
     /// # Errors
     /// A table that cannot be opened; its range tombstones may matter.
     pub fn iterator(&self, family: FamilyId, snapshot: &Arc<Snapshot>) -> Result<LsmIterator, LsmError> {
-        self.engine.iterator(family, snapshot, || Blocks::Cached)
+        self.engine.iterator(family, snapshot, None)
     }
 
-    /// As [`Lsm::iterator`], for who reads everything before `end` once, forward; without `end`, the whole
-    /// family. Blocks are read in pieces of about 1 MB, past the page cache if their level is written so, and
-    /// do not go into the block cache. Takes a piece's memory for each run of tables, twice that where
-    /// blocks are not compressed.
+    /// As [`Lsm::iterator`], for who reads the keys from `start` to `end` once, forward; without `end`, all
+    /// that follow in the family. Blocks are read in pieces of about 1 MB, past the page cache if their level
+    /// is written so, and do not go into the block cache. Takes a piece's memory and, past the cache, a file
+    /// handle for each run of tables that may have such keys; each table of level 0 is a run.
     ///
     /// # Errors
     /// As [`Lsm::iterator`].
@@ -386,12 +386,13 @@ impl Lsm {
         &self,
         family: FamilyId,
         snapshot: &Arc<Snapshot>,
+        start: &[u8],
         end: Option<&[u8]>,
     ) -> Result<LsmIterator, LsmError> {
         let behind = end.map_or_else(|| family.end(), |end| Some(family.key(end)));
-        let blocks = || Blocks::Once(Pieces::new(behind.clone()));
-        let mut iterator = self.engine.iterator(family, snapshot, blocks)?;
-        iterator.set_bounds(None, end);
+        let range = (family.key(start), behind);
+        let mut iterator = self.engine.iterator(family, snapshot, Some(&range))?;
+        iterator.set_bounds(Some(start), end);
         Ok(iterator)
     }
 

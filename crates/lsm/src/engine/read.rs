@@ -13,7 +13,7 @@ use crate::error::LsmError;
 use crate::iterator::{EntryCursor, LsmIterator, MergingCursor};
 use crate::memtable::MemtableCursor;
 use crate::options::LEVEL_COUNT;
-use crate::table::{Blocks, RunCursor, Table};
+use crate::table::{Blocks, Pieces, RunCursor, Table};
 use crate::tombstones::{TombstoneSet, covering};
 
 /// What a source says about a key.
@@ -126,12 +126,12 @@ impl Engine {
         Ok(absent)
     }
 
-    /// `blocks`: where each of its cursors has its blocks from.
+    /// `once`: the keys, as inside the engine, to somebody who reads those alone, and once.
     pub(super) fn iterator(
         self: &Arc<Self>,
         family: FamilyId,
         snapshot: &Arc<Snapshot>,
-        blocks: impl Fn() -> Blocks,
+        once: Option<&(Vec<u8>, Option<Vec<u8>>)>,
     ) -> Result<LsmIterator, LsmError> {
         let view = self.view();
         let mut sources = Vec::new();
@@ -146,12 +146,26 @@ impl Engine {
                     tombstones.push(Arc::clone(table.opened()?.tombstones()));
                 }
             }
-            if level == 0 {
-                let each = tables.iter().map(|table| vec![Arc::clone(table)]);
-                sources.extend(each.map(|tables| EntryCursor::Run(RunCursor::new(tables, blocks()))));
-            } else if !tables.is_empty() {
-                sources.push(EntryCursor::Run(RunCursor::new(tables.to_vec(), blocks())));
-            }
+            let wanted = tables.iter().filter(|table| {
+                let Some((start, end)) = once else {
+                    return true;
+                };
+                let properties = table.properties();
+                let is_behind = end.as_ref().is_some_and(|end| *properties.lower >= **end);
+                !is_behind && !properties.upper.is_before(start)
+            });
+            let mut runs: Vec<Vec<Arc<Table>>> = match level {
+                0 => wanted.map(|table| vec![Arc::clone(table)]).collect(),
+                _ => vec![wanted.cloned().collect()],
+            };
+            runs.retain(|tables| !tables.is_empty());
+            sources.extend(runs.into_iter().map(|tables| {
+                let blocks = match once {
+                    None => Blocks::Cached,
+                    Some((_, end)) => Blocks::Once(Box::new(Pieces::new(end.clone()))),
+                };
+                EntryCursor::Run(RunCursor::new(tables, blocks))
+            }));
         }
         Ok(LsmIterator::new(
             MergingCursor::new(sources),

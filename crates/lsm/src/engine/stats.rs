@@ -95,7 +95,7 @@ pub struct LsmStats {
     pub filtered: u64,
     /// Bytes of tables that were written past the page cache.
     pub direct_written_bytes: u64,
-    /// Bytes of tables that compactions read past it.
+    /// Bytes of tables that compactions and loading read past it.
     pub direct_read_bytes: u64,
     /// Files that were to be written or read so, and went through the cache because their file system does
     /// not do it.

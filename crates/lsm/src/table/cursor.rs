@@ -14,7 +14,7 @@ pub(crate) enum Blocks {
     /// The cache, where they stay.
     Cached,
     /// The disk, in pieces, unless the cache happens to have them; they do not stay.
-    Once(Pieces),
+    Once(Box<Pieces>),
 }
 
 /// A cursor over tables whose keys ascend from table to table: those of a level, or a single one.

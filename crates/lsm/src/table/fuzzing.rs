@@ -18,7 +18,7 @@ use super::format::{
     encode_index, table_name, unseal,
 };
 use super::out::{TableIo, TableSink};
-use super::{RunCursor, Table, TableFiles, TableMeta, TableWriter};
+use super::{Blocks, RunCursor, Table, TableFiles, TableMeta, TableWriter};
 use crate::fuzzing::{dir, disk_with, put_crc, shared};
 use crate::values::Pointer;
 

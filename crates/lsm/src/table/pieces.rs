@@ -56,6 +56,10 @@ impl Pieces {
             None => true,
             Some(expected) => expected == (of_table, number) || (expected.0 != of_table && number == 0),
         };
+        if self.expected.is_some_and(|(before, _)| before != of_table) {
+            // With what it has open.
+            self.source = Source::new();
+        }
         self.expected = Some((of_table, behind));
         if let Some(block) = table.cached(entry) {
             return Ok(Some(block));

@@ -54,7 +54,8 @@ pub(crate) struct TableFiles {
 
 impl TableFiles {
     /// Tables in these directories and value files in `dir`, with `read_bytes` of memory for blocks and for
-    /// what is kept of tables. All go through the page cache until [`TableFiles::with_level_io`] says otherwise.
+    /// what is kept of tables. All go through the page cache until [`TableFiles::with_level_io`] says
+    /// otherwise.
     pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, dirs: Vec<PathBuf>, read_bytes: usize) -> Self {
         Self {
             values: Arc::new(ValueFiles::new(Arc::clone(&disk), dir.to_owned())),
@@ -99,6 +100,8 @@ pub(crate) struct Table {
     slot: Arc<OpenSlot>,
     opening: Mutex<()>,
     obsolete: AtomicBool,
+    /// It was to be read past the cache, and that could not be done.
+    refuses_direct: AtomicBool,
 }
 
 /// What is kept in memory of an open table.
@@ -121,6 +124,7 @@ impl Table {
             slot: Arc::default(),
             opening: Mutex::new(()),
             obsolete: AtomicBool::new(false),
+            refuses_direct: AtomicBool::new(false),
         }
     }
 
@@ -139,8 +143,18 @@ impl Table {
 
     /// How it is read by who reads it in pieces.
     pub(super) fn io(&self) -> TableIo {
+        if self.refuses_direct.load(Ordering::Relaxed) {
+            return TableIo::Buffered;
+        }
         let io = self.files.level_io.get(self.meta.level);
         io.copied().unwrap_or_default()
+    }
+
+    /// From now on it is read through the cache. Counted once.
+    pub(super) fn refuse_direct(&self) {
+        if !self.refuses_direct.swap(true, Ordering::Relaxed) {
+            self.files.io.refused_files.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) const fn properties(&self) -> &TableProperties {

@@ -21,12 +21,12 @@ use weft_base::{AlignedBuffer, DiskFile, OpenMode, is_refusal, range_around, rea
 
 use super::out::TableIo;
 use super::read::{Opened, Table};
-use crate::error::{LsmError, io_error};
+use crate::error::LsmError;
 
 /// Tables that are read block range by block range, in the order of their keys.
 pub(crate) struct Source {
     /// Handles past the cache by the tables' numbers, from a table's first block to its last, so that there
-    /// are no more at a time than runs. `None` for a table whose file system refuses.
+    /// are no more at a time than runs. `None` for a table that cannot be read so.
     direct: RefCell<BTreeMap<u64, Option<Box<dyn DiskFile>>>>,
     buffers: ReadBuffers,
 }
@@ -62,7 +62,7 @@ impl Source {
         })
     }
 
-    /// The same past the cache; `None` where the file system refuses, which is counted once for each table.
+    /// The same past the cache; `None` where that cannot be done, which the table counts.
     fn read_directly(
         &self,
         table: &Table,
@@ -75,12 +75,13 @@ impl Source {
         let handle = match direct.entry(table.number()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let path = table.path();
-                let file = files.disk.open(&path, OpenMode::Read);
-                let file = file.map_err(io_error("opening", &path))?;
-                let is_direct = files.io.set_direct(TableIo::Direct, &*file);
-                let is_direct = is_direct.map_err(io_error("opening", &path))?;
-                place.insert(is_direct.then_some(file))
+                // Where no more files may be open, the one that the table has serves.
+                let file = files.disk.open(&table.path(), OpenMode::Read).ok();
+                let file = file.filter(|file| file.set_direct().unwrap_or(false));
+                if file.is_none() {
+                    table.refuse_direct();
+                }
+                place.insert(file)
             }
         };
         let Some(file) = handle else {
@@ -100,7 +101,7 @@ impl Source {
         })?;
         if is_refused {
             *handle = None;
-            files.io.refused_files.fetch_add(1, Ordering::Relaxed);
+            table.refuse_direct();
             return Ok(None);
         }
         files

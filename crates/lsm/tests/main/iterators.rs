@@ -167,7 +167,7 @@ fn what_is_read_once_is_not_kept() {
     let cached = || lsm.stats().block_cache_bytes;
     let snapshot = lsm.snapshot();
     let before = cached();
-    let once = keys(&mut lsm.iterator_once(FamilyId(1), &snapshot, None).unwrap());
+    let once = keys(&mut lsm.iterator_once(FamilyId(1), &snapshot, b"", None).unwrap());
     assert_eq!((once.len(), cached()), (200, before));
     let kept = keys(&mut iterator(&lsm, FamilyId(1)));
     let with = cached();
@@ -175,7 +175,7 @@ fn what_is_read_once_is_not_kept() {
     assert_eq!(once, kept);
     // What is there is used.
     let hits = lsm.stats().block_cache_hits;
-    keys(&mut lsm.iterator_once(FamilyId(1), &snapshot, None).unwrap());
+    keys(&mut lsm.iterator_once(FamilyId(1), &snapshot, b"", None).unwrap());
     assert!(lsm.stats().block_cache_hits > hits);
     assert_eq!(cached(), with);
 }
@@ -209,24 +209,26 @@ fn what_is_read_in_pieces_is_what_is_there() {
         }
         lsm
     };
-    let (refuse, late): (fn(&SimDisk), fn(&SimDisk)) = (SimDisk::refuse_direct, SimDisk::refuse_direct_late);
+    let refusals: [fn(&SimDisk); 2] = [SimDisk::refuse_direct, SimDisk::refuse_direct_late];
     for lsm in [
         kind(None, TableIo::Buffered, Compression::Lz4, 60),
         kind(None, TableIo::Direct, Compression::Lz4, 60),
         kind(None, TableIo::Direct, Compression::None, 200),
-        kind(Some(refuse), TableIo::Direct, Compression::None, 60),
-        kind(Some(late), TableIo::Direct, Compression::Lz4, 60),
+        kind(Some(refusals[0]), TableIo::Direct, Compression::None, 60),
+        kind(Some(refusals[1]), TableIo::Direct, Compression::Lz4, 60),
     ] {
         let snapshot = lsm.snapshot();
         let all = keys(&mut iterator(&lsm, FamilyId(1)));
-        let once = |end: Option<&[u8]>| lsm.iterator_once(FamilyId(1), &snapshot, end).unwrap();
-        assert_eq!(keys(&mut once(None)), all);
+        let once =
+            |start: &[u8], end: Option<&[u8]>| lsm.iterator_once(FamilyId(1), &snapshot, start, end).unwrap();
+        assert_eq!(keys(&mut once(b"", None)), all);
         let mut prng = Prng::new(5);
         for _ in 0..60 {
             let [from, to] = [0; 2].map(|_| (prng.next_u64() % 610).to_be_bytes());
             let mut expected = iterator(&lsm, FamilyId(1));
-            expected.set_bounds(None, Some(&to));
-            let mut found = once(Some(&to));
+            let lowest = (prng.next_u64() % 610).to_be_bytes();
+            expected.set_bounds(Some(&lowest), Some(&to));
+            let mut found = once(&lowest, Some(&to));
             expected.seek(&from).unwrap();
             found.seek(&from).unwrap();
             // To and fro, and elsewhere: what comes next is read by itself or in pieces.
@@ -274,8 +276,10 @@ fn pieces_end_where_the_wanted_keys_end() {
     let read_bytes = |from: u64, to: u64| {
         let before = lsm.stats().direct_read_bytes;
         let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
-        let mut rows = lsm.iterator_once(FamilyId(1), &snapshot, Some(&to)).unwrap();
-        rows.seek(&from).unwrap();
+        let mut rows = lsm
+            .iterator_once(FamilyId(1), &snapshot, &from, Some(&to))
+            .unwrap();
+        rows.first().unwrap();
         let mut count = 0;
         while rows.valid() {
             count += 1;
@@ -291,6 +295,42 @@ fn pieces_end_where_the_wanted_keys_end() {
     assert!(
         few_bytes <= all_bytes / 40 + 2 * 4_096 + 2 * 512,
         "{few_bytes} of {all_bytes}"
+    );
+}
+
+/// Tables that have none of the wanted keys are not read, nor opened.
+#[test]
+fn tables_outside_are_left_alone() {
+    let disk = SimDisk::new(1);
+    let options = LsmOptions {
+        level0_tables: 100,
+        ..tiny()
+    };
+    let lsm = open_with(&disk, options).unwrap();
+    let value = [7; 200];
+    for table in 0..20_u64 {
+        for number in 0..20 {
+            put(&lsm, FamilyId(1), &(table * 100 + number).to_be_bytes(), &value);
+        }
+        lsm.flush().unwrap();
+    }
+    let before = lsm.stats().direct_read_bytes;
+    let snapshot = lsm.snapshot();
+    let (start, end) = (500_u64.to_be_bytes(), 600_u64.to_be_bytes());
+    let mut rows = lsm
+        .iterator_once(FamilyId(1), &snapshot, &start, Some(&end))
+        .unwrap();
+    rows.first().unwrap();
+    let mut count = 0;
+    while rows.valid() {
+        count += 1;
+        rows.forward().unwrap();
+    }
+    let read = lsm.stats().direct_read_bytes - before;
+    // A table of 4 KB and the pages around it.
+    assert!(
+        count == 20 && read > 0 && read <= 3 * 4096,
+        "{count} rows, {read} bytes"
     );
 }
 

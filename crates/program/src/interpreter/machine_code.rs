@@ -160,8 +160,8 @@ unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, ta
 
 unsafe extern "C" fn step<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
     let mut result = None;
-    // The result is moved only where the run ends. Whoever moves it loads words that were stored in halves, which
-    // waits until the processor has written all that it stored before: rows that were copied, on their way to memory.
+    // The result is moved only where the run ends. Whoever moves it loads words that were stored in halves,
+    // and waits until the processor has written all that it stored before: copied rows, for example.
     let work = |machine: &mut Machine<'_, A>| match machine.at(pc as usize) {
         Ok(Flow::Next) => pc.saturating_add(1),
         Ok(Flow::Skip(instrs)) => pc.saturating_add(instrs),

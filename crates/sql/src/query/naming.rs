@@ -2,8 +2,8 @@
 //!
 //! DataFusion would call `count(*)` "count(*)" and `1` "Int64(1)", and it refuses two columns of one name. So
 //! every select item that is not a plain column gets its PostgreSQL name as an alias before planning, made
-//! unique inside its select by a suffix after [`UNIQUE_MARK`], which [`visible_name`] takes off again. So does
-//! a plain column beside a `*` that has it too.
+//! unique inside its select by a suffix after [`UNIQUE_MARK`], which [`visible_name`] takes off again. So
+//! does a plain column beside a `*` that has it too.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -24,7 +24,8 @@ const RANGE_BYTES: u64 = 8 << 20;
 const READERS_PER_THREAD: usize = 2;
 
 impl Checkpoints {
-    /// Loads and verifies what is on disk, with so many threads: a store at its boundary, or an empty one if
+    /// Loads and verifies what is on disk, with so many threads (rows with twice as many: some wait for the
+    /// device): a store at its boundary, or an empty one if
     /// there is no checkpoint yet. Tells `progress` how far it has come.
     ///
     /// # Errors
@@ -157,7 +158,7 @@ fn load_range(
         return Ok(Loaded::default());
     };
     let mut loading = loader.range();
-    let mut rows = lsm.iterator_once(family(*table), snapshot, range.end.as_deref())?;
+    let mut rows = lsm.iterator_once(family(*table), snapshot, &range.start, range.end.as_deref())?;
     rows.seek(&range.start)?;
     while rows.valid() {
         let pushed = push(&mut loading, header, rows.key(), rows.value());

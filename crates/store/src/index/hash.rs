@@ -166,10 +166,12 @@ impl HashIndex {
         }
     }
 
-    /// Makes room for so many entries in an index that has none, so that it need not grow on the way there.
-    /// Nobody else knows the index yet.
+    /// Makes room for so many entries in an index that has none, so that hardly a shard need grow on the way
+    /// there, if hashes are spread evenly. Nobody else knows the index yet.
     pub(crate) fn make_room(&mut self, entries: usize) {
-        let of_shard = entries.div_ceil(1 << SHARD_BITS);
+        // Some shards have more than the mean; four deviations more have one in thirty thousand.
+        let mean = entries.div_ceil(1 << SHARD_BITS);
+        let of_shard = mean + 4 * mean.isqrt();
         let line_count = (of_shard * 100)
             .div_ceil(CELLS * LOAD_PERCENT_MAX)
             .next_power_of_two();

@@ -46,9 +46,11 @@ impl IndexData {
         }
     }
 
-    /// Makes room for the entries of so many rows in a new index.
+    /// Makes room for the entries of so many rows in a new index; not where rows may have none in it.
     fn make_room(&mut self, rows: usize) {
-        if let Some(hash) = &mut self.hash {
+        if let Some(hash) = &mut self.hash
+            && !self.nulls_in_order
+        {
             hash.make_room(rows);
         }
     }

@@ -25,7 +25,7 @@ type Piece = (Weak<PageMemory>, Range<usize>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PagesAhead {
     /// Bytes that the system gave pages to. What it refused is not among them, nor what had its pages already
-    /// because somebody had touched it by then.
+    /// because somebody had touched it by then; 0 where the system does not tell which pages there are.
     pub bytes: u64,
     /// Times that the system had no memory at that moment.
     pub refused: u64,

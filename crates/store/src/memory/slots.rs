@@ -344,6 +344,8 @@ impl SlotArena {
         if rest.is_empty() {
             return;
         }
+        // Nobody goes on to another region meanwhile: what is given back to this one would be lost.
+        let _growth = self.growth.lock();
         let region = rest.start >> REGION_BITS;
         let cursor_at = |slot: u64| region << 32 | (slot - (region << REGION_BITS));
         let is_last = self.cursor.compare_exchange(
@@ -367,7 +369,7 @@ impl SlotArena {
             let slots = self.region(region).map_or(0, |region| region.slots);
             if offset < slots {
                 let first = region << REGION_BITS;
-                return first + u64::from(offset)..first + u64::from(slots.min(offset + count));
+                return first + u64::from(offset)..first + u64::from(slots.min(offset.saturating_add(count)));
             }
             self.grow();
         }
