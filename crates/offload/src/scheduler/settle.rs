@@ -26,6 +26,7 @@ impl Core {
         };
         let (job, kind, kib) = (attempt.job, attempt.kind, attempt.kib);
         let took_ns = now_ns.saturating_sub(attempt.started_ns);
+        let overdue_by_ns = now_ns.saturating_sub(attempt.overdue_ns);
         let unneeded = attempt.unneeded.as_ref();
         let done = match unneeded.is_some_and(|unneeded| unneeded.hedge_lost) {
             true => Reason::Slow.name(),
@@ -46,7 +47,10 @@ impl Core {
             return;
         }
         if unit == self.cpu() {
-            self.take_cpu_answer(job, verdict, output, cycles);
+            if let Some(state) = self.jobs.get_mut(&job) {
+                (state.cpu_cycles, state.cpu_took_ns) = (cycles, took_ns);
+            }
+            self.take_cpu_answer(job, verdict, output);
         } else {
             match verdict {
                 // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
@@ -57,6 +61,7 @@ impl Core {
                         state.kept.push(Kept {
                             unit,
                             cycles,
+                            overdue_by_ns,
                             output: verdict.is_ok().then_some(output),
                         });
                     }
@@ -90,17 +95,21 @@ impl Core {
         };
         match failure {
             Some(reason) => self.unit_failed(unit, job, reason, now_ns),
-            None if unneeded.hedge_lost => self.unit_slow(unit, now_ns),
+            None if unneeded.hedge_lost => {
+                if let Some(slot) = self.units.get_mut(unit) {
+                    slot.counters.slow += 1;
+                }
+                self.unit_slow(unit, job, now_ns);
+            }
             None => self.unit_right(unit, job, false, now_ns),
         }
     }
 
-    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, output: Output, cycles: u64) {
+    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, output: Output) {
         let Some(state) = self.jobs.get_mut(&job) else {
             return;
         };
         state.at_cpu = false;
-        state.cpu_cycles = cycles;
         let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
         state.cpu_result = match verdict {
             Ok(()) => Some(Ok(output)),
@@ -162,11 +171,11 @@ impl Core {
     /// Begins jobs on the CPU that units took unusually long for at `gathered_ns`, as far as threads of it
     /// have nothing else to do. What only the CPU can do has its place already.
     pub(super) fn hedge(&mut self, gathered_ns: u64, now_ns: u64) {
-        let due = |attempt: &&mut Attempt| attempt.hedge_ns <= gathered_ns;
+        let due = |attempt: &&mut Attempt| attempt.may_hedge && attempt.overdue_ns <= gathered_ns;
         let mut slow: Vec<(u64, u64)> = Vec::new();
         if self.cpu_idle() {
             let attempts = self.attempts.values_mut().filter(due);
-            slow.extend(attempts.map(|attempt| (attempt.hedge_ns, attempt.job)));
+            slow.extend(attempts.map(|attempt| (attempt.overdue_ns, attempt.job)));
         }
         slow.sort_unstable();
         for (_, job) in slow {
@@ -174,7 +183,7 @@ impl Core {
                 return;
             }
             for attempt in self.attempts.values_mut().filter(|attempt| attempt.job == job) {
-                attempt.hedge_ns = u64::MAX;
+                attempt.may_hedge = false;
             }
             if let Some(state) = self.jobs.get_mut(&job)
                 && !state.at_cpu
@@ -270,7 +279,13 @@ impl Core {
             if !known {
                 // Neither right nor wrong.
             } else if same {
-                self.unit_right(kept.unit, job, true, now_ns);
+                // A probe is not raced against; this is how the race would have ended.
+                if self.is_probe(kept.unit, job) && kept.overdue_by_ns > state.cpu_took_ns {
+                    self.unit_compared(kept.unit);
+                    self.unit_slow(kept.unit, job, now_ns);
+                } else {
+                    self.unit_right(kept.unit, job, true, now_ns);
+                }
                 if state.reason.is_none() {
                     by = (kept.unit, kept.cycles);
                 }
@@ -349,12 +364,26 @@ impl Core {
         self.note_change(unit, change, now_ns);
     }
 
-    /// A unit was right, but the CPU, which had begun the job because of it, was first.
-    fn unit_slow(&mut self, unit: usize, now_ns: u64) {
+    fn is_probe(&self, unit: usize, job: u64) -> bool {
+        self.units.get(unit).is_some_and(|slot| slot.probe == Some(job))
+    }
+
+    fn unit_compared(&mut self, unit: usize) {
+        if let Some(slot) = self.units.get_mut(unit) {
+            slot.counters.compared += 1;
+        }
+    }
+
+    /// A unit was right, but the CPU, which had begun the job because of it, was first; or would have been.
+    /// On probation only the probe counts.
+    fn unit_slow(&mut self, unit: usize, job: u64, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
         };
-        slot.counters.slow += 1;
+        let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
+        if on_probation && slot.probe != Some(job) {
+            return;
+        }
         let change = slot.health.slow(now_ns, &mut self.chance);
         self.note_change(unit, change, now_ns);
     }
