@@ -55,6 +55,7 @@ impl Core {
             match verdict {
                 // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
                 Ok(()) | Err(Reason::CalledInvalid) => {
+                    self.doubt(unit, job, now_ns);
                     if let Some(state) = self.jobs.get_mut(&job) {
                         state.outstanding -= 1;
                         state.reason = state.reason.or(verdict.err());
@@ -74,6 +75,21 @@ impl Core {
             }
         }
         self.conclude(job, now_ns);
+    }
+
+    /// A unit that is not in is not believed on a checksum, whenever it was given the job. A compared job, as
+    /// a probe is, has its second result anyway.
+    fn doubt(&mut self, unit: usize, job: u64, now_ns: u64) {
+        let slot = self.units.get_mut(unit);
+        let is_in = slot.is_some_and(|slot| slot.health.standing(now_ns) == Standing::In);
+        if let Some(state) = self.jobs.get_mut(&job)
+            && !is_in
+            && !state.compare
+        {
+            // The CPU has perhaps begun it already: that is no race any more.
+            (state.compare, state.hedged) = (true, false);
+            self.send_to_cpu(job);
+        }
     }
 
     /// An answer to a job that was told without it: it says of the unit what it would have said in time, and
@@ -264,7 +280,7 @@ impl Core {
                 makes_sense: known.then_some(result.is_ok()),
                 hedge_lost,
             };
-            self.mark_unneeded(job, unneeded);
+            self.mark_unneeded(job, unneeded, now_ns);
             if state.hedged {
                 state.reason.get_or_insert(Reason::Slow);
             }
@@ -307,16 +323,22 @@ impl Core {
         self.tell(state, result, by, compared, now_ns);
     }
 
-    /// A job is told without the attempts that units still have.
-    fn mark_unneeded(&mut self, job: u64, unneeded: impl Fn() -> Unneeded) {
+    /// A job is told without the attempts that units still have. What they have not begun is taken back: it
+    /// says nothing of them.
+    fn mark_unneeded(&mut self, job: u64, unneeded: impl Fn() -> Unneeded, now_ns: u64) {
         let cpu = self.cpu();
-        let attempts = self.attempts.values_mut();
-        for attempt in attempts.filter(|attempt| attempt.job == job && attempt.unit != cpu) {
+        let mut withdrawn = Vec::new();
+        let attempts = self.attempts.iter_mut();
+        for (id, attempt) in attempts.filter(|(_, attempt)| attempt.job == job && attempt.unit != cpu) {
             let unneeded = unneeded();
             if let Some(slot) = self.units.get_mut(attempt.unit) {
                 slot.counters.hedges_lost += u64::from(unneeded.hedge_lost);
+                withdrawn.extend(slot.unit.withdraw(*id).then_some(*id));
             }
             attempt.unneeded = Some(unneeded);
+        }
+        for id in withdrawn {
+            self.end_span(id, Ended::GivenUp, "withdrawn", (0, 0), now_ns);
         }
     }
 
@@ -388,15 +410,17 @@ impl Core {
         self.note_change(unit, change, now_ns);
     }
 
-    /// Something speaks against a unit, or shows that a job was not for it. On probation only the probe
-    /// counts against it, as it does for it: what it was given before may end as late as its deadline.
+    /// Something speaks against a unit, or shows that a job was not for it. What it was given before its
+    /// probation may end as late as its deadline, and that it was refused or lost says nothing of the unit as
+    /// it is now. A wrong answer does, whatever job it is for.
     pub(super) fn unit_failed(&mut self, unit: usize, job: u64, reason: Reason, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
         };
         slot.counters.failures.add(reason);
         let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
-        let counts = !on_probation || slot.probe == Some(job);
+        let may_be_of_before = matches!(reason, Reason::Late | Reason::Refused);
+        let counts = !on_probation || slot.probe == Some(job) || !may_be_of_before;
         if counts && reason.blame() == crate::reason::Blame::Unit {
             let change = slot.health.failed(now_ns, &mut self.chance);
             self.note_change(unit, change, now_ns);

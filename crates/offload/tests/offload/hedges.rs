@@ -334,3 +334,41 @@ fn lost_answers_that_hold_all_places_hold_nobody_up() {
     assert_eq!((unit.failures.get(Reason::Late), unit.in_flight), (2, 0));
     assert_eq!(lab.one(b"task").report.unit, "unit 0");
 }
+
+/// A job stands in line behind another at its unit; the CPU, begun beside it, is first. The unit does not do it
+/// for nothing.
+#[test]
+fn what_a_unit_has_not_begun_is_withdrawn_when_the_cpu_was_first() {
+    let lab = paced(hedging(1_000), &[]);
+    // 410 us at the unit.
+    lab.submit(0, job(&[1; 400 << 10]));
+    lab.submit(1, job(b"task"));
+    lab.run();
+    let told: Vec<_> = std::iter::from_fn(|| lab.pop())
+        .map(|(tag, finished)| (tag, finished.report.redone_on_cpu))
+        .collect();
+    assert_eq!(told, [(1, Some(Reason::Slow)), (0, None)]);
+    let unit = &lab.counters().units[0];
+    assert_eq!((unit.started, unit.answered, unit.in_flight), (18, 17, 0));
+    assert_eq!((unit.hedges_lost, unit.slow), (1, 0));
+    assert_eq!(unit.failures.nonzero().count(), 0);
+}
+
+/// A unit is taken out while the CPU races with it for a job: its answer, first, is not believed.
+#[test]
+fn a_unit_that_is_out_wins_no_race() {
+    let mut settings = hedging(1_000);
+    settings.health.failures_max = 1;
+    let lab = paced(settings, &[Some(Fault::Upset), Some(Fault::Refused)]);
+    lab.submit(0, job(&[1; 400 << 10]));
+    lab.submit(1, job(b"task"));
+    lab.run();
+    assert_eq!(lab.counters().hedged, 1);
+    let told: Vec<_> = std::iter::from_fn(|| lab.pop()).collect();
+    let reasons: Vec<_> = told
+        .iter()
+        .map(|(_, finished)| finished.report.redone_on_cpu)
+        .collect();
+    assert_eq!(reasons, [Some(Reason::Refused), Some(Reason::Mismatch)]);
+    assert_eq!(bytes(&told[1].1), golden(&[1; 400 << 10]));
+}
