@@ -98,7 +98,8 @@ pub struct Counters {
     /// Jobs that the CPU did because units were busy, or because there are none.
     pub helped_by_cpu: u64,
     /// Jobs that the CPU began, too, because their unit was unusually slow: hedges. Units lost those that the
-    /// CPU redid for [`crate::Reason::Slow`], the CPU those below; with others the unit failed or was taken out
+    /// CPU redid for [`crate::Reason::Slow`], the CPU those below; with others the unit failed or
+    /// was taken out
     /// meanwhile, or they are under way.
     pub hedged: u64,
     /// Hedges that the CPU was too late with, or broke down over: what it did was for nothing.

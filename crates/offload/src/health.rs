@@ -21,7 +21,8 @@
 //! time after the shortest while.
 //!
 //! A job on probation costs the CPU a second run, so that no answer of a unit that has just failed is
-//! believed on its checksum alone. The same goes for what it had in hand when it was taken out. The while is drawn from the upper half of its range, so that units which
+//! believed on its checksum alone. The same goes for what it had in hand when it was taken out. The
+//! while is drawn from the upper half of its range, so that units which
 //! failed together do not come back together.
 
 use weft_base::Prng;

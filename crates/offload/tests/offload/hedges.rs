@@ -335,7 +335,8 @@ fn lost_answers_that_hold_all_places_hold_nobody_up() {
     assert_eq!(lab.one(b"task").report.unit, "unit 0");
 }
 
-/// A job stands in line behind another at its unit; the CPU, begun beside it, is first. The unit does not do it
+/// A job stands in line behind another at its unit; the CPU, begun beside it, is first. The unit does
+/// not do it
 /// for nothing.
 #[test]
 fn what_a_unit_has_not_begun_is_withdrawn_when_the_cpu_was_first() {

@@ -270,7 +270,8 @@ fn what_was_under_way_says_nothing_of_a_unit_on_probation() {
     assert_eq!((probe.redone_on_cpu, probe.compared), (None, true));
 }
 
-/// What a unit had in hand when it was taken out is compared with the CPU. A wrong answer that comes out while
+/// What a unit had in hand when it was taken out is compared with the CPU. A wrong answer that comes
+/// out while
 /// it is on probation takes it out again.
 #[test]
 fn a_unit_just_taken_out_is_not_believed_on_its_checksum() {
