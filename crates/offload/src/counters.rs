@@ -35,8 +35,8 @@ pub struct UnitCounters {
     pub probes: u64,
     /// Attempts of which the CPU, begun beside them because they were unusually slow, was done first.
     pub hedges_lost: u64,
-    /// Those of them that were answered right afterwards; others failed, which is counted so, or are under
-    /// way.
+    /// Those of them that were answered right afterwards; others failed, which is counted so, were taken back
+    /// unbegun, or are under way.
     pub slow: u64,
     /// What went wrong, by reason.
     pub failures: ReasonCounts,
@@ -98,8 +98,9 @@ pub struct Counters {
     /// Jobs that the CPU did because units were busy, or because there are none.
     pub helped_by_cpu: u64,
     /// Jobs that the CPU began, too, because their unit was unusually slow: hedges. Units lost those that the
-    /// CPU redid for [`crate::Reason::Slow`], the CPU those below; with others the unit failed meanwhile, or
-    /// they are under way.
+    /// CPU redid for [`crate::Reason::Slow`], the CPU those below; with others the unit failed or
+    /// was taken out
+    /// meanwhile, or they are under way.
     pub hedged: u64,
     /// Hedges that the CPU was too late with, or broke down over: what it did was for nothing.
     pub hedges_lost_by_cpu: u64,

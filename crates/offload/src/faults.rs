@@ -363,6 +363,14 @@ impl<U: Unit> Unit for FaultyUnit<U> {
         self.unit.forget(attempt);
     }
 
+    fn withdraw(&mut self, attempt: AttemptId) -> bool {
+        let withdrawn = self.unit.withdraw(attempt);
+        if withdrawn {
+            self.planned.remove(&attempt);
+        }
+        withdrawn
+    }
+
     fn next_event_ns(&self) -> Option<u64> {
         let held = self.held.iter().map(|(due, _)| *due).min();
         self.unit.next_event_ns().into_iter().chain(held).min()

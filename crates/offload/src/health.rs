@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!            too many failures among the last ones
-//!   in  ------------------------------------------------>  out (for a while, doubled each time)
-//!    ^                                                      |  the while is over
+//!   in  ------------------------------------------------>  out (for a while, doubled each time
+//!    ^                                                      |   unless it was in for a whole window)
+//!    |                                                      |  the while is over
 //!    |  enough probes in a row were right                   v
 //!    +--------------------------------------------------  on probation: one job at a time,
-//!                              a failure: out again  <---   each compared with the CPU
+//!                     a failure or slow: out again  <---   each compared with the CPU
 //! ```
 //!
 //! A unit that is right but loses too many races against the CPU, which begins what a unit is unusually slow
@@ -15,8 +16,13 @@
 //! for good is soon the usual, and loses no race; so what is counted is a unit that is now fast and now slow,
 //! or one that takes more than half of its deadline.
 //!
+//! A probe is not raced against: the CPU has it from the start. It is slow if the CPU would have been first
+//! had it begun when the unit was unusually slow. Otherwise a unit that is always slow would come back each
+//! time after the shortest while.
+//!
 //! A job on probation costs the CPU a second run, so that no answer of a unit that has just failed is
-//! believed on its checksum alone. The while is drawn from the upper half of its range, so that units which
+//! believed on its checksum alone. The same goes for what it had in hand when it was taken out. The
+//! while is drawn from the upper half of its range, so that units which
 //! failed together do not come back together.
 
 use weft_base::Prng;
@@ -90,6 +96,8 @@ pub struct Health {
     slow: u64,
     /// How long it stays out next time.
     next_out_ns: u64,
+    /// Outcomes since it came in.
+    since_in: u32,
 }
 
 impl Health {
@@ -102,6 +110,7 @@ impl Health {
             failures: 0,
             slow: 0,
             next_out_ns: policy.out_ns,
+            since_in: 0,
         }
     }
 
@@ -128,8 +137,7 @@ impl Health {
             *right += 1;
             if *right >= self.policy.probes {
                 self.standing = Standing::In;
-                (self.failures, self.slow) = (0, 0);
-                self.next_out_ns = self.policy.out_ns;
+                (self.failures, self.slow, self.since_in) = (0, 0, 0);
                 return Some(Change::BroughtBack);
             }
         }
@@ -148,18 +156,22 @@ impl Health {
         is_out.then(|| self.take_out(now_ns, chance))
     }
 
-    /// A job was done right, but somebody else, who had begun it because of that, was first. Nothing on
-    /// probation: a probe is not raced against.
+    /// A job was done right, but somebody else was first who began it because of that; or would have been, if
+    /// it is a probe.
     pub fn slow(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
         self.note(false, true);
-        let is_out =
-            self.standing == Standing::In && self.among_last(self.slow) >= self.policy.slow_max.max(1);
+        let is_out = match self.standing {
+            Standing::Out { .. } => false,
+            Standing::Probation { .. } => true,
+            Standing::In => self.among_last(self.slow) >= self.policy.slow_max.max(1),
+        };
         is_out.then(|| self.take_out(now_ns, chance))
     }
 
     fn note(&mut self, failed: bool, slow: bool) {
         self.failures = self.failures << 1 | u64::from(failed);
         self.slow = self.slow << 1 | u64::from(slow);
+        self.since_in = self.since_in.saturating_add(1);
     }
 
     fn among_last(&self, outcomes: u64) -> u32 {
@@ -168,6 +180,10 @@ impl Health {
     }
 
     fn take_out(&mut self, now_ns: u64, chance: &mut Prng) -> Change {
+        // This outcome is not one of those that it stood.
+        if self.standing == Standing::In && self.since_in > self.policy.window.clamp(1, 64) {
+            self.next_out_ns = self.policy.out_ns;
+        }
         let half = self.next_out_ns / 2;
         let until_ns = now_ns
             .saturating_add(half)
@@ -245,7 +261,9 @@ mod tests {
         assert_eq!(health.slow(7, &mut chance), None, "it was under way");
         assert_eq!(until(&health), end);
         health.standing(end);
-        assert_eq!(health.slow(end, &mut chance), None);
+        assert_eq!(health.slow(end, &mut chance), Some(Change::TakenOut), "a probe");
+        assert!((1000..=2000).contains(&(until(&health) - end)));
+        let end = until(&health);
         assert_eq!(health.standing(end), Standing::Probation { right: 0 });
         assert_eq!(health.right(), None);
         assert_eq!(health.right(), Some(Change::BroughtBack));
@@ -278,10 +296,23 @@ mod tests {
         assert_eq!(health.right(), None);
         assert_eq!(health.right(), Some(Change::BroughtBack));
         assert_eq!(health.standing(now), Standing::In);
-        // Its past is forgotten, and so is the doubling.
-        assert_eq!(health.failed(now, &mut chance), None);
-        health.failed(now, &mut chance);
-        health.failed(now, &mut chance);
-        assert!(until(&health) - now <= 1000);
+        // Its past is forgotten; the doubling only after a window in which it stayed in.
+        for outcomes in [policy().window - 3, policy().window - 2] {
+            for _ in 0..outcomes {
+                assert_eq!(health.right(), None);
+            }
+            for _ in 0..2 {
+                assert_eq!(health.failed(now, &mut chance), None);
+            }
+            assert_eq!(health.failed(now, &mut chance), Some(Change::TakenOut));
+            let out_ns = until(&health) - now;
+            let doubled = outcomes == policy().window - 3;
+            assert_eq!(out_ns > 1000, doubled, "{out_ns} after {outcomes}");
+            now = until(&health);
+            health.standing(now);
+            for _ in 0..2 {
+                health.right();
+            }
+        }
     }
 }

@@ -83,6 +83,9 @@ reasons! {
     NoUnit = "no_unit", Nobody;
     /// Every unit that would take it is taken out at present.
     UnitsOut = "units_out", Nobody;
+    /// All that the units for it hold is unusually slow, perhaps lost, and the CPU was idle. Whether they
+    /// were slow or failed is counted when those attempts end.
+    UnitsOverdue = "units_overdue", Nobody;
 }
 
 impl From<Excess> for Reason {
@@ -164,7 +167,7 @@ mod tests {
         assert!(Reason::ALL.iter().all(|reason| counts.get(*reason) == 2));
         assert_eq!(counts.total(Blame::Unit), 18);
         assert_eq!(counts.total(Blame::Open), 2);
-        assert_eq!(counts.total(Blame::Nobody), 16);
+        assert_eq!(counts.total(Blame::Nobody), 18);
         assert!(counts.to_string().starts_with("refused 2, late 2, "));
         assert_eq!(Reason::from(Excess::Ways).name(), "too_many_ways");
     }

@@ -14,7 +14,7 @@
 //! 1. A job that was taken is told to its requester exactly once, whatever units answer: the result lives in
 //!    [`Done`], which tells on being dropped, too.
 //! 2. A result is taken from one unit only if it passed every check of [`crate::wire`] and, for a compared
-//!    job or a probe, equals another executor's; otherwise the CPU's result stands.
+//!    job, a probe or a unit that is not in, equals another executor's; otherwise the CPU's result stands.
 //! 3. What is under way is bounded: units get nothing while the line for the CPU is full, so it holds at
 //!    most [`SchedulerConfig::cpu_line_jobs_max`] jobs and what the units had in hand. What waits is bounded
 //!    by the line that `submit` waits for.
@@ -115,6 +115,8 @@ pub(super) struct Kept {
     /// `None`: the unit says that the task makes no sense.
     pub(super) output: Option<Output>,
     pub(super) cycles: u64,
+    /// For how long it was unusually slow.
+    pub(super) overdue_by_ns: u64,
 }
 
 pub(super) struct JobState {
@@ -136,6 +138,8 @@ pub(super) struct JobState {
     pub(super) hedged: bool,
     pub(super) cpu_tries: u32,
     pub(super) cpu_cycles: u64,
+    /// What the CPU's result took.
+    pub(super) cpu_took_ns: u64,
     pub(super) kept: Vec<Kept>,
     pub(super) cpu_result: Option<Result<Output, JobError>>,
 }
@@ -150,8 +154,10 @@ pub(super) struct Attempt {
     pub(super) bytes_in: u64,
     pub(super) started_ns: u64,
     pub(super) deadline_ns: u64,
-    /// When the CPU is to begin its job, too; `u64::MAX` for never.
-    pub(super) hedge_ns: u64,
+    /// From when on it is unusually slow; `u64::MAX` for never.
+    pub(super) overdue_ns: u64,
+    /// The CPU is to begin its job, too, from then on.
+    pub(super) may_hedge: bool,
     /// Its size, see `pace.rs`.
     pub(super) kib: u64,
     /// Set when its job is told without it.
@@ -343,6 +349,7 @@ impl Core {
             hedged: false,
             cpu_tries: 0,
             cpu_cycles: 0,
+            cpu_took_ns: 0,
             kept: Vec::new(),
             cpu_result: None,
         };
@@ -408,9 +415,10 @@ impl Core {
     /// answers a stray does not make the scheduler run hot: the time is in the future.
     fn next_ns(&self, now_ns: u64) -> Option<u64> {
         // A CPU that is busy says when it is not.
-        let may_hedge = self.cpu_idle();
-        let due = |attempt: &Attempt| match may_hedge {
-            true => attempt.deadline_ns.min(attempt.hedge_ns),
+        let (idle, jobs_wait) = (self.cpu_idle(), !self.waiting.is_empty());
+        let matters = |attempt: &Attempt| attempt.may_hedge || jobs_wait && attempt.overdue_ns > now_ns;
+        let due = |attempt: &Attempt| match idle && matters(attempt) {
+            true => attempt.deadline_ns.min(attempt.overdue_ns),
             false => attempt.deadline_ns,
         };
         let deadlines = self.attempts.values().map(due);

@@ -5,6 +5,9 @@
 //!
 //! Units that fail faster than the CPU does their jobs again would fill the CPU's line without end. So nobody
 //! gets a job while that line is full: jobs stay where they wait, and whoever submits feels it.
+//!
+//! Answers that are lost hold their units' places until the deadline. So an idle CPU takes a job if all that
+//! its units hold is unusually slow.
 
 use bytes::Bytes;
 
@@ -72,7 +75,8 @@ impl Core {
         let Some(state) = self.jobs.get(&id) else {
             return Choice::Cpu(None);
         };
-        let (mut excess, mut taken, mut usable): (Option<Excess>, bool, bool) = (None, false, false);
+        let (mut excess, mut taken): (Option<Excess>, bool) = (None, false);
+        let mut usable: Vec<usize> = Vec::new();
         let mut free: Vec<(usize, usize)> = Vec::new();
         for (index, slot) in self.units.iter_mut().enumerate().take(cpu) {
             match slot.unit.spec().fit(&state.job) {
@@ -91,7 +95,7 @@ impl Core {
                     }
                 }
                 Standing::In => {
-                    usable = true;
+                    usable.push(index);
                     if slot.free() > 0 {
                         let used = slot.counters.in_flight * 1024 / slot.unit.spec().depth.max(1);
                         free.push((used, index));
@@ -104,17 +108,29 @@ impl Core {
             let reason = excess.map_or(Reason::NoUnit, Reason::from);
             return self.directly((cpu > 0).then_some(reason));
         }
-        if !usable {
+        if usable.is_empty() {
             return self.directly(Some(Reason::UnitsOut));
         }
         free.sort_unstable();
         let mut free = free.into_iter().map(|(_, index)| index);
         match free.next() {
             None if self.config.cpu_helps && self.cpu_free() => Choice::Cpu(None),
+            None if self.cpu_idle() && self.all_overdue(&usable, now_ns) => {
+                Choice::Cpu(Some(Reason::UnitsOverdue))
+            }
             None => Choice::Wait,
             Some(first) if compare => Choice::Units(first, Some(free.next().unwrap_or(cpu))),
             Some(first) => Choice::Units(first, None),
         }
+    }
+
+    /// All that these units hold is unusually slow, and none of it is still to be begun on the CPU: what has
+    /// waited longer comes first there.
+    fn all_overdue(&self, units: &[usize], now_ns: u64) -> bool {
+        let mut held = self.attempts.values();
+        held.all(|attempt| {
+            !units.contains(&attempt.unit) || attempt.overdue_ns <= now_ns && !attempt.may_hedge
+        })
     }
 
     fn directly(&self, reason: Option<Reason>) -> Choice {
@@ -254,10 +270,9 @@ impl Core {
         } else {
             state.job.deadline_ns.unwrap_or(configured)
         };
-        // A job with a second executor has it from the start.
-        let alone = !is_cpu && !state.compare && self.config.hedge_floor_ns < u64::MAX;
-        let too_long = slot.paces.too_long_ns(kind, kib).filter(|_| alone);
-        let hedge_ns = too_long.map_or(u64::MAX, |ns| {
+        let may_hedge = !is_cpu && self.config.hedge_floor_ns < u64::MAX;
+        let too_long = slot.paces.too_long_ns(kind, kib).filter(|_| may_hedge);
+        let overdue_ns = too_long.map_or(u64::MAX, |ns| {
             let wait_ns = ns.min(allowed / 2).max(self.config.hedge_floor_ns);
             now_ns.saturating_add(wait_ns)
         });
@@ -275,7 +290,9 @@ impl Core {
             bytes_in,
             started_ns: now_ns,
             deadline_ns: now_ns.saturating_add(allowed),
-            hedge_ns,
+            overdue_ns,
+            // A job with a second executor has it from the start.
+            may_hedge: may_hedge && !state.compare && overdue_ns < u64::MAX,
             kib,
             unneeded: None,
         };

@@ -26,6 +26,7 @@ impl Core {
         };
         let (job, kind, kib) = (attempt.job, attempt.kind, attempt.kib);
         let took_ns = now_ns.saturating_sub(attempt.started_ns);
+        let overdue_by_ns = now_ns.saturating_sub(attempt.overdue_ns);
         let unneeded = attempt.unneeded.as_ref();
         let done = match unneeded.is_some_and(|unneeded| unneeded.hedge_lost) {
             true => Reason::Slow.name(),
@@ -46,17 +47,22 @@ impl Core {
             return;
         }
         if unit == self.cpu() {
-            self.take_cpu_answer(job, verdict, output, cycles);
+            if let Some(state) = self.jobs.get_mut(&job) {
+                (state.cpu_cycles, state.cpu_took_ns) = (cycles, took_ns);
+            }
+            self.take_cpu_answer(job, verdict, output);
         } else {
             match verdict {
                 // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
                 Ok(()) | Err(Reason::CalledInvalid) => {
+                    self.doubt(unit, job, now_ns);
                     if let Some(state) = self.jobs.get_mut(&job) {
                         state.outstanding -= 1;
                         state.reason = state.reason.or(verdict.err());
                         state.kept.push(Kept {
                             unit,
                             cycles,
+                            overdue_by_ns,
                             output: verdict.is_ok().then_some(output),
                         });
                     }
@@ -69,6 +75,21 @@ impl Core {
             }
         }
         self.conclude(job, now_ns);
+    }
+
+    /// A unit that is not in is not believed on a checksum, whenever it was given the job. A compared job, as
+    /// a probe is, has its second result anyway.
+    fn doubt(&mut self, unit: usize, job: u64, now_ns: u64) {
+        let slot = self.units.get_mut(unit);
+        let is_in = slot.is_some_and(|slot| slot.health.standing(now_ns) == Standing::In);
+        if let Some(state) = self.jobs.get_mut(&job)
+            && !is_in
+            && !state.compare
+        {
+            // The CPU has perhaps begun it already: that is no race any more.
+            (state.compare, state.hedged) = (true, false);
+            self.send_to_cpu(job);
+        }
     }
 
     /// An answer to a job that was told without it: it says of the unit what it would have said in time, and
@@ -90,17 +111,21 @@ impl Core {
         };
         match failure {
             Some(reason) => self.unit_failed(unit, job, reason, now_ns),
-            None if unneeded.hedge_lost => self.unit_slow(unit, now_ns),
+            None if unneeded.hedge_lost => {
+                if let Some(slot) = self.units.get_mut(unit) {
+                    slot.counters.slow += 1;
+                }
+                self.unit_slow(unit, job, now_ns);
+            }
             None => self.unit_right(unit, job, false, now_ns),
         }
     }
 
-    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, output: Output, cycles: u64) {
+    fn take_cpu_answer(&mut self, job: u64, verdict: Result<(), Reason>, output: Output) {
         let Some(state) = self.jobs.get_mut(&job) else {
             return;
         };
         state.at_cpu = false;
-        state.cpu_cycles = cycles;
         let text = |output: &Output| String::from_utf8_lossy(&output.to_bytes()).into_owned();
         state.cpu_result = match verdict {
             Ok(()) => Some(Ok(output)),
@@ -162,11 +187,11 @@ impl Core {
     /// Begins jobs on the CPU that units took unusually long for at `gathered_ns`, as far as threads of it
     /// have nothing else to do. What only the CPU can do has its place already.
     pub(super) fn hedge(&mut self, gathered_ns: u64, now_ns: u64) {
-        let due = |attempt: &&mut Attempt| attempt.hedge_ns <= gathered_ns;
+        let due = |attempt: &&mut Attempt| attempt.may_hedge && attempt.overdue_ns <= gathered_ns;
         let mut slow: Vec<(u64, u64)> = Vec::new();
         if self.cpu_idle() {
             let attempts = self.attempts.values_mut().filter(due);
-            slow.extend(attempts.map(|attempt| (attempt.hedge_ns, attempt.job)));
+            slow.extend(attempts.map(|attempt| (attempt.overdue_ns, attempt.job)));
         }
         slow.sort_unstable();
         for (_, job) in slow {
@@ -174,7 +199,7 @@ impl Core {
                 return;
             }
             for attempt in self.attempts.values_mut().filter(|attempt| attempt.job == job) {
-                attempt.hedge_ns = u64::MAX;
+                attempt.may_hedge = false;
             }
             if let Some(state) = self.jobs.get_mut(&job)
                 && !state.at_cpu
@@ -255,7 +280,7 @@ impl Core {
                 makes_sense: known.then_some(result.is_ok()),
                 hedge_lost,
             };
-            self.mark_unneeded(job, unneeded);
+            self.mark_unneeded(job, unneeded, now_ns);
             if state.hedged {
                 state.reason.get_or_insert(Reason::Slow);
             }
@@ -270,7 +295,13 @@ impl Core {
             if !known {
                 // Neither right nor wrong.
             } else if same {
-                self.unit_right(kept.unit, job, true, now_ns);
+                // A probe is not raced against; this is how the race would have ended.
+                if self.is_probe(kept.unit, job) && kept.overdue_by_ns > state.cpu_took_ns {
+                    self.unit_compared(kept.unit);
+                    self.unit_slow(kept.unit, job, now_ns);
+                } else {
+                    self.unit_right(kept.unit, job, true, now_ns);
+                }
                 if state.reason.is_none() {
                     by = (kept.unit, kept.cycles);
                 }
@@ -292,16 +323,22 @@ impl Core {
         self.tell(state, result, by, compared, now_ns);
     }
 
-    /// A job is told without the attempts that units still have.
-    fn mark_unneeded(&mut self, job: u64, unneeded: impl Fn() -> Unneeded) {
+    /// A job is told without the attempts that units still have. What they have not begun is taken back: it
+    /// says nothing of them.
+    fn mark_unneeded(&mut self, job: u64, unneeded: impl Fn() -> Unneeded, now_ns: u64) {
         let cpu = self.cpu();
-        let attempts = self.attempts.values_mut();
-        for attempt in attempts.filter(|attempt| attempt.job == job && attempt.unit != cpu) {
+        let mut withdrawn = Vec::new();
+        let attempts = self.attempts.iter_mut();
+        for (id, attempt) in attempts.filter(|(_, attempt)| attempt.job == job && attempt.unit != cpu) {
             let unneeded = unneeded();
             if let Some(slot) = self.units.get_mut(attempt.unit) {
                 slot.counters.hedges_lost += u64::from(unneeded.hedge_lost);
+                withdrawn.extend(slot.unit.withdraw(*id).then_some(*id));
             }
             attempt.unneeded = Some(unneeded);
+        }
+        for id in withdrawn {
+            self.end_span(id, Ended::GivenUp, "withdrawn", (0, 0), now_ns);
         }
     }
 
@@ -349,25 +386,41 @@ impl Core {
         self.note_change(unit, change, now_ns);
     }
 
-    /// A unit was right, but the CPU, which had begun the job because of it, was first.
-    fn unit_slow(&mut self, unit: usize, now_ns: u64) {
+    fn is_probe(&self, unit: usize, job: u64) -> bool {
+        self.units.get(unit).is_some_and(|slot| slot.probe == Some(job))
+    }
+
+    fn unit_compared(&mut self, unit: usize) {
+        if let Some(slot) = self.units.get_mut(unit) {
+            slot.counters.compared += 1;
+        }
+    }
+
+    /// A unit was right, but the CPU, which had begun the job because of it, was first; or would have been.
+    /// On probation only the probe counts.
+    fn unit_slow(&mut self, unit: usize, job: u64, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
         };
-        slot.counters.slow += 1;
+        let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
+        if on_probation && slot.probe != Some(job) {
+            return;
+        }
         let change = slot.health.slow(now_ns, &mut self.chance);
         self.note_change(unit, change, now_ns);
     }
 
-    /// Something speaks against a unit, or shows that a job was not for it. On probation only the probe
-    /// counts against it, as it does for it: what it was given before may end as late as its deadline.
+    /// Something speaks against a unit, or shows that a job was not for it. What it was given before its
+    /// probation may end as late as its deadline, and that it was refused or lost says nothing of the unit as
+    /// it is now. A wrong answer does, whatever job it is for.
     pub(super) fn unit_failed(&mut self, unit: usize, job: u64, reason: Reason, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
         };
         slot.counters.failures.add(reason);
         let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
-        let counts = !on_probation || slot.probe == Some(job);
+        let may_be_of_before = matches!(reason, Reason::Late | Reason::Refused);
+        let counts = !on_probation || slot.probe == Some(job) || !may_be_of_before;
         if counts && reason.blame() == crate::reason::Blame::Unit {
             let change = slot.health.failed(now_ns, &mut self.chance);
             self.note_change(unit, change, now_ns);

@@ -1,6 +1,7 @@
 //! The CPU beside units that are unusually slow: who is told, who is blamed, what is counted.
 
 use bytes::Bytes;
+use weft_base::Clock;
 use weft_offload::faults::{Fault, FaultyUnit};
 use weft_offload::health::Standing;
 use weft_offload::job::{Job, JobKind, Shape, Task};
@@ -253,18 +254,22 @@ fn a_unit_that_is_wrong_after_the_cpu_failed() {
 }
 
 /// A unit that takes more than half of its deadline, always: the CPU does everything, and everybody waits for
-/// it to begin. Without that unit nobody waits.
+/// it to begin. Without that unit nobody waits. It stays out longer each time: its probes are slow, too.
 #[test]
 fn a_unit_that_is_always_slow_is_taken_out() {
-    let settings = hedging(50_000);
+    let mut settings = hedging(50_000);
     let slow_max = settings.health.slow_max as usize;
-    let lab = paced(settings, &vec![Some(Fault::Late); slow_max]);
-    for round in 0..slow_max {
-        assert_eq!(lab.counters().units[0].standing, Standing::In, "{round}");
-        // 5 ms are late.
+    (settings.health.out_ns, settings.health.out_ns_max) = (10_000_000, 160_000_000);
+    let lab = paced(settings, &vec![Some(Fault::Late); 2 * slow_max]);
+    // 5 ms are late.
+    let one = || {
         lab.submit(0, patient(b"task", 8_000_000));
         lab.run();
-        assert_eq!(lab.pop().unwrap().1.report.redone_on_cpu, Some(Reason::Slow));
+        lab.pop().unwrap().1.report
+    };
+    for round in 0..slow_max {
+        assert_eq!(lab.counters().units[0].standing, Standing::In, "{round}");
+        assert_eq!(one().redone_on_cpu, Some(Reason::Slow));
     }
     let unit = &lab.counters().units[0];
     assert_eq!((unit.slow, unit.taken_out), (slow_max as u64, 1));
@@ -272,4 +277,99 @@ fn a_unit_that_is_always_slow_is_taken_out() {
     let report = lab.one(b"task").report;
     assert_eq!(report.redone_on_cpu, Some(Reason::UnitsOut));
     assert!(report.run_ns < 200_000, "{}", report.run_ns);
+    for cycle in 0..4 {
+        let Standing::Out { until_ns } = lab.counters().units[0].standing else {
+            panic!("{cycle}: {}", lab.counters());
+        };
+        let left = until_ns - lab.clock.monotonic_nanos();
+        lab.clock.advance_micros(u32::try_from(left / 1000).unwrap() + 1);
+        let report = one();
+        assert_eq!((report.redone_on_cpu, report.compared), (None, true), "{cycle}");
+        let Standing::Out { until_ns } = lab.counters().units[0].standing else {
+            panic!("{cycle}: {}", lab.counters());
+        };
+        let out_ns = until_ns - lab.clock.monotonic_nanos();
+        let doubled = 10_000_000 << (cycle + 1);
+        assert!(
+            (doubled / 2 - 1000..=doubled).contains(&out_ns),
+            "{cycle}: {out_ns}"
+        );
+    }
+    let unit = &lab.counters().units[0];
+    assert_eq!((unit.probes, unit.brought_back, unit.taken_out), (4, 0, 5));
+    // It is quick from now on.
+    while lab.counters().units[0].probes < 8 {
+        one();
+        lab.pass(200_000);
+    }
+    while lab.counters().units[0].brought_back == 0 {
+        one();
+        lab.pass(200_000);
+    }
+}
+
+/// All places of a unit are held by answers that were lost: the CPU, idle, takes what comes next, after what
+/// has waited longer.
+#[test]
+fn lost_answers_that_hold_all_places_hold_nobody_up() {
+    let lab = paced(
+        hedging(50_000),
+        &[Some(Fault::AnswerLost), Some(Fault::AnswerLost)],
+    );
+    for tag in 1..=3 {
+        lab.submit(tag, patient(b"task", 50_000_000));
+    }
+    lab.run();
+    let told: Vec<_> = std::iter::from_fn(|| lab.pop()).collect();
+    let report = &told[2].1.report;
+    assert!(report.queued_ns < 400_000, "{}", report.queued_ns);
+    assert!(report.run_ns < 150_000, "{}", report.run_ns);
+    let told: Vec<_> = told
+        .into_iter()
+        .map(|(tag, finished)| (tag, finished.report.redone_on_cpu))
+        .collect();
+    let slow = Some(Reason::Slow);
+    assert_eq!(told, [(1, slow), (2, slow), (3, Some(Reason::UnitsOverdue))]);
+    let unit = &lab.counters().units[0];
+    assert_eq!((unit.failures.get(Reason::Late), unit.in_flight), (2, 0));
+    assert_eq!(lab.one(b"task").report.unit, "unit 0");
+}
+
+/// A job stands in line behind another at its unit; the CPU, begun beside it, is first. The unit does
+/// not do it
+/// for nothing.
+#[test]
+fn what_a_unit_has_not_begun_is_withdrawn_when_the_cpu_was_first() {
+    let lab = paced(hedging(1_000), &[]);
+    // 410 us at the unit.
+    lab.submit(0, job(&[1; 400 << 10]));
+    lab.submit(1, job(b"task"));
+    lab.run();
+    let told: Vec<_> = std::iter::from_fn(|| lab.pop())
+        .map(|(tag, finished)| (tag, finished.report.redone_on_cpu))
+        .collect();
+    assert_eq!(told, [(1, Some(Reason::Slow)), (0, None)]);
+    let unit = &lab.counters().units[0];
+    assert_eq!((unit.started, unit.answered, unit.in_flight), (18, 17, 0));
+    assert_eq!((unit.hedges_lost, unit.slow), (1, 0));
+    assert_eq!(unit.failures.nonzero().count(), 0);
+}
+
+/// A unit is taken out while the CPU races with it for a job: its answer, first, is not believed.
+#[test]
+fn a_unit_that_is_out_wins_no_race() {
+    let mut settings = hedging(1_000);
+    settings.health.failures_max = 1;
+    let lab = paced(settings, &[Some(Fault::Upset), Some(Fault::Refused)]);
+    lab.submit(0, job(&[1; 400 << 10]));
+    lab.submit(1, job(b"task"));
+    lab.run();
+    assert_eq!(lab.counters().hedged, 1);
+    let told: Vec<_> = std::iter::from_fn(|| lab.pop()).collect();
+    let reasons: Vec<_> = told
+        .iter()
+        .map(|(_, finished)| finished.report.redone_on_cpu)
+        .collect();
+    assert_eq!(reasons, [Some(Reason::Refused), Some(Reason::Mismatch)]);
+    assert_eq!(bytes(&told[1].1), golden(&[1; 400 << 10]));
 }

@@ -270,6 +270,28 @@ fn what_was_under_way_says_nothing_of_a_unit_on_probation() {
     assert_eq!((probe.redone_on_cpu, probe.compared), (None, true));
 }
 
+/// What a unit had in hand when it was taken out is compared with the CPU. A wrong answer that comes
+/// out while
+/// it is on probation takes it out again.
+#[test]
+fn a_unit_just_taken_out_is_not_believed_on_its_checksum() {
+    for upset in [None, Some(Fault::Upset)] {
+        let lab = Lab::scripted(impatient(1, 100_000), &[Some(Fault::OutputFlipped), upset]);
+        lab.submit(0, job(b"task"));
+        lab.submit(1, job(b"in hand"));
+        lab.run();
+        let told: Vec<_> = std::iter::from_fn(|| lab.pop()).collect();
+        let report = &told[1].1.report;
+        let mismatch = upset.map(|_| Reason::Mismatch);
+        assert_eq!((told[1].0, report.redone_on_cpu), (1, mismatch));
+        assert!(report.compared);
+        assert_eq!(bytes(&told[1].1), golden(b"in hand"));
+        // The CPU took longer for two jobs than the unit was out.
+        let unit = &lab.counters().units[0];
+        assert_eq!(unit.taken_out, 1 + u64::from(upset.is_some()));
+    }
+}
+
 #[test]
 fn units_share_the_work_and_the_cpu_helps_only_if_told() {
     for cpu_helps in [false, true] {

@@ -128,11 +128,12 @@ fn scheduler(compactor: Compactor, clock: &Arc<dyn Clock>) -> Result<Option<Sche
     scheduler.map(Some).map_err(failed)
 }
 
-/// Two units of a thread each, which stay in however often they fail, so that the figure is that of failing
-/// units and not of the CPU.
+/// Two units of a thread each, which stay in however often they fail or are slow, so that the figure is that
+/// of failing units and not of the CPU.
 fn failing(per_million: u32, clock: &Arc<dyn Clock>) -> std::io::Result<Scheduler> {
     let mut config = SchedulerConfig::default();
-    config.health.failures_max = config.health.window;
+    config.health.failures_max = config.health.window + 1;
+    config.health.slow_max = config.health.window + 1;
     let unit = |seed| -> std::io::Result<Box<dyn Unit>> {
         let spec = UnitSpec::unlimited(format!("failing {seed}"), 2);
         let unit = PoolUnit::new(spec, vec![Box::new(Golden)], 1.0, clock)?;

@@ -134,11 +134,11 @@ pub struct UnitStats {
     pub helped_by_cpu: u64,
     /// Jobs that the CPU began, too, because their unit was unusually slow, whoever was first.
     pub hedged: u64,
-    /// Those of them that the unit was first with all the same.
+    /// Those of them that the unit was first with all the same, or that the CPU broke down over.
     pub hedges_lost_by_cpu: u64,
     /// Units, the CPU not counted.
     pub units: u64,
-    /// Units that get no jobs at present because they failed too often.
+    /// Units that get no jobs at present because they failed or were too slow too often.
     pub units_out: u64,
 }
 
