@@ -80,7 +80,7 @@ fn equal_counts_below_others() {
         ),
         (
             "SELECT count(*), count(1) FROM accounts \
-             UNION ALL SELECT count(1), count(*) FROM lines, accounts",
+             UNION ALL SELECT count(1), count(*) FROM lines, accounts ORDER BY 1",
             "count|count",
             "4|4\n16|16",
         ),

@@ -49,6 +49,9 @@ const FRAGMENT_MASK: u64 = (1 << FRAGMENT_BITS) - 1;
 /// A table doubles when it would be fuller than this.
 const LOAD_PERCENT_MAX: usize = 70;
 
+/// Entries below which no room is made for them.
+const ROOM_ENTRIES_MIN: usize = 4_096;
+
 #[repr(C, align(64))]
 struct Line {
     cells: [AtomicU64; CELLS],
@@ -167,8 +170,11 @@ impl HashIndex {
     }
 
     /// Makes room for so many entries in an index that has none, so that hardly a shard need grow on the way
-    /// there, if hashes are spread evenly. Nobody else knows the index yet.
+    /// there, if hashes are spread evenly; a short index just grows. Nobody else knows the index yet.
     pub(crate) fn make_room(&mut self, entries: usize) {
+        if entries < ROOM_ENTRIES_MIN {
+            return;
+        }
         // Some shards have more than the mean; four deviations more have one in thirty thousand.
         let mean = entries.div_ceil(1 << SHARD_BITS);
         let of_shard = mean + 4 * mean.isqrt();
@@ -176,7 +182,7 @@ impl HashIndex {
             .div_ceil(CELLS * LOAD_PERCENT_MAX)
             .next_power_of_two();
         for shard in &mut self.shards {
-            if line_count > 1 && shard.table.get_mut().is_null() {
+            if shard.table.get_mut().is_null() {
                 *shard.table.get_mut() = Table::new(&self.memory, line_count).tagged();
             }
         }
@@ -467,7 +473,7 @@ mod tests {
             let before = index.size_bytes();
             assert!(entries < 5_000 || before >= entries * 8);
             assert!(before <= entries * 8 * 4, "{entries}: {before}");
-            for slot in 0..entries as u64 * 9 / 10 {
+            for slot in 0..entries as u64 {
                 index.add(weft_ops::mix64(slot), SlotId(slot));
             }
             assert!(entries < 5_000 || index.size_bytes() == before, "{entries}");
