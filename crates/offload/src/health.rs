@@ -148,22 +148,24 @@ impl Health {
     /// nothing more.
     pub fn failed(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
         self.note(true, false);
-        let is_out = match self.standing {
-            Standing::Out { .. } => false,
-            Standing::Probation { .. } => true,
-            Standing::In => self.among_last(self.failures) >= self.policy.failures_max.max(1),
-        };
-        is_out.then(|| self.take_out(now_ns, chance))
+        let is_too_often = self.among_last(self.failures) >= self.policy.failures_max.max(1);
+        self.judged(is_too_often, now_ns, chance)
     }
 
     /// A job was done right, but somebody else was first who began it because of that; or would have been, if
     /// it is a probe.
     pub fn slow(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
         self.note(false, true);
+        let is_too_often = self.among_last(self.slow) >= self.policy.slow_max.max(1);
+        self.judged(is_too_often, now_ns, chance)
+    }
+
+    /// After a failure or slowness: on probation one is enough.
+    fn judged(&mut self, is_too_often: bool, now_ns: u64, chance: &mut Prng) -> Option<Change> {
         let is_out = match self.standing {
             Standing::Out { .. } => false,
             Standing::Probation { .. } => true,
-            Standing::In => self.among_last(self.slow) >= self.policy.slow_max.max(1),
+            Standing::In => is_too_often,
         };
         is_out.then(|| self.take_out(now_ns, chance))
     }

@@ -98,7 +98,7 @@ pub struct LsmStats {
     /// Bytes of tables that compactions and loading read past it.
     pub direct_read_bytes: u64,
     /// Files that were to be written or read so, and went through the cache because their file system does
-    /// not do it.
+    /// not do it, or no more files could be open.
     pub direct_refused_files: u64,
     /// Files that could not be removed and wait for the next opening.
     pub files_left: u64,

@@ -46,7 +46,7 @@ pub struct IoCounts {
 
 impl IoCounts {
     /// Files that were to be written or read past the cache so far, and went through it because their file
-    /// system does not do it.
+    /// system does not do it, or no more files could be open.
     #[must_use]
     pub fn refused_files(&self) -> u64 {
         self.refused_files.load(Ordering::Relaxed)

@@ -251,6 +251,23 @@ fn what_is_read_in_pieces_is_what_is_there() {
     }
 }
 
+/// How many keys family 1 has in a range, and bytes that were read past the cache for them.
+fn read_once(lsm: &Lsm, from: u64, to: u64) -> (u64, u64) {
+    let before = lsm.stats().direct_read_bytes;
+    let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+    let snapshot = lsm.snapshot();
+    let mut rows = lsm
+        .iterator_once(FamilyId(1), &snapshot, &from, Some(&to))
+        .unwrap();
+    rows.first().unwrap();
+    let mut count = 0;
+    while rows.valid() {
+        count += 1;
+        rows.forward().unwrap();
+    }
+    (count, lsm.stats().direct_read_bytes - before)
+}
+
 /// A part of a table is read without the rest of it.
 #[test]
 fn pieces_end_where_the_wanted_keys_end() {
@@ -272,23 +289,8 @@ fn pieces_end_where_the_wanted_keys_end() {
         );
     }
     lsm.compact_all().unwrap();
-    let snapshot = lsm.snapshot();
-    let read_bytes = |from: u64, to: u64| {
-        let before = lsm.stats().direct_read_bytes;
-        let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
-        let mut rows = lsm
-            .iterator_once(FamilyId(1), &snapshot, &from, Some(&to))
-            .unwrap();
-        rows.first().unwrap();
-        let mut count = 0;
-        while rows.valid() {
-            count += 1;
-            rows.forward().unwrap();
-        }
-        (count, lsm.stats().direct_read_bytes - before)
-    };
-    let (all, all_bytes) = read_bytes(0, 4_000);
-    let (few, few_bytes) = read_bytes(2_000, 2_100);
+    let (all, all_bytes) = read_once(&lsm, 0, 4_000);
+    let (few, few_bytes) = read_once(&lsm, 2_000, 2_100);
     assert_eq!((all, few), (4_000, 100));
     // A fortieth of it, a block more on either side, and the pages around them.
     assert!(few_bytes >= all_bytes / 45, "{few_bytes} of {all_bytes}");
@@ -314,19 +316,7 @@ fn tables_outside_are_left_alone() {
         }
         lsm.flush().unwrap();
     }
-    let before = lsm.stats().direct_read_bytes;
-    let snapshot = lsm.snapshot();
-    let (start, end) = (500_u64.to_be_bytes(), 600_u64.to_be_bytes());
-    let mut rows = lsm
-        .iterator_once(FamilyId(1), &snapshot, &start, Some(&end))
-        .unwrap();
-    rows.first().unwrap();
-    let mut count = 0;
-    while rows.valid() {
-        count += 1;
-        rows.forward().unwrap();
-    }
-    let read = lsm.stats().direct_read_bytes - before;
+    let (count, read) = read_once(&lsm, 500, 600);
     // A table of 4 KB and the pages around it.
     assert!(
         count == 20 && read > 0 && read <= 3 * 4096,
