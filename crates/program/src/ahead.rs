@@ -15,6 +15,10 @@
 //! All of it are hints: what is fetched in vain costs time, and nothing else depends on it. So nothing is
 //! proved about the way control takes; a loop that ends early has fetched some rows too many.
 //!
+//! The keys of a join are made for its probes, so the search takes them from here ([`Ahead::made`]) and the
+//! instructions that would make them again are done with it ([`crate::resolve::Fused`]). A program that has
+//! changed rows since may have changed the range's, and makes its keys itself from then on.
+//!
 //! Source: Kocberber et al., AMAC, VLDB 2015; Chen et al., "Improving hash join performance through
 //! prefetching" (2004), its software pipeline.
 
@@ -26,7 +30,7 @@ use crate::access_keys::{KeyPart, to_prefix_successor};
 use crate::data_access::DataAccess;
 use crate::instr::{Instr, Op, SCAN_REVERSE};
 use crate::interpreter::{Collected, KeyImage};
-use crate::program::{Program, ProgramParts};
+use crate::program::{AccessKind, Program, ProgramParts};
 use crate::resolve::KeyRecipe;
 
 /// How many rows ahead of the present one a probe is begun, and advanced for the first and the second time:
@@ -110,17 +114,22 @@ fn known_key(instrs: &[Instr], pc: usize, buffer: u8) -> Option<Vec<KeyPart>> {
 /// A search in a loop over a range.
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
-    search: Instr,
+    /// Where KEY stands, and how many instructions there are from there to the search.
+    pub pc: usize,
+    pub instrs: u32,
+    pub search: Instr,
     /// The range's collect register.
-    outer: u8,
-    table: TableId,
-    index: IndexId,
+    pub outer: u8,
+    pub table: TableId,
+    pub index: IndexId,
+    /// Whatever the columns hold, a declared access covers the search.
+    pub is_covered: bool,
     key: Vec<JoinPart>,
 }
 
 #[derive(Clone, Debug)]
 enum JoinPart {
-    Known(KeyRecipe),
+    Known(KeyPart, KeyRecipe),
     /// Of the range's row.
     Column(usize),
 }
@@ -145,15 +154,15 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
         return None;
     }
     let (mut key, mut outer) = (Vec::new(), None);
-    for instr in rest {
+    for (instr, instrs) in rest.iter().zip(2..) {
         match instr.op {
             Op::Keyin if instr.a == first.a => {
                 let part = KeyPart::Input(u16::try_from(instr.imm).ok()?);
-                key.push(JoinPart::Known(recipe(&[part])));
+                key.push(JoinPart::Known(part, recipe(&[part])));
             }
             Op::Keyk if instr.a == first.a => {
                 let part = KeyPart::Const(u16::try_from(instr.imm).ok()?);
-                key.push(JoinPart::Known(recipe(&[part])));
+                key.push(JoinPart::Known(part, recipe(&[part])));
             }
             Op::Keycol if instr.a == first.a && outer.is_none_or(|outer| outer == instr.b) => {
                 outer = Some(instr.b);
@@ -165,11 +174,14 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
                 let table = parts.tables.get(instr.table())?;
                 let index = table.indexes.get(instr.index())?;
                 let is_loop = instr.a != outer && parts.instrs.iter().any(is_next);
-                return is_loop.then_some(Join {
+                return is_loop.then(|| Join {
+                    pc,
+                    instrs,
                     search: *instr,
                     outer,
                     table: table.id,
                     index: index.id,
+                    is_covered: table.primary == Some(instr.index()) && is_covered(parts, table.id, &key),
                     key,
                 });
             }
@@ -177,6 +189,32 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
         }
     }
     None
+}
+
+/// Whether a declared access covers all primary keys that begin with what is known of a key.
+fn is_covered(parts: &ProgramParts, table: TableId, key: &[JoinPart]) -> bool {
+    let begins_with = |prefix: &[KeyPart]| {
+        let known = key.iter().map_while(|part| match part {
+            JoinPart::Known(part, _) => Some(part),
+            JoinPart::Column(_) => None,
+        });
+        known.take(prefix.len()).eq(prefix)
+    };
+    let mut accesses = parts.accesses.iter().filter(|access| access.table == table);
+    accesses.any(|access| match access.kind {
+        AccessKind::ReadTable | AccessKind::WriteTable => true,
+        AccessKind::ReadRange | AccessKind::WriteRange => {
+            access.hi.as_ref() == Some(&access.key) && begins_with(&access.key)
+        }
+        _ => false,
+    })
+}
+
+/// What was made ahead for a row of a range.
+#[derive(Clone, Debug, Default)]
+struct Made {
+    probe: Option<Probe>,
+    key: KeyImage,
 }
 
 /// The join that a run is in, with the probes for the rows to come.
@@ -187,14 +225,21 @@ pub(crate) struct Ahead {
     /// Rows for which probes were begun.
     begun: usize,
     /// By row number.
-    ring: [Option<Probe>; RING],
-    key: KeyImage,
+    ring: [Made; RING],
+    /// Nothing was written since: keys are those of the rows as they are.
+    keys_hold: bool,
 }
 
 impl Ahead {
     /// Forgets the run before.
     pub fn reset(&mut self) {
         self.join = 0;
+    }
+
+    /// The program changes a row.
+    #[inline]
+    pub fn forget_keys(&mut self) {
+        self.keys_hold = false;
     }
 
     /// A range is at its first row.
@@ -204,7 +249,7 @@ impl Ahead {
         let Some(number) = number else {
             return;
         };
-        (self.join, self.begun) = (number + 1, 0);
+        (self.join, self.begun, self.keys_hold) = (number + 1, 0, true);
         for at in 0..BEGIN_ROWS {
             self.begin_row(run, rows, access, at);
         }
@@ -228,7 +273,7 @@ impl Ahead {
 
     /// For probes that do not come to their end before the search, those of an index without hashes.
     fn fetch_rest(&mut self, at: usize) {
-        if let Some(Some(probe)) = self.ring.get_mut(at % RING) {
+        if let Some(probe) = &mut self.ring[at % RING].probe {
             probe.fetch_rest();
         }
     }
@@ -251,28 +296,28 @@ impl Ahead {
         let (Some(layout), Some(row)) = (layout, access.row(handle)) else {
             return;
         };
-        self.key.bytes.clear();
+        let Made { probe, key } = &mut self.ring[at % RING];
+        key.bytes.clear();
+        key.unmatchable = false;
         for part in &join.key {
             match part {
-                JoinPart::Known(recipe) => {
-                    recipe.append(&program.layouts.inputs, inputs, &mut self.key.bytes);
+                JoinPart::Known(_, recipe) => {
+                    key.unmatchable |= recipe.append(&program.layouts.inputs, inputs, &mut key.bytes);
                 }
                 JoinPart::Column(column) => {
-                    encode_key_from_row(&mut self.key.bytes, layout, row, &[*column]);
+                    key.unmatchable |= layout.is_null(row, *column);
+                    encode_key_from_row(&mut key.bytes, layout, row, &[*column]);
                 }
             }
         }
-        let probe = access.begin_probe(join.index, join.table, &self.key.bytes);
-        let fetch = program.layouts.resolved.row_fetch;
-        if let Some(place) = self.ring.get_mut(at % RING) {
-            *place = probe.map(|probe| probe.with_fetch(fetch));
-        }
+        let begun = access.begin_probe(join.index, join.table, &key.bytes);
+        *probe = begun.map(|probe| probe.with_fetch(program.layouts.resolved.row_fetch));
         self.begun = at + 1;
     }
 
     fn advance_row<A: DataAccess>(&mut self, access: &A, at: usize) {
         if at < self.begun
-            && let Some(Some(probe)) = self.ring.get_mut(at % RING)
+            && let Some(probe) = &mut self.ring[at % RING].probe
         {
             access.advance_probe(probe);
         }
@@ -286,8 +331,24 @@ impl Ahead {
         if join.search != search {
             return None;
         }
+        self.made_at(join, collect)?.probe.as_ref()
+    }
+
+    #[inline]
+    fn made_at(&self, join: &Join, collect: &[Collected]) -> Option<&Made> {
         let at = collect.get(usize::from(join.outer))?.next.checked_sub(1)?;
-        self.ring.get(at % RING).filter(|_| at < self.begun)?.as_ref()
+        (at < self.begun).then(|| &self.ring[at % RING])
+    }
+
+    /// The key of a join's search for the range's present row, and its probe, if this is the present join and
+    /// the key holds.
+    #[inline]
+    pub fn made(&self, number: u16, join: &Join, collect: &[Collected]) -> Option<(&KeyImage, &Probe)> {
+        if self.join != usize::from(number) + 1 || !self.keys_hold {
+            return None;
+        }
+        let made = self.made_at(join, collect)?;
+        Some((&made.key, made.probe.as_ref()?))
     }
 }
 

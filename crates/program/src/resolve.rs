@@ -16,6 +16,9 @@
 //!   that of access n, which the executor has encoded, and may have fetched, before the program began. They
 //!   run as one and cost four of the budget.
 //!
+//! - Which other KEY, KEYIN.. make one key: they run one after the other without a look at what they are. Where
+//!   such a key is searched for each row of a range, the search goes with them, for a key that was made ahead
+//!   ([`crate::ahead`]).
 //! - Which OUTROW, SETCOL.., EMIT make a result row of columns of one row: see `projection.rs`.
 //!
 //! Nothing is assumed that the verifier checks: a run of instructions ends where control may enter, so the
@@ -149,6 +152,10 @@ pub(crate) enum Fused {
     Search(u16),
     /// Number of a projection.
     Projection(u16),
+    /// So many instructions that make a key.
+    Key(u16),
+    /// Number of a join: its key and its search.
+    Join(u16),
 }
 
 /// See the file's head.
@@ -187,9 +194,40 @@ impl Resolved {
             joins: ahead::joins(parts, recipe),
         };
         let entered = entry_points(parts);
+        resolved.find_keys(parts, &entered);
         resolved.find_searches(parts, &entered);
+        resolved.find_joins(&entered);
         resolved.find_projections(parts, &entered);
         resolved
+    }
+
+    fn find_keys(&mut self, parts: &ProgramParts, entered: &[bool]) {
+        for (pc, first) in parts.instrs.iter().enumerate().filter(|(_, i)| i.op == Op::Key) {
+            let goes_on = |at: usize, instr: &Instr| {
+                let is_part = matches!(
+                    instr.op,
+                    Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull
+                );
+                is_part && instr.a == first.a && entered.get(at) == Some(&false)
+            };
+            let rest = parts.instrs.iter().enumerate().skip(pc + 1);
+            let rest = rest.take_while(|(at, instr)| goes_on(*at, instr)).count();
+            if let (Some(at), Ok(instrs @ 2..)) = (self.fused_at.get_mut(pc), u16::try_from(1 + rest)) {
+                *at = Fused::Key(instrs);
+            }
+        }
+    }
+
+    fn find_joins(&mut self, entered: &[bool]) {
+        for (number, join) in self.joins.iter().enumerate() {
+            let is_one = entered.get(join.pc + 1..join.pc + join.instrs as usize);
+            let is_one = is_one.is_some_and(|rest| rest.iter().all(|entered| !entered));
+            if let (true, Some(at), Ok(number)) =
+                (is_one, self.fused_at.get_mut(join.pc), u16::try_from(number))
+            {
+                *at = Fused::Join(number);
+            }
+        }
     }
 
     fn find_projections(&mut self, parts: &ProgramParts, entered: &[bool]) {

@@ -22,7 +22,7 @@ use weft_types::{ColumnKind, RowLayout};
 
 use crate::class::Class;
 use crate::instr::{COLLECT_REGISTERS, Cond, Instr, Op, ROW_BUFFERS};
-use crate::interpreter::RowTarget;
+use crate::interpreter::{Handler, RowTarget};
 use crate::program::Program;
 use crate::resolve::Fused;
 
@@ -101,7 +101,7 @@ pub(super) enum Step {
     Registers,
     Cell(CellStep),
     /// The interpreter, called; control goes on here if it goes on behind.
-    Call(usize),
+    Call(usize, Handler),
     Leave,
     /// Done with the call before it.
     Inside,
@@ -136,7 +136,7 @@ impl Plan {
                 leaders.insert(pc + 1);
             }
             match step {
-                Step::Call(next) => leaders.extend([pc, *next]),
+                Step::Call(next, _) => leaders.extend([pc, *next]),
                 Step::Leave => leaders.extend([pc, pc + 1]),
                 Step::Registers | Step::Cell(_) | Step::Inside => {}
             }
@@ -176,7 +176,7 @@ impl Guesses {
                 _ if pc < fused_end => Step::Inside,
                 Some(instrs) => {
                     fused_end = pc + instrs;
-                    Step::Call(fused_end)
+                    Step::Call(fused_end, Handler::Any)
                 }
                 None => self.step(program, pc, *instr),
             };
@@ -210,7 +210,7 @@ impl Guesses {
         }
         match instr.op {
             Op::Commit | Op::Abort | Op::Raise | Op::Raiseb | Op::Rethrow => Step::Leave,
-            _ => Step::Call(pc + 1),
+            op => Step::Call(pc + 1, handler_of(op)),
         }
     }
 
@@ -279,6 +279,21 @@ impl Guesses {
     }
 }
 
+/// Who does an instruction with which nothing is fused.
+fn handler_of(op: Op) -> Handler {
+    match op {
+        Op::Search => Handler::Search,
+        Op::Next => Handler::Next,
+        Op::Insert => Handler::Insert,
+        Op::Update => Handler::Update,
+        Op::Key | Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => Handler::Key,
+        Op::Row | Op::Outrow | Op::Copyrow => Handler::Build,
+        Op::Setin | Op::Setk | Op::Setr | Op::Setcol | Op::Setnull => Handler::Build,
+        Op::Emit | Op::Count => Handler::Output,
+        _ => Handler::Any,
+    }
+}
+
 /// How many instructions from one on are done as one, if they are. Control never comes to the others of them:
 /// no branch leads there, and no section begins.
 fn fused_instrs(program: &Program, pc: usize) -> Option<usize> {
@@ -286,6 +301,8 @@ fn fused_instrs(program: &Program, pc: usize) -> Option<usize> {
     let instrs = match resolved.fused_at.get(pc)? {
         Fused::Search(number) => resolved.searches.get(usize::from(*number))?.instrs,
         Fused::Projection(number) => resolved.projections.get(usize::from(*number))?.instrs,
+        Fused::Key(instrs) => u32::from(*instrs),
+        Fused::Join(number) => resolved.joins.get(usize::from(*number))?.instrs,
         Fused::Nothing => return None,
     };
     Some(instrs as usize)
@@ -352,7 +369,10 @@ mod tests {
             .abort\n  abort\n";
         let program = crate::asm::parse(text).unwrap();
         let plan = Plan::of(&program).unwrap();
-        assert_eq!((plan.step(0), plan.step(5)), (&Step::Call(3), &Step::Call(9)));
+        assert_eq!(
+            (plan.step(0), plan.step(5)),
+            (&Step::Call(3, Handler::Any), &Step::Call(9, Handler::Any))
+        );
         let inside: Vec<usize> = (0..program.instrs.len())
             .filter(|pc| *plan.step(*pc) == Step::Inside)
             .collect();

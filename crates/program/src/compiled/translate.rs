@@ -31,6 +31,7 @@ use super::code::{Code, Entry, OwnedModule, STOPPED};
 use super::plan::{Cell, Plan, Step};
 use crate::class::Class;
 use crate::instr::{Cond, Instr, Op, REGISTERS};
+use crate::interpreter::Handler;
 use crate::program::Program;
 
 /// Most instructions of a program that is compiled: bounds the compiler's time.
@@ -215,7 +216,7 @@ impl<'p> Translator<'p> {
         self.known = Known::default();
         self.pc = leader;
         match plan.step(leader) {
-            Step::Call(next) => return self.step(*next),
+            Step::Call(next, handler) => return self.step(*next, *handler),
             Step::Leave | Step::Inside => return self.leave(leader),
             Step::Registers | Step::Cell(_) => {}
         }
@@ -254,9 +255,9 @@ impl<'p> Translator<'p> {
     }
 
     /// The present instruction, by the interpreter's function.
-    fn step(&mut self, next: usize) {
+    fn step(&mut self, next: usize, handler: Handler) {
         let number = self.b.ins().iconst(types::I32, self.pc as i64);
-        let found = self.call(offset_of!(Context, step), self.step_signature, &[number]);
+        let found = self.call(handler.offset(), self.step_signature, &[number]);
         let goes_on = self.b.ins().icmp_imm_s(IntCC::Equal, found, next as i64);
         let (on, stop) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(stop);

@@ -207,7 +207,7 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     /// ROW, SET... and COPYROW.
-    pub(super) fn row(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+    pub(super) fn build(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let Instr { op, a, b, .. } = instr;
         let program = self.program;
         let Scratch {
@@ -283,14 +283,14 @@ impl<A: DataAccess> Machine<'_, A> {
 
 impl<A: DataAccess> Machine<'_, A> {
     /// Several instructions that emit columns of one row, as one: see [`crate::projection`].
-    pub(super) fn project(&mut self, number: u16, budget: u32) -> Result<Flow, SqlError> {
+    pub(super) fn project(&mut self, number: u16) -> Result<Flow, SqlError> {
         let program = self.program;
         let projection = program.layouts.resolved.projections.get(usize::from(number));
         let projection = projection.ok_or_else(|| broken("no such projection"))?;
         self.left = self
             .left
             .checked_sub(projection.instrs)
-            .ok_or_else(|| super::out_of_budget(budget))?;
+            .ok_or_else(|| super::out_of_budget(self.scratch.run.budget))?;
         let collect = &self.scratch.collect;
         let collected = &collect[usize::from(projection.cp) % COLLECT_REGISTERS];
         let source = row_of(program, self.access, collected);

@@ -13,8 +13,7 @@ use super::{Flow, Machine, broken};
 use crate::access_keys::to_prefix_successor;
 use crate::data_access::DataAccess;
 use crate::instr::{
-    COLLECT_REGISTERS, Instr, KEY_BUFFERS, Op, ROW_BUFFERS, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE,
-    SCAN_REVERSE,
+    COLLECT_REGISTERS, Instr, KEY_BUFFERS, ROW_BUFFERS, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
 };
 use crate::program::TableShape;
 
@@ -23,22 +22,9 @@ fn slot(scratch: &mut Scratch, cp: u8) -> &mut Collected {
 }
 
 impl<A: DataAccess> Machine<'_, A> {
-    #[inline]
-    pub(super) fn database(&mut self, instr: Instr) -> Result<Flow, SqlError> {
-        match instr.op {
-            Op::Search => return self.search(instr),
-            Op::Scan => return self.scan(instr),
-            Op::Next => self.next(instr),
-            Op::Insert => self.insert(instr)?,
-            Op::Update => self.update(instr)?,
-            _ => self.remove(instr)?,
-        }
-        Ok(Flow::Next)
-    }
-
     /// Several instructions that make a key and search it, as one: see [`crate::resolve`]. None of them but
     /// the search can fail, so with too small a budget the program ends before them.
-    pub(super) fn covered_search(&mut self, number: u16, budget: u32) -> Result<Flow, SqlError> {
+    pub(super) fn covered_search(&mut self, number: u16) -> Result<Flow, SqlError> {
         let program = self.program;
         let searches = &program.layouts.resolved.searches;
         let search = searches
@@ -47,7 +33,7 @@ impl<A: DataAccess> Machine<'_, A> {
         self.left = self
             .left
             .checked_sub(search.instrs)
-            .ok_or_else(|| super::out_of_budget(budget))?;
+            .ok_or_else(|| super::out_of_budget(self.scratch.run.budget))?;
         let table = self.shape(usize::from(search.table))?;
         let scratch = &mut *self.scratch;
         scratch.fetch_rests_behind(search.access as usize);
@@ -71,7 +57,54 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Skip(search.instrs))
     }
 
-    fn search(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+    /// A search for each row of a range, with the instructions that make its key: with the key that was made
+    /// ahead. Where there is none, the key is made and the search left to itself.
+    pub(super) fn joined_search(&mut self, pc: usize, number: u16) -> Result<Flow, SqlError> {
+        let program = self.program;
+        let joins = &program.layouts.resolved.joins;
+        let join = joins
+            .get(usize::from(number))
+            .ok_or_else(|| broken("no such join"))?;
+        let scratch = &mut *self.scratch;
+        let made = scratch.ahead.made(number, join, &scratch.collect);
+        let (Some((key, probe)), Some(left)) = (made, self.left.checked_sub(join.instrs)) else {
+            return self.make_key(pc, join.instrs - 1);
+        };
+        let Instr { a, b, .. } = join.search;
+        let table = join.search.table();
+        let row = match key.unmatchable {
+            true => None,
+            false => {
+                if !join.is_covered {
+                    let shape = program.tables.get(table).ok_or_else(|| broken("no such table"))?;
+                    scratch.guard.search(shape, join.search.index(), &key.bytes)?;
+                }
+                self.access
+                    .search_probed(join.index, join.table, &key.bytes, probe)?
+            }
+        };
+        self.left = left;
+        let image = &mut scratch.keys[usize::from(b) % KEY_BUFFERS];
+        image.bytes.clear();
+        image.bytes.extend_from_slice(&key.bytes);
+        image.unmatchable = key.unmatchable;
+        let collected = slot(scratch, a);
+        collected.clear(table as u8);
+        collected.status = row.is_some();
+        collected.row = row;
+        Ok(Flow::Skip(join.instrs))
+    }
+
+    /// So many instructions that make a key.
+    pub(super) fn make_key(&mut self, pc: usize, instrs: u32) -> Result<Flow, SqlError> {
+        for at in pc..pc.saturating_add(instrs as usize) {
+            let instr = self.take_single(at)?;
+            self.key(instr)?;
+        }
+        Ok(Flow::Skip(instrs))
+    }
+
+    pub(super) fn search(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let table = self.shape(instr.table())?;
         let index = table
             .indexes
@@ -120,7 +153,7 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Next)
     }
 
-    fn scan(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+    pub(super) fn scan(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let table = self.shape(instr.table())?;
         let index = table
             .indexes
@@ -206,7 +239,7 @@ impl<A: DataAccess> Machine<'_, A> {
         }
     }
 
-    fn next(&mut self, instr: Instr) {
+    pub(super) fn next(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let Scratch { collect, ahead, .. } = &mut *self.scratch;
         let collected = &mut collect[usize::from(instr.b) % COLLECT_REGISTERS];
         collected.row = collected.rows.get(collected.next).copied();
@@ -214,9 +247,10 @@ impl<A: DataAccess> Machine<'_, A> {
         let status = collected.row.is_some();
         ahead.go_on((self.program, self.inputs), instr.b, collected, self.access);
         self.scratch.registers.set(instr.a, Some(i64::from(status)));
+        Ok(Flow::Next)
     }
 
-    fn insert(&mut self, instr: Instr) -> Result<(), SqlError> {
+    pub(super) fn insert(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let program = self.program;
         let table = self.shape(instr.table())?;
         let image = &mut self.scratch.rows[usize::from(instr.b) % ROW_BUFFERS];
@@ -231,10 +265,10 @@ impl<A: DataAccess> Machine<'_, A> {
         collected.clear(instr.table() as u8);
         collected.status = true;
         collected.row = Some(handle);
-        Ok(())
+        Ok(Flow::Next)
     }
 
-    fn update(&mut self, instr: Instr) -> Result<(), SqlError> {
+    pub(super) fn update(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let program = self.program;
         let Collected {
             table: ordinal,
@@ -260,6 +294,7 @@ impl<A: DataAccess> Machine<'_, A> {
                             .iter_mut()
                             .for_each(|collected| collected.access = None);
                     }
+                    self.scratch.ahead.forget_keys();
                     self.access.update(&handle, row)?;
                     true
                 }
@@ -268,10 +303,10 @@ impl<A: DataAccess> Machine<'_, A> {
             None => false,
         };
         slot(self.scratch, instr.a).status = done;
-        Ok(())
+        Ok(Flow::Next)
     }
 
-    fn remove(&mut self, instr: Instr) -> Result<(), SqlError> {
+    pub(super) fn remove(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let program = self.program;
         let collected = self.collected(instr.a);
         let (ordinal, handle) = (usize::from(collected.table), collected.row);
@@ -285,6 +320,7 @@ impl<A: DataAccess> Machine<'_, A> {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
                     self.scratch.guard.write(table, layout, Some(old), None)?;
+                    self.scratch.ahead.forget_keys();
                     self.access.remove(&handle)?;
                     true
                 }
@@ -295,7 +331,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let collected = slot(self.scratch, instr.a);
         collected.status = done;
         collected.row = None;
-        Ok(())
+        Ok(Flow::Next)
     }
 }
 

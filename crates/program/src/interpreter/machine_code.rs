@@ -33,6 +33,36 @@ pub(crate) const STATUS_OFFSET: usize = offset_of!(Collected, status);
 /// Tells where bytes lie, by number and by what they must be of; null if they are not there.
 type Place = unsafe extern "C" fn(*mut Context, u32, u32) -> *mut u8;
 
+/// Does the instruction with a number, and what is fused with it; the number of the next one, or
+/// [`STOPPED`].
+type StepFunction = unsafe extern "C" fn(*mut Context, u32) -> u32;
+
+/// Who does an instruction that machine code does not. One function each, so that nothing asks again what was
+/// known when the code was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Handler {
+    /// Whoever the interpreter would choose.
+    Any,
+    /// A single instruction, the function of this name of [`Machine`].
+    Search,
+    Next,
+    Insert,
+    Update,
+    Key,
+    Build,
+    Output,
+}
+
+impl Handler {
+    const COUNT: usize = Handler::Output as usize + 1;
+
+    /// Where in the context its function lies.
+    pub const fn offset(self) -> usize {
+        offset_of!(Context, steps) + self as usize * size_of::<StepFunction>()
+    }
+}
+
 /// What machine code is called with.
 #[repr(C)]
 pub(crate) struct Context {
@@ -50,9 +80,8 @@ pub(crate) struct Context {
     pub row: Place,
     /// A row buffer: number, [`super::row_image::RowTarget::code`]. As `row`.
     pub image: Place,
-    /// Does the instruction with a number, and what is fused with it; the number of the next one, or
-    /// [`STOPPED`].
-    pub step: unsafe extern "C" fn(*mut Context, u32) -> u32,
+    /// By [`Handler`].
+    steps: [StepFunction; Handler::COUNT],
     machine: *mut (),
     /// What the instruction gave that machine code stopped at, and its number.
     result: Option<Result<Flow, SqlError>>,
@@ -90,7 +119,7 @@ impl<A: DataAccess> Machine<'_, A> {
             collect: collect.cast(),
             row: row::<A>,
             image: image::<A>,
-            step: step::<A>,
+            steps: Self::STEPS,
             machine: machine.cast(),
             result: None,
             stopped_at: 0,
@@ -158,11 +187,34 @@ unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, ta
     unsafe { with_machine::<A, _>(context, std::ptr::null_mut(), find) }
 }
 
-unsafe extern "C" fn step<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
+impl<A: DataAccess> Machine<'_, A> {
+    /// In the order of [`Handler`].
+    const STEPS: [StepFunction; Handler::COUNT] = [
+        any::<A>,
+        search::<A>,
+        next::<A>,
+        insert::<A>,
+        update::<A>,
+        key::<A>,
+        build::<A>,
+        output::<A>,
+    ];
+}
+
+/// Does the instruction `pc` by `work`, and says where control goes.
+///
+/// # Safety
+/// As [`with_machine`].
+#[inline(always)]
+unsafe fn step<A>(
+    context: *mut Context,
+    pc: u32,
+    work: impl FnOnce(&mut Machine<'_, A>) -> Result<Flow, SqlError>,
+) -> u32 {
     let mut result = None;
     // The result is moved only where the run ends. Whoever moves it loads words that were stored in halves,
     // and waits until the processor has written all that it stored before: copied rows, for example.
-    let work = |machine: &mut Machine<'_, A>| match machine.at(pc as usize) {
+    let work = |machine: &mut Machine<'_, A>| match work(machine) {
         Ok(Flow::Next) => pc.saturating_add(1),
         Ok(Flow::Skip(instrs)) => pc.saturating_add(instrs),
         other => {
@@ -170,7 +222,7 @@ unsafe extern "C" fn step<A: DataAccess>(context: *mut Context, pc: u32) -> u32 
             STOPPED
         }
     };
-    // SAFETY: called by machine code with the context that it was given.
+    // SAFETY: the caller's.
     let next = unsafe { with_machine::<A, _>(context, STOPPED, work) };
     if next == STOPPED {
         // SAFETY: as above; the machine is not in use any more.
@@ -179,3 +231,30 @@ unsafe extern "C" fn step<A: DataAccess>(context: *mut Context, pc: u32) -> u32 
     }
     next
 }
+
+unsafe extern "C" fn any<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { step::<A>(context, pc, |machine| machine.at(pc as usize)) }
+}
+
+/// The function for machine code that has one of the interpreter's do an instruction.
+macro_rules! single {
+    ($name:ident) => {
+        unsafe extern "C" fn $name<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
+            let work = |machine: &mut Machine<'_, A>| {
+                let instr = machine.take_single(pc as usize)?;
+                machine.$name(instr)
+            };
+            // SAFETY: called by machine code with the context that it was given.
+            unsafe { step::<A>(context, pc, work) }
+        }
+    };
+}
+
+single!(search);
+single!(next);
+single!(insert);
+single!(update);
+single!(key);
+single!(build);
+single!(output);

@@ -54,7 +54,7 @@ use crate::resolve::Fused;
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
 #[cfg(feature = "compiled")]
-pub(crate) use machine_code::{COLLECTED_BYTES, Context, STATUS_OFFSET};
+pub(crate) use machine_code::{COLLECTED_BYTES, Context, Handler, STATUS_OFFSET};
 #[cfg(feature = "compiled")]
 pub(crate) use row_image::RowTarget;
 pub(crate) use row_image::{ROW_BYTES_MAX, misfit, too_big};
@@ -295,19 +295,26 @@ impl<A: DataAccess> Machine<'_, A> {
     /// Does the instruction, and what is fused with it.
     #[inline]
     fn at(&mut self, pc: usize) -> Result<Flow, SqlError> {
-        let program = self.program;
-        let budget = self.scratch.run.budget;
-        match program.layouts.resolved.fused_at.get(pc) {
-            Some(Fused::Search(number)) => self.covered_search(*number, budget),
-            Some(Fused::Projection(number)) => self.project(*number, budget),
+        match self.program.layouts.resolved.fused_at.get(pc) {
+            Some(Fused::Search(number)) => self.covered_search(*number),
+            Some(Fused::Projection(number)) => self.project(*number),
+            Some(Fused::Key(instrs)) => self.make_key(pc, u32::from(*instrs)),
+            Some(Fused::Join(number)) => self.joined_search(pc, *number),
             _ => {
-                let Some(instr) = program.instrs.get(pc) else {
-                    return Err(broken("control left it"));
-                };
-                self.left = self.left.checked_sub(1).ok_or_else(|| out_of_budget(budget))?;
-                self.step(*instr)
+                let instr = self.take_single(pc)?;
+                self.step(instr)
             }
         }
+    }
+
+    /// An instruction with which nothing is fused, its cost taken from the budget.
+    #[inline]
+    fn take_single(&mut self, pc: usize) -> Result<Instr, SqlError> {
+        let instr = self.program.instrs.get(pc);
+        let instr = instr.ok_or_else(|| broken("control left it"))?;
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or_else(|| out_of_budget(self.scratch.run.budget))?;
+        Ok(*instr)
     }
 
     #[inline]
@@ -348,7 +355,12 @@ impl<A: DataAccess> Machine<'_, A> {
                 self.scratch.registers.set(a, Some(i64::from(status)));
                 Ok(Flow::Next)
             }
-            Op::Search | Op::Scan | Op::Next | Op::Insert | Op::Update | Op::Remove => self.database(instr),
+            Op::Search => self.search(instr),
+            Op::Scan => self.scan(instr),
+            Op::Next => self.next(instr),
+            Op::Insert => self.insert(instr),
+            Op::Update => self.update(instr),
+            Op::Remove => self.remove(instr),
             Op::Emit | Op::Count => self.output(instr),
             Op::Key | Op::Keyin | Op::Keyk | Op::Keyr | Op::Keycol | Op::Keynull => self.key(instr),
             Op::Keybuf | Op::Setbuf | Op::Cat | Op::Catr | Op::Cut | Op::Ldbuf => self.buffer(instr),
@@ -360,7 +372,7 @@ impl<A: DataAccess> Machine<'_, A> {
             | Op::Setk
             | Op::Setr
             | Op::Setcol
-            | Op::Setnull => self.row(instr),
+            | Op::Setnull => self.build(instr),
             _ => self.compute(instr),
         }
     }
