@@ -152,7 +152,7 @@ impl TableData {
         let indexes = def.indexes.iter().map(|index| TableIndex {
             id: index.id,
             def: Arc::clone(index),
-            data: Arc::new(IndexData::new(index, memory)),
+            data: Arc::new(IndexData::new(index, &def.layout, memory)),
         });
         TableData {
             def: Arc::clone(def),

@@ -47,19 +47,22 @@ pub fn encode_key_null(out: &mut Vec<u8>) {
 pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
     match value {
         ValueRef::Null => return out.push(MARK_NULL),
-        ValueRef::Int4(v) | ValueRef::Date(v) => return put_int4(out, *v),
-        ValueRef::Int8(v) | ValueRef::Timestamp(v) | ValueRef::TimestampTz(v) => return put_int8(out, *v),
+        ValueRef::Int2(v) => return out.extend_from_slice(&int2_key(*v)),
+        ValueRef::Int4(v) | ValueRef::Date(v) => return out.extend_from_slice(&int4_key(*v)),
+        ValueRef::Int8(v) | ValueRef::Timestamp(v) | ValueRef::TimestampTz(v) => {
+            return out.extend_from_slice(&int8_key(*v));
+        }
         _ => out.push(MARK_VALUE),
     }
     match value {
         ValueRef::Null
+        | ValueRef::Int2(_)
         | ValueRef::Int4(_)
         | ValueRef::Date(_)
         | ValueRef::Int8(_)
         | ValueRef::Timestamp(_)
         | ValueRef::TimestampTz(_) => {}
         ValueRef::Bool(v) => out.push(u8::from(*v)),
-        ValueRef::Int2(v) => out.extend_from_slice(&(*v as u16 ^ 1 << 15).to_be_bytes()),
         ValueRef::Float4(v) => out.extend_from_slice(&order_f32(*v).to_be_bytes()),
         ValueRef::Float8(v) => out.extend_from_slice(&order_f64(*v).to_be_bytes()),
         ValueRef::Numeric(v) => put_numeric(out, v),
@@ -75,25 +78,36 @@ pub fn encode_key_from_row(out: &mut Vec<u8>, layout: &RowLayout, row: &[u8], co
     for &col in cols {
         // What most keys are made of, as it lies.
         match (layout.types().get(col), layout.fixed_u64(row, col)) {
-            (Some(SqlType::Int4 | SqlType::Date), Some(bits)) => put_int4(out, bits as i32),
+            (Some(SqlType::Int4 | SqlType::Date), Some(bits)) => {
+                out.extend_from_slice(&int4_key(bits as i32));
+            }
             (Some(SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz), Some(bits)) => {
-                put_int8(out, bits as i64);
+                out.extend_from_slice(&int8_key(bits as i64));
             }
             _ => encode_key_value_ref(out, &layout.value_ref(row, col)),
         }
     }
 }
 
-#[inline]
-fn put_int4(out: &mut Vec<u8>, v: i32) {
-    let [a, b, c, d] = flip32(v);
-    out.extend_from_slice(&[MARK_VALUE, a, b, c, d]);
+/// An integer as one column of a key.
+#[inline(always)]
+pub(crate) fn int2_key(v: i16) -> [u8; 3] {
+    let [a, b] = (v as u16 ^ 1 << 15).to_be_bytes();
+    [MARK_VALUE, a, b]
 }
 
-#[inline]
-fn put_int8(out: &mut Vec<u8>, v: i64) {
+/// The same for `integer` and `date`.
+#[inline(always)]
+pub(crate) fn int4_key(v: i32) -> [u8; 5] {
+    let [a, b, c, d] = flip32(v);
+    [MARK_VALUE, a, b, c, d]
+}
+
+/// The same for `bigint` and times.
+#[inline(always)]
+pub(crate) fn int8_key(v: i64) -> [u8; 9] {
     let [a, b, c, d, e, f, g, h] = flip64(v);
-    out.extend_from_slice(&[MARK_VALUE, a, b, c, d, e, f, g, h]);
+    [MARK_VALUE, a, b, c, d, e, f, g, h]
 }
 
 /// Reads one column of a key. A `numeric` gets the scale of its type, or the fewest digits that show it.

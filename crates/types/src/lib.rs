@@ -7,7 +7,7 @@
 //! - [`compare()`]: SQL order. [`cast()`], [`assign`]: conversions. Arithmetic of decimals is in [`numeric`].
 //! - [`text`], [`binary`]: the forms that clients send and receive, as PostgreSQL 15 writes them.
 //! - [`RowLayout`], [`RowBuilder`]: a row in memory, in the log and in files.
-//! - [`key`]: values as bytes whose order is the order of the values.
+//! - [`key`]: values as bytes whose order is the order of the values. [`KeyColumns`]: a key's columns in a row.
 //! - [`SqlError`], [`SqlState`]: errors as a client sees them.
 //!
 //! Everything here is a pure function of its arguments: no clock, no random number, no setting. A value's
@@ -21,6 +21,7 @@ pub mod error;
 mod float;
 mod hex;
 pub mod key;
+mod key_columns;
 pub mod numeric;
 pub mod row;
 pub mod sql_type;
@@ -37,6 +38,7 @@ pub use key::{
     decode_key_value, encode_key_from_row, encode_key_null, encode_key_value, encode_key_value_ref,
     prefix_successor, range_prefix_len,
 };
+pub use key_columns::KeyColumns;
 pub use numeric::Numeric;
 pub use row::{RowBuilder, RowLayout};
 pub use sql_type::{ColumnKind, NumericSpec, SqlType};

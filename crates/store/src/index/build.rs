@@ -104,7 +104,7 @@ pub(crate) fn build(
     rows: usize,
     threads: usize,
 ) -> Result<IndexData, SlotId> {
-    let mut index = IndexData::new(def, core.slots.memory());
+    let mut index = IndexData::new(def, &core.layout, core.slots.memory());
     index.make_room(rows);
     let next = AtomicU64::new(0);
     let pieces = with_each(0..threads.max(1), |_| collect(def, &index, core, pin, &next));

@@ -13,21 +13,19 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use weft_ops::hash64;
-use weft_types::{RowLayout, SqlType, encode_key_from_row};
+use weft_types::{KeyColumns, RowLayout};
 
 use crate::catalog::{IndexDef, IndexMethod};
 use crate::memory::{RowMemory, SlotId};
 use hash::HashIndex;
 use ordered::OrderedIndex;
 
-/// What stands before a value that is not NULL in an encoded key (`weft_types`' key format).
-const MARK_VALUE: u8 = 0x01;
-/// What stands for NULL there.
+/// What stands for NULL in an encoded key (`weft_types`' key format).
 const MARK_NULL: u8 = 0x02;
 
 /// The structures of one index.
 pub(crate) struct IndexData {
-    pub(crate) columns: Vec<usize>,
+    key_columns: KeyColumns,
     pub(crate) hash: Option<HashIndex>,
     pub(crate) ordered: Option<OrderedIndex>,
     /// Keys with a NULL stand in `ordered` alone: a unique index may have many rows with one such key, and
@@ -36,9 +34,10 @@ pub(crate) struct IndexData {
 }
 
 impl IndexData {
-    pub(crate) fn new(def: &IndexDef, memory: &Arc<RowMemory>) -> Self {
+    /// An empty index over rows of this layout.
+    pub(crate) fn new(def: &IndexDef, layout: &RowLayout, memory: &Arc<RowMemory>) -> Self {
         IndexData {
-            columns: def.columns.clone(),
+            key_columns: KeyColumns::new(layout, &def.columns),
             hash: def.method.is_hashed().then(|| HashIndex::new(memory)),
             ordered: matches!(def.method, IndexMethod::Ordered | IndexMethod::Both)
                 .then(|| OrderedIndex::new(memory)),
@@ -58,7 +57,7 @@ impl IndexData {
     /// The hash index that has this key's entries, if it is one. Of keys of several columns, some without a
     /// NULL stand in `ordered` too: it is the key's bytes alone that decide.
     pub(crate) fn hash_for(&self, key: &[u8]) -> Option<&HashIndex> {
-        let may_hold_null = || match self.columns.len() {
+        let may_hold_null = || match self.key_columns.columns().len() {
             1 => key.first() == Some(&MARK_NULL),
             _ => key.contains(&MARK_NULL),
         };
@@ -70,13 +69,13 @@ impl IndexData {
     /// Puts the row's encoded key into `key`, replacing what was there.
     pub(crate) fn key_of(&self, layout: &RowLayout, row: &[u8], key: &mut Vec<u8>) {
         key.clear();
-        encode_key_from_row(key, layout, row, &self.columns);
+        self.key_columns.encode(key, layout, row);
     }
 
     /// The row carries this encoded key. Integers and times are compared as they lie.
     #[inline]
     pub(crate) fn carries(&self, layout: &RowLayout, row: &[u8], key: &[u8]) -> bool {
-        match self.carries_integers(layout, row, key) {
+        match self.key_columns.matches_integers(row, key) {
             Some(carries) => carries,
             None => with_key_buffer(|buffer| {
                 self.key_of(layout, row, buffer);
@@ -85,46 +84,15 @@ impl IndexData {
         }
     }
 
-    /// [`IndexData::carries`] for keys of integers and times that are not NULL; `None` for others.
-    #[inline]
-    fn carries_integers(&self, layout: &RowLayout, row: &[u8], key: &[u8]) -> Option<bool> {
-        let mut rest = key;
-        for column in &self.columns {
-            let bits = layout.fixed_u64(row, *column)?;
-            let (value, width) = match layout.types().get(*column)? {
-                SqlType::Int2 => (bits ^ 1 << 15, 2),
-                SqlType::Int4 | SqlType::Date => (bits ^ 1 << 31, 4),
-                SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz => (bits ^ 1 << 63, 8),
-                _ => return None,
-            };
-            let ([MARK_VALUE, payload @ ..], true) = (rest, rest.len() > width) else {
-                return Some(false);
-            };
-            let (payload, behind) = payload.split_at_checked(width)?;
-            let carried = match width {
-                2 => u64::from(u16::from_be_bytes(*payload.first_chunk()?)),
-                4 => u64::from(u32::from_be_bytes(*payload.first_chunk()?)),
-                _ => u64::from_be_bytes(*payload.first_chunk()?),
-            };
-            if carried != value {
-                return Some(false);
-            }
-            rest = behind;
-        }
-        Some(rest.is_empty())
-    }
-
     /// One of the key's columns is NULL, so it takes no part in uniqueness.
     pub(crate) fn has_null(&self, layout: &RowLayout, row: &[u8]) -> bool {
-        self.columns.iter().any(|column| layout.is_null(row, *column))
+        self.key_columns.has_null(layout, row)
     }
 
     /// Both rows have the same bytes in the key's columns, so they carry the same key. The reverse does not
     /// hold: 1.0 and 1.00 are one key.
     pub(crate) fn same_cells(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
-        self.columns
-            .iter()
-            .all(|column| layout.same_raw(one, other, *column))
+        self.key_columns.same(layout, one, other)
     }
 
     /// Adds the entry unless it is there.
@@ -197,7 +165,7 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
-    use weft_types::Value;
+    use weft_types::{SqlType, Value};
 
     use super::*;
     use weft_base::{IndexId, TableId};
@@ -228,7 +196,7 @@ mod tests {
                 id: IndexId(1), name: "i".into(), table: TableId(1), columns: columns.clone(),
                 unique: false, primary: false, method: IndexMethod::Hash,
             };
-            let index = IndexData::new(&def, &Arc::default());
+            let index = IndexData::new(&def, &layout, &Arc::default());
             let (row, other) = (layout.encode(&one).unwrap(), layout.encode(&other).unwrap());
             let mut key = Vec::new();
             index.key_of(&layout, &row, &mut key);
@@ -258,7 +226,7 @@ mod tests {
                 primary: false,
                 method: IndexMethod::Both,
             };
-            let index = IndexData::new(&def, &Arc::default());
+            let index = IndexData::new(&def, &layout, &Arc::default());
             let mut key = Vec::new();
             let row = |number| layout.encode(&[number, Value::Text("t".into())]).unwrap();
             index.key_of(&layout, &row(Value::Null), &mut key);

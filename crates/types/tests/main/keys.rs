@@ -7,11 +7,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_base::ByteReader;
 use weft_types::{
-    ColumnKind, Numeric, RowLayout, SqlType, Value, compare, decode_key_value, encode_key_from_row,
-    encode_key_value, key::prefix_successor, range_prefix_len,
+    ColumnKind, KeyColumns, Numeric, RowLayout, SqlType, Value, compare, decode_key_value,
+    encode_key_from_row, encode_key_value, key::prefix_successor, range_prefix_len,
 };
 
-use crate::values::{any_type, nullable_of, typed_rows};
+use crate::values::{any_type, integer_rows, nullable_of, typed_rows};
 
 fn key_of(values: &[Value]) -> Vec<u8> {
     let mut key = Vec::new();
@@ -72,6 +72,67 @@ proptest! {
         }
         prop_assert!(reader.finish().is_ok());
         prop_assert_eq!(again, key);
+    }
+
+    /// What is looked up once per layout says what looking at every column says: for any rows, short and
+    /// damaged ones too.
+    #[test]
+    fn key_columns_are_the_general_way(
+        (types, rows) in prop_oneof![
+            9 => typed_rows(1..14, 2), 9 => integer_rows(1..14, 2), 1 => integer_rows(60..80, 2)
+        ],
+        picks in vec(any::<prop::sample::Index>(), 1..6),
+        missing in prop::option::weighted(0.05, 0_usize..3),
+        likeness in 0_usize..4,
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+        damage in prop::option::weighted(0.2, (any::<prop::sample::Index>(), any::<u8>())),
+    ) {
+        let layout = RowLayout::new(&types);
+        let mut columns: Vec<usize> = picks.iter().map(|pick| pick.index(types.len())).collect();
+        columns.extend(missing.map(|past| types.len() + past));
+        let mut values = rows[1].clone();
+        // Alike in the first columns of the key, or in all.
+        for column in columns.iter().take(likeness) {
+            if let (Some(value), Some(like)) = (values.get_mut(*column), rows[0].get(*column)) {
+                *value = like.clone();
+            }
+        }
+        let one = layout.encode(&rows[0]).unwrap();
+        let mut other = layout.encode(&values).unwrap();
+        if let Some((at, bits)) = damage {
+            let at = at.index(other.len());
+            other[at] ^= bits;
+        }
+        if let Some(cut) = cut {
+            other.truncate(cut.index(other.len()));
+        }
+        let key_columns = KeyColumns::new(&layout, &columns);
+        let general = |row: &[u8]| {
+            let mut key = vec![7];
+            encode_key_from_row(&mut key, &layout, row, &columns);
+            key
+        };
+        for row in [&one, &other] {
+            let mut key = vec![7];
+            key_columns.encode(&mut key, &layout, row);
+            prop_assert_eq!(&key, &general(row));
+            let has_null = columns.iter().any(|column| layout.is_null(row, *column));
+            prop_assert_eq!(key_columns.has_null(&layout, row), has_null);
+            let integers = |column: &usize| {
+                use SqlType::{Date, Int2, Int4, Int8, Timestamp, TimestampTz};
+                matches!(types.get(*column), Some(Int2 | Int4 | Int8 | Date | Timestamp | TimestampTz))
+            };
+            let told = row.len() >= layout.fixed_bytes() && !has_null && columns.iter().all(integers);
+            for against in [&one, &other] {
+                let key = general(against);
+                let matches = key_columns.matches_integers(row, &key[1..]);
+                prop_assert_eq!(matches, told.then(|| key == general(row)));
+                prop_assert_ne!(key_columns.matches_integers(row, &key), Some(true), "too long");
+                prop_assert_ne!(key_columns.matches_integers(row, &key[1..key.len() - 1]), Some(true));
+                let same = columns.iter().all(|column| layout.same_raw(row, against, *column));
+                prop_assert_eq!(key_columns.same(&layout, row, against), same);
+            }
+        }
     }
 
     #[test]

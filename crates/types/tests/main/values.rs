@@ -128,3 +128,22 @@ pub(crate) fn typed_rows(
         (Just(types), proptest::collection::vec(row, rows))
     })
 }
+
+/// The same for columns as most keys have them: integers and times, hardly ever NULL.
+pub(crate) fn integer_rows(
+    columns: std::ops::Range<usize>,
+    rows: usize,
+) -> impl Strategy<Value = (Vec<SqlType>, Vec<Vec<Value>>)> {
+    let types = prop_oneof![
+        1 => Just(SqlType::Int2),
+        4 => Just(SqlType::Int4),
+        2 => Just(SqlType::Int8),
+        1 => Just(SqlType::Date),
+        1 => Just(SqlType::TimestampTz),
+    ];
+    proptest::collection::vec(types, columns).prop_flat_map(move |types| {
+        let value = |ty: &SqlType| prop_oneof![1 => Just(Value::Null), 40 => value_of(*ty)];
+        let row: Vec<_> = types.iter().map(value).collect();
+        (Just(types), proptest::collection::vec(row, rows))
+    })
+}

@@ -1,0 +1,276 @@
+//! The columns of a key, looked up in the row's layout once instead of with every row.
+//!
+//! Most keys are a few integers that are not NULL. For these, all that a row decides is whether it is long
+//! enough and whether one of the columns is NULL: two checks for the whole key. What is left per column is to
+//! load its cell. Whether two rows have the same key's cells is told by comparing words of eight bytes, which
+//! neighbouring cells share:
+//!
+//! ```text
+//!   row    | bitmap | a | b | ... | c | ...        key (a, b, c)
+//!   words  |  mask of bitmap, a, b  | mask of c |  as many as it takes, each of eight bytes
+//! ```
+//!
+//! Everything else (a row that is too short, NULL, a variable column) goes the way that [`RowLayout`] goes, and
+//! has the same outcome.
+
+use crate::key::{encode_key_from_row, encode_key_value_ref, int2_key, int4_key, int8_key};
+use crate::{ColumnKind, RowLayout, SqlType};
+
+/// Bytes that are compared at once.
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// The columns of a key in rows of one layout; see the module. Every row and layout that is passed to it is of
+/// the layout that it was made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyColumns {
+    columns: Box<[usize]>,
+    /// One for each of `columns`.
+    cells: Box<[KeyCell]>,
+    /// A row of fewer bytes goes the general way; so do all, if a column does not exist.
+    row_bytes: usize,
+    /// The columns' bits in the null bitmap.
+    nulls: Box<[Word]>,
+    /// The same bits, and the cells of the fixed columns.
+    fixed: Box<[Word]>,
+    /// Those of `columns` that are variable.
+    variable: Box<[usize]>,
+    /// Bytes of a key of integers without NULL; `None` if a column is no integer.
+    integer_bytes: Option<usize>,
+}
+
+/// Where a column's value lies, and how it is written to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KeyCell {
+    offset: u32,
+    form: Form,
+}
+
+/// How a value that is not NULL is written to a key. Dates and times are integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Int2,
+    Int4,
+    Int8,
+    Other,
+}
+
+impl Form {
+    fn of(ty: &SqlType) -> Self {
+        match ty {
+            SqlType::Int2 => Form::Int2,
+            SqlType::Int4 | SqlType::Date => Form::Int4,
+            SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz => Form::Int8,
+            _ => Form::Other,
+        }
+    }
+
+    /// Bytes in a key, with the mark before the value.
+    fn key_bytes(self) -> Option<usize> {
+        match self {
+            Form::Int2 => Some(3),
+            Form::Int4 => Some(5),
+            Form::Int8 => Some(9),
+            Form::Other => None,
+        }
+    }
+}
+
+impl KeyCell {
+    /// The bytes of its integer in a row that is long enough.
+    #[inline(always)]
+    fn integer<const N: usize>(self, row: &[u8]) -> Option<[u8; N]> {
+        chunk(row, self.offset)
+    }
+}
+
+/// Eight bytes of a row, and which bits of them matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word {
+    offset: u32,
+    mask: u64,
+}
+
+impl Word {
+    /// These bits of a row.
+    #[inline(always)]
+    fn of(self, row: &[u8]) -> u64 {
+        let bits = match chunk(row, self.offset) {
+            Some(bytes) => u64::from_le_bytes(bytes),
+            None => padded(row, self.offset as usize),
+        };
+        bits & self.mask
+    }
+}
+
+/// The eight bytes from `at` on of a row that ends before them, filled up with zeros.
+#[cold]
+fn padded(row: &[u8], at: usize) -> u64 {
+    let rest = row.get(at..).unwrap_or_default().iter().take(WORD_BYTES);
+    rest.rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
+}
+
+/// The next bytes of a key.
+#[inline(always)]
+fn take<const N: usize>(key: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = key.split_first_chunk()?;
+    *key = rest;
+    Some(*taken)
+}
+
+#[inline(always)]
+fn chunk<const N: usize>(row: &[u8], offset: u32) -> Option<[u8; N]> {
+    let at = offset as usize;
+    row.get(at..at + N)?.first_chunk().copied()
+}
+
+/// Packs bytes, each with the mask of its bits, into as few words as they take. A word does not reach behind
+/// `end`, the shortest row's length, unless that is shorter than a word.
+fn words(mut bytes: Vec<(usize, u8)>, end: usize) -> Box<[Word]> {
+    bytes.sort_unstable();
+    let mut words: Vec<Word> = Vec::new();
+    for (at, mask) in bytes {
+        let reaches = words
+            .last()
+            .is_some_and(|word| at < word.offset as usize + WORD_BYTES);
+        if !reaches {
+            words.push(Word {
+                offset: at.min(end.saturating_sub(WORD_BYTES)) as u32,
+                mask: 0,
+            });
+        }
+        if let Some(word) = words.last_mut() {
+            word.mask |= u64::from(mask) << (8 * (at - word.offset as usize));
+        }
+    }
+    words.into()
+}
+
+impl KeyColumns {
+    /// For keys of these columns, in this order.
+    #[must_use]
+    pub fn new(layout: &RowLayout, columns: &[usize]) -> Self {
+        let (mut cells, mut variable) = (Vec::new(), Vec::new());
+        let (mut nulls, mut fixed) = (Vec::new(), Vec::new());
+        for column in columns {
+            let (Some(ty), Some(at)) = (layout.types().get(*column), layout.cell_offset(*column)) else {
+                continue;
+            };
+            cells.push(KeyCell {
+                offset: at as u32,
+                form: Form::of(ty),
+            });
+            nulls.push((column / 8, 1 << (column % 8)));
+            match ty.column_kind() {
+                ColumnKind::Fixed(bytes) => {
+                    fixed.extend((at..at + usize::from(bytes)).map(|at| (at, u8::MAX)));
+                }
+                ColumnKind::Variable => variable.push(*column),
+            }
+        }
+        let end = layout.fixed_bytes();
+        let is_complete = cells.len() == columns.len();
+        fixed.extend_from_slice(&nulls);
+        KeyColumns {
+            columns: columns.into(),
+            row_bytes: if is_complete { end } else { usize::MAX },
+            nulls: words(nulls, end),
+            fixed: words(fixed, end),
+            variable: variable.into(),
+            integer_bytes: cells.iter().map(|cell| cell.form.key_bytes()).sum(),
+            cells: cells.into(),
+        }
+    }
+
+    /// The columns' positions in the row, in the key's order.
+    #[must_use]
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// One of the columns is NULL.
+    #[must_use]
+    #[inline]
+    pub fn has_null(&self, layout: &RowLayout, row: &[u8]) -> bool {
+        if row.len() < self.row_bytes {
+            return self.columns.iter().any(|column| layout.is_null(row, *column));
+        }
+        self.nulls.iter().fold(0, |nulls, word| nulls | word.of(row)) != 0
+    }
+
+    /// The row is long enough, and none of the columns is NULL.
+    #[inline(always)]
+    fn is_plain(&self, row: &[u8]) -> bool {
+        row.len() >= self.row_bytes && self.nulls.iter().fold(0, |nulls, word| nulls | word.of(row)) == 0
+    }
+
+    /// Appends the row's key: as [`encode_key_from_row`].
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) {
+        if !self.is_plain(row) {
+            return encode_key_from_row(out, layout, row, &self.columns);
+        }
+        for (cell, column) in self.cells.iter().zip(&self.columns) {
+            match cell.form {
+                Form::Int2 => {
+                    out.extend_from_slice(&int2_key(cell.integer(row).map_or(0, i16::from_le_bytes)))
+                }
+                Form::Int4 => {
+                    out.extend_from_slice(&int4_key(cell.integer(row).map_or(0, i32::from_le_bytes)))
+                }
+                Form::Int8 => {
+                    out.extend_from_slice(&int8_key(cell.integer(row).map_or(0, i64::from_le_bytes)))
+                }
+                Form::Other => encode_key_value_ref(out, &layout.value_ref(row, *column)),
+            }
+        }
+    }
+
+    /// Whether the row's key is this one, told without encoding it; `None` if that cannot be told so: the key
+    /// is not of integers alone, or the row has a NULL in it.
+    #[must_use]
+    #[inline]
+    pub fn matches_integers(&self, row: &[u8], key: &[u8]) -> Option<bool> {
+        let key_bytes = self.integer_bytes?;
+        if !self.is_plain(row) {
+            return None;
+        }
+        if key.len() != key_bytes {
+            return Some(false);
+        }
+        let mut rest = key;
+        for cell in &self.cells {
+            let is_same = match cell.form {
+                Form::Int2 => take(&mut rest)? == int2_key(i16::from_le_bytes(cell.integer(row)?)),
+                Form::Int4 => take(&mut rest)? == int4_key(i32::from_le_bytes(cell.integer(row)?)),
+                Form::Int8 => take(&mut rest)? == int8_key(i64::from_le_bytes(cell.integer(row)?)),
+                Form::Other => return None,
+            };
+            if !is_same {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Both rows have the same bytes, or NULL, in each of the columns, and so the same key: as
+    /// [`RowLayout::same_raw`] for each. The reverse does not hold: 1.0 and 1.00 are one key.
+    #[must_use]
+    #[inline]
+    pub fn same(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
+        if one.len() < self.row_bytes || other.len() < self.row_bytes {
+            return same_raw(layout, one, other, &self.columns);
+        }
+        let differing = self.fixed.iter().map(|word| word.of(one) ^ word.of(other));
+        if differing.fold(0, |all, bits| all | bits) == 0 {
+            return same_raw(layout, one, other, &self.variable);
+        }
+        // The cell of a NULL is zero, but for rows that nobody has checked.
+        (self.has_null(layout, one) || self.has_null(layout, other))
+            && same_raw(layout, one, other, &self.columns)
+    }
+}
+
+#[inline]
+fn same_raw(layout: &RowLayout, one: &[u8], other: &[u8], columns: &[usize]) -> bool {
+    columns.iter().all(|column| layout.same_raw(one, other, *column))
+}
