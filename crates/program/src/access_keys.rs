@@ -14,6 +14,15 @@ pub enum KeyPart {
     Const(u16),
 }
 
+impl KeyPart {
+    /// Of the input or constant.
+    pub(crate) fn number(&self) -> u16 {
+        match self {
+            KeyPart::Input(number) | KeyPart::Const(number) => *number,
+        }
+    }
+}
+
 /// Reusable memory of [`Program::for_each_access`].
 #[derive(Clone, Debug, Default)]
 pub struct AccessScratch {

@@ -24,7 +24,7 @@
 
 use weft_base::{IndexId, TableId};
 use weft_store::Probe;
-use weft_types::{RowLayout, encode_key_from_row};
+use weft_types::{KeyColumns, RowLayout};
 
 use crate::access_keys::{KeyPart, to_prefix_successor};
 use crate::data_access::DataAccess;
@@ -124,14 +124,51 @@ pub(crate) struct Join {
     pub index: IndexId,
     /// Whatever the columns hold, a declared access covers the search.
     pub is_covered: bool,
+    /// Ordinal of the range's table.
+    outer_table: u8,
     key: Vec<JoinPart>,
 }
 
 #[derive(Clone, Debug)]
 enum JoinPart {
-    Known(KeyPart, KeyRecipe),
+    Known(KeyRecipe),
     /// Of the range's row.
+    Columns(KeyColumns),
+}
+
+/// What a part of a join's key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Known(KeyPart),
     Column(usize),
+}
+
+impl Piece {
+    fn known(&self) -> Option<KeyPart> {
+        match self {
+            Piece::Known(part) => Some(*part),
+            Piece::Column(_) => None,
+        }
+    }
+}
+
+/// Neighbours of one kind as one.
+fn joined(pieces: &[Piece], layout: &RowLayout, recipe: impl Fn(&[KeyPart]) -> KeyRecipe) -> Vec<JoinPart> {
+    let runs = pieces.chunk_by(|piece, next| piece.known().is_some() == next.known().is_some());
+    let part = |run: &[Piece]| {
+        let columns: Vec<usize> = run
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Column(column) => Some(*column),
+                Piece::Known(_) => None,
+            })
+            .collect();
+        match columns.is_empty() {
+            true => JoinPart::Known(recipe(&run.iter().filter_map(Piece::known).collect::<Vec<_>>())),
+            false => JoinPart::Columns(KeyColumns::new(layout, &columns)),
+        }
+    };
+    runs.map(part).collect()
 }
 
 /// The joins of a program: the first search for each range.
@@ -157,22 +194,23 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
     for (instr, instrs) in rest.iter().zip(2..) {
         match instr.op {
             Op::Keyin if instr.a == first.a => {
-                let part = KeyPart::Input(u16::try_from(instr.imm).ok()?);
-                key.push(JoinPart::Known(part, recipe(&[part])));
+                key.push(Piece::Known(KeyPart::Input(u16::try_from(instr.imm).ok()?)));
             }
             Op::Keyk if instr.a == first.a => {
-                let part = KeyPart::Const(u16::try_from(instr.imm).ok()?);
-                key.push(JoinPart::Known(part, recipe(&[part])));
+                key.push(Piece::Known(KeyPart::Const(u16::try_from(instr.imm).ok()?)));
             }
             Op::Keycol if instr.a == first.a && outer.is_none_or(|outer| outer == instr.b) => {
                 outer = Some(instr.b);
-                key.push(JoinPart::Column(instr.imm as usize));
+                key.push(Piece::Column(instr.imm as usize));
             }
             Op::Search if instr.b == first.a => {
                 let outer = outer?;
                 let is_next = |next: &Instr| next.op == Op::Next && next.b == outer;
                 let table = parts.tables.get(instr.table())?;
                 let index = table.indexes.get(instr.index())?;
+                let is_range = |range: &&Instr| range.op == Op::Scan && range.a == outer;
+                let range = parts.instrs.iter().find(is_range)?;
+                let layout = RowLayout::new(&parts.tables.get(range.table())?.columns);
                 let is_loop = instr.a != outer && parts.instrs.iter().any(is_next);
                 return is_loop.then(|| Join {
                     pc,
@@ -182,7 +220,8 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
                     table: table.id,
                     index: index.id,
                     is_covered: table.primary == Some(instr.index()) && is_covered(parts, table.id, &key),
-                    key,
+                    outer_table: range.table() as u8,
+                    key: joined(&key, &layout, recipe),
                 });
             }
             _ => return None,
@@ -192,13 +231,10 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
 }
 
 /// Whether a declared access covers all primary keys that begin with what is known of a key.
-fn is_covered(parts: &ProgramParts, table: TableId, key: &[JoinPart]) -> bool {
+fn is_covered(parts: &ProgramParts, table: TableId, key: &[Piece]) -> bool {
     let begins_with = |prefix: &[KeyPart]| {
-        let known = key.iter().map_while(|part| match part {
-            JoinPart::Known(part, _) => Some(part),
-            JoinPart::Column(_) => None,
-        });
-        known.take(prefix.len()).eq(prefix)
+        let known = key.iter().map_while(Piece::known);
+        known.take(prefix.len()).eq(prefix.iter().copied())
     };
     let mut accesses = parts.accesses.iter().filter(|access| access.table == table);
     accesses.any(|access| match access.kind {
@@ -245,7 +281,8 @@ impl Ahead {
     /// A range is at its first row.
     pub fn begin<A: DataAccess>(&mut self, run: (&Program, &[u8]), outer: u8, rows: &Collected, access: &A) {
         let joins = &run.0.layouts.resolved.joins;
-        let number = joins.iter().position(|join| join.outer == outer);
+        let is_it = |join: &Join| join.outer == outer && join.outer_table == rows.table;
+        let number = joins.iter().position(is_it);
         let Some(number) = number else {
             return;
         };
@@ -301,12 +338,12 @@ impl Ahead {
         key.unmatchable = false;
         for part in &join.key {
             match part {
-                JoinPart::Known(_, recipe) => {
+                JoinPart::Known(recipe) => {
                     key.unmatchable |= recipe.append(&program.layouts.inputs, inputs, &mut key.bytes);
                 }
-                JoinPart::Column(column) => {
-                    key.unmatchable |= layout.is_null(row, *column);
-                    encode_key_from_row(&mut key.bytes, layout, row, &[*column]);
+                JoinPart::Columns(columns) => {
+                    key.unmatchable |= columns.has_null(layout, row);
+                    columns.encode(&mut key.bytes, layout, row);
                 }
             }
         }

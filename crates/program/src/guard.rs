@@ -24,12 +24,13 @@
 //!
 //! Source: DESIGN.md, "Programs"; Hobbes 3.3 (access sets known before execution).
 
-use weft_base::TableId;
-use weft_types::{RowLayout, SqlError, SqlState, encode_key_from_row};
+use weft_base::{IndexId, TableId};
+use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
 use crate::access_keys::upper_prefix_within;
 use crate::interpreter::KeyImage;
-use crate::program::{AccessKind, IndexShape, Program, TableShape};
+use crate::program::{AccessKind, Program, TableShape};
+use crate::resolve::TableKeys;
 
 /// State of a refusal: class XX, internal error.
 pub const UNDECLARED_ACCESS: SqlState = SqlState("XXW01");
@@ -57,6 +58,8 @@ struct Entry {
     hi: Option<(usize, usize)>,
     /// A part of the key is NULL: it equals nothing.
     has_null: bool,
+    /// A range of all keys that begin with `key`.
+    is_prefix: bool,
 }
 
 /// The encoded keys of one run's accesses.
@@ -85,6 +88,9 @@ impl GuardKeys {
                 recipe.append(&layouts.inputs, inputs, &mut self.bytes);
                 (key_end, self.bytes.len())
             });
+            let is_prefix = hi.is_some_and(|hi: (usize, usize)| {
+                self.bytes.get(hi.0..hi.1) == self.bytes.get(start..key_end)
+            });
             self.entries.push(Entry {
                 kind: access.kind,
                 table: access.table,
@@ -92,6 +98,7 @@ impl GuardKeys {
                 key: (start, key_end),
                 hi,
                 has_null,
+                is_prefix,
             });
         }
     }
@@ -140,16 +147,22 @@ impl GuardKeys {
         false
     }
 
+    #[inline]
     fn in_range(&self, entry: &Entry, key: &[u8]) -> bool {
         let hi = entry.hi.map_or(&[][..], |hi| self.slice(hi));
-        key >= self.slice(entry.key) && (key <= hi || key.starts_with(hi))
+        let lo = self.slice(entry.key);
+        // What begins with the range's one prefix is not below it.
+        match key.starts_with(hi) {
+            true => entry.is_prefix || key >= lo,
+            false => key >= lo && key <= hi,
+        }
     }
 
     /// Whether everything between two keys of an index that shares its first columns with the primary key
     /// lies in the range that an entry declares.
     fn covers_prefix(&self, entry: &Entry, shared: usize, lo: &[u8], hi: &[u8]) -> bool {
         let prefix = self.slice(entry.key);
-        let one_prefix = entry.hi.is_some_and(|hi| self.slice(hi) == prefix) && !prefix.is_empty();
+        let one_prefix = entry.is_prefix && !prefix.is_empty();
         one_prefix && entry.columns <= shared && lo.starts_with(prefix) && hi.starts_with(prefix)
     }
 
@@ -217,10 +230,10 @@ impl GuardKeys {
         })
     }
 
-    fn write_value(&mut self, table: TableId, index: &IndexShape, key: &[u8]) -> bool {
+    fn write_value(&mut self, table: TableId, index: IndexId, key: &[u8]) -> bool {
         self.any(table, |keys, entry| match entry.kind {
             AccessKind::WriteTable => true,
-            AccessKind::WriteValue(id) => id == index.id && keys.slice(entry.key) == key,
+            AccessKind::WriteValue(id) => id == index && keys.slice(entry.key) == key,
             _ => false,
         })
     }
@@ -239,70 +252,63 @@ impl GuardKeys {
     #[inline]
     pub fn allows_update(
         &self,
-        table: &TableShape,
+        keys: &TableKeys,
         layout: &RowLayout,
         source: Option<u32>,
         old: &[u8],
         new: &[u8],
     ) -> bool {
-        let same_cells = |index: &IndexShape| {
-            let mut columns = index.columns.iter();
-            columns.all(|column| layout.same_raw(old, new, *column))
-        };
-        let indexes = table.indexes.iter().enumerate();
-        let mut keys = indexes.filter(|(at, index)| index.unique || table.primary == Some(*at));
-        source.is_some_and(|access| self.is_written(access)) && keys.all(|(_, index)| same_cells(index))
+        let same = |columns: &KeyColumns| columns.same(layout, old, new);
+        source.is_some_and(|access| self.is_written(access))
+            && keys.primary.as_ref().is_none_or(same)
+            && keys.unique.iter().all(|(_, columns)| same(columns))
     }
 
     /// INSERT (`old` is `None`), UPDATE (both), REMOVE (`new` is `None`).
     pub fn write(
         &mut self,
-        table: &TableShape,
+        table: TableId,
+        keys: &TableKeys,
         layout: &RowLayout,
         old: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<(), SqlError> {
         let mut old_key = std::mem::take(&mut self.old);
         let mut new_key = std::mem::take(&mut self.new);
-        let result = self.check_write(table, layout, old, new, &mut old_key, &mut new_key);
+        let result = self.check_write(table, keys, (layout, old, new), &mut old_key, &mut new_key);
         (self.old, self.new) = (old_key, new_key);
         result
     }
 
     fn check_write(
         &mut self,
-        table: &TableShape,
-        layout: &RowLayout,
-        old: Option<&[u8]>,
-        new: Option<&[u8]>,
+        table: TableId,
+        keys: &TableKeys,
+        (layout, old, new): (&RowLayout, Option<&[u8]>, Option<&[u8]>),
         old_key: &mut Vec<u8>,
         new_key: &mut Vec<u8>,
     ) -> Result<(), SqlError> {
         let inserts = old.is_none();
-        let columns = table.primary_index().map_or(&[][..], |index| &index.columns);
-        encode(old_key, layout, old, columns);
-        encode(new_key, layout, new, columns);
+        let primary = keys.primary.as_ref();
+        encode(old_key, layout, old, primary);
+        if old.is_some() && !self.write_row(table, old_key, false) {
+            return Err(refuse("changes a row", table));
+        }
+        encode(new_key, layout, new, primary);
         let same_key = old.is_some() && new.is_some() && old_key == new_key;
-        if old.is_some() && !self.write_row(table.id, old_key, false) {
-            return Err(refuse("changes a row", table.id));
+        if new.is_some() && !same_key && !self.write_row(table, new_key, inserts) {
+            return Err(refuse("writes a row", table));
         }
-        if new.is_some() && !same_key && !self.write_row(table.id, new_key, inserts) {
-            return Err(refuse("writes a row", table.id));
-        }
-        for (ordinal, index) in table.indexes.iter().enumerate() {
-            if !index.unique || table.primary == Some(ordinal) {
-                continue;
-            }
-            encode(old_key, layout, old, &index.columns);
-            encode(new_key, layout, new, &index.columns);
+        for (index, columns) in &keys.unique {
+            encode(old_key, layout, old, Some(columns));
+            encode(new_key, layout, new, Some(columns));
             if old.is_some() && new.is_some() && old_key == new_key {
                 continue;
             }
             for (row, key) in [(old, &*old_key), (new, &*new_key)] {
-                let matters =
-                    row.is_some_and(|row| index.columns.iter().all(|column| !layout.is_null(row, *column)));
-                if matters && !self.write_value(table.id, index, key) {
-                    return Err(refuse("writes a value", table.id));
+                let matters = row.is_some_and(|row| !columns.has_null(layout, row));
+                if matters && !self.write_value(table, *index, key) {
+                    return Err(refuse("writes a value", table));
                 }
             }
         }
@@ -324,9 +330,9 @@ fn shared_columns(table: &TableShape, index: usize) -> usize {
         .count()
 }
 
-fn encode(key: &mut Vec<u8>, layout: &RowLayout, row: Option<&[u8]>, columns: &[usize]) {
+fn encode(key: &mut Vec<u8>, layout: &RowLayout, row: Option<&[u8]>, columns: Option<&KeyColumns>) {
     key.clear();
-    if let Some(row) = row {
-        encode_key_from_row(key, layout, row, columns);
+    if let (Some(row), Some(columns)) = (row, columns) {
+        columns.encode(key, layout, row);
     }
 }

@@ -410,11 +410,12 @@ impl Layouts {
         let const_row = consts
             .encode(&const_values)
             .map_err(|_| ProgramError::Malformed("a constant is not of its type"))?;
+        let inputs = RowLayout::new(&parts.inputs);
         Ok(Layouts {
-            resolved: Resolved::of(parts, &consts, &const_row),
+            resolved: Resolved::of(parts, &inputs, &consts, &const_row),
             compiled: Arc::default(),
             hash: OnceLock::new(),
-            inputs: RowLayout::new(&parts.inputs),
+            inputs,
             consts,
             const_row,
             tables: parts

@@ -1,7 +1,7 @@
 //! What can be known of a program before it runs, worked out once when its parts are put together.
 //!
 //! - Which buffers and collect registers it names at all, so that a run resets no others.
-//! - How each declared access makes its key: constants encoded already, integer inputs by their cell.
+//! - How each declared access makes its key: constants encoded already, inputs by their cells.
 //! - Which ranges and which searches in loops can be fetched ahead ([`crate::ahead`]).
 //! - Which SEARCHes ask for exactly the key of a declared access. For
 //!
@@ -28,12 +28,12 @@
 
 use weft_base::IndexId;
 use weft_store::Fetch;
-use weft_types::{ColumnKind, RowLayout, SqlType, ValueRef, encode_key_from_row, encode_key_value_ref};
+use weft_types::{ColumnKind, KeyColumns, RowLayout, encode_key_from_row};
 
 use crate::access_keys::KeyPart;
 use crate::ahead::{self, Join, RangeAhead};
 use crate::instr::{Instr, Op};
-use crate::program::{Access, AccessKind, ProgramParts};
+use crate::program::{Access, AccessKind, IndexShape, ProgramParts, TableShape};
 use crate::projection::Projection;
 
 /// Where a piece of a key comes from.
@@ -41,12 +41,8 @@ use crate::projection::Projection;
 enum KeySource {
     /// Encoded constants.
     Bytes { bytes: Vec<u8>, has_null: bool },
-    /// A bigint input.
-    Int8(usize),
-    /// An integer input.
-    Int4(usize),
-    /// An input of any other type.
-    Other(usize),
+    /// Inputs one after the other.
+    Inputs(KeyColumns),
 }
 
 /// How a key is made from inputs.
@@ -54,28 +50,22 @@ enum KeySource {
 pub(crate) struct KeyRecipe(Vec<KeySource>);
 
 impl KeyRecipe {
-    fn new(parts: &[KeyPart], inputs: &[SqlType], consts: &RowLayout, const_row: &[u8]) -> KeyRecipe {
-        let mut sources: Vec<KeySource> = Vec::new();
-        for part in parts {
-            match *part {
-                KeyPart::Input(number) => {
-                    let number = usize::from(number);
-                    sources.push(match inputs.get(number) {
-                        Some(SqlType::Int8) => KeySource::Int8(number),
-                        Some(SqlType::Int4) => KeySource::Int4(number),
-                        _ => KeySource::Other(number),
-                    });
-                }
-                KeyPart::Const(number) => {
-                    let number = usize::from(number);
+    fn new(parts: &[KeyPart], inputs: &RowLayout, consts: &RowLayout, const_row: &[u8]) -> KeyRecipe {
+        let is_input = |part: &KeyPart| matches!(part, KeyPart::Input(_));
+        let runs = parts.chunk_by(|part, next| is_input(part) == is_input(next));
+        let sources = runs.map(|run| {
+            let columns: Vec<usize> = run.iter().map(|part| usize::from(part.number())).collect();
+            match run.first().is_some_and(is_input) {
+                true => KeySource::Inputs(KeyColumns::new(inputs, &columns)),
+                false => {
                     let mut bytes = Vec::new();
-                    encode_key_from_row(&mut bytes, consts, const_row, &[number]);
-                    let has_null = consts.is_null(const_row, number);
-                    sources.push(KeySource::Bytes { bytes, has_null });
+                    encode_key_from_row(&mut bytes, consts, const_row, &columns);
+                    let has_null = columns.iter().any(|column| consts.is_null(const_row, *column));
+                    KeySource::Bytes { bytes, has_null }
                 }
             }
-        }
-        KeyRecipe(sources)
+        });
+        KeyRecipe(sources.collect())
     }
 
     /// Appends the key; true if a part of it is NULL, so that it equals nothing.
@@ -83,26 +73,39 @@ impl KeyRecipe {
     pub fn append(&self, layout: &RowLayout, inputs: &[u8], out: &mut Vec<u8>) -> bool {
         let mut any_null = false;
         for source in &self.0 {
-            let value = match source {
-                KeySource::Int8(column) => match layout.fixed_u64(inputs, *column) {
-                    Some(bits) => ValueRef::Int8(bits as i64),
-                    None => ValueRef::Null,
-                },
-                KeySource::Int4(column) => match layout.fixed_u64(inputs, *column) {
-                    Some(bits) => ValueRef::Int4(bits as i32),
-                    None => ValueRef::Null,
-                },
-                KeySource::Other(column) => layout.value_ref(inputs, *column),
+            match source {
+                KeySource::Inputs(columns) => {
+                    any_null |= columns.has_null(layout, inputs);
+                    columns.encode(out, layout, inputs);
+                }
                 KeySource::Bytes { bytes, has_null } => {
                     any_null |= *has_null;
                     out.extend_from_slice(bytes);
-                    continue;
                 }
-            };
-            any_null |= matches!(value, ValueRef::Null);
-            encode_key_value_ref(out, &value);
+            }
         }
         any_null
+    }
+}
+
+/// The columns of a table's unique keys.
+#[derive(Clone, Debug)]
+pub(crate) struct TableKeys {
+    pub primary: Option<KeyColumns>,
+    /// The others.
+    pub unique: Vec<(IndexId, KeyColumns)>,
+}
+
+impl TableKeys {
+    fn of(table: &TableShape) -> TableKeys {
+        let layout = RowLayout::new(&table.columns);
+        let columns = |index: &IndexShape| KeyColumns::new(&layout, &index.columns);
+        let others = table.indexes.iter().enumerate();
+        let others = others.filter(|(at, index)| index.unique && table.primary != Some(*at));
+        TableKeys {
+            primary: table.primary_index().map(columns),
+            unique: others.map(|(_, index)| (index.id, columns(index))).collect(),
+        }
     }
 }
 
@@ -165,6 +168,8 @@ pub(crate) struct Resolved {
     /// What is worth fetching of a row before it is read: a guess from the columns that are.
     pub row_fetch: Fetch,
     pub accesses: Vec<AccessRecipe>,
+    /// By ordinal.
+    pub table_keys: Vec<TableKeys>,
     /// By instruction.
     pub fused_at: Vec<Fused>,
     pub searches: Vec<CoveredSearch>,
@@ -176,8 +181,8 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    pub fn of(parts: &ProgramParts, consts: &RowLayout, const_row: &[u8]) -> Resolved {
-        let recipe = |parts_of: &[KeyPart]| KeyRecipe::new(parts_of, &parts.inputs, consts, const_row);
+    pub fn of(parts: &ProgramParts, inputs: &RowLayout, consts: &RowLayout, const_row: &[u8]) -> Resolved {
+        let recipe = |parts_of: &[KeyPart]| KeyRecipe::new(parts_of, inputs, consts, const_row);
         let accesses = parts.accesses.iter().map(|access| AccessRecipe {
             key: recipe(&access.key),
             hi: access.hi.as_deref().map(recipe),
@@ -187,6 +192,7 @@ impl Resolved {
             uses: frame_use(&parts.instrs),
             row_fetch: row_fetch(parts),
             accesses: accesses.collect(),
+            table_keys: parts.tables.iter().map(TableKeys::of).collect(),
             fused_at: vec![Fused::Nothing; parts.instrs.len()],
             searches: Vec::new(),
             projections: Vec::new(),

@@ -16,6 +16,7 @@ use crate::instr::{
     COLLECT_REGISTERS, Instr, KEY_BUFFERS, ROW_BUFFERS, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
 };
 use crate::program::TableShape;
+use crate::resolve::TableKeys;
 
 fn slot(scratch: &mut Scratch, cp: u8) -> &mut Collected {
     &mut scratch.collect[usize::from(cp) % COLLECT_REGISTERS]
@@ -253,13 +254,16 @@ impl<A: DataAccess> Machine<'_, A> {
     pub(super) fn insert(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let program = self.program;
         let table = self.shape(instr.table())?;
+        let keys = self.keys(instr.table())?;
         let image = &mut self.scratch.rows[usize::from(instr.b) % ROW_BUFFERS];
         if image.target != RowTarget::Table(instr.table() as u8) {
             return Err(broken("a row is inserted into another table"));
         }
         let layout = image_layout(program, image)?;
         let row = image.finish();
-        self.scratch.guard.write(table, layout, None, Some(row))?;
+        self.scratch
+            .guard
+            .write(table.id, keys, layout, None, Some(row))?;
         let handle = self.access.insert(table.id, row)?;
         let collected = slot(self.scratch, instr.a);
         collected.clear(instr.table() as u8);
@@ -276,6 +280,7 @@ impl<A: DataAccess> Machine<'_, A> {
             ..
         } = *self.collected(instr.a);
         let table = self.shape(usize::from(ordinal))?;
+        let keys = self.keys(usize::from(ordinal))?;
         let image = &mut self.scratch.rows[usize::from(instr.b) % ROW_BUFFERS];
         if image.target != RowTarget::Table(ordinal) {
             return Err(broken("a row is replaced by one of another table"));
@@ -286,8 +291,10 @@ impl<A: DataAccess> Machine<'_, A> {
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
-                    if !self.scratch.guard.allows_update(table, layout, source, old, row) {
-                        self.scratch.guard.write(table, layout, Some(old), Some(row))?;
+                    if !self.scratch.guard.allows_update(keys, layout, source, old, row) {
+                        self.scratch
+                            .guard
+                            .write(table.id, keys, layout, Some(old), Some(row))?;
                         // The row may have another key from now on, in whatever register it is.
                         self.scratch
                             .collect
@@ -311,6 +318,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let collected = self.collected(instr.a);
         let (ordinal, handle) = (usize::from(collected.table), collected.row);
         let table = self.shape(ordinal)?;
+        let keys = self.keys(ordinal)?;
         let layout = program
             .layouts
             .tables
@@ -319,7 +327,9 @@ impl<A: DataAccess> Machine<'_, A> {
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
-                    self.scratch.guard.write(table, layout, Some(old), None)?;
+                    self.scratch
+                        .guard
+                        .write(table.id, keys, layout, Some(old), None)?;
                     self.scratch.ahead.forget_keys();
                     self.access.remove(&handle)?;
                     true
@@ -341,5 +351,10 @@ impl<'r, A> Machine<'r, A> {
             .tables
             .get(ordinal)
             .ok_or_else(|| broken("no such table"))
+    }
+
+    fn keys(&self, ordinal: usize) -> Result<&'r TableKeys, SqlError> {
+        let keys = self.program.layouts.resolved.table_keys.get(ordinal);
+        keys.ok_or_else(|| broken("no such table"))
     }
 }
