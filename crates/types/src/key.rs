@@ -23,7 +23,7 @@ use weft_base::{ByteReader, CodecError};
 
 use crate::{ColumnKind, Numeric, RowLayout, SqlType, Value, ValueRef};
 
-const MARK_VALUE: u8 = 0x01;
+pub(crate) const MARK_VALUE: u8 = 0x01;
 const MARK_NULL: u8 = 0x02;
 
 /// Appends one column of a key.

@@ -2,8 +2,8 @@
 //!
 //! Most keys are a few integers that are not NULL. For these, all that a row decides is whether it is long
 //! enough and whether one of the columns is NULL: two checks for the whole key. What is left per column is to
-//! load its cell. Whether two rows have the same key's cells is told by comparing words of eight bytes, which
-//! neighbouring cells share:
+//! load its cell, or to move the bytes of several at once ([`crate::key_shuffle`]). Whether two rows have the
+//! same key's cells is told by comparing words of eight bytes, which neighbouring cells share:
 //!
 //! ```text
 //!   row    | bitmap | a | b | ... | c | ...        key (a, b, c)
@@ -14,6 +14,7 @@
 //! has the same outcome.
 
 use crate::key::{encode_key_from_row, encode_key_value_ref, int2_key, int4_key, int8_key};
+use crate::key_shuffle::{KeyShuffle, SHUFFLED_BYTES_MAX};
 use crate::{ColumnKind, RowLayout, SqlType};
 
 /// Bytes that are compared at once.
@@ -36,6 +37,8 @@ pub struct KeyColumns {
     variable: Box<[usize]>,
     /// Bytes of a key of integers without NULL; `None` if a column is no integer.
     integer_bytes: Option<usize>,
+    /// How to make such a key at once.
+    shuffle: Option<KeyShuffle>,
 }
 
 /// Where a column's value lies, and how it is written to a key.
@@ -64,12 +67,12 @@ impl Form {
         }
     }
 
-    /// Bytes in a key, with the mark before the value.
-    fn key_bytes(self) -> Option<usize> {
+    /// Bytes of the integer.
+    fn width(self) -> Option<usize> {
         match self {
-            Form::Int2 => Some(3),
-            Form::Int4 => Some(5),
-            Form::Int8 => Some(9),
+            Form::Int2 => Some(2),
+            Form::Int4 => Some(4),
+            Form::Int8 => Some(8),
             Form::Other => None,
         }
     }
@@ -170,13 +173,21 @@ impl KeyColumns {
         let end = layout.fixed_bytes();
         let is_complete = cells.len() == columns.len();
         fixed.extend_from_slice(&nulls);
+        let integers = cells
+            .iter()
+            .map(|cell| Some((cell.offset as usize, cell.form.width()?)));
+        let integers: Option<Vec<(usize, usize)>> = integers.collect();
+        let key_bytes = |integers: &Vec<(usize, usize)>| integers.iter().map(|(_, width)| 1 + width).sum();
         KeyColumns {
             columns: columns.into(),
             row_bytes: if is_complete { end } else { usize::MAX },
             nulls: words(nulls, end),
             fixed: words(fixed, end),
             variable: variable.into(),
-            integer_bytes: cells.iter().map(|cell| cell.form.key_bytes()).sum(),
+            integer_bytes: integers.as_ref().map(key_bytes),
+            shuffle: integers
+                .filter(|_| is_complete)
+                .and_then(|integers| KeyShuffle::new(&integers, end)),
             cells: cells.into(),
         }
     }
@@ -209,6 +220,17 @@ impl KeyColumns {
         if !self.is_plain(row) {
             return encode_key_from_row(out, layout, row, &self.columns);
         }
+        let mut key = [0; SHUFFLED_BYTES_MAX];
+        if let Some(bytes) = self
+            .shuffle
+            .as_ref()
+            .and_then(|shuffle| shuffle.key(row, &mut key))
+        {
+            // All of it, which the compiler knows the length of.
+            let end = out.len() + bytes;
+            out.extend_from_slice(&key);
+            return out.truncate(end);
+        }
         for (cell, column) in self.cells.iter().zip(&self.columns) {
             match cell.form {
                 Form::Int2 => {
@@ -236,6 +258,14 @@ impl KeyColumns {
         }
         if key.len() != key_bytes {
             return Some(false);
+        }
+        let mut own = [0; SHUFFLED_BYTES_MAX];
+        if let Some(bytes) = self
+            .shuffle
+            .as_ref()
+            .and_then(|shuffle| shuffle.key(row, &mut own))
+        {
+            return Some(own.get(..bytes) == Some(key));
         }
         let mut rest = key;
         for cell in &self.cells {

@@ -22,6 +22,7 @@ mod float;
 mod hex;
 pub mod key;
 mod key_columns;
+mod key_shuffle;
 pub mod numeric;
 pub mod row;
 pub mod sql_type;
