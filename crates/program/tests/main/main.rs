@@ -10,6 +10,7 @@ mod cells;
 mod compiled;
 mod decoding;
 mod fixture;
+mod joins;
 mod kept_rows;
 mod random_programs;
 mod scripts;
