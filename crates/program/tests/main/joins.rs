@@ -188,3 +188,81 @@ fn a_join_stays_inside_what_was_declared() {
         }
     }
 }
+
+/// Accounts whose email is a pair's text. NULL is nobody's email, though an account has none.
+#[test]
+fn null_finds_nothing() {
+    let text = "\
+.program catalog 3
+.inputs
+  i0 int4
+.tables
+  t0 16384 (int8, int4, varchar(20), text, float8) x0 16385 unique ordered primary (0) x1 16386 unique ordered (3)
+  t1 16387 (int4, int4, text) x0 16388 unique ordered primary (0, 1)
+.outputs
+  s0 (int8)
+.access
+  read_table t0
+  read_range t1 [i0] [i0]
+.logic
+  key k0
+  keyin k0, i0
+  scan cp0, t1.x0, k0, k0, forward, all
+  ret r0, cp0
+L1:
+  bnt r0, L3
+  key k1
+  keycol k1, cp0.2
+  search cp1, t0.x1, k1
+  ret r1, cp1
+  bnt r1, L2
+  outrow b0, s0
+  setcol b0.0, cp1.0
+  emit s0, b0
+L2:
+  next r0, cp0
+  jmp L1
+L3:
+  end
+.commit
+  commit
+.abort
+  abort
+";
+    let program = asm::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    for program in both_ways(&program).into_iter().chain([program.unresolved()]) {
+        let mut database = database();
+        let batch = BatchId(database.store.boundary().0 + 1);
+        let writer = database.store.begin_batch(batch);
+        let mut member = writer.member(0);
+        let pairs = RowLayout::new(&[SqlType::Int4, SqlType::Int4, SqlType::Text]);
+        for (b, v) in [Value::Null, Value::Text("3@there".into()), Value::Null]
+            .into_iter()
+            .enumerate()
+        {
+            let row = [Value::Int4(2), Value::Int4(b as i32), v];
+            member.insert(PAIRS, &pairs.encode(&row).unwrap()).unwrap();
+        }
+        let accounts = RowLayout::new(&[
+            SqlType::Int8,
+            SqlType::Int4,
+            SqlType::Varchar(Some(20)),
+            SqlType::Text,
+            SqlType::Float8,
+        ]);
+        let mut nobody = vec![Value::Null; 5];
+        nobody[0] = Value::Int8(50);
+        member
+            .insert(ACCOUNTS, &accounts.encode(&nobody).unwrap())
+            .unwrap();
+        member.commit();
+        writer.finish();
+        database.store.publish(batch);
+        let inputs = program.encode_inputs(&[Value::Int4(2)]).unwrap();
+        database.run(&program, &inputs, 1_000).unwrap();
+        let rows = database.outcome.statement(0).unwrap().rows();
+        let layout = program.output_layout(0).unwrap();
+        let ids: Vec<_> = rows.map(|row| layout.fixed_u64(row, 0)).collect();
+        assert_eq!(ids, [Some(3)]);
+    }
+}
