@@ -79,17 +79,13 @@ fn database() -> Database {
             6 => Value::Null,
             _ => Value::Int4(id as i32 % 5),
         };
-        let email = Value::Text(format!("{id}@there").into());
+        let email = Value::Text(format!("{id}@there"));
         let row = [Value::Int8(id), balance, Value::Null, email, Value::Null];
         member.insert(ACCOUNTS, &accounts.encode(&row).unwrap()).unwrap();
     }
     let pairs = RowLayout::new(&[SqlType::Int4, SqlType::Int4, SqlType::Text]);
     for b in 0..4 {
-        let row = [
-            Value::Int4(1),
-            Value::Int4(b),
-            Value::Text(format!("pair {b}").into()),
-        ];
+        let row = [Value::Int4(1), Value::Int4(b), Value::Text(format!("pair {b}"))];
         member.insert(PAIRS, &pairs.encode(&row).unwrap()).unwrap();
     }
     member.commit();
