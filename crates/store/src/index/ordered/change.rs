@@ -15,9 +15,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
 use super::OrderedIndex;
-use super::node::{
-    Changed, ENTRIES_MAX, ENTRIES_MIN, Item, Locked, Meta, Node, PREFIX_MAX, Side, Version, needs_block,
-};
+use super::latch::{Item, Locked, needs_block};
+use super::node::{Changed, ENTRIES_MAX, ENTRIES_MIN, LEAF_TAIL_MAX, Meta, Node, PREFIX_MAX, Side, Version};
 use super::pool::Pool;
 use super::target::{Target, common_len};
 
@@ -74,19 +73,28 @@ impl Entries {
 
     /// Appends all entries of a node.
     fn push_node(&mut self, node: &Locked<'_>) -> Result<(), Changed> {
+        self.push(node, 0..node.meta().count())
+    }
+
+    /// Appends some entries of a node.
+    fn push(
+        &mut self,
+        node: &Locked<'_>,
+        places: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<(), Changed> {
         let meta = node.meta();
-        for at in 0..meta.count() {
-            let start = self.keys.len();
-            node.key_into(at, node.version(), &mut self.keys)?;
-            let block = node.block(at, meta.level);
-            self.entries.push(Entry {
-                key: start..self.keys.len(),
+        let Entries { keys, entries } = self;
+        entries.reserve(places.len());
+        let mut start = keys.len();
+        node.keys_into(places, node.version(), keys, |at, end| {
+            entries.push(Entry {
+                key: start..end,
                 slot: node.entry_slot(at, meta.level),
                 child: node.child(at + 1),
-                block,
+                block: node.block(at, meta.level),
             });
-        }
-        Ok(())
+            start = end;
+        })
     }
 
     /// Puts an entry before the one at `at`.
@@ -119,6 +127,19 @@ impl Entries {
         } else {
             common_len(first, last).min(PREFIX_MAX)
         };
+        self.write_with_prefix(range, prefix_len, node, meta, pool);
+    }
+
+    /// [`Entries::write`] with a prefix of this length, which the keys have in common.
+    fn write_with_prefix(
+        &mut self,
+        range: Range<usize>,
+        prefix_len: usize,
+        node: &Locked<'_>,
+        meta: Meta,
+        pool: &Pool,
+    ) {
+        let first = self.key(range.start);
         node.set_prefix(first.get(..prefix_len).unwrap_or_default());
         node.set_meta(Meta {
             count: range.len() as u8,
@@ -128,12 +149,12 @@ impl Entries {
         node.clear_from(range.len());
         let Entries { keys, entries } = self;
         for (at, entry) in entries.get_mut(range).unwrap_or_default().iter_mut().enumerate() {
-            let key = keys.get(entry.key.clone()).unwrap_or_default();
+            let target = Target::new(keys.get(entry.key.clone()).unwrap_or_default(), entry.slot);
             match (
-                needs_block(key.len(), entry.slot, prefix_len, meta.level),
+                needs_block(target.key.len(), entry.slot, prefix_len, meta.level),
                 entry.block,
             ) {
-                (true, None) => entry.block = Some(pool.block(key, entry.slot)),
+                (true, None) => entry.block = Some(pool.block(&target)),
                 (false, Some(block)) => {
                     pool.free_block(block);
                     entry.block = None;
@@ -141,13 +162,22 @@ impl Entries {
                 _ => {}
             }
             let item = Item {
-                key,
-                slot: entry.slot,
+                target,
                 child: entry.child,
                 block: entry.block,
             };
             node.write(at, item, prefix_len, meta.level);
         }
+    }
+
+    /// Makes a leaf of the last entry, which follows on the others. The keys that will follow on it are
+    /// expected to have in common what it has with those, so that they find room under the same prefix.
+    fn write_following(&mut self, at: usize, leaf: &Locked<'_>, meta: Meta, pool: &Pool) {
+        let key = self.key(at);
+        let prefix_len = common_len(self.key(0), key)
+            .max(key.len().saturating_sub(LEAF_TAIL_MAX))
+            .min(PREFIX_MAX);
+        self.write_with_prefix(at..at + 1, prefix_len, leaf, meta, pool);
     }
 
     /// What separates the entries before `at` from those from there on: the shortest key that does, and a
@@ -172,7 +202,7 @@ impl OrderedIndex {
         child: *mut Node,
     ) -> Result<(), Changed> {
         let meta = node.meta();
-        if !node.takes_key(target.key) {
+        if !node.takes_key(&target) {
             return with_entries(|entries| {
                 entries.push_node(node)?;
                 entries.insert(at, target, child);
@@ -184,34 +214,43 @@ impl OrderedIndex {
                 Ok(())
             });
         }
+        self.insert_with_prefix(node, meta, at, target, child);
+        Ok(())
+    }
+
+    /// [`OrderedIndex::insert_into`] for a key that begins with the prefix of a node that is not empty.
+    #[inline]
+    pub(super) fn insert_with_prefix(
+        &self,
+        node: &Locked<'_>,
+        meta: Meta,
+        at: usize,
+        target: Target<'_>,
+        child: *mut Node,
+    ) {
         let prefix_len = meta.prefix_len();
         let block = needs_block(target.key.len(), target.slot, prefix_len, meta.level)
-            .then(|| self.pool.block(target.key, target.slot));
+            .then(|| self.pool.block(&target));
         node.open_gap(at, meta.count());
-        let item = Item {
-            key: target.key,
-            slot: target.slot,
-            child,
-            block,
-        };
+        let item = Item { target, child, block };
         node.write(at, item, prefix_len, meta.level);
         node.set_meta(Meta {
             count: meta.count + 1,
             last_added: at as u8,
             ..meta
         });
-        Ok(())
     }
 
-    /// Adds an entry to a full leaf, the child right of `at` separators of `parent`, by splitting it.
-    pub(super) fn split_leaf(
-        &self,
+    /// Adds an entry to a full leaf, the child right of `at` separators of `parent`, by splitting it. The
+    /// result is the leaf right of it, and its version, if the entry is alone there because keys ascend.
+    pub(super) fn split_leaf<'i>(
+        &'i self,
         (parent, parent_version): (&Node, Version),
         at: usize,
         (leaf, leaf_version): (&Node, Version),
         place: usize,
         target: Target<'_>,
-    ) -> Result<(), Changed> {
+    ) -> Result<Option<(&'i Node, Version)>, Changed> {
         let parent = parent.lock(parent_version)?;
         let left = leaf.lock(leaf_version)?;
         let meta = left.meta();
@@ -219,19 +258,23 @@ impl OrderedIndex {
         // SAFETY: a latched leaf's neighbours are linked.
         let behind = unsafe { next.as_ref() }.map(Node::lock_now);
         let right = self.pool.node();
+        let ascends = place > 0 && place == meta.last_added() + 1;
+        let is_alone = ascends && place == meta.count();
         with_entries(|entries| {
-            entries.push_node(&left)?;
-            entries.insert(place, target, ptr::null_mut());
-            let ascends = place > 0 && place == usize::from(meta.last_added) + 1;
-            let middle = match (ascends, place == meta.count()) {
-                (true, true) => place,
-                (true, false) => place + 1,
-                (false, _) => entries.len() / 2,
+            let separated = if is_alone {
+                // The left leaf stays as it is.
+                entries.push(&left, [0, place - 1].into_iter())?;
+                entries.insert(2, target, ptr::null_mut());
+                2
+            } else {
+                entries.push_node(&left)?;
+                entries.insert(place, target, ptr::null_mut());
+                let middle = if ascends { place + 1 } else { entries.len() / 2 };
+                middle.clamp(1, entries.len() - 1)
             };
-            let middle = middle.clamp(1, entries.len() - 1);
-            let (separator_len, slot) = entries.separator(middle);
-            let separator = entries.key(middle).get(..separator_len).unwrap_or_default();
-            let separator = Target { key: separator, slot };
+            let (separator_len, slot) = entries.separator(separated);
+            let separator = entries.key(separated).get(..separator_len).unwrap_or_default();
+            let separator = Target::new(separator, slot);
             let right_address = ptr::from_ref(right.node()).cast_mut();
             self.insert_above(&parent, at, separator, right_address)?;
             right.set_neighbour(Side::Right, next);
@@ -240,20 +283,31 @@ impl OrderedIndex {
             if let Some(behind) = &behind {
                 behind.set_neighbour(Side::Left, right_address);
             }
+            let continues = slot != 0;
+            if is_alone {
+                left.set_meta(Meta { continues, ..meta });
+                let of_right = Meta {
+                    last_added: 0,
+                    ..meta
+                };
+                entries.write_following(2, &right, of_right, &self.pool);
+                return Ok(());
+            }
             let added = |from: usize| place.saturating_sub(from).min(ENTRIES_MAX) as u8;
             let of_right = Meta {
-                last_added: added(middle),
+                last_added: added(separated),
                 ..meta
             };
             let of_left = Meta {
                 last_added: added(0),
-                continues: slot != 0,
+                continues,
                 ..meta
             };
-            entries.write(middle..entries.len(), &right, of_right, &self.pool);
-            entries.write(0..middle, &left, of_left, &self.pool);
+            entries.write(separated..entries.len(), &right, of_right, &self.pool);
+            entries.write(0..separated, &left, of_left, &self.pool);
             Ok(())
-        })
+        })?;
+        Ok(is_alone.then(|| (right.node(), right.version_after())))
     }
 
     /// [`OrderedIndex::insert_into`] for a parent, while the thread's list is in use.
@@ -264,7 +318,7 @@ impl OrderedIndex {
         separator: Target<'_>,
         child: *mut Node,
     ) -> Result<(), Changed> {
-        if parent.takes_key(separator.key) {
+        if parent.takes_key(&separator) {
             return self.insert_into(parent, at, separator, child);
         }
         let mut entries = Entries::default();
@@ -295,10 +349,7 @@ impl OrderedIndex {
             } else {
                 entries.len() / 2
             };
-            let separator = Target {
-                key: entries.key(middle),
-                slot: entries.slot(middle),
-            };
+            let separator = Target::new(entries.key(middle), entries.slot(middle));
             let right_address = ptr::from_ref(right.node()).cast_mut();
             self.insert_above(&parent, at, separator, right_address)?;
             entries.drop_block(middle, &self.pool);
@@ -357,7 +408,7 @@ impl OrderedIndex {
                 self.shrink_root(version)?;
                 return Ok(true);
             }
-            let at = node.search(target, true, version)?.at;
+            let at = node.child_place(&target, version, meta)?;
             let child = self.child_of(node, version, at)?;
             let child_version = child.read();
             node.check(version)?;
@@ -389,7 +440,7 @@ impl OrderedIndex {
                 let mut between = Vec::new();
                 parent.key_into(at, parent.version(), &mut between)?;
                 let slot = parent.entry_slot(at, parent.meta().level);
-                let between = Target { key: &between, slot };
+                let between = Target::new(&between, slot);
                 entries.insert(entries.len(), between, right.child(0));
             }
             entries.push_node(&right)?;
@@ -441,7 +492,7 @@ impl OrderedIndex {
         if of_left.level == 0 {
             let (separator_len, slot) = entries.separator(middle);
             let key = entries.key(middle).get(..separator_len).unwrap_or_default();
-            self.insert_above(parent, at, Target { key, slot }, right_address)?;
+            self.insert_above(parent, at, Target::new(key, slot), right_address)?;
             entries.write(middle..entries.len(), right, of_right, &self.pool);
             let of_left = Meta {
                 continues: slot != 0,
@@ -449,10 +500,7 @@ impl OrderedIndex {
             };
             entries.write(0..middle, left, of_left, &self.pool);
         } else {
-            let separator = Target {
-                key: entries.key(middle),
-                slot: entries.slot(middle),
-            };
+            let separator = Target::new(entries.key(middle), entries.slot(middle));
             self.insert_above(parent, at, separator, right_address)?;
             entries.drop_block(middle, &self.pool);
             right.set_first_child(entries.child(middle));

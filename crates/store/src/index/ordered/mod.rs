@@ -12,6 +12,7 @@
 //! readers (`pool.rs`).
 //!
 //! - `target`: positions in the order, keys as words. `node`: a node and its version. `pool`: memory.
+//! - `search`: places in a node. `latch`: changes of a node. `hint`: where a thread added last.
 //! - `change`: splits and joins. `range`: reading in order, forwards and backwards.
 //!
 //! Invariants:
@@ -25,9 +26,12 @@
 //! techniques" (2011), chapters 2 and 3; the steps of a descent, BionicDB 4.4.2 (its skiplist pipeline).
 
 mod change;
+mod hint;
+mod latch;
 mod node;
 mod pool;
 mod range;
+mod search;
 mod target;
 
 use std::ptr::{self, NonNull};
@@ -36,7 +40,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::hash::Candidates;
 use crate::memory::{RowMemory, SlotId};
-use node::{Changed, ENTRIES_MAX, ENTRIES_MIN, Found, Meta, Node, Side, Version};
+use hint::{ABOVE_ALL, ABOVE_NONE, Above, Hint, with_hint};
+use node::{Changed, ENTRIES_MAX, ENTRIES_MIN, Meta, Node, Side, Version, race_point};
 use pool::Pool;
 pub(crate) use range::Batch;
 use target::Target;
@@ -74,6 +79,9 @@ struct Leaf<'i> {
     parent_version: Version,
     at: usize,
 }
+
+/// A separator, and the node that it was found in.
+type Separator<'i> = (&'i Node, Version, usize);
 
 /// A descent on its way: names a node of one index. No pointer that outlives its index is followed: the
 /// index's number is checked first.
@@ -154,13 +162,13 @@ impl OrderedIndex {
         &'i self,
         mut version: Version,
         target: Option<Target<'_>>,
-        visit: impl Fn((&'i Node, Version), usize, (&'i Node, Version)) -> Result<(), Changed>,
+        mut visit: impl FnMut((&'i Node, Version), usize, (&'i Node, Version)) -> Result<(), Changed>,
     ) -> Result<Leaf<'i>, Changed> {
         let mut node = self.root();
         loop {
             let meta = node.meta();
             let at = match target {
-                Some(target) => node.search(target, true, version)?.at,
+                Some(target) => node.child_place(&target, version, meta)?,
                 None => meta.count(),
             };
             let child = self.child_of(node, version, at)?;
@@ -209,76 +217,127 @@ impl OrderedIndex {
 
     /// Adds the entry unless it is there; returns whether it was added.
     pub(crate) fn add(&self, key: &[u8], slot: SlotId) -> bool {
-        let target = Target { key, slot: slot.0 };
+        let target = Target::new(key, slot.0);
         Self::until_unchanged(|| self.try_add(target, false))
     }
 
     /// Adds the entry unless the key has one, or might have: uniqueness and addition for one descent. False
     /// says that nothing was added and that the caller has to look.
     pub(crate) fn add_alone(&self, key: &[u8], slot: SlotId) -> bool {
-        let target = Target { key, slot: slot.0 };
+        let target = Target::new(key, slot.0);
         Self::until_unchanged(|| self.try_add(target, true))
     }
 
     fn try_add(&self, target: Target<'_>, alone: bool) -> Result<bool, Changed> {
-        let leaf = self.leaf_with_room_above(target)?;
-        let found = leaf.node.search(target, false, leaf.version)?;
+        with_hint(self.id, |hint| {
+            if let Some((leaf, version)) = hint.leaf(self.id) {
+                // SAFETY: the hint is this index's, whose node memory stays node memory while it lives.
+                let leaf = unsafe { &*leaf };
+                if self.add_at_hint(hint, leaf, version, target) {
+                    return Ok(true);
+                }
+                hint.forget();
+            }
+            self.add_by_descent(hint, target, alone)
+        })
+    }
+
+    /// Adds an entry behind the one that was added to the leaf before, if it belongs there and no other has
+    /// its key.
+    #[inline]
+    fn add_at_hint(&self, hint: &Hint, leaf: &Node, version: Version, target: Target<'_>) -> bool {
+        let meta = leaf.meta();
+        if meta.count() == ENTRIES_MAX {
+            return false;
+        }
+        let Some(at) = leaf.place_behind(meta.last_added(), &target, meta) else {
+            return false;
+        };
+        if at == meta.count() && !hint.is_above(&target) {
+            return false;
+        }
+        race_point();
+        // All that was read is from this version.
+        let Ok(locked) = leaf.lock(version) else {
+            return false;
+        };
+        self.insert_with_prefix(&locked, meta, at, target, ptr::null_mut());
+        hint.set_version(locked.version_after());
+        drop(locked);
+        self.count(leaf, 1);
+        true
+    }
+
+    fn add_by_descent(&self, hint: &Hint, target: Target<'_>, alone: bool) -> Result<bool, Changed> {
+        // All entries with a key stand behind this place, from there on.
+        let place = if alone { target.before_key() } else { target };
+        let (leaf, above) = self.leaf_with_room_above(place)?;
         let meta = leaf.node.meta();
-        if alone && !self.is_alone(&leaf, found, meta, target.key)? {
-            leaf.node.check(leaf.version)?;
-            return Ok(false);
-        }
-        if !alone
+        let found = leaf.node.place(&place, leaf.version, meta)?;
+        let is_end = found.at == meta.count();
+        let is_taken = !is_end
             && found.has_prefix
-            && found.at < meta.count()
-            && leaf.node.slot(found.at) == target.slot
-            && leaf.node.has_key(found.at, target.key, leaf.version)?
-        {
+            && (alone || leaf.node.slot(found.at) == target.slot)
+            && leaf.node.has_key(found.at, &target, leaf.version, meta)?;
+        if is_taken || alone && is_end && meta.continues {
             leaf.node.check(leaf.version)?;
             return Ok(false);
         }
+        // Who adds behind the entry that was added last may well do it again.
+        let above = (is_end || found.at == meta.last_added() + 1).then(|| key_above(above));
         if meta.count() < ENTRIES_MAX {
             let locked = leaf.node.lock(leaf.version)?;
-            self.insert_into(&locked, found.at, target, ptr::null_mut())?;
+            if found.has_prefix && meta.count() > 0 {
+                self.insert_with_prefix(&locked, meta, found.at, target, ptr::null_mut());
+            } else {
+                self.insert_into(&locked, found.at, target, ptr::null_mut())?;
+            }
+            if let Some(above) = above {
+                hint.set(self.id, leaf.node, locked.version_after(), above);
+            }
         } else {
             let parent = (leaf.parent, leaf.parent_version);
-            self.split_leaf(parent, leaf.at, (leaf.node, leaf.version), found.at, target)?;
+            let right = self.split_leaf(parent, leaf.at, (leaf.node, leaf.version), found.at, target)?;
+            if let (Some((right, version)), Some(above)) = (right, above) {
+                hint.set(self.id, right, version, above);
+            }
         }
         self.count(leaf.node, 1);
         Ok(true)
     }
 
-    /// True when no entry has the key whose place in the leaf was found. Those with one key stand together,
-    /// so the place's neighbours tell; where one of these may lie in another leaf the answer is no.
-    fn is_alone(&self, leaf: &Leaf<'_>, found: Found, meta: Meta, key: &[u8]) -> Result<bool, Changed> {
-        if found.at == 0 || found.at == meta.count() && meta.continues {
-            return Ok(false);
-        }
-        Ok(!found.has_prefix
-            || !leaf.node.has_key(found.at - 1, key, leaf.version)?
-                && !leaf.node.has_key(found.at, key, leaf.version)?)
-    }
-
-    /// As [`OrderedIndex::leaf_of`]; what is full above the leaf is split on the way.
-    #[inline]
-    fn leaf_with_room_above(&self, target: Target<'_>) -> Result<Leaf<'_>, Changed> {
+    /// As [`OrderedIndex::leaf_of`]; what is full above the leaf is split on the way. Also names the
+    /// separator right of the leaf, if there is one.
+    #[inline(always)]
+    fn leaf_with_room_above<'i>(
+        &'i self,
+        target: Target<'_>,
+    ) -> Result<(Leaf<'i>, Option<Separator<'i>>), Changed> {
         let version = self.root().read();
         if self.root().meta().count() == ENTRIES_MAX {
             self.grow_root(version)?;
             return Err(Changed);
         }
-        self.descend(version, Some(target), |parent, at, child| {
+        let mut above = None;
+        let leaf = self.descend(version, Some(target), |parent, at, child| {
+            if at < parent.0.meta().count() {
+                above = Some((parent.0, parent.1, at));
+            }
             if child.0.meta().count() < ENTRIES_MAX {
                 return Ok(());
             }
             self.split_inner(parent, at, child)?;
             Err(Changed)
-        })
+        })?;
+        if leaf.at < leaf.parent.meta().count() {
+            above = Some((leaf.parent, leaf.parent_version, leaf.at));
+        }
+        Ok((leaf, above))
     }
 
     /// Removes the entry if it is there.
     pub(crate) fn remove(&self, key: &[u8], slot: SlotId) {
-        let target = Target { key, slot: slot.0 };
+        let target = Target::new(key, slot.0);
         if Self::until_unchanged(|| self.try_remove(target)) {
             self.tidy_up(target);
         }
@@ -287,10 +346,12 @@ impl OrderedIndex {
     /// Returns whether the leaf has few entries left.
     fn try_remove(&self, target: Target<'_>) -> Result<bool, Changed> {
         let leaf = self.leaf_of(Some(target))?;
-        let found = leaf.node.search(target, false, leaf.version)?;
+        let found = leaf.node.place(&target, leaf.version, leaf.node.meta())?;
         if !found.has_prefix
             || leaf.node.slot(found.at) != target.slot
-            || !leaf.node.has_key(found.at, target.key, leaf.version)?
+            || !leaf
+                .node
+                .has_key(found.at, &target, leaf.version, leaf.node.meta())?
         {
             leaf.node.check(leaf.version)?;
             return Ok(false);
@@ -330,10 +391,10 @@ impl OrderedIndex {
             ..
         } = self.leaf_of(Some(target))?;
         loop {
-            let found = node.search(target, false, version)?;
             let meta = node.meta();
+            let found = node.place(&target, version, meta)?;
             let mut at = found.at;
-            while found.has_prefix && at < meta.count() && node.has_key(at, key, version)? {
+            while found.has_prefix && at < meta.count() && node.has_key(at, &target, version, meta)? {
                 out.push(SlotId(node.slot(at)));
                 at += 1;
             }
@@ -396,11 +457,12 @@ impl OrderedIndex {
         let step = || -> Result<Step, Changed> {
             let version = node.read_unlocked()?;
             let meta = node.meta();
-            let at = node.search(target, meta.level > 0, version)?.at;
             if meta.level > 0 {
+                let at = node.child_place(&target, version, meta)?;
                 let node = ptr::from_ref(self.child_of(node, version, at)?);
                 return Ok(Step::Down(Descent { node, ..descent }));
             }
+            let at = node.place(&target, version, meta)?.at;
             let slot = (at < meta.count()).then(|| SlotId(node.slot(at)));
             node.check(version)?;
             Ok(slot.map_or(Step::Nothing, Step::Entry))
@@ -419,6 +481,19 @@ impl OrderedIndex {
     pub(crate) fn size_bytes(&self) -> usize {
         self.pool.size_bytes()
     }
+}
+
+/// A key that all entries left of the separator are below.
+fn key_above(separator: Option<Separator<'_>>) -> Above {
+    let Some((node, version, at)) = separator else {
+        return ABOVE_ALL;
+    };
+    let read = || {
+        let words = node.key_words(at, version)?;
+        node.check(version)?;
+        Ok::<_, Changed>(words)
+    };
+    read().unwrap_or(ABOVE_NONE)
 }
 
 #[cfg(test)]

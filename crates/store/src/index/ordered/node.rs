@@ -28,62 +28,52 @@
 //! Sources: optimistic lock coupling, Leis et al., "The ART of practical synchronization" (2016); key heads
 //! and prefixes, Graefe and Larson, "B-tree indexes and CPU caches" (2001).
 
-use std::cmp::Ordering as Order;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-use weft_base::memory::{LINE_BYTES, prefetch_bytes};
+use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
 
+use super::hint::{ABOVE_NONE, Above};
+use super::latch::Locked;
 use super::pool::{BLOCK_ALIGN, Block};
-use super::target::{Target, WORD_BYTES, head_mask, word_at};
+use super::target::WORD_BYTES;
 
 /// Entries of a node.
 pub(super) const ENTRIES_MAX: usize = 26;
 /// A node with fewer is joined with a neighbour, or evened out.
 pub(super) const ENTRIES_MIN: usize = 7;
-/// How far each step of a search among so many goes.
-const SEARCH_HALVES: [usize; 6] = search_halves();
 const PREFIX_WORDS_MORE: usize = 8;
 /// Bytes of the longest prefix.
 pub(super) const PREFIX_MAX: usize = (1 + PREFIX_WORDS_MORE) * WORD_BYTES;
 
 /// The unused head of an unused entry: no search counts it.
-const UNUSED: u32 = u32::MAX;
-const HEAD_BYTES: usize = size_of::<u32>();
-const SLOT_BITS: u32 = 40;
-const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+pub(super) const UNUSED: u32 = u32::MAX;
+pub(super) const HEAD_BYTES: usize = size_of::<u32>();
+pub(super) const SLOT_BITS: u32 = 40;
+pub(super) const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 /// Key bytes behind the prefix that an entry of a leaf holds without a block.
-const LEAF_TAIL_MAX: usize = HEAD_BYTES + WORD_BYTES;
+pub(super) const LEAF_TAIL_MAX: usize = HEAD_BYTES + WORD_BYTES;
+/// Prefixes up to this length are copied whole.
+const SHORT_PREFIX_BYTES: usize = 2 * WORD_BYTES;
 /// The same for a separator.
-const SEPARATOR_TAIL_MAX: usize = LEAF_TAIL_MAX - 1;
+pub(super) const SEPARATOR_TAIL_MAX: usize = LEAF_TAIL_MAX - 1;
 /// The length code of keys that have a block.
-const CODE_BLOCK: usize = LEAF_TAIL_MAX + 1;
+pub(super) const CODE_BLOCK: usize = LEAF_TAIL_MAX + 1;
 /// The bits of a separator's rest that hold its length plus one: 0 in the address of a block.
-const LEN_MASK: usize = BLOCK_ALIGN - 1;
+pub(super) const LEN_MASK: usize = BLOCK_ALIGN - 1;
 
 const _: () = assert!(SEPARATOR_TAIL_MAX < LEN_MASK && LEN_MASK <= 0xff);
 
-const fn search_halves() -> [usize; 6] {
-    let (mut halves, mut left, mut step) = ([1; 6], ENTRIES_MAX, 0);
-    while left > 1 {
-        halves[step] = left / 2;
-        left -= left / 2;
-        step += 1;
-    }
-    assert!(step == 5);
-    halves
-}
-
 #[repr(C, align(64))]
 pub(super) struct Node {
-    version: AtomicU64,
-    meta: AtomicU64,
-    prefix: AtomicU64,
-    heads: [AtomicU32; ENTRIES_MAX],
-    words: [AtomicPtr<Node>; ENTRIES_MAX],
-    links: [AtomicPtr<Node>; 2],
-    rests: [AtomicPtr<AtomicU64>; ENTRIES_MAX],
-    prefix_more: [AtomicU64; PREFIX_WORDS_MORE],
+    pub(super) version: AtomicU64,
+    pub(super) meta: AtomicU64,
+    pub(super) prefix: AtomicU64,
+    pub(super) heads: [AtomicU32; ENTRIES_MAX],
+    pub(super) words: [AtomicPtr<Node>; ENTRIES_MAX],
+    pub(super) links: [AtomicPtr<Node>; 2],
+    pub(super) rests: [AtomicPtr<AtomicU64>; ENTRIES_MAX],
+    pub(super) prefix_more: [AtomicU64; PREFIX_WORDS_MORE],
 }
 
 const _: () = assert!(size_of::<Node>() == 10 * LINE_BYTES && size_of::<usize>() == 8);
@@ -109,15 +99,15 @@ impl Meta {
     fn from_word(word: u64) -> Self {
         let [count, prefix_len, level, last_added, continues, ..] = word.to_le_bytes();
         Meta {
-            count: count.min(ENTRIES_MAX as u8),
-            prefix_len: prefix_len.min(PREFIX_MAX as u8),
+            count,
+            prefix_len,
             level,
             last_added,
             continues: continues != 0,
         }
     }
 
-    fn to_word(self) -> u64 {
+    pub(super) fn to_word(self) -> u64 {
         u64::from_le_bytes([
             self.count,
             self.prefix_len,
@@ -135,6 +125,12 @@ impl Meta {
         usize::from(self.count)
     }
 
+    /// Where the last entry was added.
+    #[inline(always)]
+    pub(super) fn last_added(self) -> usize {
+        usize::from(self.last_added)
+    }
+
     #[inline(always)]
     pub(super) fn prefix_len(self) -> usize {
         usize::from(self.prefix_len)
@@ -147,16 +143,7 @@ pub(super) struct Changed;
 
 /// What a node's latch is worth to a reader: the version that it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version(u64);
-
-/// Where a target stands in a node.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    /// Entries before the target.
-    pub(super) at: usize,
-    /// The target's key begins with the node's prefix.
-    pub(super) has_prefix: bool,
-}
+pub(super) struct Version(pub(super) u64);
 
 impl Node {
     /// What a descent fetches of a node.
@@ -223,7 +210,7 @@ impl Node {
             .map_err(|_| Changed)?;
         // Who sees one of the stores that follow must see the odd version as well.
         fence(Ordering::Release);
-        Ok(Locked { node: self })
+        Ok(Locked::of(self))
     }
 
     /// Takes the latch, waiting for it.
@@ -277,21 +264,21 @@ impl Node {
     }
 
     #[inline(always)]
-    fn word(&self, at: usize) -> *mut Node {
+    pub(super) fn word(&self, at: usize) -> *mut Node {
         self.words
             .get(at)
             .map_or(ptr::null_mut(), |word| word.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
-    fn rest(&self, at: usize) -> *mut AtomicU64 {
+    pub(super) fn rest(&self, at: usize) -> *mut AtomicU64 {
         self.rests
             .get(at)
             .map_or(ptr::null_mut(), |rest| rest.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
-    fn head(&self, at: usize) -> u32 {
+    pub(super) fn head(&self, at: usize) -> u32 {
         self.heads
             .get(at)
             .map_or(UNUSED, |head| head.load(Ordering::Relaxed))
@@ -329,174 +316,96 @@ impl Node {
         }
     }
 
-    /// Compares the target's key with the prefix.
-    #[inline(always)]
-    fn compare_prefix(&self, key: &[u8], prefix_len: usize) -> Order {
-        let first = head_mask(prefix_len);
-        let (wanted, prefix) = (word_at(key, 0) & first, self.prefix.load(Ordering::Relaxed));
-        if wanted != prefix {
-            return wanted.cmp(&prefix);
-        }
-        if prefix_len > WORD_BYTES {
-            for (number, word) in self.prefix_more.iter().enumerate() {
-                let at = (number + 1) * WORD_BYTES;
-                let Some(left) = prefix_len.checked_sub(at).filter(|left| *left > 0) else {
-                    break;
-                };
-                let (wanted, prefix) = (word_at(key, at) & head_mask(left), word.load(Ordering::Relaxed));
-                if wanted != prefix {
-                    return wanted.cmp(&prefix);
-                }
-            }
-        }
-        if key.len() < prefix_len {
-            Order::Less
-        } else {
-            Order::Equal
-        }
-    }
-
-    /// How many heads are smaller: a binary search without branches, for which one is the first that is not
-    /// is anybody's guess. Unused heads are never smaller.
-    #[inline(always)]
-    fn heads_below(&self, head: u32) -> usize {
-        let mut below = 0;
-        for half in SEARCH_HALVES {
-            let is_below = self.head(below + half - 1) < head;
-            below = std::hint::select_unpredictable(is_below, below + half, below);
-        }
-        below
-    }
-
-    /// How many entries are below the target, or not above it if `through`.
-    #[inline(always)]
-    pub(super) fn search(
-        &self,
-        target: Target<'_>,
-        through: bool,
-        version: Version,
-    ) -> Result<Found, Changed> {
-        let meta = self.meta();
-        match self.compare_prefix(target.key, meta.prefix_len()) {
-            Order::Equal => {}
-            order => {
-                return Ok(Found {
-                    at: if order == Order::Less { 0 } else { meta.count() },
-                    has_prefix: false,
-                });
-            }
-        }
-        let head = head_at(target.key, meta.prefix_len());
-        let at = self.heads_below(head).min(meta.count());
-        if at == meta.count() || self.head(at) != head {
-            return Ok(Found { at, has_prefix: true });
-        }
-        let at = self.search_equal_heads(target, through, version, at, meta)?;
-        Ok(Found { at, has_prefix: true })
-    }
-
-    /// [`Node::search`] from the first entry on whose head is the target's.
-    #[inline]
-    fn search_equal_heads(
-        &self,
-        target: Target<'_>,
-        through: bool,
-        version: Version,
-        first: usize,
-        meta: Meta,
-    ) -> Result<usize, Changed> {
-        let head = self.head(first);
-        let mut end = first + 1;
-        while end < meta.count() && self.head(end) == head {
-            end += 1;
-        }
-        let (mut low, mut high) = (first, end);
-        while low < high {
-            let middle = low.midpoint(high);
-            let order = self.compare(middle, target, version, meta)?;
-            if order == Order::Less || through && order == Order::Equal {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
-    }
-
-    /// Compares an entry with a target whose key has the same prefix and head.
-    #[inline]
-    fn compare(&self, at: usize, target: Target<'_>, version: Version, meta: Meta) -> Result<Order, Changed> {
-        let behind = meta.prefix_len() + HEAD_BYTES;
-        match self.tail(at, meta.level) {
-            Tail::Here { len, word } => {
-                let target_len = (target.key.len() - meta.prefix_len().min(target.key.len())).min(CODE_BLOCK);
-                let slot = if meta.level == 0 { self.slot(at) } else { 0 };
-                let order = word.cmp(&word_at(target.key, behind));
-                Ok(order.then(len.cmp(&target_len)).then(slot.cmp(&target.slot)))
-            }
-            Tail::Block(block) => {
-                // Before the pointer is followed, and before the length is.
-                self.check(version)?;
-                let block = Block::from_raw(block).ok_or(Changed)?;
-                let len = block.len();
-                self.check(version)?;
-                let slot = if meta.level == 0 {
-                    self.slot(at)
-                } else {
-                    block.slot()
-                };
-                let order = block.compare_key(len, target.key, behind);
-                Ok(order.then(slot.cmp(&target.slot)))
-            }
-        }
-    }
-
-    /// The entry has exactly this key.
-    #[inline]
-    pub(super) fn has_key(&self, at: usize, key: &[u8], version: Version) -> Result<bool, Changed> {
-        race_point();
-        let meta = self.meta();
-        if at >= meta.count() || self.head(at) != head_at(key, meta.prefix_len()) {
-            return Ok(false);
-        }
-        let target = Target {
-            key,
-            slot: self.slot(at),
-        };
-        Ok(self.compare(at, target, version, meta)? == Order::Equal)
-    }
-
     /// Appends an entry's whole key.
     pub(super) fn key_into(&self, at: usize, version: Version, out: &mut Vec<u8>) -> Result<(), Changed> {
+        self.keys_into(std::iter::once(at), version, out, |_, _| {})
+    }
+
+    /// Appends the whole keys of entries, and tells `see` each one's end in `out`. What was appended before
+    /// an error is anything.
+    #[inline]
+    pub(super) fn keys_into(
+        &self,
+        places: impl ExactSizeIterator<Item = usize>,
+        version: Version,
+        out: &mut Vec<u8>,
+        mut see: impl FnMut(usize, usize),
+    ) -> Result<(), Changed> {
         race_point();
         let meta = self.meta();
+        let prefix_len = meta.prefix_len();
+        let prefix = self.prefix_bytes(prefix_len);
+        let mut left = places.len();
+        let mut end = out.len();
+        let bytes_max = |keys: usize| keys * (prefix_len + LEAF_TAIL_MAX) + SHORT_PREFIX_BYTES;
+        out.resize(end + bytes_max(left), 0);
+        for at in places {
+            match self.tail(at, meta.level) {
+                Tail::Here { len, word } => {
+                    let place = out.get_mut(end..).ok_or(Changed)?;
+                    put_key(place, &prefix, prefix_len, self.head(at), word).ok_or(Changed)?;
+                    end += prefix_len + len.min(LEAF_TAIL_MAX);
+                }
+                Tail::Block(block) => {
+                    self.check(version)?;
+                    let block = Block::from_raw(block).ok_or(Changed)?;
+                    let len = block.len();
+                    self.check(version)?;
+                    out.truncate(end);
+                    block.key_into(len, out);
+                    end = out.len();
+                    out.resize(end + bytes_max(left), 0);
+                }
+            }
+            left -= 1;
+            see(at, end);
+        }
+        out.truncate(end);
+        Ok(())
+    }
+
+    /// The first words of an entry's key, zeros behind its end. Good only if the version is still the same.
+    pub(super) fn key_words(&self, at: usize, version: Version) -> Result<Above, Changed> {
+        let meta = self.meta();
+        let mut words = ABOVE_NONE;
         match self.tail(at, meta.level) {
+            Tail::Here { word, .. } => {
+                let prefix_len = meta.prefix_len();
+                let mut bytes = [0; PREFIX_MAX + LEAF_TAIL_MAX];
+                let prefix = self.prefix_bytes(prefix_len);
+                put_key(&mut bytes, &prefix, prefix_len, self.head(at), word).ok_or(Changed)?;
+                let (chunks, _) = bytes.as_chunks();
+                for (word, bytes) in words.iter_mut().zip(chunks) {
+                    *word = u64::from_be_bytes(*bytes);
+                }
+            }
             Tail::Block(block) => {
                 self.check(version)?;
                 let block = Block::from_raw(block).ok_or(Changed)?;
                 let len = block.len();
                 self.check(version)?;
-                block.key_into(len, out);
-            }
-            Tail::Here { len, word } => {
-                let start = out.len();
-                let prefix_words = std::iter::once(&self.prefix).chain(&self.prefix_more);
-                for word in prefix_words.take(meta.prefix_len().div_ceil(WORD_BYTES)) {
-                    out.extend_from_slice(&word.load(Ordering::Relaxed).to_be_bytes());
-                }
-                out.truncate(start + meta.prefix_len());
-                out.extend_from_slice(&self.head(at).to_be_bytes());
-                out.extend_from_slice(&word.to_be_bytes());
-                out.truncate(start + meta.prefix_len() + len.min(LEAF_TAIL_MAX));
+                block.words_into(len, &mut words);
             }
         }
-        Ok(())
+        Ok(words)
+    }
+
+    fn prefix_bytes(&self, len: usize) -> [u8; PREFIX_MAX] {
+        let mut bytes = [0; PREFIX_MAX];
+        let words = std::iter::once(&self.prefix).chain(&self.prefix_more);
+        let (chunks, _) = bytes.as_chunks_mut();
+        for (bytes, word) in chunks.iter_mut().zip(words.take(len.div_ceil(WORD_BYTES))) {
+            *bytes = word.load(Ordering::Relaxed).to_be_bytes();
+        }
+        bytes
     }
 
     /// Fetches what a search of the node touches, so that its lines come together.
     #[inline(always)]
     pub(super) fn fetch(&self) {
-        prefetch_bytes(self, Self::FETCH_BYTES);
+        for line in 0..Self::FETCH_BYTES / LINE_BYTES {
+            prefetch(ptr::from_ref(self).cast::<u8>().wrapping_add(line * LINE_BYTES));
+        }
     }
 
     /// Fetches what a walk along the leaves touches first.
@@ -508,15 +417,31 @@ impl Node {
     }
 }
 
-/// The four bytes of the key from `at` on.
+/// Writes a key of a prefix and what an entry holds of the rest, and some bytes behind its end. `None` if
+/// there is no room.
 #[inline(always)]
-fn head_at(key: &[u8], at: usize) -> u32 {
-    (word_at(key, at) >> 32) as u32
+fn put_key(
+    place: &mut [u8],
+    prefix: &[u8; PREFIX_MAX],
+    prefix_len: usize,
+    head: u32,
+    word: u64,
+) -> Option<()> {
+    if prefix_len <= SHORT_PREFIX_BYTES {
+        *place.first_chunk_mut::<SHORT_PREFIX_BYTES>()? = *prefix.first_chunk()?;
+    } else {
+        let prefix = prefix.get(..prefix_len)?;
+        place.get_mut(..prefix_len)?.copy_from_slice(prefix);
+    }
+    let tail: &mut [u8; LEAF_TAIL_MAX] = place.get_mut(prefix_len..)?.first_chunk_mut()?;
+    *tail.first_chunk_mut()? = head.to_be_bytes();
+    *tail.last_chunk_mut()? = word.to_be_bytes();
+    Some(())
 }
 
 /// In a test that asked for it, now and then lets other threads in between two looks or two stores.
 #[inline(always)]
-fn race_point() {
+pub(super) fn race_point() {
     #[cfg(test)]
     races::point();
 }
@@ -560,174 +485,4 @@ enum Tail {
         word: u64,
     },
     Block(*mut AtomicU64),
-}
-
-/// An entry as it is written into a node.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Item<'k> {
-    pub(super) key: &'k [u8],
-    /// In a leaf, the entry's; above, the separator's: 0 unless equal keys are apart.
-    pub(super) slot: u64,
-    /// Above the leaves, what is right of the separator.
-    pub(super) child: *mut Node,
-    /// A block with this key, and slot if it is a separator.
-    pub(super) block: Option<NonNull<AtomicU64>>,
-}
-
-/// An entry needs a block in a node with this prefix.
-#[inline]
-pub(super) fn needs_block(key_len: usize, slot: u64, prefix_len: usize, level: u8) -> bool {
-    let tail = key_len.saturating_sub(prefix_len);
-    if level == 0 {
-        tail > LEAF_TAIL_MAX
-    } else {
-        tail > SEPARATOR_TAIL_MAX || slot != 0
-    }
-}
-
-/// A node whose latch this thread holds.
-pub(super) struct Locked<'n> {
-    node: &'n Node,
-}
-
-impl std::ops::Deref for Locked<'_> {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        self.node
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let version = self.node.version.load(Ordering::Relaxed);
-        self.node
-            .version
-            .store(version.wrapping_add(1), Ordering::Release);
-    }
-}
-
-impl<'n> Locked<'n> {
-    /// What a look under the latch is checked against.
-    pub(super) fn version(&self) -> Version {
-        Version(self.node.version.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn node(&self) -> &'n Node {
-        self.node
-    }
-
-    pub(super) fn set_meta(&self, meta: Meta) {
-        self.node.meta.store(meta.to_word(), Ordering::Relaxed);
-    }
-
-    pub(super) fn set_neighbour(&self, side: Side, node: *mut Node) {
-        let [right, left] = &self.node.links;
-        let link = if side == Side::Right { right } else { left };
-        link.store(node, Ordering::Relaxed);
-    }
-
-    pub(super) fn set_first_child(&self, node: *mut Node) {
-        self.set_neighbour(Side::Right, node);
-    }
-
-    pub(super) fn set_prefix(&self, prefix: &[u8]) {
-        let words = std::iter::once(&self.node.prefix).chain(&self.node.prefix_more);
-        for (number, word) in words.enumerate() {
-            word.store(word_at(prefix, number * WORD_BYTES), Ordering::Relaxed);
-        }
-    }
-
-    /// The key begins with the node's prefix.
-    pub(super) fn takes_key(&self, key: &[u8]) -> bool {
-        let meta = self.meta();
-        meta.count > 0 && self.compare_prefix(key, meta.prefix_len()) == Order::Equal
-    }
-
-    /// Writes an entry. Its block is set where it needs one.
-    pub(super) fn write(&self, at: usize, item: Item<'_>, prefix_len: usize, level: u8) {
-        let (Some(head), Some(word), Some(rest)) = (
-            self.node.heads.get(at),
-            self.node.words.get(at),
-            self.node.rests.get(at),
-        ) else {
-            return;
-        };
-        let tail = item.key.len().saturating_sub(prefix_len);
-        head.store(head_at(item.key, prefix_len), Ordering::Relaxed);
-        let behind = word_at(item.key, prefix_len + HEAD_BYTES) as usize;
-        let inline = if level == 0 {
-            let code = if item.block.is_some() { CODE_BLOCK } else { tail };
-            let slot = item.slot & SLOT_MASK | (code as u64) << SLOT_BITS;
-            word.store(ptr::without_provenance_mut(slot as usize), Ordering::Relaxed);
-            behind
-        } else {
-            word.store(item.child, Ordering::Relaxed);
-            behind & !0xff | (tail + 1) & LEN_MASK
-        };
-        let block = item.block.map(NonNull::as_ptr);
-        rest.store(
-            block.unwrap_or(ptr::without_provenance_mut(inline)),
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Marks the entries from `count` on as unused.
-    pub(super) fn clear_from(&self, count: usize) {
-        for head in self.node.heads.iter().skip(count) {
-            head.store(UNUSED, Ordering::Relaxed);
-        }
-    }
-
-    /// Moves the entries from `at` on one place up.
-    pub(super) fn open_gap(&self, at: usize, count: usize) {
-        for to in (at + 1..=count.min(ENTRIES_MAX - 1)).rev() {
-            self.copy_entry(to - 1, to);
-        }
-    }
-
-    /// Moves the entries behind `at` one place down, over the one there.
-    pub(super) fn close_gap(&self, at: usize, count: usize) {
-        for to in at..count.saturating_sub(1) {
-            self.copy_entry(to + 1, to);
-        }
-        self.clear_from(count.saturating_sub(1));
-    }
-
-    #[inline(always)]
-    fn copy_entry(&self, from: usize, to: usize) {
-        race_point();
-        if let (Some(head), Some(word), Some(rest)) = (
-            self.node.heads.get(to),
-            self.node.words.get(to),
-            self.node.rests.get(to),
-        ) {
-            head.store(self.head(from), Ordering::Relaxed);
-            word.store(self.word(from), Ordering::Relaxed);
-            rest.store(self.rest(from), Ordering::Relaxed);
-        }
-    }
-
-    /// Makes this node a copy of another: everything but the version.
-    pub(super) fn copy_of(&self, other: &Locked<'_>) {
-        let copy =
-            |to: &AtomicU64, from: &AtomicU64| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        copy(&self.node.meta, &other.node.meta);
-        copy(&self.node.prefix, &other.node.prefix);
-        for (to, from) in self.node.prefix_more.iter().zip(&other.node.prefix_more) {
-            copy(to, from);
-        }
-        for (to, from) in self.node.links.iter().zip(&other.node.links) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        for (to, from) in self.node.heads.iter().zip(&other.node.heads) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        for (to, from) in self.node.words.iter().zip(&other.node.words) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        for (to, from) in self.node.rests.iter().zip(&other.node.rests) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
 }

@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::node::{Locked, Node};
-use super::target::{WORD_BYTES, word_at};
+use super::latch::Locked;
+use super::node::Node;
+use super::target::{Target, WORD_BYTES};
 use crate::memory::RowMemory;
 use crate::memory::arena::Kind;
 
@@ -61,15 +62,22 @@ impl Block {
     }
 
     /// Compares the block's key of `len` bytes with another, whose first `same` bytes are the same.
-    pub(super) fn compare_key(&self, len: usize, key: &[u8], same: usize) -> Order {
+    pub(super) fn compare_key(&self, len: usize, target: &Target<'_>, same: usize) -> Order {
         for at in same / WORD_BYTES..len.div_ceil(WORD_BYTES) {
             let word = self.word(BLOCK_HEAD_WORDS + at).load(Ordering::Relaxed);
-            let order = word.cmp(&word_at(key, at * WORD_BYTES));
+            let order = word.cmp(&target.word_at(at * WORD_BYTES));
             if order != Order::Equal {
                 return order;
             }
         }
-        len.cmp(&key.len())
+        len.cmp(&target.key.len())
+    }
+
+    /// Copies the first words of the key of `len` bytes.
+    pub(super) fn words_into(&self, len: usize, words: &mut [u64]) {
+        for (at, word) in words.iter_mut().take(len.div_ceil(WORD_BYTES)).enumerate() {
+            *word = self.word(BLOCK_HEAD_WORDS + at).load(Ordering::Relaxed);
+        }
     }
 
     /// Appends the key of `len` bytes.
@@ -188,7 +196,8 @@ impl Pool {
     }
 
     /// A block with this key and slot.
-    pub(super) fn block(&self, key: &[u8], slot: u64) -> NonNull<AtomicU64> {
+    pub(super) fn block(&self, target: &Target<'_>) -> NonNull<AtomicU64> {
+        let key = target.key;
         let bytes = block_bytes(key.len());
         let mut state = self.state.lock();
         let State {
@@ -206,9 +215,9 @@ impl Pool {
         drop(state);
         let block = Block { words };
         block.word(0).store(key.len() as u64, Ordering::Relaxed);
-        block.word(1).store(slot, Ordering::Relaxed);
+        block.word(1).store(target.slot, Ordering::Relaxed);
         for at in 0..key.len().div_ceil(WORD_BYTES) {
-            let word = word_at(key, at * WORD_BYTES);
+            let word = target.word_at(at * WORD_BYTES);
             block.word(BLOCK_HEAD_WORDS + at).store(word, Ordering::Relaxed);
         }
         words

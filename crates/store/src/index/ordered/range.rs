@@ -5,7 +5,7 @@
 //! the tree again, to where the last entry that was shown stood. So nothing that stays is missed or shown
 //! twice, whatever is split or joined meanwhile, and no latch is held while a batch is looked at.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use super::node::{Changed, Node, Side, Version};
 use super::target::Target;
@@ -46,16 +46,45 @@ impl Batch {
         self.keys.clear();
     }
 
-    fn remember_last(&mut self) {
-        let last = self.entries().last().map(|(key, slot)| (key.len(), slot));
-        if let Some((len, slot)) = last {
-            self.last = Some(slot);
-            self.last_key.clear();
-            let start = self.keys.len() - len;
-            self.last_key
-                .extend_from_slice(self.keys.get(start..).unwrap_or_default());
+    /// Appends entries of a leaf, which hold if the leaf is still as it was.
+    fn copy(
+        &mut self,
+        leaf: &Node,
+        version: Version,
+        places: Range<usize>,
+        reverse: bool,
+    ) -> Result<(), Changed> {
+        let Batch {
+            slots, ends, keys, ..
+        } = self;
+        let see = |_, end| ends.push(end);
+        if reverse {
+            slots.extend(places.clone().rev().map(|at| SlotId(leaf.slot(at))));
+            leaf.keys_into(places.rev(), version, keys, see)
+        } else {
+            slots.extend(places.clone().map(|at| SlotId(leaf.slot(at))));
+            leaf.keys_into(places, version, keys, see)
         }
     }
+
+    fn remember_last(&mut self) {
+        let Some(slot) = self.slots.last() else {
+            return;
+        };
+        self.last = Some(*slot);
+        let start = self.ends.iter().rev().nth(1).copied().unwrap_or(0);
+        self.last_key.clear();
+        self.last_key
+            .extend_from_slice(self.keys.get(start..).unwrap_or_default());
+    }
+}
+
+/// Where a range goes on.
+struct NextLeaf<'i> {
+    node: &'i Node,
+    version: Version,
+    /// It was come to from the leaf read before.
+    is_neighbour: bool,
 }
 
 /// A range that is being read.
@@ -91,32 +120,21 @@ impl OrderedIndex {
 impl<'i> Cursor<'i, '_> {
     /// Puts the next entries into `batch`, the one that it was given before; false when there are none.
     pub(crate) fn next(&mut self, batch: &mut Batch) -> bool {
+        if self.is_done {
+            return false;
+        }
         if self.leaf.is_none() {
             batch.last = None;
+        } else {
+            batch.remember_last();
         }
         while !self.is_done {
             batch.clear();
             // Who was disturbed at a leaf looks for its place again.
-            let leaf = match self.follow(batch) {
-                Ok(leaf) => leaf,
-                Err(Changed) => {
-                    self.leaf = None;
-                    continue;
-                }
-            };
-            let Some((node, version)) = leaf else {
-                self.is_done = true;
-                break;
-            };
-            if let Ok(is_last) = self.read(node, version, batch) {
-                self.leaf = Some((node, version));
-                self.is_done = is_last;
-                if !batch.slots.is_empty() {
-                    batch.remember_last();
-                    return true;
-                }
-            } else {
-                self.leaf = None;
+            match self.follow(batch).and_then(|leaf| self.read(leaf, batch)) {
+                Ok(()) if !batch.slots.is_empty() => return true,
+                Ok(()) => {}
+                Err(Changed) => self.leaf = None,
             }
         }
         batch.clear();
@@ -130,49 +148,71 @@ impl<'i> Cursor<'i, '_> {
         };
         let key = &batch.last_key;
         if self.reverse {
-            (self.from, Some(Target { key, slot: slot.0 }))
+            (self.from, Some(Target::new(key, slot.0)))
         } else {
-            let slot = slot.0 + 1;
-            (Target { key, slot }, self.to)
+            (Target::new(key, slot.0 + 1), self.to)
         }
     }
 
     /// The leaf to read next; `None` at the end of the tree.
-    fn follow(&self, batch: &Batch) -> Result<Option<(&'i Node, Version)>, Changed> {
-        let side = if self.reverse { Side::Left } else { Side::Right };
+    fn follow(&self, batch: &Batch) -> Result<Option<NextLeaf<'i>>, Changed> {
         if let Some((leaf, version)) = self.leaf {
-            return self.index.neighbour_of(leaf, version, side);
+            let next = self.index.neighbour_of(leaf, version, self.side())?;
+            return Ok(next.map(|(node, version)| NextLeaf {
+                node,
+                version,
+                is_neighbour: true,
+            }));
         }
         let (from, to) = self.bounds(batch);
         let target = if self.reverse { to } else { Some(from) };
         let Leaf { node, version, .. } = self.index.leaf_of(target)?;
-        Ok(Some((node, version)))
+        Ok(Some(NextLeaf {
+            node,
+            version,
+            is_neighbour: false,
+        }))
     }
 
-    /// Copies a leaf's part of the range; returns whether the range ends there.
-    fn read(&self, leaf: &Node, version: Version, batch: &mut Batch) -> Result<bool, Changed> {
-        let count = leaf.meta().count();
-        let side = if self.reverse { Side::Left } else { Side::Right };
-        Node::fetch_neighbour(leaf.neighbour(side));
+    fn side(&self) -> Side {
+        if self.reverse { Side::Left } else { Side::Right }
+    }
+
+    /// Copies a leaf's part of the range.
+    fn read(&mut self, leaf: Option<NextLeaf<'i>>, batch: &mut Batch) -> Result<(), Changed> {
+        let Some(NextLeaf {
+            node,
+            version,
+            is_neighbour,
+        }) = leaf
+        else {
+            self.is_done = true;
+            return Ok(());
+        };
+        let meta = node.meta();
+        Node::fetch_neighbour(node.neighbour(self.side()));
         let (start, end) = {
             let (from, to) = self.bounds(batch);
-            let end = match to {
-                Some(to) => leaf.search(to, false, version)?.at,
-                None => count,
-            };
-            (leaf.search(from, false, version)?.at, end)
-        };
-        for number in 0..end.saturating_sub(start) {
-            let at = if self.reverse {
-                end - 1 - number
+            // All of a neighbour lies beyond what was shown.
+            let start = if is_neighbour && !self.reverse {
+                0
             } else {
-                start + number
+                node.place(&from, version, meta)?.at
             };
-            batch.slots.push(SlotId(leaf.slot(at)));
-            leaf.key_into(at, version, &mut batch.keys)?;
-            batch.ends.push(batch.keys.len());
-        }
-        leaf.check(version)?;
-        Ok(if self.reverse { start > 0 } else { end < count })
+            let end = match to {
+                Some(to) if !(is_neighbour && self.reverse) => node.place(&to, version, meta)?.at,
+                _ => meta.count(),
+            };
+            (start, end)
+        };
+        batch.copy(node, version, start..end.max(start), self.reverse)?;
+        node.check(version)?;
+        self.leaf = Some((node, version));
+        self.is_done = if self.reverse {
+            start > 0
+        } else {
+            end < meta.count()
+        };
+        Ok(())
     }
 }

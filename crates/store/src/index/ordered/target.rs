@@ -13,20 +13,42 @@ pub(super) const WORD_BYTES: usize = 8;
 pub(super) struct Target<'k> {
     pub(super) key: &'k [u8],
     pub(super) slot: u64,
+    /// The key's last eight bytes, or all of a shorter one, as a number.
+    end: u64,
 }
 
 impl<'k> Target<'k> {
     /// Before all entries.
-    pub(super) const FIRST: Target<'static> = Target { key: &[], slot: 0 };
+    pub(super) const FIRST: Target<'static> = Target {
+        key: &[],
+        slot: 0,
+        end: 0,
+    };
+
+    #[inline(always)]
+    pub(super) fn new(key: &'k [u8], slot: u64) -> Self {
+        let end = match key.last_chunk() {
+            Some(word) => u64::from_be_bytes(*word),
+            None => key.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        Target { key, slot, end }
+    }
 
     /// Before all entries of the key.
+    #[inline(always)]
     pub(super) fn before(key: &'k [u8]) -> Self {
-        Target { key, slot: 0 }
+        Target::new(key, 0)
+    }
+
+    /// Before all entries of this target's key.
+    #[inline(always)]
+    pub(super) fn before_key(self) -> Self {
+        Target { slot: 0, ..self }
     }
 
     /// Behind all entries of the key: no slot has this number.
     pub(super) fn behind(key: &'k [u8]) -> Self {
-        Target { key, slot: u64::MAX }
+        Target::new(key, u64::MAX)
     }
 
     /// Where a range with this lower bound begins.
@@ -46,36 +68,31 @@ impl<'k> Target<'k> {
             Bound::Unbounded => None,
         }
     }
-}
 
-/// The eight bytes of the key from `at` on, as a word; zeros stand for what is missing.
-#[inline(always)]
-pub(super) fn word_at(key: &[u8], at: usize) -> u64 {
-    let rest = key.get(at..).unwrap_or_default();
-    if let Some(word) = rest.first_chunk() {
-        return u64::from_be_bytes(*word);
-    }
-    if rest.is_empty() {
-        return 0;
-    }
-    match key.last_chunk() {
-        // What precedes the rest is shifted out.
-        Some(word) => u64::from_be_bytes(*word) << (8 * (WORD_BYTES - rest.len())),
-        None => {
-            let word = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
-            word << (8 * (WORD_BYTES - rest.len()))
+    /// The eight bytes of the key from `at` on, as a word; zeros stand for what is missing.
+    #[inline(always)]
+    pub(super) fn word_at(&self, at: usize) -> u64 {
+        let Some(rest) = self.key.get(at..) else {
+            return 0;
+        };
+        if let Some(word) = rest.first_chunk() {
+            return u64::from_be_bytes(*word);
         }
+        // What precedes the rest is shifted out.
+        self.end.unbounded_shl((8 * (WORD_BYTES - rest.len())) as u32)
+    }
+
+    /// The four bytes of the key from `at` on.
+    #[inline(always)]
+    pub(super) fn head_at(&self, at: usize) -> u32 {
+        (self.word_at(at) >> 32) as u32
     }
 }
 
-/// Keeps a word's first `bytes` bytes, at most eight.
+/// Keeps a word's first `bytes` bytes, fewer than eight.
 #[inline(always)]
 pub(super) fn head_mask(bytes: usize) -> u64 {
-    if bytes >= WORD_BYTES {
-        u64::MAX
-    } else {
-        !(u64::MAX >> (8 * bytes))
-    }
+    !(u64::MAX >> (8 * (bytes % WORD_BYTES)))
 }
 
 /// How many bytes two keys have in common from the beginning.
@@ -99,13 +116,11 @@ mod tests {
                 for (to, from) in expected.iter_mut().zip(key[..len].iter().skip(at)) {
                     *to = *from;
                 }
-                assert_eq!(word_at(&key[..len], at), u64::from_be_bytes(expected));
+                let target = Target::before(&key[..len]);
+                assert_eq!(target.word_at(at), u64::from_be_bytes(expected));
             }
         }
-        assert_eq!(
-            (head_mask(0), head_mask(1), head_mask(8)),
-            (0, 0xff << 56, u64::MAX)
-        );
+        assert_eq!((head_mask(0), head_mask(1)), (0, 0xff << 56));
         assert_eq!(common_len(b"abcd", b"abx"), 2);
     }
 }

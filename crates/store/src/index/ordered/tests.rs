@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use weft_base::Prng;
@@ -164,10 +164,7 @@ fn who_adds_alone_is_seldom_refused() {
         index.add_alone(&key, slot) || !index.add(&key, slot)
     });
     assert!(added.count() as u64 > keys * 9 / 10);
-    assert!(
-        !index.add_alone(&[0], SlotId(1)),
-        "the place is at a leaf's beginning"
-    );
+    assert!(index.add_alone(&[0], SlotId(1)) && !index.add_alone(&[0], SlotId(0)));
 }
 
 #[test]
@@ -406,6 +403,122 @@ fn readers_find_what_stays() {
         let mut model: Model = stable.into_iter().collect();
         let kept = (stay..stay + churn * 2).filter(|number| number.is_multiple_of(10));
         model.extend(kept.map(|number| (key_of(number), number)));
+        check_all(&index, &model);
+        for (key, slot) in &model {
+            index.remove(key, SlotId(*slot));
+        }
+        assert_nothing_is_lost(&index);
+    }
+}
+
+/// Runs of neighbours, as who adds at his hint likes them, in turns with removals and with other indexes; the
+/// keys share long beginnings, are the beginnings of others, or have no bytes at all.
+#[test]
+fn runs_of_neighbours_stand_where_they_belong() {
+    let runs = if cfg!(miri) { 60 } else { 3_000 };
+    let mut random = Prng::new(3);
+    // So many that some share a hint.
+    let mut indexes: Vec<(OrderedIndex, Model)> = (0..9).map(|_| (index(), Model::new())).collect();
+    for run in 0..runs {
+        let (kind, group) = (random.below(5), random.below(4) as u8);
+        let chosen = random.below(3) as usize * 4;
+        let base = random.below(400) as u32;
+        for number in 0..1 + random.below(30) as u32 {
+            let mut key = match kind {
+                0 => vec![1, group, 1],
+                1 => vec![b'q'; 90],
+                2 => [vec![group; 60], vec![0; 4]].concat(),
+                _ => Vec::new(),
+            };
+            match kind {
+                // Each is the beginning of the next.
+                4 => key.extend(vec![0; number as usize]),
+                _ => key.extend_from_slice(&(base * 10 + number).to_be_bytes()),
+            }
+            let (index, model) = &mut indexes[chosen];
+            let entry = (key, random.below(3));
+            if random.below(2) == 0 {
+                add_alone(index, model, entry.clone());
+            } else {
+                let is_new = index.add(&entry.0, SlotId(entry.1));
+                assert_eq!(model.insert(entry.clone()), is_new);
+            }
+            if random.below(12) == 0 {
+                let gone = model.range(..=entry).next_back().cloned();
+                if let Some(gone) = gone {
+                    index.remove(&gone.0, SlotId(gone.1));
+                    model.remove(&gone);
+                }
+            }
+            if random.below(8) == 0 {
+                let (other, model) = &mut indexes[(chosen + 4) % 12 / 4 * 4];
+                let entry = ((base + number).to_be_bytes().to_vec(), 0);
+                assert_eq!(other.add(&entry.0, SlotId(0)), model.insert(entry));
+            }
+        }
+        if run % 100 == 0 {
+            indexes.iter().for_each(|(index, model)| check_all(index, model));
+        }
+    }
+    for (index, model) in &indexes {
+        check_all(index, model);
+        for (key, slot) in model {
+            index.remove(key, SlotId(*slot));
+        }
+        assert_nothing_is_lost(index);
+    }
+}
+
+/// Threads add runs side by side into the same leaves, and remove earlier ones, so that leaves which others
+/// hold hints at are split, joined, freed and used again: nothing goes into a wrong leaf or gets lost.
+#[test]
+fn hints_at_leaves_that_others_change() {
+    let (rounds, runs) = if cfg!(miri) { (1, 12) } else { (6, 1_500) };
+    for round in 0..rounds {
+        let index = index();
+        let next: [AtomicU64; 3] = std::array::from_fn(|_| AtomicU64::new(0));
+        let keys_of = |group: usize, run: u64| {
+            (0..6).map(move |line: u8| {
+                let mut key = vec![1, group as u8];
+                key.extend_from_slice(&(run as u32).to_be_bytes());
+                key.push(line);
+                key.resize(if round % 2 == 0 { 7 } else { 40 }, 0);
+                key
+            })
+        };
+        let left: Vec<Model> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..3u64)
+                .map(|writer| {
+                    let (index, next, keys_of) = (&index, &next, &keys_of);
+                    scope.spawn(move || {
+                        node::races::provoke(round * 3 + writer);
+                        let mut random = Prng::new(round * 3 + writer);
+                        let (mut model, mut own) = (Model::new(), Vec::new());
+                        for _ in 0..runs {
+                            let group = random.below(3) as usize;
+                            let run = next[group].fetch_add(1, Ordering::Relaxed);
+                            for key in keys_of(group, run) {
+                                assert!(index.add_alone(&key, SlotId(writer)));
+                                model.insert((key, writer));
+                            }
+                            own.push((group, run));
+                            // Mostly the last one, whose leaf others are at.
+                            while own.len() > 3 && random.below(2) == 0 {
+                                let place = own.len() - 1 - random.below(own.len().min(4) as u64) as usize;
+                                let (group, run) = own.swap_remove(place);
+                                for key in keys_of(group, run) {
+                                    index.remove(&key, SlotId(writer));
+                                    model.remove(&(key, writer));
+                                }
+                            }
+                        }
+                        model
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let model: Model = left.into_iter().flatten().collect();
         check_all(&index, &model);
         for (key, slot) in &model {
             index.remove(key, SlotId(*slot));

@@ -1,0 +1,102 @@
+//! Where a thread added last.
+//!
+//! Many keys come in runs: the lines of an order follow each other, and orders those before them. Who adds
+//! next to where his thread added before needs no descent. A hint is a leaf, its version, and a key that all
+//! of the leaf's entries are below:
+//!
+//! - As long as the leaf has this version nobody has changed it, so it is still the leaf that it was, of the
+//!   same part of the order; a leaf is split, joined or evened out only under its latch.
+//! - A key that stands between two of the leaf's entries belongs there; so does one between the last and the
+//!   key above, which comes from the separator right of the leaf.
+//!
+//! Everything else takes the usual way. Each thread has its own hints, so no line of memory is shared.
+
+use std::cell::Cell;
+use std::ptr;
+
+use super::node::{Node, Version};
+use super::target::{Target, WORD_BYTES};
+
+/// Hints of a thread; an index's number chooses one.
+const HINTS: usize = 8;
+/// Words of the key above that are kept.
+pub(super) const ABOVE_WORDS: usize = 4;
+
+/// The beginning of a key that all of a leaf's entries are below, as words.
+pub(super) type Above = [u64; ABOVE_WORDS];
+
+/// For the last leaf: only keys that begin like this are not below.
+pub(super) const ABOVE_ALL: Above = [u64::MAX; ABOVE_WORDS];
+/// No key is below: not known.
+pub(super) const ABOVE_NONE: Above = [0; ABOVE_WORDS];
+
+/// A leaf of one index.
+pub(super) struct Hint {
+    /// The index's number.
+    index: Cell<u64>,
+    leaf: Cell<*const Node>,
+    version: Cell<Version>,
+    above: Cell<Above>,
+}
+
+/// No index has this number.
+const NO_INDEX: u64 = u64::MAX;
+
+impl Hint {
+    const fn new() -> Self {
+        Hint {
+            index: Cell::new(NO_INDEX),
+            leaf: Cell::new(ptr::null()),
+            version: Cell::new(Version(0)),
+            above: Cell::new(ABOVE_NONE),
+        }
+    }
+
+    /// The leaf, and its version, if the hint is one of this index.
+    #[inline(always)]
+    pub(super) fn leaf(&self, index: u64) -> Option<(*const Node, Version)> {
+        (self.index.get() == index).then(|| (self.leaf.get(), self.version.get()))
+    }
+
+    pub(super) fn set(&self, index: u64, leaf: &Node, version: Version, above: Above) {
+        self.index.set(index);
+        self.leaf.set(leaf);
+        self.version.set(version);
+        self.above.set(above);
+    }
+
+    /// The leaf was changed by its own thread.
+    #[inline(always)]
+    pub(super) fn set_version(&self, version: Version) {
+        self.version.set(version);
+    }
+
+    pub(super) fn forget(&self) {
+        self.index.set(NO_INDEX);
+    }
+
+    /// The key is surely below the one above the leaf.
+    #[inline(always)]
+    pub(super) fn is_above(&self, target: &Target<'_>) -> bool {
+        let above = self.above.get();
+        for (number, above) in above.into_iter().enumerate() {
+            let word = target.word_at(number * WORD_BYTES);
+            if word != above {
+                return word < above;
+            }
+        }
+        false
+    }
+}
+
+/// Lends the thread's hint for an index.
+#[inline(always)]
+pub(super) fn with_hint<R>(index: u64, work: impl FnOnce(&Hint) -> R) -> R {
+    thread_local! {
+        static OF_THREAD: [Hint; HINTS] = const { [const { Hint::new() }; HINTS] };
+    }
+    OF_THREAD.with(|hints| {
+        let [first, ..] = hints;
+        work(hints.get(index as usize % HINTS).unwrap_or(first))
+    })
+}

@@ -1,0 +1,216 @@
+//! Changes of one node, under its latch.
+//!
+//! Who holds the latch stores word after word; the version is odd meanwhile, and whoever reads then reads
+//! again. So the order of the stores is free, and a move of entries goes array by array.
+
+use std::cmp::Ordering as Order;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::node::{
+    CODE_BLOCK, HEAD_BYTES, LEAF_TAIL_MAX, LEN_MASK, Meta, Node, SEPARATOR_TAIL_MAX, SLOT_BITS, SLOT_MASK,
+    Side, UNUSED, Version, race_point,
+};
+use super::target::{Target, WORD_BYTES};
+
+/// An entry as it is written into a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item<'k> {
+    /// Key and slot; a separator's slot is 0 unless equal keys are apart.
+    pub(super) target: Target<'k>,
+    /// Above the leaves, what is right of the separator.
+    pub(super) child: *mut Node,
+    /// A block with this key, and slot if it is a separator.
+    pub(super) block: Option<NonNull<AtomicU64>>,
+}
+
+/// An entry needs a block in a node with this prefix.
+#[inline]
+pub(super) fn needs_block(key_len: usize, slot: u64, prefix_len: usize, level: u8) -> bool {
+    let tail = key_len.saturating_sub(prefix_len);
+    if level == 0 {
+        tail > LEAF_TAIL_MAX
+    } else {
+        tail > SEPARATOR_TAIL_MAX || slot != 0
+    }
+}
+
+/// A node whose latch this thread holds.
+pub(super) struct Locked<'n> {
+    node: &'n Node,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        self.node
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let version = self.node.version.load(Ordering::Relaxed);
+        self.node
+            .version
+            .store(version.wrapping_add(1), Ordering::Release);
+    }
+}
+
+fn move_up<T>(places: &[AtomicPtr<T>]) {
+    for pair in places.windows(2).rev() {
+        if let [from, to] = pair {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+fn move_down<T>(places: &[AtomicPtr<T>]) {
+    for pair in places.windows(2) {
+        if let [to, from] = pair {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'n> Locked<'n> {
+    /// The caller has just made the version odd.
+    pub(super) fn of(node: &'n Node) -> Self {
+        Locked { node }
+    }
+
+    /// What a look under the latch is checked against.
+    pub(super) fn version(&self) -> Version {
+        Version(self.node.version.load(Ordering::Relaxed))
+    }
+
+    /// The version once the latch is given back.
+    pub(super) fn version_after(&self) -> Version {
+        Version(self.version().0.wrapping_add(1))
+    }
+
+    pub(super) fn node(&self) -> &'n Node {
+        self.node
+    }
+
+    pub(super) fn set_meta(&self, meta: Meta) {
+        self.node.meta.store(meta.to_word(), Ordering::Relaxed);
+    }
+
+    pub(super) fn set_neighbour(&self, side: Side, node: *mut Node) {
+        let [right, left] = &self.node.links;
+        let link = if side == Side::Right { right } else { left };
+        link.store(node, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_first_child(&self, node: *mut Node) {
+        self.set_neighbour(Side::Right, node);
+    }
+
+    pub(super) fn set_prefix(&self, prefix: &[u8]) {
+        let prefix = Target::before(prefix);
+        let words = std::iter::once(&self.node.prefix).chain(&self.node.prefix_more);
+        for (number, word) in words.enumerate() {
+            word.store(prefix.word_at(number * WORD_BYTES), Ordering::Relaxed);
+        }
+    }
+
+    /// The key begins with the node's prefix.
+    pub(super) fn takes_key(&self, target: &Target<'_>) -> bool {
+        let meta = self.meta();
+        meta.count > 0 && self.compare_prefix(target, meta.prefix_len()) == Order::Equal
+    }
+
+    /// Writes an entry. Its block is set where it needs one.
+    pub(super) fn write(&self, at: usize, item: Item<'_>, prefix_len: usize, level: u8) {
+        let (Some(head), Some(word), Some(rest)) = (
+            self.node.heads.get(at),
+            self.node.words.get(at),
+            self.node.rests.get(at),
+        ) else {
+            return;
+        };
+        let tail = item.target.key.len().saturating_sub(prefix_len);
+        head.store(item.target.head_at(prefix_len), Ordering::Relaxed);
+        let behind = item.target.word_at(prefix_len + HEAD_BYTES) as usize;
+        let inline = if level == 0 {
+            let code = if item.block.is_some() { CODE_BLOCK } else { tail };
+            let slot = item.target.slot & SLOT_MASK | (code as u64) << SLOT_BITS;
+            word.store(ptr::without_provenance_mut(slot as usize), Ordering::Relaxed);
+            behind
+        } else {
+            word.store(item.child, Ordering::Relaxed);
+            behind & !0xff | (tail + 1) & LEN_MASK
+        };
+        let block = item.block.map(NonNull::as_ptr);
+        rest.store(
+            block.unwrap_or(ptr::without_provenance_mut(inline)),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Marks the entries from `count` on as unused.
+    pub(super) fn clear_from(&self, count: usize) {
+        for head in self.node.heads.iter().skip(count) {
+            head.store(UNUSED, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves the entries from `at` on one place up.
+    #[inline]
+    pub(super) fn open_gap(&self, at: usize, count: usize) {
+        race_point();
+        for pair in self
+            .node
+            .heads
+            .get(at..=count)
+            .unwrap_or_default()
+            .windows(2)
+            .rev()
+        {
+            if let [from, to] = pair {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        move_up(self.node.words.get(at..=count).unwrap_or_default());
+        race_point();
+        move_up(self.node.rests.get(at..=count).unwrap_or_default());
+    }
+
+    /// Moves the entries behind `at` one place down, over the one there.
+    pub(super) fn close_gap(&self, at: usize, count: usize) {
+        race_point();
+        for pair in self.node.heads.get(at..count).unwrap_or_default().windows(2) {
+            if let [to, from] = pair {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        move_down(self.node.words.get(at..count).unwrap_or_default());
+        race_point();
+        move_down(self.node.rests.get(at..count).unwrap_or_default());
+        self.clear_from(count.saturating_sub(1));
+    }
+
+    /// Makes this node a copy of another: everything but the version.
+    pub(super) fn copy_of(&self, other: &Locked<'_>) {
+        let copy =
+            |to: &AtomicU64, from: &AtomicU64| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        copy(&self.node.meta, &other.node.meta);
+        copy(&self.node.prefix, &other.node.prefix);
+        for (to, from) in self.node.prefix_more.iter().zip(&other.node.prefix_more) {
+            copy(to, from);
+        }
+        for (to, from) in self.node.links.iter().zip(&other.node.links) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (to, from) in self.node.heads.iter().zip(&other.node.heads) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (to, from) in self.node.words.iter().zip(&other.node.words) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (to, from) in self.node.rests.iter().zip(&other.node.rests) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
