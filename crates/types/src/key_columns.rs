@@ -14,7 +14,7 @@
 //! has the same outcome.
 
 use crate::key::{encode_key_from_row, encode_key_value_ref, int2_key, int4_key, int8_key};
-use crate::key_shuffle::{KeyShuffle, SHUFFLED_BYTES_MAX};
+use crate::key_shuffle::KeyShuffle;
 use crate::{ColumnKind, RowLayout, SqlType};
 
 /// Bytes that are compared at once.
@@ -173,11 +173,11 @@ impl KeyColumns {
         let end = layout.fixed_bytes();
         let is_complete = cells.len() == columns.len();
         fixed.extend_from_slice(&nulls);
-        let integers = cells
-            .iter()
-            .map(|cell| Some((cell.offset as usize, cell.form.width()?)));
-        let integers: Option<Vec<(usize, usize)>> = integers.collect();
-        let key_bytes = |integers: &Vec<(usize, usize)>| integers.iter().map(|(_, width)| 1 + width).sum();
+        let integers = cells.iter().zip(columns);
+        let integers =
+            integers.map(|(cell, column)| Some((*column, cell.offset as usize, cell.form.width()?)));
+        let integers: Option<Vec<(usize, usize, usize)>> = integers.collect();
+        let key_bytes = |integers: &Vec<_>| integers.iter().map(|(_, _, width)| 1 + width).sum();
         KeyColumns {
             columns: columns.into(),
             row_bytes: if is_complete { end } else { usize::MAX },
@@ -217,19 +217,12 @@ impl KeyColumns {
     /// Appends the row's key: as [`encode_key_from_row`].
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) {
+        let shuffle = self.shuffle.as_ref();
+        if shuffle.is_some_and(|shuffle| shuffle.append(row, out)) {
+            return;
+        }
         if !self.is_plain(row) {
             return encode_key_from_row(out, layout, row, &self.columns);
-        }
-        let mut key = [0; SHUFFLED_BYTES_MAX];
-        if let Some(bytes) = self
-            .shuffle
-            .as_ref()
-            .and_then(|shuffle| shuffle.key(row, &mut key))
-        {
-            // All of it, which the compiler knows the length of.
-            let end = out.len() + bytes;
-            out.extend_from_slice(&key);
-            return out.truncate(end);
         }
         for (cell, column) in self.cells.iter().zip(&self.columns) {
             match cell.form {
@@ -252,20 +245,16 @@ impl KeyColumns {
     #[must_use]
     #[inline]
     pub fn matches_integers(&self, row: &[u8], key: &[u8]) -> Option<bool> {
+        let shuffle = self.shuffle.as_ref();
+        if let Some(is_same) = shuffle.and_then(|shuffle| shuffle.matches(row, key)) {
+            return Some(is_same);
+        }
         let key_bytes = self.integer_bytes?;
         if !self.is_plain(row) {
             return None;
         }
         if key.len() != key_bytes {
             return Some(false);
-        }
-        let mut own = [0; SHUFFLED_BYTES_MAX];
-        if let Some(bytes) = self
-            .shuffle
-            .as_ref()
-            .and_then(|shuffle| shuffle.key(row, &mut own))
-        {
-            return Some(own.get(..bytes) == Some(key));
         }
         let mut rest = key;
         for cell in &self.cells {

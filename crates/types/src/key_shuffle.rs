@@ -11,6 +11,8 @@
 //! of. Keys of other columns, or whose cells lie too far from each other for this to be worth it, are made
 //! column by column.
 
+use std::mem::MaybeUninit;
+
 use crate::key::MARK_VALUE;
 
 /// Bytes that are moved at once.
@@ -18,7 +20,9 @@ const LANE_BYTES: usize = 16;
 /// Pieces of one key; a key that would take more is made otherwise.
 const PIECES_MAX: usize = 4;
 /// Bytes of the longest key.
-pub(crate) const SHUFFLED_BYTES_MAX: usize = LANE_BYTES * PIECES_MAX;
+const KEY_BYTES_MAX: usize = LANE_BYTES * PIECES_MAX;
+/// Bytes that hold the columns' bits of the null bitmap.
+const WORD_BYTES: usize = size_of::<u64>();
 /// Picks no byte, but zero.
 const NOTHING: u8 = 0x80;
 
@@ -39,12 +43,15 @@ pub(crate) struct KeyShuffle {
     pieces: Box<[Piece]>,
     /// A row must not be shorter.
     row_bytes: usize,
+    /// Where in the row the columns' bits of the null bitmap are, and which they are: none may be set.
+    nulls_at: usize,
+    nulls: u64,
 }
 
 impl KeyShuffle {
-    /// For a key of these integers, place and width of each, in rows of at least `row_bytes`. `None` where
-    /// this processor cannot, or it would not be worth it.
-    pub fn new(integers: &[(usize, usize)], row_bytes: usize) -> Option<Self> {
+    /// For a key of these integers, column, place and width of each, in rows of at least `row_bytes`. `None`
+    /// where this processor cannot, or it would not be worth it.
+    pub fn new(integers: &[(usize, usize, usize)], row_bytes: usize) -> Option<Self> {
         if !is_supported() {
             return None;
         }
@@ -55,14 +62,14 @@ impl KeyShuffle {
             let count = (1..=rest.len()).rev().find(|count| fits(rest.get(..*count)))?;
             let (taken, others) = rest.split_at_checked(count)?;
             rest = others;
-            let offset = taken.iter().map(|(at, _)| *at).min()?.min(last_offset);
+            let offset = taken.iter().map(|(_, at, _)| *at).min()?.min(last_offset);
             let mut piece = Piece {
                 offset,
                 bytes: 0,
                 pick: [NOTHING; LANE_BYTES],
                 flip: [0; LANE_BYTES],
             };
-            for (at, width) in taken {
+            for (_, at, width) in taken {
                 *piece.flip.get_mut(piece.bytes)? = MARK_VALUE;
                 *piece.flip.get_mut(piece.bytes + 1)? = 0x80;
                 let most_significant_first = (0..*width).rev().map(|byte| (at - offset + byte) as u8);
@@ -74,31 +81,71 @@ impl KeyShuffle {
             }
             pieces.push(piece);
         }
+        let first_byte = integers.iter().map(|(column, ..)| column / 8).min()?;
+        let nulls_at = first_byte.min(row_bytes - WORD_BYTES);
+        let mut nulls = 0;
+        for (column, ..) in integers {
+            nulls |= 1_u64.checked_shl((column - 8 * nulls_at) as u32)?;
+        }
         (pieces.len() <= PIECES_MAX).then(|| KeyShuffle {
             pieces: pieces.into(),
             row_bytes,
+            nulls_at,
+            nulls,
         })
     }
 
-    /// The key of a row, at the beginning of `key`, and how long it is; `None` for a row that is too short.
+    /// Nothing of the key is NULL, and the row is long enough.
+    #[inline(always)]
+    fn takes(&self, row: &[u8]) -> bool {
+        let word = row.get(self.nulls_at..self.nulls_at + WORD_BYTES);
+        let word = word.and_then(|word| word.first_chunk());
+        row.len() >= self.row_bytes && word.is_some_and(|word| u64::from_le_bytes(*word) & self.nulls == 0)
+    }
+
+    /// Appends the key of a row; false, and nothing, for a row that it takes another way for.
     #[inline]
-    pub fn key(&self, row: &[u8], key: &mut [u8; SHUFFLED_BYTES_MAX]) -> Option<usize> {
-        if row.len() < self.row_bytes {
+    pub fn append(&self, row: &[u8], out: &mut Vec<u8>) -> bool {
+        if !self.takes(row) {
+            return false;
+        }
+        out.reserve(KEY_BYTES_MAX);
+        let end = out.len();
+        let Some(room) = out.spare_capacity_mut().first_chunk_mut() else {
+            return false;
+        };
+        // SAFETY: whoever made this has seen that the processor can (`KeyShuffle::new`), and as many bytes as
+        // it says have been written. Tested against the general way by `key_columns_are_the_general_way`.
+        unsafe {
+            let bytes = shuffle(&self.pieces, row, room);
+            out.set_len(end + bytes);
+        }
+        true
+    }
+
+    /// Whether this is the row's key; `None` as above.
+    #[inline]
+    pub fn matches(&self, row: &[u8], key: &[u8]) -> Option<bool> {
+        if !self.takes(row) {
             return None;
         }
-        // SAFETY: whoever made this has seen that the processor can (`KeyShuffle::new`). Tested against the
-        // general way by `key_columns_are_the_general_way`.
-        Some(unsafe { shuffle(&self.pieces, row, key) })
+        let mut own = [const { MaybeUninit::uninit() }; KEY_BYTES_MAX];
+        // SAFETY: as above.
+        let own = unsafe {
+            let bytes = shuffle(&self.pieces, row, &mut own);
+            std::slice::from_raw_parts(own.as_ptr().cast::<u8>(), bytes)
+        };
+        Some(own == key)
     }
 }
 
 /// The integers make one piece: sixteen bytes of the row hold them, and their key is no longer.
-fn fits(integers: Option<&[(usize, usize)]>) -> bool {
+fn fits(integers: Option<&[(usize, usize, usize)]>) -> bool {
     let integers = integers.unwrap_or_default();
-    let begin = integers.iter().map(|(at, _)| *at).min();
-    let end = integers.iter().map(|(at, width)| at + width).max();
+    let begin = integers.iter().map(|(_, at, _)| *at).min();
+    let end = integers.iter().map(|(_, at, width)| at + width).max();
     let spread = begin.zip(end).map_or(usize::MAX, |(begin, end)| end - begin);
-    let key_bytes: usize = integers.iter().map(|(_, width)| 1 + width).sum();
+    let key_bytes: usize = integers.iter().map(|(_, _, width)| 1 + width).sum();
     spread <= LANE_BYTES && key_bytes <= LANE_BYTES
 }
 
@@ -112,32 +159,33 @@ fn is_supported() -> bool {
     false
 }
 
-/// Pieces that a row is too short for, or for which there is no room, are left out; there are none.
+/// Writes the pieces of a key, one behind the other; how many bytes they are, all of which are written then, and
+/// some behind them. The row is as long as [`KeyShuffle`] asks, and there are at most [`PIECES_MAX`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "ssse3")]
-fn shuffle(pieces: &[Piece], row: &[u8], key: &mut [u8; SHUFFLED_BYTES_MAX]) -> usize {
+fn shuffle(pieces: &[Piece], row: &[u8], key: &mut [MaybeUninit<u8>; KEY_BYTES_MAX]) -> usize {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128, _mm_xor_si128};
     let mut end = 0;
     for piece in pieces {
         let from = row.get(piece.offset..piece.offset + LANE_BYTES);
-        let to = key.get_mut(end..end + LANE_BYTES);
-        if let (Some(from), Some(to)) = (from, to) {
-            // SAFETY: all four places are sixteen bytes long; loads and the store ask for no alignment.
-            unsafe {
-                let bytes = _mm_loadu_si128(from.as_ptr().cast::<__m128i>());
-                let pick = _mm_loadu_si128(piece.pick.as_ptr().cast::<__m128i>());
-                let flip = _mm_loadu_si128(piece.flip.as_ptr().cast::<__m128i>());
-                let moved = _mm_xor_si128(_mm_shuffle_epi8(bytes, pick), flip);
-                _mm_storeu_si128(to.as_mut_ptr().cast::<__m128i>(), moved);
-            }
+        let (Some(from), Some(to)) = (from, key.get_mut(end..end + LANE_BYTES)) else {
+            return end;
+        };
+        // SAFETY: all four places are sixteen bytes long; loads and the store ask for no alignment.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.as_ptr().cast::<__m128i>());
+            let pick = _mm_loadu_si128(piece.pick.as_ptr().cast::<__m128i>());
+            let flip = _mm_loadu_si128(piece.flip.as_ptr().cast::<__m128i>());
+            let moved = _mm_xor_si128(_mm_shuffle_epi8(bytes, pick), flip);
+            _mm_storeu_si128(to.as_mut_ptr().cast::<__m128i>(), moved);
         }
         end += piece.bytes;
     }
     end
 }
 
-/// There are no pieces anywhere else.
+/// Never called: there are no pieces anywhere else.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn shuffle(_: &[Piece], _: &[u8], _: &mut [u8; SHUFFLED_BYTES_MAX]) -> usize {
+unsafe fn shuffle(_: &[Piece], _: &[u8], _: &mut [MaybeUninit<u8>; KEY_BYTES_MAX]) -> usize {
     0
 }
