@@ -9,16 +9,19 @@
 //! - A key that stands between two of the leaf's entries belongs there; so does one between the last and the
 //!   key above, which comes from the separator right of the leaf.
 //!
-//! Everything else takes the usual way. Each thread has its own hints, so no line of memory is shared.
+//! Everything else takes the usual way. Each thread has its own hints, so no line of memory is shared; there
+//! are so many that the runs of several districts, and of several indexes, have one each.
 
 use std::cell::Cell;
 use std::ptr;
 
 use super::node::{Node, Version};
-use super::target::{Target, WORD_BYTES};
+use super::target::{Target, WORD_BYTES, head_mask};
 
-/// Hints of a thread; an index's number chooses one.
-const HINTS: usize = 8;
+/// Hints of a thread, as a power of two.
+const HINTS_BITS: u32 = 6;
+/// A run's keys differ in this many of their last bytes, an integer's that ends them.
+const RUN_BYTES: usize = 5;
 /// Words of the key above that are kept.
 pub(super) const ABOVE_WORDS: usize = 4;
 
@@ -89,14 +92,26 @@ impl Hint {
     }
 }
 
-/// Lends the thread's hint for an index.
+/// Lends the thread's hint for a key: one for each index and each beginning that runs of keys share.
 #[inline(always)]
-pub(super) fn with_hint<R>(index: u64, work: impl FnOnce(&Hint) -> R) -> R {
+pub(super) fn with_hint<R>(index: u64, target: &Target<'_>, work: impl FnOnce(&Hint) -> R) -> R {
     thread_local! {
-        static OF_THREAD: [Hint; HINTS] = const { [const { Hint::new() }; HINTS] };
+        static OF_THREAD: [Hint; 1 << HINTS_BITS] = const { [const { Hint::new() }; 1 << HINTS_BITS] };
     }
     OF_THREAD.with(|hints| {
         let [first, ..] = hints;
-        work(hints.get(index as usize % HINTS).unwrap_or(first))
+        work(hints.get(number_of(index, target)).unwrap_or(first))
     })
+}
+
+#[inline(always)]
+fn number_of(index: u64, target: &Target<'_>) -> usize {
+    let len = target.key.len().saturating_sub(RUN_BYTES);
+    let beginning = match len.checked_sub(WORD_BYTES) {
+        Some(at) => target.word_at(at),
+        None => target.word_at(0) & head_mask(len),
+    };
+    // Fibonacci hashing: Knuth, "The Art of Computer Programming" volume 3, section 6.4.
+    let product = (beginning ^ index.rotate_right(16)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (product >> (u64::BITS - HINTS_BITS)) as usize
 }

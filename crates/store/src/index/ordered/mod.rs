@@ -229,7 +229,7 @@ impl OrderedIndex {
     }
 
     fn try_add(&self, target: Target<'_>, alone: bool) -> Result<bool, Changed> {
-        with_hint(self.id, |hint| {
+        with_hint(self.id, &target, |hint| {
             if let Some((leaf, version)) = hint.leaf(self.id) {
                 // SAFETY: the hint is this index's, whose node memory stays node memory while it lives.
                 let leaf = unsafe { &*leaf };

@@ -428,12 +428,18 @@ fn put_key(
     word: u64,
 ) -> Option<()> {
     if prefix_len <= SHORT_PREFIX_BYTES {
+        let place: &mut [u8; SHORT_PREFIX_BYTES + LEAF_TAIL_MAX] = place.first_chunk_mut()?;
         *place.first_chunk_mut::<SHORT_PREFIX_BYTES>()? = *prefix.first_chunk()?;
-    } else {
-        let prefix = prefix.get(..prefix_len)?;
-        place.get_mut(..prefix_len)?.copy_from_slice(prefix);
+        return put_tail(place.get_mut(prefix_len..)?, head, word);
     }
-    let tail: &mut [u8; LEAF_TAIL_MAX] = place.get_mut(prefix_len..)?.first_chunk_mut()?;
+    let prefix = prefix.get(..prefix_len)?;
+    place.get_mut(..prefix_len)?.copy_from_slice(prefix);
+    put_tail(place.get_mut(prefix_len..)?, head, word)
+}
+
+#[inline(always)]
+fn put_tail(place: &mut [u8], head: u32, word: u64) -> Option<()> {
+    let tail: &mut [u8; LEAF_TAIL_MAX] = place.first_chunk_mut()?;
     *tail.first_chunk_mut()? = head.to_be_bytes();
     *tail.last_chunk_mut()? = word.to_be_bytes();
     Some(())

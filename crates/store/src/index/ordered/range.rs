@@ -57,6 +57,7 @@ impl Batch {
         let Batch {
             slots, ends, keys, ..
         } = self;
+        ends.reserve(places.len());
         let see = |_, end| ends.push(end);
         if reverse {
             slots.extend(places.clone().rev().map(|at| SlotId(leaf.slot(at))));
