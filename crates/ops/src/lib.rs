@@ -53,12 +53,19 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 /// of their order, and a change costs one subtraction and one addition.
 #[must_use]
 pub fn row_digest(table: u32, row_id: [u8; 16], bytes: &[u8]) -> u64 {
+    // The head's hash seeds the body's: two short hashes and no copy of the row.
+    hash64_seeded(bytes, row_digest_seed(table, row_id))
+}
+
+/// What seeds [`hash64_seeded`] of a row's bytes to make its [`row_digest`]: the same for all versions of a
+/// row.
+#[must_use]
+pub fn row_digest_seed(table: u32, row_id: [u8; 16]) -> u64 {
     let mut head = [0; 20];
     let (table_bytes, id_bytes) = head.split_at_mut(4);
     table_bytes.copy_from_slice(&table.to_le_bytes());
     id_bytes.copy_from_slice(&row_id);
-    // The head's hash seeds the body's: two short hashes and no copy of the row.
-    xxh3::xxh3_64_with_seed(bytes, xxh3::xxh3_64(&head))
+    xxh3::xxh3_64(&head)
 }
 
 /// Spreads the bits of a number over all 64 (SplitMix64's output function, Steele, Lea and Flood 2014). A

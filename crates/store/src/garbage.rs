@@ -17,10 +17,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
+use weft_base::memory::{prefetch, prefetch_bytes};
 use weft_base::{BatchId, TableId};
 
-use crate::memory::{Pin, Retired, RowMemory, SLOT_OVERHEAD, SlotId};
+use crate::memory::{Pin, Retired, RowMemory, SLOT_OVERHEAD, Slot, SlotId};
 use crate::table::{Schema, TableCore, TableData};
 
 /// A row's place, to be looked up again later: by then the table may be gone.
@@ -41,22 +41,32 @@ impl RowPlace {
         }
     }
 
-    /// The table, if its rows are still the same ones.
-    fn table(self, schema: &Schema) -> Option<&TableData> {
-        let table = schema.tables.get(&self.table)?;
-        (table.core.id == self.core).then_some(table)
-    }
-
-    fn fetch(self, schema: &Schema, bytes: usize) {
-        let slots = self.table(schema).map(|table| &table.core.slots);
-        if let Some(slot) = slots.and_then(|slots| slots.slot(self.slot)) {
-            prefetch_bytes(slot.address(), bytes.min(slot.size_bytes()));
+    /// The row, if the table's rows are still the same ones.
+    fn row(self, schema: &Schema) -> Option<Row<'_>> {
+        let table: &TableData = schema.tables.get(&self.table)?;
+        if table.core.id != self.core {
+            return None;
         }
+        let place = table.core.slots.slot(self.slot)?;
+        Some(Row {
+            table,
+            slot: self.slot,
+            place,
+        })
     }
+}
 
-    /// Where the row's newest version lies when it is not in its slot, which was fetched before.
-    fn newest_elsewhere(self, schema: &Schema) -> Option<*const u8> {
-        self.table(schema)?.core.slots.slot(self.slot)?.newest_elsewhere()
+/// A row whose place was looked up.
+#[derive(Clone, Copy)]
+struct Row<'s> {
+    table: &'s TableData,
+    slot: SlotId,
+    place: Slot<'s>,
+}
+
+impl Row<'_> {
+    fn name(self) -> RowPlace {
+        RowPlace::new(&self.table.core, self.slot)
     }
 }
 
@@ -68,10 +78,9 @@ enum Unlinked {
     Schema(Arc<Schema>),
 }
 
-/// How many chains or versions ahead their memory is asked for.
-const STEPS_AHEAD: usize = 6;
-/// What of a version or slot is asked for: its head, and the cells of most keys.
-const AHEAD_BYTES: usize = 2 * LINE_BYTES;
+/// How many chains or versions are looked up together: the memory of all is asked for before the first is
+/// looked at.
+const BLOCK: usize = 16;
 
 /// Everything that waits for readers to leave.
 pub(crate) struct Garbage {
@@ -125,22 +134,6 @@ impl Garbage {
         self.unlinked.push_back((boundary, Unlinked::Schema(schema)));
     }
 
-    /// Fetches what stage 2 will touch a few steps later: heads of slots and blocks; then a row that comes
-    /// home, and the home, which is written as a whole.
-    fn fetch_unlinked(&self, schema: &Schema) {
-        match self.unlinked.get(2 * STEPS_AHEAD) {
-            Some((_, Unlinked::Home(place, _))) => place.fetch(schema, AHEAD_BYTES),
-            Some((_, Unlinked::Block(version))) => prefetch(version.address()),
-            _ => {}
-        }
-        if let Some((_, Unlinked::Home(place, bytes))) = self.unlinked.get(STEPS_AHEAD)
-            && let Some(elsewhere) = place.newest_elsewhere(schema)
-        {
-            prefetch_bytes(elsewhere, *bytes as usize);
-            place.fetch(schema, SLOT_OVERHEAD + *bytes as usize);
-        }
-    }
-
     /// Does up to `budget` steps of both stages; returns the steps done. `oldest` is the lowest registered
     /// boundary, at most the published one, read before the call. No batch is open.
     pub(crate) fn collect(
@@ -153,48 +146,47 @@ impl Garbage {
         let mut steps = 0;
         // Counted here and told at the end: a locked addition waits until a row that was copied has arrived.
         let (mut freed_bytes, mut copied_bytes) = (0u64, 0u64);
-        while steps < budget && self.unlinked.front().is_some_and(|(stamp, _)| *stamp < oldest) {
-            self.fetch_unlinked(schema);
-            match self.unlinked.pop_front() {
-                Some((_, Unlinked::Block(version))) => {
-                    // SAFETY: unlinked while the boundary was below `oldest`; every reader registered then
-                    // has left.
-                    freed_bytes += unsafe { version.free(&self.memory) } as u64;
-                }
-                Some((_, Unlinked::Home(place, bytes))) => {
-                    freed_bytes += u64::from(bytes);
-                    let moved = place
-                        .table(schema)
-                        .and_then(|table| table.core.slots.home_left(place.slot));
-                    if let Some(left) = moved {
-                        // The copy is linked in its stead; the block's bytes count until it is freed.
-                        copied_bytes += left.view().size_bytes() as u64;
-                        self.retire(boundary, place, left);
-                    }
-                }
-                Some((_, Unlinked::Schema(schema))) => drop(schema),
-                None => {}
-            }
-            steps += 1;
-        }
         while steps < budget {
-            let Some((batch, chains)) = self.superseded.front_mut() else {
-                break;
-            };
-            if *batch > oldest {
+            let block = self.unlinked.iter().take(BLOCK.min(budget - steps));
+            let count = block.take_while(|(stamp, _)| *stamp < oldest).count();
+            if count == 0 {
                 break;
             }
-            let Some(chain) = chains.pop() else {
+            for row in self.fetched(schema, count) {
+                match self.unlinked.pop_front() {
+                    Some((_, Unlinked::Block(version))) => {
+                        // SAFETY: unlinked while the boundary was below `oldest`; every reader registered
+                        // then has left.
+                        freed_bytes += unsafe { version.free(&self.memory) } as u64;
+                    }
+                    Some((_, Unlinked::Home(place, bytes))) => {
+                        freed_bytes += u64::from(bytes);
+                        let moved = row.and_then(|row| row.table.core.slots.home_left(row.slot, row.place));
+                        if let Some(left) = moved {
+                            // The copy is linked in its stead; the block's bytes count until it is freed.
+                            copied_bytes += left.view().size_bytes() as u64;
+                            self.retire(boundary, place, left);
+                        }
+                    }
+                    Some((_, Unlinked::Schema(schema))) => drop(schema),
+                    None => {}
+                }
+            }
+            steps += count;
+        }
+        while let Some((batch, chains)) = self.superseded.front_mut()
+            && steps < budget
+            && *batch <= oldest
+        {
+            let rest = chains.len().saturating_sub(BLOCK.min(budget - steps));
+            let rows = fetched_chains(schema, chains.drain(rest..));
+            if chains.is_empty() {
                 self.superseded.pop_front();
-                continue;
-            };
-            self.superseded_len -= 1;
-            steps += 1;
-            fetch_chains(schema, chains);
-            if let Some(table) = chain.table(schema) {
-                shorten(table, chain.slot, oldest, |version| {
-                    self.retire(boundary, chain, version)
-                });
+            }
+            self.superseded_len -= rows.len();
+            steps += rows.len();
+            for row in rows.into_iter().flatten() {
+                shorten(row, oldest, |version| self.retire(boundary, row.name(), version));
             }
         }
         self.memory.add(copied_bytes);
@@ -204,6 +196,35 @@ impl Garbage {
             self.unlinked.shrink_to(1024);
         }
         steps
+    }
+
+    /// The rows of the first things that wait for stage 2, so many of them, and nothing for what is no row's.
+    /// Fetches what will be touched: heads of slots and blocks; then a row that comes home, and the home,
+    /// which is written as a whole.
+    fn fetched<'s>(&self, schema: &'s Schema, count: usize) -> Rows<'s> {
+        let rows: Rows<'s> = self
+            .unlinked
+            .iter()
+            .take(count)
+            .map(|(_, unlinked)| match unlinked {
+                Unlinked::Home(place, _) => place.row(schema).inspect(|row| row.place.prefetch_head()),
+                Unlinked::Block(version) => {
+                    prefetch(version.address());
+                    None
+                }
+                Unlinked::Schema(_) => None,
+            })
+            .collect();
+        for (row, (_, unlinked)) in rows.iter().zip(&self.unlinked) {
+            if let (Some(row), Unlinked::Home(_, bytes)) = (row, unlinked)
+                && let Some(elsewhere) = row.place.newest_elsewhere()
+            {
+                let home_bytes = SLOT_OVERHEAD + *bytes as usize;
+                prefetch_bytes(elsewhere, *bytes as usize);
+                prefetch_bytes(row.place.address(), home_bytes.min(row.place.size_bytes()));
+            }
+        }
+        rows
     }
 }
 
@@ -219,33 +240,41 @@ impl Drop for Garbage {
     }
 }
 
-/// Fetches what stage 1 will touch of the chains that come next: slots, then versions elsewhere. `chains` is
-/// taken from its end.
-fn fetch_chains(schema: &Schema, chains: &[RowPlace]) {
-    let ahead = |steps: usize| chains.len().checked_sub(steps).and_then(|at| chains.get(at));
-    if let Some(place) = ahead(2 * STEPS_AHEAD) {
-        place.fetch(schema, AHEAD_BYTES);
+/// Rows that are looked up together; `None` for one whose table is gone.
+type Rows<'s> = SmallVec<[Option<Row<'s>>; BLOCK]>;
+
+/// The rows of these chains. Fetches what stage 1 will touch of them: slots, then versions elsewhere.
+fn fetched_chains<'s>(schema: &'s Schema, chains: impl Iterator<Item = RowPlace>) -> Rows<'s> {
+    let rows: Rows<'s> = chains
+        .map(|place| place.row(schema).inspect(|row| row.place.prefetch_head()))
+        .collect();
+    for row in rows.iter().flatten() {
+        if let Some(elsewhere) = row.place.newest_elsewhere() {
+            prefetch(elsewhere);
+        }
     }
-    if let Some(elsewhere) = ahead(STEPS_AHEAD).and_then(|place| place.newest_elsewhere(schema)) {
-        prefetch_bytes(elsewhere, AHEAD_BYTES);
-    }
+    rows
 }
 
 /// Stage 1 for one slot: everything below the version that `oldest` sees goes.
-fn shorten(table: &TableData, slot: SlotId, oldest: BatchId, mut retire: impl FnMut(Retired)) {
+fn shorten(row: Row<'_>, oldest: BatchId, mut retire: impl FnMut(Retired)) {
+    let Row { table, slot, place } = row;
     let core = &table.core;
-    let Some(place) = core.slots.slot(slot) else {
-        return;
-    };
     // SAFETY: only the collector frees, and it is this thread.
     let (seen, newest) = unsafe { (Pin::new(oldest.0), Pin::new(Pin::EVERYTHING)) };
     let (Some(floor), Some(head)) = (place.at(seen), place.at(newest)) else {
         return;
     };
-    let cut: SmallVec<[Retired; 4]> = floor.cut().collect();
-    for version in cut {
-        table.remove_entries(slot, version.view(), Some(head));
-        core.unlinked(version.view().size_bytes());
+    // A version whose keys the next newer one kept has no entries of its own: that one has them, or they went
+    // with it.
+    let mut are_keys_kept = floor.keeps_keys();
+    for version in floor.cut() {
+        let view = version.view();
+        if !are_keys_kept {
+            table.remove_entries(slot, view, Some(head));
+        }
+        are_keys_kept = view.keeps_keys();
+        core.unlinked(view.size_bytes());
         retire(version);
     }
     if !head.is_live() && head.batch() <= oldest {
@@ -255,7 +284,7 @@ fn shorten(table: &TableData, slot: SlotId, oldest: BatchId, mut retire: impl Fn
             retire(tombstone);
         }
         core.slots.release(slot);
-    } else if let Some(left) = core.slots.come_home(slot) {
+    } else if let Some(left) = place.come_home() {
         core.slots.memory().add(left.view().size_bytes() as u64);
         retire(left);
     }

@@ -9,7 +9,6 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_base::memory::{LINE_BYTES, prefetch_bytes};
 use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::{SqlError, SqlState};
 
@@ -19,9 +18,6 @@ use crate::index::ordered::Batch;
 use crate::memory::{Pin, SlotId};
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
-
-/// What is fetched ahead of each row of a range: a slot's head and the row's first cells.
-const ROW_AHEAD_BYTES: usize = 2 * LINE_BYTES;
 
 /// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +236,7 @@ impl<'s> ReadView<'s> {
                 // A leaf's rows lie anywhere: all are asked for before the first is looked at.
                 for slot in batch.slots().iter().take(expected) {
                     if let Some(place) = table.core.slots.slot(*slot) {
-                        prefetch_bytes(place.address(), ROW_AHEAD_BYTES.min(place.size_bytes()));
+                        place.prefetch_head();
                     }
                 }
                 for (key, slot) in batch.entries() {

@@ -6,14 +6,15 @@
 //!   core.
 //! - [`Schema`]: a catalog with the data of each of its tables; what a snapshot pins.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weft_base::{BatchId, CodecError, IndexId, RowId, TableId};
-use weft_ops::{hash64, row_digest};
-use weft_types::{RowLayout, SqlError, SqlState};
+use weft_ops::{hash64, row_digest, row_digest_seed};
+use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
 use crate::catalog::{Catalog, IndexDef, TableDef};
 use crate::index::IndexData;
@@ -84,6 +85,11 @@ impl TableCore {
         row_digest(self.table.0, slot.row_id().encode(), version.bytes())
     }
 
+    /// What the terms of all versions of the row in this slot are seeded with.
+    pub(crate) fn term_seed(&self, slot: Slot<'_>) -> u64 {
+        row_digest_seed(self.table.0, slot.row_id().encode())
+    }
+
     /// Shows every live row that the pin sees, in slot order.
     pub(crate) fn each_live<'s>(
         &'s self,
@@ -129,12 +135,14 @@ pub(crate) struct TableData {
     /// The bits that a row's null bitmap must not have, up to the last byte with one.
     pub(crate) not_null: Box<[u8]>,
     pub(crate) indexes: Vec<TableIndex>,
+    /// All columns that an index has: an update that keeps these touches none.
+    pub(crate) indexed: KeyColumns,
     /// Row ids to slots: how rows are named in write sets where no primary key names them.
     pub(crate) row_ids: Option<Arc<HashIndex>>,
 }
 
 /// See [`TableData::not_null`].
-pub(crate) fn not_null_bits(def: &TableDef) -> Box<[u8]> {
+fn not_null_bits(def: &TableDef) -> Box<[u8]> {
     let columns = def.columns.iter().enumerate();
     let mut bits = Vec::new();
     for (at, _) in columns.filter(|(_, column)| column.not_null) {
@@ -154,15 +162,28 @@ impl TableData {
             def: Arc::clone(index),
             data: Arc::new(IndexData::new(index, &def.layout, memory)),
         });
+        let core = Arc::new(TableCore::new(def, memory));
+        let has_key = def.primary_key.is_some();
+        let row_ids = (!has_key).then(|| Arc::new(HashIndex::new(memory)));
+        TableData::with_indexes(Arc::clone(def), core, indexes.collect(), row_ids)
+    }
+
+    /// These rows and indexes under a definition.
+    pub(crate) fn with_indexes(
+        def: Arc<TableDef>,
+        core: Arc<TableCore>,
+        indexes: Vec<TableIndex>,
+        row_ids: Option<Arc<HashIndex>>,
+    ) -> Self {
+        let columns = indexes.iter().flat_map(|index| &index.def.columns);
+        let columns: BTreeSet<usize> = columns.copied().collect();
         TableData {
-            def: Arc::clone(def),
-            core: Arc::new(TableCore::new(def, memory)),
-            not_null: not_null_bits(def),
-            indexes: indexes.collect(),
-            row_ids: def
-                .primary_key
-                .is_none()
-                .then(|| Arc::new(HashIndex::new(memory))),
+            not_null: not_null_bits(&def),
+            indexed: KeyColumns::new(&core.layout, &columns.into_iter().collect::<Vec<_>>()),
+            def,
+            core,
+            indexes,
+            row_ids,
         }
     }
 
@@ -380,7 +401,7 @@ pub(crate) fn row_id_hash(id: RowId) -> u64 {
 #[derive(Clone)]
 pub(crate) struct Schema {
     pub(crate) catalog: Arc<Catalog>,
-    pub(crate) tables: Arc<TableMap>,
+    pub(crate) tables: Arc<TableMap<Arc<TableData>>>,
 }
 
 impl Schema {

@@ -1,34 +1,48 @@
-//! All tables' data, by table.
+//! Something of each table: its data, its definition.
 //!
 //! Every step of every lookup asks for a table, so the tables of ids given out first, which most databases
-//! have only, are found by a single load; the others by hash.
+//! have only, are found by a single load.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
 use weft_base::TableId;
 
 use crate::catalog::FIRST_OBJECT_ID;
-use crate::table::TableData;
 
 /// Ids from the first one on that are found by place. Copied with every change of a definition.
 const NEAR_IDS: usize = 1024;
 
 /// See the module.
-#[derive(Clone, Default)]
-pub(crate) struct TableMap {
-    /// By id less the first one; no longer than needed.
-    near: Vec<Option<Arc<TableData>>>,
-    far: HashMap<TableId, Arc<TableData>>,
+#[derive(Clone, Debug)]
+pub(crate) struct TableMap<T> {
+    /// By id less the first one.
+    near: Vec<Option<T>>,
+    far: BTreeMap<TableId, T>,
+}
+
+impl<T> Default for TableMap<T> {
+    fn default() -> Self {
+        TableMap {
+            near: Vec::new(),
+            far: BTreeMap::new(),
+        }
+    }
+}
+
+/// Equal when the same ids have equal values, whatever ids have been there.
+impl<T: PartialEq> PartialEq for TableMap<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
 }
 
 fn place(id: TableId) -> usize {
     id.0.wrapping_sub(FIRST_OBJECT_ID) as usize
 }
 
-impl TableMap {
+impl<T> TableMap<T> {
     #[inline]
-    pub(crate) fn get(&self, id: &TableId) -> Option<&Arc<TableData>> {
+    pub(crate) fn get(&self, id: &TableId) -> Option<&T> {
         match self.near.get(place(*id)) {
             Some(table) => table.as_ref(),
             None => self.get_far(id),
@@ -36,23 +50,20 @@ impl TableMap {
     }
 
     #[cold]
-    fn get_far(&self, id: &TableId) -> Option<&Arc<TableData>> {
+    fn get_far(&self, id: &TableId) -> Option<&T> {
         self.far.get(id)
     }
 
-    /// Puts a table in, or another in its stead.
-    pub(crate) fn insert(&mut self, id: TableId, table: Arc<TableData>) {
+    /// Puts a table in; returns the one in whose stead it is.
+    pub(crate) fn insert(&mut self, id: TableId, table: T) -> Option<T> {
         let place = place(id);
         if place >= NEAR_IDS {
-            self.far.insert(id, table);
-            return;
+            return self.far.insert(id, table);
         }
         if place >= self.near.len() {
-            self.near.resize(place + 1, None);
+            self.near.resize_with(place + 1, || None);
         }
-        if let Some(near) = self.near.get_mut(place) {
-            *near = Some(table);
-        }
+        self.near.get_mut(place)?.replace(table)
     }
 
     pub(crate) fn remove(&mut self, id: &TableId) {
@@ -64,26 +75,27 @@ impl TableMap {
         }
     }
 
-    /// In no particular order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<TableData>> {
-        self.near.iter().flatten().chain(self.far.values())
+    /// By id.
+    fn iter(&self) -> impl Iterator<Item = (TableId, &T)> {
+        let first = TableId(FIRST_OBJECT_ID);
+        let near = (FIRST_OBJECT_ID..).zip(&self.near);
+        let near = near.filter_map(|(id, table)| Some((TableId(id), table.as_ref()?)));
+        let before = self.far.range(..first).map(|(id, table)| (*id, table));
+        let behind = self.far.range(first..).map(|(id, table)| (*id, table));
+        before.chain(near).chain(behind)
+    }
+
+    /// In the order of their ids.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.iter().map(|(_, table)| table)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalog::TableDef;
-
-    fn table(id: u32) -> Arc<TableData> {
-        let def = TableDef::new(TableId(id), "t", Vec::new());
-        Arc::new(TableData::new(&Arc::new(def), &Arc::default()))
-    }
-
     proptest! {
         #[test]
         fn behaves_as_a_map(steps in proptest::collection::vec((0u32..12, any::<bool>()), 0..100)) {
@@ -91,24 +103,27 @@ mod tests {
                 FIRST_OBJECT_ID + 1023, FIRST_OBJECT_ID + 1024, FIRST_OBJECT_ID + 5000, u32::MAX - 1,
                 u32::MAX, 99];
             let (mut map, mut model) = (TableMap::default(), BTreeMap::new());
+            let mut count = 0;
             for (which, puts) in steps {
                 let id = TableId(ids[which as usize]);
                 if puts {
-                    let new = table(id.0);
-                    map.insert(id, Arc::clone(&new));
-                    model.insert(id, new);
+                    count += 1;
+                    prop_assert_eq!(map.insert(id, count), model.insert(id, count));
                 } else {
                     map.remove(&id);
                     model.remove(&id);
                 }
                 for id in ids.map(TableId) {
-                    let same = |one: &Arc<TableData>, other: &Arc<TableData>| Arc::ptr_eq(one, other);
-                    match (map.get(&id), model.get(&id)) {
-                        (Some(found), Some(wanted)) => prop_assert!(same(found, wanted)),
-                        (found, wanted) => prop_assert_eq!(found.is_some(), wanted.is_some()),
-                    }
+                    prop_assert_eq!(map.get(&id), model.get(&id));
                 }
-                prop_assert_eq!(map.values().count(), model.len());
+                prop_assert!(map.values().eq(model.values()));
+                let mut again = TableMap::default();
+                for (id, table) in &model {
+                    again.insert(*id, *table);
+                }
+                prop_assert!(map == again);
+                again.insert(TableId(FIRST_OBJECT_ID + 77), 0);
+                prop_assert!(map != again);
             }
         }
     }

@@ -351,3 +351,47 @@ fn sequences_move_without_a_new_version() {
     assert_eq!(state.next(catalog.sequence_by_id(id).unwrap()), Some(7));
     assert_eq!(store.snapshot().verify_digest(), store.state_digest());
 }
+
+/// An update that touches no index says so once and for all: whatever index comes later, nothing that an
+/// older version carried stays in it, and nothing that a newer one carries goes.
+#[test]
+fn updates_from_before_an_index_leave_it_alone() {
+    let store = with_rows();
+    let update = |body: &'static str, weight: f64| {
+        fixture::member(&store, |member| {
+            let mut slots = Vec::new();
+            member.scan(NOTES, |row| slots.push(row.slot));
+            member
+                .update(NOTES, slots[7], &fixture::note(body, weight))
+                .unwrap();
+        });
+    };
+    let held = store.snapshot();
+    // No index yet, so none is touched, though the body changes.
+    update("b", 1.0);
+    update("c", 1.0);
+    let id = next_index(&store);
+    fixture::batch(&store, |batch| {
+        let index = fixture::index(id, "notes_body_idx", NOTES, &[0], IndexMethod::Both);
+        batch.apply_catalog(&CatalogOp::CreateIndex(index)).unwrap();
+    });
+    let entries_of_items = 300 * 3;
+    let entries = |store: &std::sync::Arc<Store>| store.memory_stats().ordered_entries - entries_of_items;
+    assert_eq!(entries(&store), 300);
+    update("b", 1.0);
+    update("b", 2.0);
+    update("note 7", 2.0);
+    update("note 7", 3.0);
+    assert_eq!(entries(&store), 302, "c, b and note 7 of one row");
+    drop(held);
+    fixture::settle(&store);
+    assert_eq!(entries(&store), 300);
+    let found = |body: &str| {
+        let key = fixture::key(&[Value::Text(body.to_owned())]);
+        store.snapshot().lookup_one(NOTES, id, &key).unwrap().is_some()
+    };
+    assert_eq!((found("note 7"), found("b"), found("c")), (true, false, false));
+    update("d", 3.0);
+    fixture::settle(&store);
+    assert_eq!((found("note 7"), found("d"), entries(&store)), (false, true, 300));
+}

@@ -21,6 +21,8 @@ type Model = BTreeMap<i64, (Option<i32>, Option<String>)>;
 enum Action {
     Insert(i64, Option<i32>, Option<String>),
     Update(i64, i64, Option<i32>, Option<String>),
+    /// An update that changes nothing.
+    Touch(i64),
     Remove(i64),
 }
 
@@ -55,6 +57,7 @@ fn action() -> impl Strategy<Value = Action> {
         4 => (id(), kind(), name()).prop_map(|(id, kind, name)| Action::Update(id, id, kind, name)),
         1 => (id(), id(), kind(), name())
             .prop_map(|(id, new, kind, name)| Action::Update(id, new, kind, name)),
+        3 => id().prop_map(Action::Touch),
         3 => id().prop_map(Action::Remove),
     ]
 }
@@ -97,6 +100,7 @@ fn apply_to_model(model: &mut Model, action: &Action) -> Result<(), &'static str
             model.remove(id);
             model.insert(*new, (*kind, name.clone()));
         }
+        Action::Touch(_) => {}
         Action::Remove(id) => {
             model.remove(id);
         }
@@ -113,6 +117,10 @@ fn apply(member: &mut MemberWriter<'_>, action: &Action) -> Result<(), SqlError>
             .map(|_| ()),
         Action::Update(id, new, kind, name) => match locate(member, *id)? {
             Some(slot) => member.update(ITEMS, slot, &fixture::item(*new, *kind, name.as_deref())),
+            None => Ok(()),
+        },
+        Action::Touch(id) => match locate(member, *id)?.and_then(|slot| member.get(ITEMS, slot)) {
+            Some(row) => member.update(ITEMS, row.slot, row.bytes),
             None => Ok(()),
         },
         Action::Remove(id) => match locate(member, *id)? {

@@ -99,8 +99,10 @@ pub(crate) fn int2_key(v: i16) -> [u8; 3] {
 /// The same for `integer` and `date`.
 #[inline(always)]
 pub(crate) fn int4_key(v: i32) -> [u8; 5] {
-    let [a, b, c, d] = flip32(v);
-    [MARK_VALUE, a, b, c, d]
+    // Put together in a register: byte by byte takes twice the instructions.
+    let payload = u64::from(u32::from_le_bytes(flip32(v)));
+    let [key @ .., _, _, _] = (u64::from(MARK_VALUE) | payload << 8).to_le_bytes();
+    key
 }
 
 /// The same for `bigint` and times.

@@ -10,24 +10,25 @@
 //!   words  |  mask of bitmap, a, b  | mask of c |  as many as it takes, each of eight bytes
 //! ```
 //!
-//! Everything else (a row that is too short, NULL, a variable column) goes the way that [`RowLayout`] goes, and
-//! has the same outcome.
+//! Everything else (a row that is too short, NULL, a variable column) goes the way that [`RowLayout`] goes,
+//! and has the same outcome.
 
-use crate::key::{encode_key_from_row, encode_key_value_ref, int2_key, int4_key, int8_key};
+use crate::key::{MARK_VALUE, encode_key_from_row, encode_key_value_ref, int2_key, int4_key, int8_key};
 use crate::key_shuffle::KeyShuffle;
 use crate::{ColumnKind, RowLayout, SqlType};
 
 /// Bytes that are compared at once.
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The columns of a key in rows of one layout; see the module. Every row and layout that is passed to it is of
-/// the layout that it was made for.
+/// The columns of a key in rows of one layout; see the module. Every row and layout that is passed to it is
+/// of the layout that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyColumns {
     columns: Box<[usize]>,
     /// One for each of `columns`.
     cells: Box<[KeyCell]>,
-    /// A row of fewer bytes goes the general way; so do all, if a column does not exist.
+    /// A row of fewer bytes goes the general way; so do all, if a column does not exist or rows may be
+    /// shorter than a word.
     row_bytes: usize,
     /// The columns' bits in the null bitmap.
     nulls: Box<[Word]>,
@@ -44,6 +45,7 @@ pub struct KeyColumns {
 /// Where a column's value lies, and how it is written to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KeyCell {
+    column: u32,
     offset: u32,
     form: Form,
 }
@@ -78,14 +80,6 @@ impl Form {
     }
 }
 
-impl KeyCell {
-    /// The bytes of its integer in a row that is long enough.
-    #[inline(always)]
-    fn integer<const N: usize>(self, row: &[u8]) -> Option<[u8; N]> {
-        chunk(row, self.offset)
-    }
-}
-
 /// Eight bytes of a row, and which bits of them matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word {
@@ -94,30 +88,11 @@ struct Word {
 }
 
 impl Word {
-    /// These bits of a row.
+    /// These bits of a row that is long enough.
     #[inline(always)]
     fn of(self, row: &[u8]) -> u64 {
-        let bits = match chunk(row, self.offset) {
-            Some(bytes) => u64::from_le_bytes(bytes),
-            None => padded(row, self.offset as usize),
-        };
-        bits & self.mask
+        chunk(row, self.offset).map_or(0, u64::from_le_bytes) & self.mask
     }
-}
-
-/// The eight bytes from `at` on of a row that ends before them, filled up with zeros.
-#[cold]
-fn padded(row: &[u8], at: usize) -> u64 {
-    let rest = row.get(at..).unwrap_or_default().iter().take(WORD_BYTES);
-    rest.rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
-}
-
-/// The next bytes of a key.
-#[inline(always)]
-fn take<const N: usize>(key: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = key.split_first_chunk()?;
-    *key = rest;
-    Some(*taken)
 }
 
 #[inline(always)]
@@ -126,7 +101,7 @@ fn chunk<const N: usize>(row: &[u8], offset: u32) -> Option<[u8; N]> {
     row.get(at..at + N)?.first_chunk().copied()
 }
 
-/// Packs bytes, each with the mask of its bits, into as few words as they take. A word does not reach behind
+/// Packs bytes, each with the mask of its bits, into as few words as they take, none of which reaches behind
 /// `end`, the shortest row's length, unless that is shorter than a word.
 fn words(mut bytes: Vec<(usize, u8)>, end: usize) -> Box<[Word]> {
     bytes.sort_unstable();
@@ -159,6 +134,7 @@ impl KeyColumns {
                 continue;
             };
             cells.push(KeyCell {
+                column: *column as u32,
                 offset: at as u32,
                 form: Form::of(ty),
             });
@@ -171,22 +147,20 @@ impl KeyColumns {
             }
         }
         let end = layout.fixed_bytes();
-        let is_complete = cells.len() == columns.len();
+        let is_general = cells.len() != columns.len() || end < WORD_BYTES;
         fixed.extend_from_slice(&nulls);
-        let integers = cells.iter().zip(columns);
-        let integers =
-            integers.map(|(cell, column)| Some((*column, cell.offset as usize, cell.form.width()?)));
-        let integers: Option<Vec<(usize, usize, usize)>> = integers.collect();
+        let place = |cell: &KeyCell| Some((cell.column as usize, cell.offset as usize, cell.form.width()?));
+        let integers: Option<Vec<_>> = cells.iter().map(place).collect();
         let key_bytes = |integers: &Vec<_>| integers.iter().map(|(_, _, width)| 1 + width).sum();
         KeyColumns {
             columns: columns.into(),
-            row_bytes: if is_complete { end } else { usize::MAX },
+            row_bytes: if is_general { usize::MAX } else { end },
             nulls: words(nulls, end),
             fixed: words(fixed, end),
             variable: variable.into(),
             integer_bytes: integers.as_ref().map(key_bytes),
             shuffle: integers
-                .filter(|_| is_complete)
+                .filter(|_| !is_general)
                 .and_then(|integers| KeyShuffle::new(&integers, end)),
             cells: cells.into(),
         }
@@ -224,18 +198,18 @@ impl KeyColumns {
         if !self.is_plain(row) {
             return encode_key_from_row(out, layout, row, &self.columns);
         }
-        for (cell, column) in self.cells.iter().zip(&self.columns) {
+        for cell in &self.cells {
             match cell.form {
                 Form::Int2 => {
-                    out.extend_from_slice(&int2_key(cell.integer(row).map_or(0, i16::from_le_bytes)))
+                    out.extend_from_slice(&int2_key(chunk(row, cell.offset).map_or(0, i16::from_le_bytes)))
                 }
                 Form::Int4 => {
-                    out.extend_from_slice(&int4_key(cell.integer(row).map_or(0, i32::from_le_bytes)))
+                    out.extend_from_slice(&int4_key(chunk(row, cell.offset).map_or(0, i32::from_le_bytes)))
                 }
                 Form::Int8 => {
-                    out.extend_from_slice(&int8_key(cell.integer(row).map_or(0, i64::from_le_bytes)))
+                    out.extend_from_slice(&int8_key(chunk(row, cell.offset).map_or(0, i64::from_le_bytes)))
                 }
-                Form::Other => encode_key_value_ref(out, &layout.value_ref(row, *column)),
+                Form::Other => encode_key_value_ref(out, &layout.value_ref(row, cell.column as usize)),
             }
         }
     }
@@ -258,13 +232,27 @@ impl KeyColumns {
         }
         let mut rest = key;
         for cell in &self.cells {
-            let is_same = match cell.form {
-                Form::Int2 => take(&mut rest)? == int2_key(i16::from_le_bytes(cell.integer(row)?)),
-                Form::Int4 => take(&mut rest)? == int4_key(i32::from_le_bytes(cell.integer(row)?)),
-                Form::Int8 => take(&mut rest)? == int8_key(i64::from_le_bytes(cell.integer(row)?)),
+            let (mark, behind) = rest.split_first()?;
+            let is_same;
+            (is_same, rest) = match cell.form {
+                Form::Int2 => {
+                    let (carried, behind) = behind.split_first_chunk()?;
+                    let value = u16::from_le_bytes(chunk(row, cell.offset)?);
+                    (u16::from_be_bytes(*carried) ^ 1 << 15 == value, behind)
+                }
+                Form::Int4 => {
+                    let (carried, behind) = behind.split_first_chunk()?;
+                    let value = u32::from_le_bytes(chunk(row, cell.offset)?);
+                    (u32::from_be_bytes(*carried) ^ 1 << 31 == value, behind)
+                }
+                Form::Int8 => {
+                    let (carried, behind) = behind.split_first_chunk()?;
+                    let value = u64::from_le_bytes(chunk(row, cell.offset)?);
+                    (u64::from_be_bytes(*carried) ^ 1 << 63 == value, behind)
+                }
                 Form::Other => return None,
             };
-            if !is_same {
+            if !is_same || *mark != MARK_VALUE {
                 return Some(false);
             }
         }

@@ -7,7 +7,8 @@
 //! - [`compare()`]: SQL order. [`cast()`], [`assign`]: conversions. Arithmetic of decimals is in [`numeric`].
 //! - [`text`], [`binary`]: the forms that clients send and receive, as PostgreSQL 15 writes them.
 //! - [`RowLayout`], [`RowBuilder`]: a row in memory, in the log and in files.
-//! - [`key`]: values as bytes whose order is the order of the values. [`KeyColumns`]: a key's columns in a row.
+//! - [`key`]: values as bytes whose order is the order of the values. [`KeyColumns`]: a key's columns in a
+//!   row.
 //! - [`SqlError`], [`SqlState`]: errors as a client sees them.
 //!
 //! Everything here is a pure function of its arguments: no clock, no random number, no setting. A value's

@@ -188,8 +188,12 @@ impl RowLayout {
             }
         }
         let mut heap_end = self.fixed_bytes;
-        for col in 0..columns {
-            self.validate_column(row, col, &mut heap_end)?;
+        for (col, (cell, ty)) in self.cells.iter().zip(&self.types).enumerate() {
+            // Of most columns every cell is right.
+            let is_any_right = matches!(cell.kind, ColumnKind::Fixed(_)) && !matches!(ty, SqlType::Bool);
+            if !is_any_right || self.is_null(row, col) {
+                self.validate_column(row, col, &mut heap_end)?;
+            }
         }
         if heap_end != row.len() {
             return Err(CodecError::new(heap_end, "row is longer than its values"));

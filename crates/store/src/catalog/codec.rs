@@ -307,7 +307,7 @@ fn put_tagged(out: &mut Vec<u8>, tag: u8, id: u32) {
 
 fn put_definitions(out: &mut Vec<u8>, catalog: &Catalog) {
     let definitions = &catalog.definitions;
-    out.put_varint(definitions.tables.len() as u64);
+    out.put_varint(definitions.tables.values().count() as u64);
     for table in definitions.tables.values() {
         put_table(out, table);
     }

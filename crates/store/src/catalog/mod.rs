@@ -21,6 +21,7 @@ use std::sync::Arc;
 use weft_base::{CatalogVersion, IndexId, TableId};
 use weft_types::{SqlError, SqlState};
 
+use crate::table_map::TableMap;
 pub use change::CatalogOp;
 pub use definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod,
@@ -44,7 +45,7 @@ pub enum Relation {
 /// Definitions by id and by name. Shared between catalogs that differ only in sequence positions.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Definitions {
-    tables: BTreeMap<TableId, Arc<TableDef>>,
+    tables: TableMap<Arc<TableDef>>,
     sequences: BTreeMap<SequenceId, Arc<SequenceDef>>,
     names: BTreeMap<String, Relation>,
     index_tables: BTreeMap<IndexId, TableId>,
@@ -111,6 +112,7 @@ impl Catalog {
     }
 
     /// A table by its id.
+    #[inline]
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableDef>> {
         self.definitions.tables.get(&id)
     }

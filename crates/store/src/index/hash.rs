@@ -284,12 +284,12 @@ impl HashIndex {
             // instructions and fetches a foreign row.
             let mut found = 0u32;
             for (at, cell) in cells.iter().enumerate() {
-                let is_found = (cell >> SLOT_BITS == fragment) & (cell & SLOT_MASK != 0);
-                found |= u32::from(is_found) << at;
+                found |= u32::from(cell >> SLOT_BITS == fragment) << at;
             }
             while found != 0 {
-                let cell = cells.get(found.trailing_zeros() as usize);
-                if cell.is_some_and(|cell| !see(slot_of(*cell))) {
+                let cell = cells.get(found.trailing_zeros() as usize).copied();
+                // An empty cell looks as one of a hash without a bit there.
+                if cell.is_some_and(|cell| cell & SLOT_MASK != 0 && !see(slot_of(cell))) {
                     return;
                 }
                 found &= found - 1;

@@ -29,6 +29,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use weft_base::memory::{LINE_BYTES, prefetch};
 use weft_base::{BatchId, RowId};
 
 use super::SlotId;
@@ -95,12 +96,20 @@ impl<'s> Slot<'s> {
         self.start.as_ptr().cast_const().cast()
     }
 
+    /// Fetches the slot's head, and the first cells of its row if that is at home.
+    #[inline]
+    pub(crate) fn prefetch_head(self) {
+        prefetch(self.address());
+        prefetch(self.address().wrapping_add(LINE_BYTES));
+    }
+
     /// Bytes of the whole slot.
     pub(crate) fn size_bytes(self) -> usize {
         SLOT_OVERHEAD + self.room as usize
     }
 
     /// The row id of the row in this slot.
+    #[inline]
     pub(crate) fn row_id(self) -> RowId {
         let place = self.head().row_place.load(Ordering::Relaxed);
         RowId {
@@ -156,6 +165,13 @@ impl<'s> Slot<'s> {
         let older = retired.view().older_raw();
         self.head().newest.store(older, Ordering::Release);
         Some(retired)
+    }
+
+    /// Brings the row home if it lies in a block alone and its home is free; returns the version in the
+    /// block. Garbage collector only.
+    pub(crate) fn come_home(self) -> Option<Retired> {
+        self.newest_elsewhere()?;
+        self.bring_home()
     }
 
     /// Moves a row's only version, which lies in a block, to the free home; returns the one in the block.
@@ -457,20 +473,11 @@ impl SlotArena {
     /// Says that nobody holds the version any more that lay in the slot's home and was unlinked: the home is
     /// free. If the slot waits for that it is released; if its row lies in a block alone it moves in, and
     /// the version in the block is returned. Garbage collector only.
-    pub(crate) fn home_left(&self, slot: SlotId) -> Option<Retired> {
-        let place = self.slot(slot)?;
+    pub(crate) fn home_left(&self, slot: SlotId, place: Slot<'_>) -> Option<Retired> {
         if place.home().leave() {
             self.release(slot);
             return None;
         }
-        place.bring_home()
-    }
-
-    /// Brings the row home if it lies in a block alone and its home is free; returns the version in the
-    /// block. Garbage collector only.
-    pub(crate) fn come_home(&self, slot: SlotId) -> Option<Retired> {
-        let place = self.slot(slot)?;
-        place.newest_elsewhere()?;
         place.bring_home()
     }
 
@@ -608,7 +615,7 @@ mod tests {
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(2) }).unwrap().cut().collect();
         assert!(cut.len() == 1 && cut[0].is_home());
-        let left = arena.home_left(id).unwrap();
+        let left = arena.home_left(id, slot).unwrap();
         assert!(!left.is_home());
         assert_eq!(see(slot, 2), Some((true, vec![2; 90])));
         // SAFETY: nothing is freed while the pin is used.
@@ -626,7 +633,7 @@ mod tests {
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(3) }).unwrap().cut().collect();
         assert_eq!(cut.len(), 1);
-        assert!(arena.home_left(id).is_none());
+        assert!(arena.home_left(id, slot).is_none());
         assert_eq!(see(slot, 3), Some((true, vec![3; 200])));
     }
 
@@ -680,7 +687,7 @@ mod tests {
         let popped = slot.pop().unwrap();
         arena.release(slots[7]);
         assert_eq!((popped.is_home(), arena.free_len()), (true, 0));
-        assert!(arena.home_left(slots[7]).is_none());
+        assert!(arena.home_left(slots[7], slot).is_none());
         assert_eq!((arena.free_len(), arena.reserve(8)), (1, slots[7]));
         assert!(arena.slot(SlotId(1 << 60)).is_none() && arena.slot(SlotId(256)).is_none());
     }

@@ -2,8 +2,9 @@
 //!
 //! A version lies in the home place of its slot (`slots.rs`) or in a block of its own (`slab.rs`). Once
 //! linked, neither its bytes nor its header change, but for the link, which the collector cuts, and for the
-//! flags: a mark of a home, and the *seal*, 24 bits of the row's term of the state digest. Who is about to
-//! replace a row or to write it to disk compares, and so notices bits that have flipped since.
+//! flags: a mark of a home, a mark that an update has touched no index, and the *seal*, 24 bits of the row's
+//! term of the state digest. Who is about to replace a row or to write it to disk compares, and so notices
+//! bits that have flipped since.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -28,6 +29,8 @@ const TOMBSTONE: u32 = 1;
 const HOME: u32 = 2;
 /// The slot waits for its home to become free, and is then released.
 const RELEASE: u32 = 4;
+/// The version has the keys of the one that it superseded, in all indexes that the table had then.
+const KEEPS_KEYS: u32 = 8;
 /// Bits of the flags below the seal.
 const SEAL_SHIFT: u32 = 8;
 const MARKS: u32 = (1 << SEAL_SHIFT) - 1;
@@ -97,6 +100,7 @@ impl<'s> VersionRef<'s> {
     }
 
     /// False for the mark that a row was removed.
+    #[inline]
     pub(crate) fn is_live(self) -> bool {
         self.header().flags.load(Ordering::Relaxed) & TOMBSTONE == 0
     }
@@ -129,6 +133,20 @@ impl<'s> VersionRef<'s> {
         let flags = &self.header().flags;
         let marks = flags.load(Ordering::Relaxed) & MARKS;
         flags.store(marks | (term as u32) << SEAL_SHIFT, Ordering::Relaxed);
+    }
+
+    /// Notes that it has the keys of the version that it superseded. By who has linked it, at once.
+    #[inline]
+    pub(crate) fn note_keys_kept(self) {
+        let flags = &self.header().flags;
+        flags.store(flags.load(Ordering::Relaxed) | KEEPS_KEYS, Ordering::Relaxed);
+    }
+
+    /// It has the keys of the version that it superseded, in each index that the table had when it was
+    /// linked. An index that came later has no entries for versions that were superseded by then.
+    #[inline]
+    pub(crate) fn keeps_keys(self) -> bool {
+        self.header().flags.load(Ordering::Relaxed) & KEEPS_KEYS != 0
     }
 
     /// Whether it was sealed with this term: not if a bit of the row has flipped since, but for one case in

@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, CatalogOp, TableDef};
 use crate::index::build::{build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::memory::Pin;
-use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader, not_null_bits};
+use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader};
 
 impl BatchWriter<'_> {
     /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On
@@ -27,9 +27,9 @@ impl BatchWriter<'_> {
         if let Some((table, data)) = self.changed_table(&catalog, op)? {
             let tables = Arc::make_mut(&mut tables);
             match data {
-                Some(data) => tables.insert(table, Arc::new(data)),
+                Some(data) => drop(tables.insert(table, Arc::new(data))),
                 None => tables.remove(&table),
-            };
+            }
         }
         self.schema = Arc::new(Schema { catalog, tables });
         Ok(())
@@ -113,17 +113,17 @@ impl BatchWriter<'_> {
                 data: Arc::clone(&old.data),
             })
         });
-        Ok(TableData {
-            indexes: indexes.collect(),
-            not_null: not_null_bits(&def),
-            def,
-            core: Arc::clone(&old.core),
-            row_ids: old.row_ids.clone(),
-        })
+        let (core, row_ids) = (Arc::clone(&old.core), old.row_ids.clone());
+        Ok(TableData::with_indexes(
+            Arc::clone(&def),
+            core,
+            indexes.collect(),
+            row_ids,
+        ))
     }
 
     fn with_index(&self, catalog: &Catalog, table: TableId, index: IndexId) -> Result<TableData, SqlError> {
-        let mut data = self.redefined(catalog, table)?;
+        let data = self.redefined(catalog, table)?;
         let Some(def) = data.def.index(index).cloned() else {
             return Ok(data);
         };
@@ -137,12 +137,18 @@ impl BatchWriter<'_> {
             let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
             violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
         })?;
-        data.indexes.push(TableIndex {
+        let mut indexes = data.indexes;
+        indexes.push(TableIndex {
             id: def.id,
             def,
             data: Arc::new(built),
         });
-        Ok(data)
+        Ok(TableData::with_indexes(
+            data.def,
+            data.core,
+            indexes,
+            data.row_ids,
+        ))
     }
 
     /// After a DROP INDEX; a table that loses its primary key gets the index over row ids that names its

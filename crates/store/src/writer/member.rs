@@ -13,12 +13,11 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use weft_base::memory::{prefetch, prefetch_bytes};
 use weft_base::{BatchId, IndexId, RowId, TableId};
-use weft_ops::hash64;
+use weft_ops::{hash64, hash64_seeded};
 use weft_types::SqlError;
 
 use super::{BatchWriter, MemberWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
-use crate::index::ordered::OrderedIndex;
 use crate::memory::{Pin, Slot, SlotId, VersionRef};
 use crate::probe::Probe;
 use crate::read::{Locator, ReadView, RowVersion, lookup_in};
@@ -26,6 +25,7 @@ use crate::table::{TableData, TableIndex};
 
 /// A table that the member has written to.
 struct Opened<'b> {
+    id: TableId,
     data: &'b Arc<TableData>,
     linked_bytes: u64,
     row_change: i64,
@@ -64,6 +64,8 @@ struct KeyBuffer {
     hash: Option<u64>,
     /// The write adds this key to the index.
     is_touched: bool,
+    /// It stands in the ordered index already, and did not before.
+    is_added: bool,
 }
 
 thread_local! {
@@ -247,13 +249,17 @@ impl<'b> MemberWriter<'b> {
             return Err(violation::no_row(&data.def.name));
         };
         check_not_null(data, row)?;
-        if self.prepare_keys(data, row, Some(old.bytes())) {
-            self.claim_keys(data, slot, row, true)?;
+        if data.indexed.same(data.layout(), old.bytes(), row) {
             self.link(position, data, slot, place, Some(row));
-            self.add_hashes(slot, data);
-        } else {
-            self.link(position, data, slot, place, Some(row));
+            if let Some(linked) = place.at(self.batch.pin(Pin::EVERYTHING)) {
+                linked.note_keys_kept();
+            }
+            return Ok(());
         }
+        self.prepare_keys(data, row, Some(old.bytes()));
+        self.claim_keys(data, slot, row, true)?;
+        self.link(position, data, slot, place, Some(row));
+        self.add_hashes(slot, data);
         Ok(())
     }
 
@@ -349,13 +355,14 @@ impl<'b> MemberWriter<'b> {
             .tables
             .iter()
             .enumerate()
-            .find(|(_, opened)| opened.data.def.id == table);
+            .find(|(_, opened)| opened.id == table);
         if let Some((position, opened)) = known {
             return Ok((position, opened.data));
         }
         let batch: &'b BatchWriter<'b> = self.batch;
         let data = batch.schema.table(table)?;
         self.tables.push(Opened {
+            id: table,
             data,
             linked_bytes: 0,
             row_change: 0,
@@ -364,9 +371,9 @@ impl<'b> MemberWriter<'b> {
         Ok((self.tables.len() - 1, data))
     }
 
-    /// Encodes the keys that the write will add, and begins to fetch where their hashes will stand; false if
-    /// there are none. `old` is the row that is replaced.
-    fn prepare_keys(&mut self, data: &'b TableData, row: &[u8], old: Option<&[u8]>) -> bool {
+    /// Encodes the keys that the write will add, and begins to fetch where their hashes will stand. `old` is
+    /// the row that is replaced.
+    fn prepare_keys(&mut self, data: &'b TableData, row: &[u8], old: Option<&[u8]>) {
         let layout = data.layout();
         if self.keys.is_empty() {
             self.keys = KEYS.take();
@@ -374,11 +381,10 @@ impl<'b> MemberWriter<'b> {
         if self.keys.len() < data.indexes.len() {
             self.keys.resize_with(data.indexes.len(), KeyBuffer::default);
         }
-        let mut any = false;
         for (index, key) in data.indexes.iter().zip(&mut self.keys) {
+            key.is_added = false;
             key.is_touched = old.is_none_or(|old| !index.data.same_cells(layout, old, row));
             if key.is_touched {
-                any = true;
                 index.data.key_of(layout, row, &mut key.bytes);
                 key.hash = index.data.hash_for(&key.bytes).map(|hash| {
                     let number = hash64(&key.bytes);
@@ -387,22 +393,20 @@ impl<'b> MemberWriter<'b> {
                 });
             }
         }
-        any
     }
 
     /// Checks that nobody else has the unique ones of the prepared keys, and adds them all to the ordered
     /// indexes, which costs one descent for both as a rule. Their entries lead nowhere before the row is
     /// linked. On an error nothing was added. `is_there` says that the slot has a row.
     fn claim_keys(
-        &self,
+        &mut self,
         data: &'b TableData,
         slot: SlotId,
         row: &[u8],
         is_there: bool,
     ) -> Result<(), SqlError> {
-        let mut added: SmallVec<[&OrderedIndex; 4]> = SmallVec::new();
-        let mut added_keys: SmallVec<[&[u8]; 4]> = SmallVec::new();
-        for (index, key) in data.indexes.iter().zip(&self.keys) {
+        let mut outcome = Ok(());
+        for (index, key) in data.indexes.iter().zip(&mut self.keys) {
             if !key.is_touched {
                 continue;
             }
@@ -411,21 +415,21 @@ impl<'b> MemberWriter<'b> {
             let is_alone = is_checked && ordered.is_some_and(|ordered| ordered.add_alone(&key.bytes, slot));
             if is_checked && !is_alone {
                 let own = is_there.then_some(slot);
-                if let Err(error) = check_unique(self.batch, data, index, &key.bytes, own, row) {
-                    for (ordered, key) in added.iter().zip(&added_keys) {
-                        ordered.remove(key, slot);
-                    }
-                    return Err(error);
+                outcome = check_unique(self.batch, data, index, &key.bytes, own, row);
+                if outcome.is_err() {
+                    break;
                 }
             }
-            if let Some(ordered) = ordered
-                && (is_alone || ordered.add(&key.bytes, slot))
-            {
-                added.push(ordered);
-                added_keys.push(&key.bytes);
+            key.is_added = ordered.is_some_and(|ordered| is_alone || ordered.add(&key.bytes, slot));
+        }
+        if outcome.is_err() {
+            for (index, key) in data.indexes.iter().zip(&self.keys) {
+                if let Some(ordered) = index.data.ordered.as_ref().filter(|_| key.is_added) {
+                    ordered.remove(&key.bytes, slot);
+                }
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Adds the prepared keys to the hash indexes, whose lines have been under way since.
@@ -447,8 +451,9 @@ impl<'b> MemberWriter<'b> {
         // batch, if that was alone.
         let supersedes = head.is_some_and(|head| head.batch() != self.batch.batch || head.older().is_none());
         let mut digest_change = 0u64;
+        let seed = data.core.term_seed(place);
         if let Some(old) = live(head) {
-            let term = data.core.term(place, old);
+            let term = hash64_seeded(old.bytes(), seed);
             digest_change = digest_change.wrapping_sub(term);
             if !old.is_sealed_with(term) {
                 self.batch.store.note_damage();
@@ -457,7 +462,7 @@ impl<'b> MemberWriter<'b> {
         data.core.slots.mark_written(slot);
         let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
         if let Some(new) = live(place.at(newest)) {
-            let term = data.core.term(place, new);
+            let term = hash64_seeded(new.bytes(), seed);
             digest_change = digest_change.wrapping_add(term);
             new.seal(term);
         }

@@ -228,7 +228,9 @@ impl<'s> BatchWriter<'s> {
                 continue;
             };
             let remaining = place.at(self.pin(Pin::EVERYTHING));
-            table.remove_entries(write.slot, version.view(), remaining);
+            if !version.view().keeps_keys() {
+                table.remove_entries(write.slot, version.view(), remaining);
+            }
             core.unlinked(version.view().size_bytes());
             if remaining.is_none() {
                 table.remove_row_id(write.slot, place.row_id());
