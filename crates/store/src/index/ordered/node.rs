@@ -54,7 +54,7 @@ pub(super) const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 /// Key bytes behind the prefix that an entry of a leaf holds without a block.
 pub(super) const LEAF_TAIL_MAX: usize = HEAD_BYTES + WORD_BYTES;
 /// Prefixes up to this length are copied whole.
-const SHORT_PREFIX_BYTES: usize = 2 * WORD_BYTES;
+const SHORT_PREFIX_BYTES: usize = 3 * WORD_BYTES;
 /// The same for a separator.
 pub(super) const SEPARATOR_TAIL_MAX: usize = LEAF_TAIL_MAX - 1;
 /// The length code of keys that have a block.
