@@ -281,15 +281,17 @@ impl HashIndex {
             let line = unsafe { table.line(home + distance) };
             let cells = line.load();
             // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen
-            // instructions and fetches a foreign row.
+            // instructions and fetches a foreign row. What a cell of this fragment keeps, less the fragment, is
+            // a slot's number plus one.
+            let wanted = fragment << SLOT_BITS;
             let mut found = 0u32;
-            for (at, cell) in cells.iter().enumerate() {
-                found |= u32::from(cell >> SLOT_BITS == fragment) << at;
+            for cell in cells.iter().rev() {
+                let is_found = (cell ^ wanted).wrapping_sub(1) < SLOT_MASK;
+                found = found << 1 | u32::from(is_found);
             }
             while found != 0 {
                 let cell = cells.get(found.trailing_zeros() as usize).copied();
-                // An empty cell looks as one of a hash without a bit there.
-                if cell.is_some_and(|cell| cell & SLOT_MASK != 0 && !see(slot_of(cell))) {
+                if cell.is_some_and(|cell| !see(slot_of(cell))) {
                     return;
                 }
                 found &= found - 1;
