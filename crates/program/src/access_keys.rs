@@ -30,18 +30,19 @@ pub(crate) fn bad_inputs() -> SqlError {
 }
 
 impl Program {
-    /// Calls `see` for every declared access, in order, with the encoded key and, for a range with an upper
-    /// bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`]. Rows and values with
-    /// a NULL in their key are left out: no row has such a primary key, and such values conflict with
-    /// nothing.
+    /// Calls `see` for every declared access, in order, with its number, the encoded key and, for a range
+    /// with an upper bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`].
+    /// Rows and values with a NULL in their key are left out: no row has such a primary key, and such
+    /// values conflict with nothing.
     pub fn for_each_access(
         &self,
         inputs: &[u8],
         scratch: &mut AccessScratch,
-        mut see: impl FnMut(&Access, &[u8], Option<&[u8]>),
+        mut see: impl FnMut(usize, &Access, &[u8], Option<&[u8]>),
     ) -> Result<(), SqlError> {
         self.layouts.inputs.validate(inputs).map_err(|_| bad_inputs())?;
-        for (access, recipe) in self.accesses.iter().zip(&self.layouts.resolved.accesses) {
+        let accesses = self.accesses.iter().zip(&self.layouts.resolved.accesses);
+        for (number, (access, recipe)) in accesses.enumerate() {
             scratch.key.clear();
             let has_null = recipe.key.append(&self.layouts.inputs, inputs, &mut scratch.key);
             let of_one_key = !matches!(access.kind, AccessKind::ReadRange | AccessKind::WriteRange);
@@ -56,7 +57,7 @@ impl Program {
                 }
                 None => None,
             };
-            see(access, &scratch.key, hi);
+            see(number, access, &scratch.key, hi);
         }
         Ok(())
     }

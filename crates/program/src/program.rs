@@ -14,6 +14,7 @@
 //!
 //! Source: BionicDB 4.3, Figure 3 (logic, commit handler, abort handler; transaction block).
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use weft_base::{CatalogVersion, IndexId, TableId};
@@ -240,6 +241,8 @@ pub(crate) struct Layouts {
     pub compiled: Arc<Compiled>,
     /// Of the encoding, once somebody has asked: the log wants it for every member of every batch.
     pub hash: OnceLock<ProgramHash>,
+    /// See [`Program::derived`].
+    pub derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl PartialEq for Program {
@@ -307,6 +310,13 @@ impl Program {
     /// What of a row is worth fetching from memory ahead of this program: a guess, for hints only.
     pub fn row_fetch(&self) -> Fetch {
         self.layouts.resolved.row_fetch
+    }
+
+    /// What a layer above works out of the program's parts: made once, then kept with the program. One type
+    /// has the place: `None` for another.
+    pub fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce(&Program) -> T) -> Option<&T> {
+        let derived = self.layouts.derived.get_or_init(|| Arc::new(make(self)));
+        derived.downcast_ref()
     }
 
     /// The same program, run instruction by instruction as it stands, without what was resolved. For
@@ -414,6 +424,7 @@ impl Layouts {
             resolved: Resolved::of(parts, &consts, &const_row),
             compiled: Arc::default(),
             hash: OnceLock::new(),
+            derived: OnceLock::new(),
             inputs: RowLayout::new(&parts.inputs),
             consts,
             const_row,

@@ -108,7 +108,7 @@ impl NeedFinder {
         self.requests.clear();
         let requests = &mut self.requests;
         job.program
-            .for_each_access(&job.inputs, &mut self.scratch, |access, key, _| {
+            .for_each_access(&job.inputs, &mut self.scratch, |_, access, key, _| {
                 let (resource, mode) = match access.kind {
                     AccessKind::ReadRow => (ResourceId::row(access.table, key), LockMode::S),
                     AccessKind::WriteRow | AccessKind::InsertRow if key.is_empty() => return,

@@ -396,8 +396,7 @@ impl Engine {
         }
         let locks = ACCESS_SCRATCH
             .with_borrow_mut(|scratch| {
-                let catalog = shared.store.catalog();
-                locks::program_locks(program, &inputs, &catalog, LockScope::ReadsAndWrites, scratch)
+                locks::declared_locks(program, &inputs, LockScope::ReadsAndWrites, scratch)
             })
             .map_err(Refused::early)?;
         let cell = TicketCell::new();

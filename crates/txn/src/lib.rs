@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks`
-//! (what a program must lock), `waves` (who conflicts goes later), `admission` (who enters the next batch),
-//! `batch`, `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what the log keeps),
-//! `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT), `background` (flusher,
-//! checkpointer), `recovery` (replay), `verify` (what is wrong on disk). `stamps` is Hobbes' Algorithm 1
-//! as he has it, for crate `protocols`.
+//! and `lock_plan` (what a program must lock), `waves` (who conflicts goes later), `admission` (who enters
+//! the next batch), `batch`, `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what the
+//! log keeps), `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT), `background`
+//! (flusher, checkpointer), `recovery` (replay), `verify` (what is wrong on disk). `stamps` is Hobbes'
+//! Algorithm 1 as he has it, for crate `protocols`.
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
@@ -25,6 +25,7 @@ mod config;
 mod engine;
 mod error;
 mod executor;
+mod lock_plan;
 mod locks;
 mod overlay;
 pub mod record;

@@ -327,7 +327,7 @@ fn access_keys_are_those_of_the_index() {
         .unwrap();
     let mut seen = Vec::new();
     program
-        .for_each_access(&inputs, &mut AccessScratch::default(), |access, key, hi| {
+        .for_each_access(&inputs, &mut AccessScratch::default(), |_, access, key, hi| {
             seen.push((access.kind, key.to_vec(), hi.map(<[u8]>::to_vec)));
         })
         .unwrap();
@@ -348,7 +348,7 @@ fn access_keys_are_those_of_the_index() {
     assert_eq!(seen, expected);
     assert!(
         program
-            .for_each_access(&inputs[1..], &mut AccessScratch::default(), |_, _, _| ())
+            .for_each_access(&inputs[1..], &mut AccessScratch::default(), |_, _, _, _| ())
             .is_err()
     );
 }

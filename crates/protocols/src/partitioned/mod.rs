@@ -106,7 +106,7 @@ impl<G> Partitioned<G> {
             // One whose inputs do not fit fails wherever it is run.
             let _ = job
                 .program
-                .for_each_access(&job.inputs, &mut scratch, |access, key, _| {
+                .for_each_access(&job.inputs, &mut scratch, |_, access, key, _| {
                     runner = runner.or(Some(self.owner(access.table, key, workers)));
                 });
             runner.unwrap_or(0) as u8

@@ -499,7 +499,7 @@ impl Flight<'_> {
         self.holds.resize(needs.len(), false);
         let holds = &mut self.holds;
         job.program
-            .for_each_access(&job.inputs, &mut state.scratch, |access, key, _| {
+            .for_each_access(&job.inputs, &mut state.scratch, |_, access, key, _| {
                 let is_row = matches!(
                     access.kind,
                     AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
