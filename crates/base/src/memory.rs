@@ -281,8 +281,13 @@ pub fn prefetch<T>(address: *const T) {
 pub fn prefetch_bytes<T>(address: *const T, bytes: usize) {
     let first = address.addr() & !(LINE_BYTES - 1);
     let end = address.addr().saturating_add(bytes);
-    for line in (first..end).step_by(LINE_BYTES) {
+    let mut line = first;
+    while line < end {
         prefetch(address.with_addr(line));
+        let Some(next) = line.checked_add(LINE_BYTES) else {
+            return;
+        };
+        line = next;
     }
 }
 

@@ -28,6 +28,7 @@ use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
 
+use crate::index::hash::HashIndex;
 use crate::index::ordered::{Descent, OrderedIndex, Step};
 use crate::memory::{Pin, SLOT_OVERHEAD, Slot, SlotId};
 use crate::table::{Schema, TableData, TableIndex};
@@ -266,30 +267,43 @@ impl Probe {
         schema: &Schema,
         pin: Pin<'_>,
     ) -> bool {
-        let under_way = probes.into_iter().filter(|probe| probe.next.is_something());
-        let mut under_way: SmallVec<[UnderWay<'_, '_>; PROBES_AT_HAND]> = under_way
-            .filter_map(|probe| {
-                let Some(found) = find_index(schema, probe.table, probe.index) else {
-                    probe.next = Next::Nothing;
-                    return None;
-                };
-                Some(UnderWay { probe, found })
-            })
-            .collect();
-        let mut has_rest = false;
-        while !under_way.is_empty() {
-            for block in under_way.chunks_mut(BLOCK_PROBES) {
-                let mut wanted = [Wanted::default(); BLOCK_PROBES];
-                for (wanted, UnderWay { probe, found }) in wanted.iter_mut().zip(block.iter_mut()) {
-                    *wanted = probe.look(*found, pin);
-                }
-                wanted.iter().take(block.len()).for_each(Wanted::fetch);
+        let mut hashed: SmallVec<[Hashed<'_, '_>; PROBES_AT_HAND]> = SmallVec::new();
+        let mut under_way: SmallVec<[UnderWay<'_, '_>; PROBES_AT_HAND]> = SmallVec::new();
+        for probe in probes {
+            if !probe.next.is_something() {
+                continue;
             }
-            under_way.retain(|UnderWay { probe, .. }| {
-                let goes_on = probe.next.is_something();
-                has_rest |= !goes_on && probe.rest_bytes > 0;
-                goes_on
-            });
+            let Some(found) = find_index(schema, probe.table, probe.index) else {
+                probe.next = Next::Nothing;
+                continue;
+            };
+            match (probe.next, &found.1.data.hash) {
+                (Next::Hash(hash) | Next::Line(hash), Some(index)) => {
+                    hashed.push(Hashed::new(probe, found.0, index, hash));
+                }
+                _ => under_way.push(UnderWay { probe, found }),
+            }
+        }
+        // Both kinds go on together, a step of all at a time.
+        let mut has_rest = UnderWay::advance_all(&mut under_way, pin);
+        for block in hashed.chunks(BLOCK_PROBES) {
+            let mut lines = [ptr::null(); BLOCK_PROBES];
+            for (line, hashed) in lines.iter_mut().zip(block) {
+                *line = hashed.index.line_address(hashed.hash);
+            }
+            lines.iter().take(block.len()).for_each(|line| prefetch(*line));
+        }
+        has_rest |= UnderWay::advance_all(&mut under_way, pin);
+        for block in hashed.chunks_mut(BLOCK_PROBES) {
+            fetch_of_each(block, |hashed| hashed.look_at_line());
+        }
+        has_rest |= UnderWay::advance_all(&mut under_way, pin);
+        for block in hashed.chunks_mut(BLOCK_PROBES) {
+            fetch_of_each(block, |hashed| hashed.look_at_slot(pin));
+        }
+        has_rest |= hashed.iter().any(|hashed| hashed.probe.rest_bytes > 0);
+        while !under_way.is_empty() {
+            has_rest |= UnderWay::advance_all(&mut under_way, pin);
         }
         has_rest
     }
@@ -306,16 +320,23 @@ impl Probe {
                 slot.map_or(Wanted::default(), |slot| self.want_slot(table, slot))
             }
             Next::Node(descent) => self.look_at_node((table, index), descent),
-            Next::Slot => {
-                let place = table.core.slots.slot(self.slot);
-                let next = place.and_then(|place| self.fetch.elsewhere(table, place, pin));
-                next.map_or(Wanted::default(), |(address, bytes)| Wanted {
-                    address,
-                    bytes: self.keep_rest(address, bytes),
-                    cell: ptr::null(),
-                })
-            }
+            Next::Slot => match table.core.slots.slot(self.slot) {
+                Some(place) => self.look_at_slot(table, place, pin),
+                None => Wanted::default(),
+            },
             Next::Nothing => Wanted::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn look_at_slot<'s>(&mut self, table: &'s TableData, place: Slot<'s>, pin: Pin<'s>) -> Wanted {
+        match self.fetch.elsewhere(table, place, pin) {
+            Some((address, bytes)) => Wanted {
+                address,
+                bytes: self.keep_rest(address, bytes),
+                cell: ptr::null(),
+            },
+            None => Wanted::default(),
         }
     }
 
@@ -370,8 +391,13 @@ impl Probe {
         let Some(place) = table.core.slots.slot(slot) else {
             return Wanted::default();
         };
-        self.slot = slot;
         self.next = Next::Slot;
+        self.want_place(table, slot, place)
+    }
+
+    #[inline(always)]
+    fn want_place(&mut self, table: &TableData, slot: SlotId, place: Slot<'_>) -> Wanted {
+        self.slot = slot;
         Wanted {
             address: place.address(),
             bytes: self.keep_rest(place.address(), self.fetch.slot_bytes(place)),
@@ -390,6 +416,81 @@ const PROBES_AT_HAND: usize = 64;
 struct UnderWay<'p, 's> {
     probe: &'p mut Probe,
     found: Found<'s>,
+}
+
+impl UnderWay<'_, '_> {
+    /// Takes all a step further; those that are at their end then leave. True if one of these has a rest to
+    /// fetch.
+    fn advance_all(all: &mut SmallVec<[Self; PROBES_AT_HAND]>, pin: Pin<'_>) -> bool {
+        let (mut ended, mut has_rest) = (false, false);
+        for block in all.chunks_mut(BLOCK_PROBES) {
+            fetch_of_each(block, |UnderWay { probe, found }| probe.look(*found, pin));
+        }
+        for UnderWay { probe, .. } in &*all {
+            let goes_on = probe.next.is_something();
+            ended |= !goes_on;
+            has_rest |= !goes_on && probe.rest_bytes > 0;
+        }
+        if ended {
+            all.retain(|UnderWay { probe, .. }| probe.next.is_something());
+        }
+        has_rest
+    }
+}
+
+/// A probe of a hash index on its way with others: three steps, the same for all.
+struct Hashed<'p, 's> {
+    probe: &'p mut Probe,
+    table: &'s TableData,
+    index: &'s HashIndex,
+    hash: u64,
+    /// Where the line led.
+    place: Option<Slot<'s>>,
+}
+
+impl<'p, 's> Hashed<'p, 's> {
+    /// At its end, as far as the probe itself knows.
+    #[inline(always)]
+    fn new(probe: &'p mut Probe, table: &'s TableData, index: &'s HashIndex, hash: u64) -> Self {
+        probe.next = Next::Nothing;
+        Hashed {
+            probe,
+            table,
+            index,
+            hash,
+            place: None,
+        }
+    }
+
+    #[inline(always)]
+    fn look_at_line(&mut self) -> Wanted {
+        let Some(slot) = self.index.first_candidate(self.hash) else {
+            return Wanted::default();
+        };
+        self.place = self.table.core.slots.slot(slot);
+        match self.place {
+            Some(place) => self.probe.want_place(self.table, slot, place),
+            None => Wanted::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn look_at_slot(&mut self, pin: Pin<'s>) -> Wanted {
+        match self.place {
+            Some(place) => self.probe.look_at_slot(self.table, place, pin),
+            None => Wanted::default(),
+        }
+    }
+}
+
+/// Asks all of a block what to fetch, then fetches it back to back.
+#[inline(always)]
+fn fetch_of_each<T>(block: &mut [T], mut look: impl FnMut(&mut T) -> Wanted) {
+    let mut wanted = [Wanted::default(); BLOCK_PROBES];
+    for (wanted, member) in wanted.iter_mut().zip(block.iter_mut()) {
+        *wanted = look(member);
+    }
+    wanted.iter().take(block.len()).for_each(Wanted::fetch);
 }
 
 #[inline]
@@ -424,6 +525,67 @@ impl Wanted {
         }
         if !self.cell.is_null() {
             prefetch(self.cell);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
+    use weft_base::BatchId;
+    use weft_types::{SqlType, Value, encode_key_value};
+
+    const TABLE: TableId = TableId(crate::FIRST_OBJECT_ID);
+    const HASHED: IndexId = IndexId(TABLE.0 + 1);
+    const ORDERED: IndexId = IndexId(TABLE.0 + 2);
+
+    /// Those that come to their end together lead where one leads that goes alone; and where there is no row,
+    /// nowhere.
+    #[test]
+    fn probes_lead_to_their_rows_together_and_alone() {
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        let index = |id, primary, method| IndexDef {
+            id,
+            name: format!("i{}", id.0),
+            table: TABLE,
+            columns: vec![0],
+            unique: true,
+            primary,
+            method,
+        };
+        let def = TableDef::new(TABLE, "t", vec![ColumnDef::new("a", SqlType::Int8)])
+            .with_index(index(HASHED, true, IndexMethod::Both))
+            .with_index(index(ORDERED, false, IndexMethod::Ordered));
+        batch.apply_catalog(&CatalogOp::CreateTable(def.clone())).unwrap();
+        let mut member = batch.member(0);
+        for a in 0..200 {
+            let row = def.layout.encode(&[Value::Int8(a)]).unwrap();
+            member.insert(TABLE, &row).unwrap();
+        }
+        member.commit();
+        batch.finish();
+        store.publish(BatchId(1));
+        let snapshot = store.snapshot();
+        let view = snapshot.view();
+        let plan = |a: i64, index| {
+            let mut key = Vec::new();
+            encode_key_value(&mut key, &Value::Int8(a));
+            view.plan_probe(TABLE, index, &key)
+        };
+        for count in [1, 15, 16, 17, 50, 190] {
+            // Row 0 has the number that a probe has which led nowhere.
+            let all = (1..=count).flat_map(|a| [(a, HASHED), (a, ORDERED), (a + 10_000, HASHED)]);
+            let mut probes: Vec<Probe> = all.clone().map(|(a, index)| plan(a, index)).collect();
+            view.finish_probes(&mut probes);
+            for ((a, index), mut together) in all.zip(probes) {
+                let mut alone = plan(a, index);
+                while view.advance_probe(&mut alone) {}
+                assert_eq!(together.slot(), alone.slot(), "{a} by {index:?}");
+                assert_eq!(together.slot() != SlotId(0), a < 10_000, "{a} by {index:?}");
+                assert!(!view.advance_probe(&mut together), "at its end");
+            }
         }
     }
 }

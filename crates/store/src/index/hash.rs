@@ -282,10 +282,12 @@ impl HashIndex {
             let cells = line.load();
             // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen
             // instructions and fetches a foreign row.
+            // What a cell of this fragment keeps, less the fragment, is a slot's number plus one.
+            let wanted = fragment << SLOT_BITS;
             let mut found = 0u32;
-            for (at, cell) in cells.iter().enumerate() {
-                let is_found = (cell >> SLOT_BITS == fragment) & (cell & SLOT_MASK != 0);
-                found |= u32::from(is_found) << at;
+            for cell in cells.iter().rev() {
+                let is_found = (cell ^ wanted).wrapping_sub(1) < SLOT_MASK;
+                found = found << 1 | u32::from(is_found);
             }
             while found != 0 {
                 let cell = cells.get(found.trailing_zeros() as usize);
