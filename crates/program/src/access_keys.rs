@@ -40,9 +40,9 @@ pub(crate) fn bad_inputs() -> SqlError {
 
 impl Program {
     /// Calls `see` for every declared access, in order, with its number, the encoded key and, for a range
-    /// with an upper bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`]. Rows and
-    /// values with a NULL in their key are left out: no row has such a primary key, and such values conflict
-    /// with nothing.
+    /// with an upper bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`].
+    /// Rows and values with a NULL in their key are left out: no row has such a primary key, and such
+    /// values conflict with nothing.
     pub fn for_each_access(
         &self,
         inputs: &[u8],

@@ -6,10 +6,11 @@
 //! valgrind --tool=callgrind batch_cost RECORDS WINDOWS
 //! ```
 //!
-//! The shape is that of TPC-C's NewOrder over one warehouse: a program declares twelve rows (one that all
-//! change, five items that it reads, six of the stock that it changes) and two ranges of order lines. A
-//! window is 64 programs handed over at once. Instructions of one transaction: count with two numbers of windows and
-//! divide the difference by that of the transactions; making the inputs is in it.
+//! The shape is that of TPC-C's NewOrder over one warehouse: a program declares twelve rows (one that
+//! all change, five items that it reads, six of the stock that it changes) and two ranges of order
+//! lines. A window is 64 programs handed over at once. Instructions of one transaction: count with two
+//! numbers of windows and divide the difference by that of the transactions; making the inputs is in
+//! it.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program")]
 
