@@ -160,49 +160,55 @@ impl Probe {
         self.slot
     }
 
-    /// Fetches nothing before it is advanced.
+    /// Fetches nothing before it is advanced. Made at once, and so where it is to lie: it is larger than what
+    /// it is made of.
     #[inline(always)]
     pub(crate) fn plan(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
-        let mut probe = Probe::new(table, index);
-        let data = find_index(schema, table, index).map(|(_, index)| &index.data);
+        Probe::of(find_index(schema, table, index), table, index, key)
+    }
+
+    #[inline(always)]
+    fn of(found: Option<Found<'_>>, table: TableId, index: IndexId, key: &[u8]) -> Self {
+        let data = found.map(|(_, index)| &index.data);
         match data.map(|data| (&data.hash, &data.ordered)) {
-            Some((Some(_), _)) => probe.next = Next::Hash(hash64(key)),
-            Some((None, Some(ordered))) => probe.plan_descent(ordered, key),
-            _ => {}
+            Some((Some(_), _)) => Probe::new(table, index, Next::Hash(hash64(key))),
+            Some((None, Some(ordered))) => Probe::down(table, index, ordered, key),
+            _ => Probe::new(table, index, Next::Nothing),
         }
-        probe
     }
 
     /// A probe for where a range begins. Fetches nothing before it is advanced.
     pub(crate) fn plan_range(schema: &Schema, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
-        let mut probe = Probe::new(table, index);
-        let found = find_index(schema, table, index);
-        if let Some(ordered) = found.and_then(|(_, index)| index.data.ordered.as_ref()) {
-            probe.plan_descent(ordered, lowest);
+        Probe::of_range(find_index(schema, table, index), table, index, lowest)
+    }
+
+    fn of_range(found: Option<Found<'_>>, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
+        match found.and_then(|(_, index)| index.data.ordered.as_ref()) {
+            Some(ordered) => Probe::down(table, index, ordered, lowest),
+            None => Probe::new(table, index, Next::Nothing),
         }
-        probe
     }
 
     /// Plans and fetches at once.
+    #[inline(always)]
     pub(crate) fn begin(schema: &Schema, table: TableId, index: IndexId, key: &[u8]) -> Self {
-        let mut probe = Probe::plan(schema, table, index, key);
-        probe.start(schema);
+        let found = find_index(schema, table, index);
+        let mut probe = Probe::of(found, table, index, key);
+        probe.start(found);
         probe
     }
 
     /// The same for where a range begins.
     pub(crate) fn begin_range(schema: &Schema, table: TableId, index: IndexId, lowest: &[u8]) -> Self {
-        let mut probe = Probe::plan_range(schema, table, index, lowest);
-        probe.start(schema);
+        let found = find_index(schema, table, index);
+        let mut probe = Probe::of_range(found, table, index, lowest);
+        probe.start(found);
         probe
     }
 
     /// Fetches what comes first, if anything does.
-    fn start(&mut self, schema: &Schema) {
-        let found = match self.next {
-            Next::Hash(_) | Next::Descent(_) => find_index(schema, self.table, self.index),
-            _ => None,
-        };
+    #[inline]
+    fn start(&mut self, found: Option<Found<'_>>) {
         match (found, self.next) {
             (Some((_, index)), Next::Hash(hash)) => self.want_line(index, hash).fetch(),
             (Some(_), Next::Descent(descent)) => self.want_node(descent).fetch(),
@@ -211,13 +217,13 @@ impl Probe {
     }
 
     #[inline(always)]
-    fn new(table: TableId, index: IndexId) -> Self {
+    fn new(table: TableId, index: IndexId, next: Next) -> Self {
         Probe {
             table,
             index,
             slot: SlotId(0),
             fetch: Fetch::Bytes(0),
-            next: Next::Nothing,
+            next,
             rest: 0,
             rest_bytes: 0,
             key: [0; KEY_BYTES],
@@ -225,12 +231,13 @@ impl Probe {
         }
     }
 
-    fn plan_descent(&mut self, ordered: &OrderedIndex, key: &[u8]) {
-        for (to, from) in self.key.iter_mut().zip(key) {
+    fn down(table: TableId, index: IndexId, ordered: &OrderedIndex, key: &[u8]) -> Self {
+        let mut probe = Probe::new(table, index, Next::Descent(ordered.begin_descent(key)));
+        for (to, from) in probe.key.iter_mut().zip(key) {
             *to = *from;
         }
-        self.key_len = key.len().min(KEY_BYTES) as u8;
-        self.next = Next::Descent(ordered.begin_descent(key));
+        probe.key_len = key.len().min(KEY_BYTES) as u8;
+        probe
     }
 
     /// Looks at what was fetched, fetches what comes next; false when nothing is left.
