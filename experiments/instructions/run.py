@@ -30,9 +30,11 @@ def count(lab, name, words):
         words = f"{words} --protocol product --workers 1 --window 64 --rounds 1"
         command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={path}"]
         command += [f"--toggle-collect={COUNTED}", str(lab.options.weft), "bench", *words.split()]
-        bench = subprocess.Popen([*command, "--seconds", str(seconds)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        command += ["--seconds", str(seconds)]
+        bench = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         time.sleep(warm)
-        subprocess.run(["callgrind_control", "-i", "on", str(bench.pid)], stdout=subprocess.DEVNULL, check=False)
+        switch = ["callgrind_control", "-i", "on", str(bench.pid)]
+        subprocess.run(switch, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         _, errors = bench.communicate(timeout=3600)
         if bench.returncode != 0:
             sys.exit(f"{' '.join(command)}\n{errors.decode()}")

@@ -16,9 +16,9 @@
 //!   that of access n, which the executor has encoded, and may have fetched, before the program began. They
 //!   run as one and cost four of the budget.
 //!
-//! - Which other KEY, KEYIN.. make one key: they run one after the other without a look at what they are. Where
-//!   such a key is searched for each row of a range, the search goes with them, for a key that was made ahead
-//!   ([`crate::ahead`]).
+//! - Which other KEY, KEYIN.. make one key: they run one after the other without a look at what they are.
+//!   Where such a key is searched for each row of a range, the search goes with them, for a key that was made
+//!   ahead ([`crate::ahead`]).
 //! - Which OUTROW, SETCOL.., EMIT make a result row of columns of one row: see `projection.rs`.
 //!
 //! Nothing is assumed that the verifier checks: a run of instructions ends where control may enter, so the

@@ -159,8 +159,8 @@ fn is_supported() -> bool {
     false
 }
 
-/// Writes the pieces of a key, one behind the other; how many bytes they are, all of which are written then, and
-/// some behind them. The row is as long as [`KeyShuffle`] asks, and there are at most [`PIECES_MAX`].
+/// Writes the pieces of a key, one behind the other; how many bytes they are, all of which are written then,
+/// and some behind them. The row is as long as [`KeyShuffle`] asks, and there are at most [`PIECES_MAX`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "ssse3")]
 fn shuffle(pieces: &[Piece], row: &[u8], key: &mut [MaybeUninit<u8>; KEY_BYTES_MAX]) -> usize {

@@ -16,7 +16,8 @@ const JOIN: &str = "\
   i1 int8
   i2 int4
 .tables
-  t0 16384 (int8, int4, varchar(20), text, float8) x0 16385 unique ordered primary (0) x1 16386 unique ordered (3)
+  t0 16384 (int8, int4, varchar(20), text, float8) x0 16385 unique ordered primary (0) \
+     x1 16386 unique ordered (3)
   t1 16387 (int4, int4, text) x0 16388 unique ordered primary (0, 1)
 .outputs
   s0 (int8, int4, text)
@@ -193,7 +194,8 @@ fn null_finds_nothing() {
 .inputs
   i0 int4
 .tables
-  t0 16384 (int8, int4, varchar(20), text, float8) x0 16385 unique ordered primary (0) x1 16386 unique ordered (3)
+  t0 16384 (int8, int4, varchar(20), text, float8) x0 16385 unique ordered primary (0) \
+     x1 16386 unique ordered (3)
   t1 16387 (int4, int4, text) x0 16388 unique ordered primary (0, 1)
 .outputs
   s0 (int8)

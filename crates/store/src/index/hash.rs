@@ -281,8 +281,8 @@ impl HashIndex {
             let line = unsafe { table.line(home + distance) };
             let cells = line.load();
             // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen
-            // instructions and fetches a foreign row. What a cell of this fragment keeps, less the fragment, is
-            // a slot's number plus one.
+            // instructions and fetches a foreign row. What a cell of this fragment keeps, less the fragment,
+            // is a slot's number plus one.
             let wanted = fragment << SLOT_BITS;
             let mut found = 0u32;
             for cell in cells.iter().rev() {
