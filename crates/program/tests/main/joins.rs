@@ -7,8 +7,8 @@ use weft_types::{RowLayout, SqlError, SqlType, Value};
 
 use crate::fixture::{ACCOUNTS, Database, PAIRS};
 
-/// Accounts by id; for each, the pair of `i0` and its balance. With each account found, the balance of account
-/// `i1` becomes `i2`, which may be one that comes later in the range.
+/// Accounts by id; for each, the pair of `i0` and its balance. With each account found, the balance of
+/// account `i1` becomes `i2`, which may be one that comes later in the range.
 const JOIN: &str = "\
 .program catalog 3
 .inputs
@@ -120,8 +120,8 @@ fn both_ways(program: &Program) -> Vec<Program> {
 fn what_is_made_ahead_finds_the_same() {
     let plain = join("read_range t1 [i0] [i0]").unresolved();
     let mut found = Vec::new();
-    // Nobody's balance changes; that of an account gone by, the present one, or one to come, to another pair's,
-    // to nobody's; the inputs' part of the key is NULL.
+    // Nobody's balance changes; that of an account gone by, the present one, or one to come, to another
+    // pair's, to nobody's; the inputs' part of the key is NULL.
     for (a, changed) in [
         (Value::Int4(1), -1),
         (Value::Int4(1), 0),
