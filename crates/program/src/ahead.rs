@@ -264,6 +264,8 @@ pub(crate) struct Ahead {
     ring: [Made; RING],
     /// Nothing was written since: keys are those of the rows as they are.
     keys_hold: bool,
+    /// What all keys of the join begin with, which inputs and constants tell.
+    beginning: KeyImage,
 }
 
 impl Ahead {
@@ -287,6 +289,12 @@ impl Ahead {
             return;
         };
         (self.join, self.begun, self.keys_hold) = (number + 1, 0, true);
+        self.beginning.bytes.clear();
+        self.beginning.unmatchable = false;
+        if let Some(JoinPart::Known(recipe)) = joins.get(number).and_then(|join| join.key.first()) {
+            let inputs = &run.0.layouts.inputs;
+            self.beginning.unmatchable = recipe.append(inputs, run.1, &mut self.beginning.bytes);
+        }
         for at in 0..BEGIN_ROWS {
             self.begin_row(run, rows, access, at);
         }
@@ -335,9 +343,11 @@ impl Ahead {
         };
         let Made { probe, key } = &mut self.ring[at % RING];
         key.bytes.clear();
-        key.unmatchable = false;
-        for part in &join.key {
+        key.bytes.extend_from_slice(&self.beginning.bytes);
+        key.unmatchable = self.beginning.unmatchable;
+        for (number, part) in join.key.iter().enumerate() {
             match part {
+                JoinPart::Known(_) if number == 0 => {}
                 JoinPart::Known(recipe) => {
                     key.unmatchable |= recipe.append(&program.layouts.inputs, inputs, &mut key.bytes);
                 }
