@@ -27,7 +27,7 @@ use weft_store::Probe;
 use weft_types::{KeyColumns, RowLayout};
 
 use crate::access_keys::{KeyPart, to_prefix_successor};
-use crate::data_access::DataAccess;
+use crate::data_access::{DataAccess, RowHandle};
 use crate::instr::{Instr, Op, SCAN_REVERSE};
 use crate::interpreter::{Collected, KeyImage};
 use crate::program::{AccessKind, Program, ProgramParts};
@@ -124,7 +124,8 @@ pub(crate) struct Join {
     pub index: IndexId,
     /// Whatever the columns hold, a declared access covers the search.
     pub is_covered: bool,
-    /// Ordinal of the range's table.
+    /// The range's table, and its ordinal.
+    outer_id: TableId,
     outer_table: u8,
     key: Vec<JoinPart>,
 }
@@ -209,8 +210,14 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
                 let table = parts.tables.get(instr.table())?;
                 let index = table.indexes.get(instr.index())?;
                 let is_range = |range: &&Instr| range.op == Op::Scan && range.a == outer;
-                let range = parts.instrs.iter().find(is_range)?;
-                let layout = RowLayout::new(&parts.tables.get(range.table())?.columns);
+                let mut ranges = parts.instrs.iter().filter(is_range);
+                let range = ranges.next()?;
+                if ranges.any(|other| other.table() != range.table()) {
+                    // Whose row it is, who knows.
+                    return None;
+                }
+                let outer_shape = parts.tables.get(range.table())?;
+                let layout = RowLayout::new(&outer_shape.columns);
                 let is_loop = instr.a != outer && parts.instrs.iter().any(is_next);
                 return is_loop.then(|| Join {
                     pc,
@@ -220,6 +227,7 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
                     table: table.id,
                     index: index.id,
                     is_covered: table.primary == Some(instr.index()) && is_covered(parts, table.id, &key),
+                    outer_id: outer_shape.id,
                     outer_table: range.table() as u8,
                     key: joined(&key, &layout, recipe),
                 });
@@ -249,6 +257,8 @@ fn is_covered(parts: &ProgramParts, table: TableId, key: &[Piece]) -> bool {
 /// What was made ahead for a row of a range.
 #[derive(Clone, Debug, Default)]
 struct Made {
+    /// The row, where it was.
+    row: RowHandle,
     probe: Option<Probe>,
     key: KeyImage,
 }
@@ -274,10 +284,10 @@ impl Ahead {
         self.join = 0;
     }
 
-    /// The program changes a row.
+    /// The program changes a row of a table.
     #[inline]
-    pub fn forget_keys(&mut self) {
-        self.keys_hold = false;
+    pub fn forget_keys(&mut self, program: &Program, table: TableId) {
+        self.keys_hold &= self.present(program).is_some_and(|join| join.outer_id != table);
     }
 
     /// A range is at its first row.
@@ -306,7 +316,8 @@ impl Ahead {
 
     /// A range has gone on to its next row.
     pub fn go_on<A: DataAccess>(&mut self, run: (&Program, &[u8]), outer: u8, rows: &Collected, access: &A) {
-        if self.present(run.0).is_none_or(|join| join.outer != outer) {
+        let is_it = |join: &Join| join.outer == outer && join.outer_table == rows.table;
+        if !self.present(run.0).is_some_and(is_it) {
             return;
         }
         let at = rows.next.saturating_sub(1);
@@ -341,7 +352,12 @@ impl Ahead {
         let (Some(layout), Some(row)) = (layout, access.row(handle)) else {
             return;
         };
-        let Made { probe, key } = &mut self.ring[at % RING];
+        let Made {
+            row: made_for,
+            probe,
+            key,
+        } = &mut self.ring[at % RING];
+        *made_for = *handle;
         key.bytes.clear();
         key.bytes.extend_from_slice(&self.beginning.bytes);
         key.unmatchable = self.beginning.unmatchable;
@@ -395,7 +411,8 @@ impl Ahead {
             return None;
         }
         let made = self.made_at(join, collect)?;
-        Some((&made.key, made.probe.as_ref()?))
+        let row = collect.get(usize::from(join.outer))?.row;
+        Some((&made.key, made.probe.as_ref()?)).filter(|_| row == Some(made.row))
     }
 }
 

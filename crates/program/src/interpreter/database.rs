@@ -301,7 +301,7 @@ impl<A: DataAccess> Machine<'_, A> {
                             .iter_mut()
                             .for_each(|collected| collected.access = None);
                     }
-                    self.scratch.ahead.forget_keys();
+                    self.scratch.ahead.forget_keys(program, table.id);
                     self.access.update(&handle, row)?;
                     true
                 }
@@ -330,7 +330,7 @@ impl<A: DataAccess> Machine<'_, A> {
                     self.scratch
                         .guard
                         .write(table.id, keys, layout, Some(old), None)?;
-                    self.scratch.ahead.forget_keys();
+                    self.scratch.ahead.forget_keys(program, table.id);
                     self.access.remove(&handle)?;
                     true
                 }

@@ -264,3 +264,113 @@ L3:
         assert_eq!(ids, [Some(3)]);
     }
 }
+
+/// A collect register is used for a range of pairs, then for one of accounts whose rows are joined.
+#[test]
+fn a_register_that_had_a_range_of_another_table() {
+    let text = "\
+.program catalog 3
+.inputs
+  i0 int4
+.tables
+  t0 16384 (int8, int4, varchar(20), text, float8) x0 16385 unique ordered primary (0) \
+     x1 16386 unique ordered (3)
+  t1 16387 (int4, int4, text) x0 16388 unique ordered primary (0, 1)
+.outputs
+  s0 (int8, int4)
+.access
+  read_table t0
+  read_table t1
+.logic
+  key k0
+  scan cp0, t1.x0, k0, k0, forward, all
+  ret r0, cp0
+  key k0
+  scan cp0, t0.x0, k0, k0, forward, all
+  ret r0, cp0
+L1:
+  bnt r0, L3
+  key k1
+  keyin k1, i0
+  keycol k1, cp0.1
+  search cp1, t1.x0, k1
+  ret r1, cp1
+  bnt r1, L2
+  outrow b0, s0
+  setcol b0.0, cp0.0
+  setcol b0.1, cp1.1
+  emit s0, b0
+L2:
+  next r0, cp0
+  jmp L1
+L3:
+  end
+.commit
+  commit
+.abort
+  abort
+";
+    let program = asm::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    verify(&program, &database().catalog()).unwrap_or_else(|error| panic!("{error}"));
+    let inputs = [Value::Int4(1)];
+    let expected = run(&program.unresolved(), &inputs, 10_000);
+    assert_eq!(expected.0, Ok(()));
+    for program in both_ways(&program) {
+        assert_eq!(run(&program, &inputs, 10_000), expected);
+    }
+}
+
+/// A range, then an empty one in the same register, NEXT, and the search.
+#[test]
+fn a_row_behind_an_empty_range() {
+    let text = "\
+.program catalog 3
+.inputs
+  i0 int4
+  i1 int8
+.tables
+  t0 16384 (int8, int4, varchar(20), text, float8) x0 16385 unique ordered primary (0) \
+     x1 16386 unique ordered (3)
+  t1 16387 (int4, int4, text) x0 16388 unique ordered primary (0, 1)
+.outputs
+  s0 (int4)
+.access
+  read_table t0
+  read_table t1
+.logic
+  key k0
+  scan cp0, t0.x0, k0, k0, forward, all
+  ret r0, cp0
+  key k0
+  keyin k0, i1
+  scan cp0, t0.x0, k0, k0, forward, all
+  ret r0, cp0
+  next r0, cp0
+L1:
+  key k1
+  keyin k1, i0
+  keycol k1, cp0.1
+  search cp1, t1.x0, k1
+  ret r1, cp1
+  bnt r1, L2
+  outrow b0, s0
+  setcol b0.0, cp1.1
+  emit s0, b0
+L2:
+  next r0, cp0
+  bt r0, L1
+  end
+.commit
+  commit
+.abort
+  abort
+";
+    let program = asm::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    verify(&program, &database().catalog()).unwrap_or_else(|error| panic!("{error}"));
+    let inputs = [Value::Int4(1), Value::Null];
+    let expected = run(&program.unresolved(), &inputs, 10_000);
+    assert_eq!(expected.0, Ok(()));
+    for program in both_ways(&program) {
+        assert_eq!(run(&program, &inputs, 10_000), expected);
+    }
+}
