@@ -13,8 +13,10 @@
 pub mod block;
 pub mod filter;
 pub mod key;
+mod long_hash;
 pub mod merge;
 
+use long_hash::{SHORT_BYTES_MAX, Secret};
 use xxhash_rust::xxh3;
 
 /// XXH3, 64 bits, seed 0.
@@ -27,7 +29,34 @@ pub fn hash64(bytes: &[u8]) -> u64 {
 /// XXH3, 64 bits, with a seed.
 #[must_use]
 pub fn hash64_seeded(bytes: &[u8], seed: u64) -> u64 {
-    xxh3::xxh3_64_with_seed(bytes, seed)
+    SeededHasher::new(seed).hash(bytes)
+}
+
+/// [`hash64_seeded`] of several inputs with one seed: what follows from the seed is computed once, when a
+/// long input first needs it.
+pub struct SeededHasher {
+    seed: u64,
+    secret: Option<Secret>,
+}
+
+impl SeededHasher {
+    /// For inputs with this seed.
+    #[must_use]
+    #[inline]
+    pub const fn new(seed: u64) -> Self {
+        SeededHasher { seed, secret: None }
+    }
+
+    /// XXH3, 64 bits, of `bytes` with the seed.
+    #[must_use]
+    pub fn hash(&mut self, bytes: &[u8]) -> u64 {
+        if bytes.len() > SHORT_BYTES_MAX
+            && let Some(value) = long_hash::hash(bytes, self.seed, &mut self.secret)
+        {
+            return value;
+        }
+        xxh3::xxh3_64_with_seed(bytes, self.seed)
+    }
 }
 
 /// XXH3, 128 bits, seed 0.
@@ -54,18 +83,17 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 #[must_use]
 pub fn row_digest(table: u32, row_id: [u8; 16], bytes: &[u8]) -> u64 {
     // The head's hash seeds the body's: two short hashes and no copy of the row.
-    hash64_seeded(bytes, row_digest_seed(table, row_id))
+    row_hasher(table, row_id).hash(bytes)
 }
 
-/// What seeds [`hash64_seeded`] of a row's bytes to make its [`row_digest`]: the same for all versions of a
-/// row.
+/// What makes a row's [`row_digest`] of its bytes: the same for all versions of a row.
 #[must_use]
-pub fn row_digest_seed(table: u32, row_id: [u8; 16]) -> u64 {
+pub fn row_hasher(table: u32, row_id: [u8; 16]) -> SeededHasher {
     let mut head = [0; 20];
     let (table_bytes, id_bytes) = head.split_at_mut(4);
     table_bytes.copy_from_slice(&table.to_le_bytes());
     id_bytes.copy_from_slice(&row_id);
-    xxh3::xxh3_64(&head)
+    SeededHasher::new(xxh3::xxh3_64(&head))
 }
 
 /// Spreads the bits of a number over all 64 (SplitMix64's output function, Steele, Lea and Flood 2014). A
@@ -101,10 +129,14 @@ mod tests {
         let empty = row_digest(1, id, b"");
         let row = row_digest(1, id, b"row");
         assert_eq!((empty, row), (FROZEN_EMPTY, FROZEN_ROW), "{empty:#x} {row:#x}");
+        let long: [u8; 1_500] = std::array::from_fn(|at| at as u8);
+        let (one, other) = (row_digest(1, id, &long[..300]), row_digest(1, id, &long));
+        assert_eq!((one, other), FROZEN_LONG, "{one:#x} {other:#x}");
     }
 
     const FROZEN_EMPTY: u64 = 0xecfb_b47d_61e6_94a1;
     const FROZEN_ROW: u64 = 0x32d1_8265_1327_e813;
+    const FROZEN_LONG: (u64, u64) = (0xe968_9c82_a2f0_e0b0, 0x6b85_47b0_459c_5fc2);
 
     proptest! {
         #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weft_base::{BatchId, CodecError, IndexId, RowId, TableId};
-use weft_ops::{hash64, row_digest, row_digest_seed};
+use weft_ops::{SeededHasher, hash64, row_hasher};
 use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
 use crate::catalog::{Catalog, IndexDef, TableDef};
@@ -82,12 +82,12 @@ impl TableCore {
 
     /// A row's term of the state digest, from its stored bytes.
     pub(crate) fn term(&self, slot: Slot<'_>, version: VersionRef<'_>) -> u64 {
-        row_digest(self.table.0, slot.row_id().encode(), version.bytes())
+        self.terms(slot).hash(version.bytes())
     }
 
-    /// What the terms of all versions of the row in this slot are seeded with.
-    pub(crate) fn term_seed(&self, slot: Slot<'_>) -> u64 {
-        row_digest_seed(self.table.0, slot.row_id().encode())
+    /// Makes the terms of all versions of the row in this slot.
+    pub(crate) fn terms(&self, slot: Slot<'_>) -> SeededHasher {
+        row_hasher(self.table.0, slot.row_id().encode())
     }
 
     /// Shows every live row that the pin sees, in slot order.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use weft_base::memory::{prefetch, prefetch_bytes};
 use weft_base::{BatchId, IndexId, RowId, TableId};
-use weft_ops::{hash64, hash64_seeded};
+use weft_ops::hash64;
 use weft_types::SqlError;
 
 use super::{BatchWriter, MemberWrites, Write, Writes, violation};
@@ -451,9 +451,9 @@ impl<'b> MemberWriter<'b> {
         // batch, if that was alone.
         let supersedes = head.is_some_and(|head| head.batch() != self.batch.batch || head.older().is_none());
         let mut digest_change = 0u64;
-        let seed = data.core.term_seed(place);
+        let mut terms = data.core.terms(place);
         if let Some(old) = live(head) {
-            let term = hash64_seeded(old.bytes(), seed);
+            let term = terms.hash(old.bytes());
             digest_change = digest_change.wrapping_sub(term);
             if !old.is_sealed_with(term) {
                 self.batch.store.note_damage();
@@ -462,7 +462,7 @@ impl<'b> MemberWriter<'b> {
         data.core.slots.mark_written(slot);
         let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
         if let Some(new) = live(place.at(newest)) {
-            let term = hash64_seeded(new.bytes(), seed);
+            let term = terms.hash(new.bytes());
             digest_change = digest_change.wrapping_add(term);
             new.seal(term);
         }
