@@ -7,7 +7,14 @@
 //! - As long as the leaf has this version nobody has changed it, so it is still the leaf that it was, of the
 //!   same part of the order; a leaf is split, joined or evened out only under its latch.
 //! - A key that stands between two of the leaf's entries belongs there; so does one between the last and the
-//!   key above, which comes from the separator right of the leaf.
+//!   key above.
+//! - The key above is the separator right of the leaf: the parent's, or if the leaf is the last child there
+//!   the one right of the parent, and so on up. A node's upper bound changes only when the node is split, or
+//!   joined or evened out with its right neighbour, all under its own latch; when separators above it move
+//!   from node to node the bound stays the same key. So a bound goes with the node's version. A descent
+//!   checks each parent after it took the child's version: that the child's bound is that separator, or the
+//!   parent's own bound, held for the two versions at once. Which of both it is must come from what the
+//!   descent checked, and the separator's key is checked against the same version of its node.
 //!
 //! Everything else takes the usual way. Each thread has its own hints, so no line of memory is shared; there
 //! are so many that the runs of several districts, and of several indexes, have one each.

@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use super::hash::Candidates;
 use crate::memory::{RowMemory, SlotId};
 use hint::{ABOVE_ALL, ABOVE_NONE, Above, Hint, with_hint};
-use node::{Changed, ENTRIES_MAX, ENTRIES_MIN, Meta, Node, Side, Version, race_point};
+use node::{Changed, ENTRIES_MAX, ENTRIES_MIN, Meta, Node, Side, Version, interruption_point, race_point};
 use pool::Pool;
 pub(crate) use range::Batch;
 use target::Target;
@@ -70,14 +70,25 @@ unsafe impl Sync for OrderedIndex {}
 #[repr(align(64))]
 struct Counter(AtomicI64);
 
-/// A leaf that a descent has come to, with the version that holds its ways there together.
-struct Leaf<'i> {
+/// A node that a descent has come to, and how: the parent had this version when the node had this one.
+struct Child<'i> {
     node: &'i Node,
     version: Version,
-    /// The leaf's parent, and how many of its separators are left of the leaf.
+    /// The node's parent, and how many of its separators are left of the node.
     parent: &'i Node,
     parent_version: Version,
     at: usize,
+    /// No separator of the parent is right of the node. Kept, because a look at the parent after the
+    /// descent may find another version.
+    is_last: bool,
+}
+
+impl<'i> Child<'i> {
+    /// The parent's separator right of the node.
+    #[inline(always)]
+    fn separator(&self) -> Option<Separator<'i>> {
+        (!self.is_last).then_some((self.parent, self.parent_version, self.at))
+    }
 }
 
 /// A separator, and the node that it was found in.
@@ -162,8 +173,8 @@ impl OrderedIndex {
         &'i self,
         mut version: Version,
         target: Option<Target<'_>>,
-        mut visit: impl FnMut((&'i Node, Version), usize, (&'i Node, Version)) -> Result<(), Changed>,
-    ) -> Result<Leaf<'i>, Changed> {
+        mut visit: impl FnMut(&Child<'i>) -> Result<(), Changed>,
+    ) -> Result<Child<'i>, Changed> {
         let mut node = self.root();
         loop {
             let meta = node.meta();
@@ -177,24 +188,26 @@ impl OrderedIndex {
             }
             let child_version = child.read();
             node.check(version)?;
+            let child = Child {
+                node: child,
+                version: child_version,
+                parent: node,
+                parent_version: version,
+                at,
+                is_last: at == meta.count(),
+            };
             if meta.level == 1 {
-                return Ok(Leaf {
-                    node: child,
-                    version: child_version,
-                    parent: node,
-                    parent_version: version,
-                    at,
-                });
+                return Ok(child);
             }
-            visit((node, version), at, (child, child_version))?;
-            (node, version) = (child, child_version);
+            visit(&child)?;
+            (node, version) = (child.node, child.version);
         }
     }
 
     /// The leaf that the target belongs to; the last one without a target.
     #[inline]
-    fn leaf_of(&self, target: Option<Target<'_>>) -> Result<Leaf<'_>, Changed> {
-        self.descend(self.root().read(), target, |_, _, _| Ok(()))
+    fn leaf_of(&self, target: Option<Target<'_>>) -> Result<Child<'_>, Changed> {
+        self.descend(self.root().read(), target, |_| Ok(()))
     }
 
     /// Repeats what meets with changes until it does not.
@@ -312,26 +325,26 @@ impl OrderedIndex {
     fn leaf_with_room_above<'i>(
         &'i self,
         target: Target<'_>,
-    ) -> Result<(Leaf<'i>, Option<Separator<'i>>), Changed> {
+    ) -> Result<(Child<'i>, Option<Separator<'i>>), Changed> {
         let version = self.root().read();
         if self.root().meta().count() == ENTRIES_MAX {
             self.grow_root(version)?;
             return Err(Changed);
         }
         let mut above = None;
-        let leaf = self.descend(version, Some(target), |parent, at, child| {
-            if at < parent.0.meta().count() {
-                above = Some((parent.0, parent.1, at));
-            }
-            if child.0.meta().count() < ENTRIES_MAX {
+        let leaf = self.descend(version, Some(target), |child| {
+            race_point();
+            above = child.separator().or(above);
+            if child.node.meta().count() < ENTRIES_MAX {
                 return Ok(());
             }
-            self.split_inner(parent, at, child)?;
+            let parent = (child.parent, child.parent_version);
+            self.split_inner(parent, child.at, (child.node, child.version))?;
             Err(Changed)
         })?;
-        if leaf.at < leaf.parent.meta().count() {
-            above = Some((leaf.parent, leaf.parent_version, leaf.at));
-        }
+        interruption_point();
+        race_point();
+        let above = leaf.separator().or(above);
         Ok((leaf, above))
     }
 
@@ -385,7 +398,7 @@ impl OrderedIndex {
     #[inline]
     fn try_candidates(&self, key: &[u8], out: &mut Candidates) -> Result<(), Changed> {
         let target = Target::before(key);
-        let Leaf {
+        let Child {
             mut node,
             mut version,
             ..

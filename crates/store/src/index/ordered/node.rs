@@ -452,13 +452,34 @@ pub(super) fn race_point() {
     races::point();
 }
 
+/// In a test that asked for it, does what another thread might do between a descent and the use of the leaf.
+#[inline(always)]
+pub(super) fn interruption_point() {
+    #[cfg(test)]
+    races::interruption();
+}
+
 #[cfg(test)]
 pub(super) mod races {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::time::Duration;
+
+    type Work = Box<dyn FnOnce()>;
 
     thread_local! {
         static TURN: Cell<u64> = const { Cell::new(0) };
+        static INTERRUPTION: RefCell<Option<Work>> = const { RefCell::new(None) };
+    }
+
+    /// This thread does the work once, at the next point of interruption.
+    pub(in super::super) fn interrupt(work: impl FnOnce() + 'static) {
+        INTERRUPTION.set(Some(Box::new(work)));
+    }
+
+    pub(super) fn interruption() {
+        if let Some(work) = INTERRUPTION.take() {
+            work();
+        }
     }
 
     /// From now on this thread sleeps where others should get in between.

@@ -9,7 +9,7 @@ use std::ops::{Bound, Range};
 
 use super::node::{Changed, Node, Side, Version};
 use super::target::Target;
-use super::{Leaf, OrderedIndex};
+use super::{Child, OrderedIndex};
 use crate::memory::SlotId;
 
 /// Entries of one leaf, in the order of the range, with their keys. Made to be used again.
@@ -167,7 +167,7 @@ impl<'i> Cursor<'i, '_> {
         }
         let (from, to) = self.bounds(batch);
         let target = if self.reverse { to } else { Some(from) };
-        let Leaf { node, version, .. } = self.index.leaf_of(target)?;
+        let Child { node, version, .. } = self.index.leaf_of(target)?;
         Ok(Some(NextLeaf {
             node,
             version,

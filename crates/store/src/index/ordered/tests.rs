@@ -526,3 +526,57 @@ fn hints_at_leaves_that_others_change() {
         assert_nothing_is_lost(&index);
     }
 }
+
+/// The root grows between a descent and the look at the separator right of its leaf.
+#[test]
+fn a_hint_made_while_the_root_grows() {
+    let index = std::rc::Rc::new(index());
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..26 * 26 {
+        assert!(index.add_alone(&key(number * 10), SlotId(u64::from(number))));
+    }
+    assert_eq!((index.root().meta().level, index.root().meta().count()), (1, 25));
+    // Room at the end of the sixth leaf.
+    for number in 5 * 26 + 20..6 * 26 {
+        index.remove(&key(number * 10), SlotId(u64::from(number)));
+    }
+    let other = std::rc::Rc::clone(&index);
+    node::races::interrupt(move || {
+        for number in 26 * 26..26 * 26 + 60 {
+            other.add(&key(number * 10), SlotId(u64::from(number)));
+        }
+    });
+    let free = (5 * 26 + 20) * 10;
+    assert!(index.add_alone(&key(free), SlotId(9000)));
+    assert_eq!(index.root().meta().level, 2);
+    let taken = 6 * 26 * 10;
+    assert_eq!(found(&index, &key(taken)), [6 * 26]);
+    assert!(!index.add_alone(&key(taken), SlotId(9001)), "a unique key twice");
+    check_shape(&index);
+}
+
+/// Threads add so that the root grows and inner nodes are split while others make hints.
+#[test]
+fn hints_while_the_tree_grows() {
+    let rounds = if cfg!(miri) { 1 } else { 400u64 };
+    for round in 0..rounds {
+        let index = index();
+        std::thread::scope(|scope| {
+            for writer in 0..3u64 {
+                let index = &index;
+                scope.spawn(move || {
+                    node::races::provoke(round * 3 + writer);
+                    let mut random = Prng::new(round * 3 + writer);
+                    let mut next = [0u32; 4];
+                    for _ in 0..600 {
+                        let group = random.below(4) as usize;
+                        next[group] += 1 + random.below(3) as u32;
+                        let number = (group as u32 * 10_000 + next[group] * 4) + writer as u32;
+                        index.add_alone(&number.to_be_bytes(), SlotId(u64::from(number)));
+                    }
+                });
+            }
+        });
+        check_shape(&index);
+    }
+}
