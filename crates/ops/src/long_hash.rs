@@ -7,9 +7,9 @@
 //!   secret    192 bytes: a constant, to whose words the seed is added and subtracted in turn
 //! ```
 //!
-//! Written once and compiled for vectors of 256 bits (AVX2) and 512 (AVX-512F): which one runs is asked of the
-//! processor when it runs, while `xxhash-rust`, which has these too, decides when it is compiled. Without
-//! either of them that crate computes the same value. The secret of a seed is kept for further inputs with it.
+//! Written once and compiled for vectors of 256 bits (AVX2) and 512 (AVX-512F): which one runs is asked of
+//! the processor when it runs, while `xxhash-rust`, which has these too, decides when it is compiled. Without
+//! either of them that crate computes the same value. A seed's secret is kept for further inputs with it.
 
 /// Inputs up to here have other forms.
 pub(crate) const SHORT_BYTES_MAX: usize = 240;
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// What computes the long form on this machine: each by itself, as an input above 240 bytes would take it.
+    /// What computes the long form on this machine: each by itself, as an input above 240 bytes takes it.
     fn all_forms(input: &[u8], seed: u64, secret: &mut Option<Secret>) -> Vec<(&'static str, u64)> {
         let mut values = Vec::new();
         values.extend(hash(input, seed, secret).map(|value| ("chosen", value)));
