@@ -368,8 +368,7 @@ impl Ahead {
                     key.unmatchable |= recipe.append(&program.layouts.inputs, inputs, &mut key.bytes);
                 }
                 JoinPart::Columns(columns) => {
-                    key.unmatchable |= columns.has_null(layout, row);
-                    columns.encode(&mut key.bytes, layout, row);
+                    key.unmatchable |= columns.encode_and_tell(&mut key.bytes, layout, row);
                 }
             }
         }

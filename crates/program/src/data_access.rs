@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
-use weft_store::{MemberWriter, Probe, ReadView, RowVersion, SlotId, Snapshot};
+use weft_store::{MemberWriter, Planned, Probe, ReadView, RowVersion, SlotId, Snapshot};
 use weft_types::{SqlError, SqlState};
 
 /// A row that a program holds in a collect register. What `slot` means is the implementation's business.
@@ -61,6 +61,19 @@ pub trait DataAccess {
         probe: &Probe,
     ) -> Result<Option<RowHandle>, SqlError> {
         let _ = probe;
+        self.search(index, table, key)
+    }
+
+    /// As [`DataAccess::search`], for the key of the declared access with this number, whose lookup may have
+    /// been planned ([`crate::Scratch::plan_lookups`]).
+    fn search_planned(
+        &mut self,
+        access: u32,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let _ = access;
         self.search(index, table, key)
     }
 
@@ -167,6 +180,8 @@ impl<'b> Recent<'b> {
 pub struct BatchAccess<'m, 'b> {
     writer: &'m mut MemberWriter<'b>,
     recent: Recent<'b>,
+    /// Lookups of the declared accesses, if they were planned.
+    planned: Planned<'m, 'b>,
     /// Where a search that must wait for memory leaves its probe, if programs are interleaved.
     probe: Option<&'m mut Option<Probe>>,
 }
@@ -177,17 +192,23 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
         BatchAccess {
             writer,
             recent: Recent::new(),
+            planned: Planned::default(),
             probe: None,
         }
+    }
+
+    /// With lookups of the program's accesses that were planned and finished.
+    #[must_use]
+    pub fn with_planned(self, planned: Planned<'m, 'b>) -> Self {
+        BatchAccess { planned, ..self }
     }
 
     /// As [`BatchAccess::new`], for programs that are interleaved: when the run waits, its probe is in
     /// `probe`, for the caller to advance to its end and hand in again when the run is resumed.
     pub fn interleaved(writer: &'m mut MemberWriter<'b>, probe: &'m mut Option<Probe>) -> Self {
         BatchAccess {
-            writer,
-            recent: Recent::new(),
             probe: Some(probe),
+            ..BatchAccess::new(writer)
         }
     }
 }
@@ -246,6 +267,19 @@ impl DataAccess for BatchAccess<'_, '_> {
         probe: &Probe,
     ) -> Result<Option<RowHandle>, SqlError> {
         let row = self.writer.lookup_probed(table, index, key, probe)?;
+        Ok(self.found(table, row))
+    }
+
+    #[inline(always)]
+    fn search_planned(
+        &mut self,
+        access: u32,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let (planned, number) = (&mut self.planned, access as usize);
+        let row = self.writer.lookup_planned(planned, number, (table, index), key)?;
         Ok(self.found(table, row))
     }
 
@@ -320,6 +354,8 @@ pub struct ReadAccess<'m, 's> {
     observed: BatchId,
     recent: Recent<'s>,
     /// As in [`BatchAccess`].
+    planned: Planned<'m, 's>,
+    /// As in [`BatchAccess`].
     probe: Option<&'m mut Option<Probe>>,
 }
 
@@ -335,8 +371,15 @@ impl<'m, 's> ReadAccess<'m, 's> {
             view,
             observed: BatchId(0),
             recent: Recent::new(),
+            planned: Planned::default(),
             probe: None,
         }
+    }
+
+    /// With lookups of the program's accesses that were planned and finished.
+    #[must_use]
+    pub fn with_planned(self, planned: Planned<'m, 's>) -> Self {
+        ReadAccess { planned, ..self }
     }
 
     /// As [`ReadAccess::over`], for a run that is resumed and has observed this much so far.
@@ -419,6 +462,20 @@ impl DataAccess for ReadAccess<'_, '_> {
         probe: &Probe,
     ) -> Result<Option<RowHandle>, SqlError> {
         let row = self.view.lookup_probed(table, index, key, probe)?;
+        Ok(self.found(table, row))
+    }
+
+    #[inline(always)]
+    fn search_planned(
+        &mut self,
+        access: u32,
+        index: IndexId,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Option<RowHandle>, SqlError> {
+        let row = self
+            .planned
+            .lookup(access as usize, &self.view, (table, index), key)?;
         Ok(self.found(table, row))
     }
 

@@ -75,8 +75,7 @@ impl KeyRecipe {
         for source in &self.0 {
             match source {
                 KeySource::Inputs(columns) => {
-                    any_null |= columns.has_null(layout, inputs);
-                    columns.encode(out, layout, inputs);
+                    any_null |= columns.encode_and_tell(out, layout, inputs);
                 }
                 KeySource::Bytes { bytes, has_null } => {
                     any_null |= *has_null;

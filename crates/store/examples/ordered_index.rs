@@ -23,8 +23,7 @@ use weft_base::clock::thread_cpu_nanos;
 use weft_base::memory::{PageMemory, Pages, prefetch};
 use weft_base::{BatchId, IndexId, Prng, TableId};
 use weft_store::{
-    CatalogOp, ColumnDef, Fetch, IndexDef, IndexMethod, MemberWriter, Probe, ReadView, SlotId, Store,
-    TableDef,
+    CatalogOp, ColumnDef, Fetch, IndexDef, IndexMethod, MemberWriter, ReadView, SlotId, Store, TableDef,
 };
 use weft_types::{SqlType, Value};
 
@@ -135,15 +134,15 @@ fn probes(view: ReadView<'_>, index: IndexId, rows: u64, random: &mut Prng) -> u
     let mut sum = 0;
     for _ in 0..OPERATIONS / PROBES {
         let keys: [Key; PROBES] = std::array::from_fn(|_| key(random.below(rows)));
-        let mut probes: [Probe; PROBES] = std::array::from_fn(|at| view.begin_probe(TABLE, index, &keys[at]));
-        view.finish_probes(&mut probes);
-        for (key, probe) in keys.iter().zip(&probes) {
-            sum += view
-                .lookup_probed(TABLE, index, key, probe)
-                .unwrap()
-                .unwrap()
-                .batch
-                .0;
+        let mut plan = view.plan();
+        for key in &keys {
+            plan.push(TABLE, index, key, Fetch::Bytes(0));
+        }
+        plan.finish();
+        let mut planned = plan.part(0..PROBES);
+        for (number, key) in keys.iter().enumerate() {
+            let row = planned.lookup(number, &view, (TABLE, index), key).unwrap();
+            sum += row.unwrap().batch.0;
         }
     }
     sum
@@ -173,9 +172,11 @@ fn probed_ranges(view: ReadView<'_>, rows: u64, random: &mut Prng) -> u64 {
     let mut sum = 0;
     for _ in 0..RANGES / 16 {
         let keys: [Key; 16] = std::array::from_fn(|_| key(random.below(rows)));
-        let mut probes: [Probe; 16] =
-            std::array::from_fn(|at| view.begin_range_probe(TABLE, ORDERED, &keys[at]));
-        view.finish_probes(&mut probes);
+        let mut plan = view.plan();
+        for key in &keys {
+            plan.push_range(TABLE, ORDERED, key, Fetch::Bytes(0));
+        }
+        plan.finish();
         sum += keys.iter().map(|key| range(view, key)).sum::<u64>();
     }
     sum

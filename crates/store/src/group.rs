@@ -23,10 +23,10 @@ use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
 use weft_types::SqlError;
 
+use crate::fetch::Fetch;
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{Descent, OrderedIndex, Step};
 use crate::memory::{Pin, SlotId};
-use crate::probe::Fetch;
 use crate::read::{ReadView, RowVersion, lookup_in, lookup_slot};
 use crate::table::{TableData, TableIndex};
 

@@ -18,7 +18,8 @@
 //! - [`Catalog`], [`CatalogOp`]: definitions, and how they change.
 //! - `memory`: versions, slots, and the rules for pointers to them.
 //! - `index`: hash and ordered indexes of candidates.
-//! - `table`, `read`, `probe`, `group`: tables, reads over them, hints ahead of reads, reads of many keys.
+//! - `table`, `read`, `probe`, `lookup_plan`, `group`: tables, reads over them, hints ahead of reads, lookups
+//!   planned together, reads of many keys. `fetch`: what of a row a hint fetches.
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
 //! - `garbage`: when superseded versions go.
@@ -34,9 +35,11 @@
 mod catalog;
 pub mod checkpoint;
 mod constraint;
+mod fetch;
 mod garbage;
 mod group;
 mod index;
+mod lookup_plan;
 mod memory;
 mod probe;
 mod read;
@@ -51,9 +54,11 @@ pub use catalog::{
     IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage,
     ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
+pub use fetch::Fetch;
+pub use lookup_plan::{LookupPlan, Planned};
 pub use memory::PagesAhead;
 pub use memory::SlotId;
-pub use probe::{Fetch, Probe, REST_ROWS};
+pub use probe::Probe;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
 pub use snapshot::{Pinned, Reader, Snapshot};
 pub use store::{MemoryStats, Store};

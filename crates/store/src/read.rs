@@ -15,7 +15,8 @@ use weft_types::{SqlError, SqlState};
 use crate::catalog::Catalog;
 use crate::index::hash::Candidates;
 use crate::index::ordered::Batch;
-use crate::memory::{Pin, SlotId};
+use crate::lookup_plan::LookupPlan;
+use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
 
@@ -117,16 +118,10 @@ impl<'s> ReadView<'s> {
         Probe::begin_range(self.schema, table, index, lowest)
     }
 
-    /// As [`ReadView::begin_probe`], but nothing is fetched before the probe is advanced: who has many to
-    /// begin plans them all and then advances them together.
-    #[inline(always)]
-    pub fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-        Probe::plan(self.schema, table, index, key)
-    }
-
-    /// The same for a range, as [`ReadView::begin_range_probe`].
-    pub fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
-        Probe::plan_range(self.schema, table, index, lowest)
+    /// For lookups that are known before any of them is made.
+    #[inline]
+    pub fn plan(&self) -> LookupPlan<'s> {
+        LookupPlan::new(*self)
     }
 
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
@@ -155,13 +150,6 @@ impl<'s> ReadView<'s> {
             return Ok(Some(row));
         }
         self.lookup_one(table, index, key)
-    }
-
-    /// [`ReadView::advance_probe`] for each until nothing is left for any, a step of all at a time, with the
-    /// fetches back to back, which overlaps the page walks that they may need. The rest of long rows is left
-    /// to [`Probe::fetch_rest`]; false if none of those that came to their end here has one.
-    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
-        Probe::finish_all(probes, self.schema, self.pin)
     }
 
     /// The row in a slot.
@@ -379,7 +367,13 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 
 #[inline(always)]
 pub(crate) fn row_at<'s>(table: &'s TableData, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
-    let (place, version) = table.core.live(slot, pin)?;
+    row_in(table.core.slots.slot(slot)?, slot, pin)
+}
+
+/// The row in this place, which is this slot's.
+#[inline(always)]
+pub(crate) fn row_in<'s>(place: Slot<'s>, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
+    let version = place.at(pin).filter(|version| version.is_live())?;
     Some(RowVersion {
         slot,
         row_id: place.row_id(),

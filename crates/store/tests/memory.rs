@@ -171,31 +171,7 @@ fn groups_find_what_single_lookups_find() {
                 check_group(view, KEY, &ids, fetch);
                 check_group(view, ORDERED, &ids, fetch);
                 check_group(view, KIND, &kinds, fetch);
-                // Planned and begun ones together, in both kinds of index.
-                let mut probes: Vec<weft_store::Probe> = Vec::new();
-                for key in &ids {
-                    probes.push(view.begin_probe(TABLE, KEY, key).with_fetch(fetch));
-                    probes.push(view.plan_probe(TABLE, KEY, key).with_fetch(fetch));
-                    probes.push(view.plan_probe(TABLE, ORDERED, key).with_fetch(fetch));
-                    probes.push(view.plan_range_probe(TABLE, ORDERED, key).with_fetch(fetch));
-                }
-                for probe in probes.iter_mut().step_by(2) {
-                    while view.advance_probe(probe) {}
-                }
-                view.finish_probes(&mut probes);
-                assert!(probes.iter_mut().all(|probe| !view.advance_probe(probe)));
-                for (key, probes) in ids.iter().zip(probes.chunks(4)) {
-                    let found = view.lookup_one(TABLE, KEY, key).unwrap();
-                    let probed = |index, probe| view.lookup_probed(TABLE, index, key, probe).unwrap();
-                    assert_eq!(
-                        probed(KEY, &probes[1]).map(|row| row.row_id),
-                        found.map(|row| row.row_id)
-                    );
-                    assert_eq!(
-                        probed(ORDERED, &probes[2]).map(|row| row.row_id),
-                        found.map(|row| row.row_id)
-                    );
-                }
+                check_plans(view, &ids, fetch);
             }
         }
     }
@@ -206,25 +182,60 @@ fn groups_find_what_single_lookups_find() {
     );
 }
 
-/// Probes that came to their end together say whether it is worth asking them for the rest of their rows.
+/// Lookups that are planned together, in both kinds of index, and of a range in between, find what lookups
+/// alone find; so do probes.
+fn check_plans(view: ReadView<'_>, keys: &[Vec<u8>], fetch: Fetch) {
+    let mut plan = view.plan();
+    let mut probes: Vec<weft_store::Probe> = Vec::new();
+    for key in keys {
+        plan.push(TABLE, KEY, key, fetch);
+        plan.push_range(TABLE, ORDERED, key, fetch);
+        plan.push(TABLE, ORDERED, key, fetch);
+        plan.push_nothing();
+        plan.push(TABLE, IndexId(9), key, fetch);
+        probes.push(view.begin_probe(TABLE, KEY, key).with_fetch(fetch));
+    }
+    assert_eq!((plan.len(), plan.in_flight()), (5 * keys.len(), 3 * keys.len()));
+    for probe in &mut probes {
+        while view.advance_probe(probe) {}
+    }
+    plan.finish();
+    let mut planned = plan.part(0..5 * keys.len());
+    planned.fetch_first_rests();
+    for (number, (key, probe)) in keys.iter().zip(&probes).enumerate() {
+        let found = view.lookup_one(TABLE, KEY, key).unwrap();
+        let mut by = |at: usize, index| {
+            planned
+                .lookup(5 * number + at, &view, (TABLE, index), key)
+                .unwrap()
+        };
+        assert_eq!(view.lookup_probed(TABLE, KEY, key, probe).unwrap(), found);
+        // Whatever the lookup was planned for.
+        for at in 0..5 {
+            assert_eq!(by(at, KEY), found);
+            assert_eq!(by(at, ORDERED), found);
+        }
+        assert_eq!(by(10_000, KEY), found);
+        assert!(planned.lookup(0, &view, (TABLE, IndexId(9)), key).is_err());
+    }
+}
+
+/// What of a row did not come with its slot is fetched later, once.
 #[test]
-fn finished_probes_know_whether_a_row_has_a_rest() {
+fn long_rows_have_a_rest_to_fetch() {
     let rests = |body_bytes: usize, fetch: Fetch| {
         let store = filled(300, |_| body_bytes);
         let (snapshot, mut rests) = (store.snapshot(), 0);
         let view = snapshot.view();
         for count in [0, 1, 20, 100] {
-            let keys = (0..count).map(fixture::id_key);
-            let mut probes: Vec<weft_store::Probe> = keys
-                .map(|key| view.plan_probe(TABLE, KEY, &key).with_fetch(fetch))
-                .collect();
-            let has_rest = view.finish_probes(&mut probes);
-            let fetched = probes
-                .iter_mut()
-                .filter_map(|probe| probe.fetch_rest().then_some(()));
-            let fetched = fetched.count();
-            assert_eq!(has_rest, fetched > 0, "{count} rows of {body_bytes} bytes");
-            assert!(!view.finish_probes(&mut probes), "they are at their end");
+            let mut plan = view.plan();
+            for key in (0..count).map(fixture::id_key) {
+                plan.push(TABLE, KEY, &key, fetch);
+            }
+            plan.finish();
+            let mut planned = plan.part(0..count as usize);
+            let fetched = planned.fetch_all_rests();
+            assert_eq!(planned.fetch_all_rests(), 0, "{count} rows of {body_bytes} bytes");
             rests += fetched;
         }
         rests

@@ -349,7 +349,9 @@ mod tests {
     use super::*;
     use weft_base::{IndexId, TableId};
     use weft_program::{Access, AccessKind, KeyPart, ProgramBuilder, Progress};
-    use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Probe, Store, TableDef};
+    use weft_store::{
+        CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, Planned, Probe, Store, TableDef,
+    };
     use weft_types::{SqlType, Value};
 
     const TABLE: TableId = TableId(16_384);
@@ -390,19 +392,10 @@ mod tests {
         Arc::new(b.finish().unwrap())
     }
 
-    /// A snapshot that counts the probes that a group has under way, and the most there were.
+    /// A snapshot that remembers how many lookups a group had under way at most.
     struct Watched<'s> {
         inner: SnapshotGround<'s>,
-        in_flight: AtomicUsize,
         most: AtomicUsize,
-    }
-
-    impl Watched<'_> {
-        fn begun(&self, probe: Probe) -> Probe {
-            let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-            self.most.fetch_max(in_flight, Ordering::Relaxed);
-            probe
-        }
     }
 
     impl Ground for Watched<'_> {
@@ -415,31 +408,28 @@ mod tests {
             self.inner.open(member)
         }
 
-        fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-            self.begun(self.inner.plan_probe(table, index, key))
+        fn plan(&self) -> LookupPlan<'_> {
+            self.inner.plan()
         }
 
-        fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
-            self.begun(self.inner.plan_range_probe(table, index, lowest))
+        fn finish(&self, plan: &mut LookupPlan<'_>) {
+            self.most.fetch_max(plan.in_flight(), Ordering::Relaxed);
+            plan.finish();
         }
 
         fn advance_probe(&self, probe: &mut Probe) -> bool {
             self.inner.advance_probe(probe)
         }
 
-        fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
-            self.in_flight.store(0, Ordering::Relaxed);
-            self.inner.finish_probes(probes)
-        }
-
-        fn resume(
-            &self,
+        fn resume<'g>(
+            &'g self,
             member: &mut BatchId,
             call: Call<'_>,
             frame: &mut Frame,
+            planned: Planned<'_, 'g>,
             may_wait: bool,
         ) -> Result<Progress, SqlError> {
-            self.inner.resume(member, call, frame, may_wait)
+            self.inner.resume(member, call, frame, planned, may_wait)
         }
 
         fn apply(&self, member: &mut BatchId, write_set: &[u8]) -> Result<(), SqlError> {
@@ -475,7 +465,6 @@ mod tests {
                 inner: SnapshotGround {
                     view: snapshot.view(),
                 },
-                in_flight: AtomicUsize::new(0),
                 most: AtomicUsize::new(0),
             };
             let mut answered = 0;

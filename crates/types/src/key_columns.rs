@@ -214,6 +214,21 @@ impl KeyColumns {
         }
     }
 
+    /// As [`KeyColumns::encode`], and tells whether one of the columns is NULL.
+    #[inline]
+    pub fn encode_and_tell(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) -> bool {
+        if self
+            .shuffle
+            .as_ref()
+            .is_some_and(|shuffle| shuffle.append(row, out))
+        {
+            return false;
+        }
+        let has_null = self.has_null(layout, row);
+        self.encode(out, layout, row);
+        has_null
+    }
+
     /// Whether the row's key is this one, told without encoding it; `None` if that cannot be told so: the key
     /// is not of integers alone, or the row has a NULL in it.
     #[must_use]

@@ -13,8 +13,8 @@ use weft_base::clock::thread_cpu_nanos;
 use weft_base::memory::Pages;
 use weft_base::{BatchId, IndexId, Prng, TableId};
 use weft_store::{
-    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, Probe, REST_ROWS, ReadView,
-    RowVersion, Store, TableDef,
+    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, ReadView, RowVersion, Store,
+    TableDef,
 };
 use weft_types::{RowLayout, SqlError, SqlType, Value, encode_key_value};
 
@@ -55,7 +55,7 @@ pub enum Read {
 pub enum Way {
     /// One after the other.
     Serial,
-    /// So many [`Probe`]s begun, advanced together, then looked up.
+    /// So many lookups planned, fetched together, then made.
     Probes(usize),
     /// [`ReadView::lookup_group`].
     Group,
@@ -270,25 +270,21 @@ impl Run<'_> {
 
     fn probes(&self, in_flight: usize, lookups: usize, random: &mut Prng) -> Result<(usize, u64), SqlError> {
         let mut keys = vec![Vec::new(); in_flight];
-        let mut probes: Vec<Probe> = Vec::with_capacity(in_flight);
         let mut sum = 0u64;
         let rounds = lookups.div_ceil(in_flight);
+        let mut plan = self.view.plan();
         for _ in 0..rounds {
-            probes.clear();
+            plan.clear();
             for key in &mut keys {
                 self.draw(random, key);
-                let probe = self.view.begin_probe(TABLE, self.index, key);
-                probes.push(probe.with_fetch(self.fetch()));
+                plan.push(TABLE, self.index, key, self.fetch());
             }
-            self.view.finish_probes(&mut probes);
-            for probe in probes.iter_mut().take(REST_ROWS) {
-                probe.fetch_rest();
-            }
+            plan.finish();
+            let mut planned = plan.part(0..in_flight);
+            planned.fetch_first_rests();
             for (number, key) in keys.iter().enumerate() {
-                if let Some(ahead) = probes.get_mut(number + REST_ROWS) {
-                    ahead.fetch_rest();
-                }
-                if let Some(row) = self.view.lookup_one(TABLE, self.index, key)? {
+                let row = planned.lookup(number, &self.view, (TABLE, self.index), key)?;
+                if let Some(row) = row {
                     sum = sum.wrapping_add(self.read(&row));
                 }
             }

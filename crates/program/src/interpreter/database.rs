@@ -37,13 +37,11 @@ impl<A: DataAccess> Machine<'_, A> {
             .ok_or_else(|| super::out_of_budget(self.scratch.run.budget))?;
         let table = self.shape(usize::from(search.table))?;
         let scratch = &mut *self.scratch;
-        scratch.fetch_rests_behind(search.access as usize);
         let key = scratch.guard.key_of(search.access);
         let row = match key {
-            Some(key) => match scratch.probes.get(search.access as usize) {
-                Some(Some(probe)) => self.access.search_probed(search.index, table.id, key, probe)?,
-                _ => self.access.search(search.index, table.id, key)?,
-            },
+            Some(key) => self
+                .access
+                .search_planned(search.access, search.index, table.id, key)?,
             None => None,
         };
         if search.keeps_key {

@@ -94,7 +94,7 @@ pub enum Progress {
 }
 
 /// Prepares a run, which [`resume`] then executes: checks the inputs, encodes the keys of the declared
-/// accesses ([`Scratch::plan_probes`]). Errors: inputs that are no row of the program's input types.
+/// accesses ([`Scratch::plan_lookups`]). Errors: inputs that are no row of the program's input types.
 pub fn begin(
     program: &Program,
     inputs: &[u8],

@@ -1,8 +1,7 @@
 //! What a run needs besides program and inputs. Kept by the caller between runs, so that steady state
 //! allocates nothing.
 
-use weft_base::{IndexId, TableId};
-use weft_store::{Probe, REST_ROWS};
+use weft_store::LookupPlan;
 use weft_types::SqlError;
 
 use crate::ahead::Ahead;
@@ -138,10 +137,6 @@ pub struct Scratch {
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
     pub(crate) run: RunState,
-    /// By access: the probe for its key, if one was planned; then those of ranges.
-    pub(crate) probes: Vec<Option<Probe>>,
-    /// The rest of the rows that the probes before this one led to has been fetched, or there is none.
-    pub(crate) rests_fetched: usize,
     /// Searches that will follow in a loop.
     pub(crate) ahead: Ahead,
     /// Bytes of rows that the run before gave: this one's buffer is made with room for as many.
@@ -181,78 +176,24 @@ impl Scratch {
         rows + keys + found * size_of::<RowHandle>() + self.text.capacity()
     }
 
-    /// After [`crate::begin`]: probes for the single rows and values whose keys the run has declared, and for
-    /// the beginnings of its ranges, as far as they are known before its first instruction.
-    ///
-    /// Each comes from `plan`, a range's from `plan_range`; whoever runs the program advances them
-    /// ([`Scratch::probes_mut`]), and the run's searches look first where they have led. Returns how many
-    /// there are.
-    pub fn plan_probes(
-        &mut self,
-        program: &Program,
-        inputs: &[u8],
-        mut plan: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
-        mut plan_range: impl FnMut(TableId, IndexId, &[u8]) -> Probe,
-    ) -> usize {
-        let accesses = program.accesses.iter().zip(&program.layouts.resolved.accesses);
-        let mut count = 0;
+    /// After [`crate::begin`]: plans the lookups of single rows and values whose keys the run has declared, one
+    /// for each access, and the beginnings of its ranges, as far as they are known before its first
+    /// instruction. Whoever runs the program finishes the plan; the run's searches look first where it led
+    /// ([`crate::DataAccess::search_planned`]).
+    pub fn plan_lookups(&mut self, program: &Program, inputs: &[u8], plan: &mut LookupPlan<'_>) {
+        let resolved = &program.layouts.resolved;
+        let fetch = resolved.row_fetch;
+        let accesses = program.accesses.iter().zip(&resolved.accesses);
         for (number, (access, recipe)) in accesses.enumerate() {
-            let key = self.guard.key_of(number as u32);
-            let probe = key
-                .zip(recipe.index)
-                .map(|(key, index)| plan(access.table, index, key));
-            count += usize::from(probe.is_some());
-            self.probes.push(probe);
+            match self.guard.key_of(number as u32).zip(recipe.index) {
+                Some((key, index)) => plan.push(access.table, index, key, fetch),
+                None => plan.push_nothing(),
+            }
         }
-        for range in &program.layouts.resolved.ranges {
+        for range in &resolved.ranges {
             range.key_into(&program.layouts.inputs, inputs, &mut self.lo);
-            self.probes
-                .push(Some(plan_range(range.table, range.index, &self.lo)));
-            count += 1;
+            plan.push_range(range.table, range.index, &self.lo, fetch);
         }
-        count
-    }
-
-    /// The probes that [`Scratch::plan_probes`] planned.
-    pub fn probes_mut(&mut self) -> impl Iterator<Item = &mut Probe> {
-        self.probes.iter_mut().flatten()
-    }
-
-    /// Forgets what was planned for a run before.
-    pub fn forget_probes(&mut self) {
-        self.probes.clear();
-        self.rests_fetched = 0;
-    }
-
-    /// None of the probes has led to a row that has a rest: nobody needs to look for one.
-    pub fn skip_rests(&mut self) {
-        self.rests_fetched = self.probes.len();
-    }
-
-    /// For probes that are at their end: fetches the rest of the rows that the run begins with. The run
-    /// fetches the others itself, as it comes near them.
-    pub fn fetch_first_rests(&mut self) {
-        let mut rows = 0;
-        while rows < REST_ROWS && self.rests_fetched < self.probes.len() {
-            rows += usize::from(self.fetch_next_rest());
-        }
-    }
-
-    /// Fetches the rest of all rows up to some accesses behind this one that has not been fetched yet.
-    #[inline]
-    pub(crate) fn fetch_rests_behind(&mut self, access: usize) {
-        let end = self.probes.len().min(access + REST_ROWS + 1);
-        while self.rests_fetched < end {
-            self.fetch_next_rest();
-        }
-    }
-
-    /// True if the next probe led to a row that has a rest.
-    #[inline]
-    fn fetch_next_rest(&mut self) -> bool {
-        let probe = self.probes.get_mut(self.rests_fetched);
-        self.rests_fetched += 1;
-        probe.and_then(Option::as_mut).is_some_and(Probe::fetch_rest)
     }
 
     /// Forgets what rows and keys were at hand, for writes are undone. The rows of a SCAN stay: a loop that
@@ -289,7 +230,6 @@ impl Scratch {
         }
         self.error = None;
         self.reports.reset();
-        self.forget_probes();
         self.ahead.reset();
     }
 }

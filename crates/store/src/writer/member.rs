@@ -18,6 +18,7 @@ use weft_types::SqlError;
 
 use super::{BatchWriter, MemberWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
+use crate::lookup_plan::Planned;
 use crate::memory::{Pin, Slot, SlotId, VersionRef};
 use crate::probe::Probe;
 use crate::read::{Locator, ReadView, RowVersion, lookup_in};
@@ -82,7 +83,7 @@ impl<'b> MemberWriter<'b> {
     pub(super) fn new(batch: &'b BatchWriter<'b>, member: u32) -> Self {
         MemberWriter {
             batch,
-            view: ReadView::new(&batch.schema, batch.pin(Pin::EVERYTHING), 0),
+            view: batch.view(),
             member,
             next_ordinal: 0,
             tables: SmallVec::new(),
@@ -147,6 +148,19 @@ impl<'b> MemberWriter<'b> {
         probe: &Probe,
     ) -> Result<Option<RowVersion<'b>>, SqlError> {
         let found = self.view.lookup_probed(table, index, key, probe)?;
+        Ok(found.inspect(|row| self.observe(row)))
+    }
+
+    /// As [`Planned::lookup`].
+    #[inline(always)]
+    pub fn lookup_planned(
+        &self,
+        planned: &mut Planned<'_, 'b>,
+        number: usize,
+        at: (TableId, IndexId),
+        key: &[u8],
+    ) -> Result<Option<RowVersion<'b>>, SqlError> {
+        let found = planned.lookup(number, &self.view, at, key)?;
         Ok(found.inspect(|row| self.observe(row)))
     }
 

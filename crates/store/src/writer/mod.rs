@@ -20,12 +20,14 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use weft_base::{BatchId, IndexId, RowId, TableId};
+use weft_base::{BatchId, RowId};
 
 use crate::catalog::Catalog;
 use crate::garbage::RowPlace;
+use crate::lookup_plan::LookupPlan;
 use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
+use crate::read::ReadView;
 use crate::store::{Finished, Store};
 use crate::table::{Schema, TableCore, TableData};
 pub use member::MemberWriter;
@@ -89,26 +91,20 @@ impl<'s> BatchWriter<'s> {
         &self.schema.catalog
     }
 
-    /// For a member's lookup; any thread. See [`ReadView::plan_probe`](crate::ReadView::plan_probe).
-    #[inline(always)]
-    pub fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-        Probe::plan(&self.schema, table, index, key)
+    /// For lookups of members that are known before any of them is made; any thread.
+    pub fn plan(&self) -> LookupPlan<'_> {
+        self.view().plan()
     }
 
-    /// See [`ReadView::plan_range_probe`](crate::ReadView::plan_range_probe).
-    pub fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
-        Probe::plan_range(&self.schema, table, index, lowest)
+    /// What a member sees.
+    fn view(&self) -> ReadView<'_> {
+        ReadView::new(&self.schema, self.pin(Pin::EVERYTHING), 0)
     }
 
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
     /// fetch.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
         probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
-    }
-
-    /// See [`ReadView::finish_probes`](crate::ReadView::finish_probes).
-    pub fn finish_probes<'p>(&self, probes: impl IntoIterator<Item = &'p mut Probe>) -> bool {
-        Probe::finish_all(probes, &self.schema, self.pin(Pin::EVERYTHING))
     }
 
     /// Starts a member. Members that conflict must not be open at once; any thread.
@@ -277,6 +273,7 @@ mod tests {
     use super::*;
     use crate::catalog::{CatalogOp, ColumnDef, TableDef};
     use crate::checkpoint::{Changes, CheckpointConfig, CheckpointError, Checkpoints};
+    use weft_base::{IndexId, TableId};
 
     const TABLE: TableId = TableId(crate::FIRST_OBJECT_ID);
 

@@ -1,8 +1,8 @@
 //! A worker's members, many at a time: while one waits for memory, the others go on.
 //!
 //! ```text
-//!   begin    inputs checked, keys of all declared accesses encoded, their probes begun
-//!   fetch    all probes of the group, a step of all at a time: index, slot, row
+//!   begin    inputs checked, keys of all declared accesses encoded, their lookups planned
+//!   fetch    all lookups of the group, a step of all at a time: index, slot, row
 //!   execute  each member; its searches find everything in the cache. One that searches a key which
 //!            nobody could know ahead begins a probe and waits
 //!   resume   those that wait, in turn, each as soon as its probe is through
@@ -23,11 +23,11 @@ use crate::write_set;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use weft_base::{BatchId, IndexId, TableId};
+use weft_base::BatchId;
 use weft_program::{
     Access, AccessKind, BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch,
 };
-use weft_store::{BatchWriter, MemberWriter, Probe, ReadView};
+use weft_store::{BatchWriter, LookupPlan, MemberWriter, Planned, Probe, ReadView};
 use weft_types::{SqlError, SqlState};
 
 /// Most members of a group.
@@ -46,24 +46,25 @@ pub(super) trait Ground: Sync {
 
     fn open(&self, member: usize) -> Self::Member<'_>;
 
-    fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe;
+    /// For lookups that are known before the programs run.
+    fn plan(&self) -> LookupPlan<'_>;
 
-    /// For where a range begins.
-    fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe;
+    /// Fetches all that a plan leads to, but for the rest of long rows.
+    fn finish(&self, plan: &mut LookupPlan<'_>) {
+        plan.finish();
+    }
 
     /// False when the probe is through.
     fn advance_probe(&self, probe: &mut Probe) -> bool;
 
-    /// Brings all to their ends, a step of all at a time. False if none of their rows has a rest to fetch.
-    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool;
-
-    /// Goes on with a program. Where it would wait for memory, its probe is put into the frame, unless the
-    /// frame is not to wait.
-    fn resume(
-        &self,
-        member: &mut Self::Member<'_>,
+    /// Goes on with a program, whose lookups were `planned`. Where it would wait for memory, its probe is put
+    /// into the frame, unless the frame is not to wait.
+    fn resume<'g>(
+        &'g self,
+        member: &mut Self::Member<'g>,
         call: Call<'_>,
         frame: &mut Frame,
+        planned: Planned<'_, 'g>,
         may_wait: bool,
     ) -> Result<Progress, SqlError>;
 
@@ -151,34 +152,28 @@ impl Ground for BatchGround<'_, '_> {
         self.writer.member(member as u32)
     }
 
-    fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-        self.writer.plan_probe(table, index, key)
-    }
-
-    fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
-        self.writer.plan_range_probe(table, index, lowest)
+    fn plan(&self) -> LookupPlan<'_> {
+        self.writer.plan()
     }
 
     fn advance_probe(&self, probe: &mut Probe) -> bool {
         self.writer.advance_probe(probe)
     }
 
-    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
-        self.writer.finish_probes(probes)
-    }
-
-    fn resume(
-        &self,
-        member: &mut MemberWriter<'_>,
+    fn resume<'g>(
+        &'g self,
+        member: &mut MemberWriter<'g>,
         call: Call<'_>,
         frame: &mut Frame,
+        planned: Planned<'_, 'g>,
         may_wait: bool,
     ) -> Result<Progress, SqlError> {
         if !may_wait {
-            return call.resume(&mut BatchAccess::new(member), frame);
+            return call.resume(&mut BatchAccess::new(member).with_planned(planned), frame);
         }
         let mut probe = frame.probe.take();
-        let progress = call.resume(&mut BatchAccess::interleaved(member, &mut probe), frame);
+        let mut access = BatchAccess::interleaved(member, &mut probe).with_planned(planned);
+        let progress = call.resume(&mut access, frame);
         frame.probe = probe.map(|probe| probe.with_fetch(call.program.row_fetch()));
         progress
     }
@@ -213,37 +208,30 @@ impl Ground for SnapshotGround<'_> {
         BatchId(0)
     }
 
-    fn plan_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
-        self.view.plan_probe(table, index, key)
-    }
-
-    fn plan_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
-        self.view.plan_range_probe(table, index, lowest)
+    fn plan(&self) -> LookupPlan<'_> {
+        self.view.plan()
     }
 
     fn advance_probe(&self, probe: &mut Probe) -> bool {
         self.view.advance_probe(probe)
     }
 
-    fn finish_probes<'p>(&self, probes: impl Iterator<Item = &'p mut Probe>) -> bool {
-        self.view.finish_probes(probes)
-    }
-
-    fn resume(
-        &self,
+    fn resume<'g>(
+        &'g self,
         observed: &mut BatchId,
         call: Call<'_>,
         frame: &mut Frame,
+        planned: Planned<'_, 'g>,
         may_wait: bool,
     ) -> Result<Progress, SqlError> {
         if !may_wait {
-            let mut access = ReadAccess::resumed(self.view, *observed);
+            let mut access = ReadAccess::resumed(self.view, *observed).with_planned(planned);
             let progress = call.resume(&mut access, frame);
             *observed = access.observed();
             return progress;
         }
         let mut probe = frame.probe.take();
-        let mut access = ReadAccess::interleaved(self.view, *observed, &mut probe);
+        let mut access = ReadAccess::interleaved(self.view, *observed, &mut probe).with_planned(planned);
         let progress = call.resume(&mut access, frame);
         *observed = access.observed();
         frame.probe = probe.map(|probe| probe.with_fetch(call.program.row_fetch()));
@@ -271,7 +259,9 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
             Work::Program { program, inputs } => {
                 let call = Call { program, inputs };
                 frame.begin(call).and_then(|()| {
-                    while ground.resume(&mut opened, call, frame, false)? == Progress::Waiting {}
+                    while ground.resume(&mut opened, call, frame, Planned::default(), false)?
+                        == Progress::Waiting
+                    {}
                     Ok(())
                 })
             }
@@ -292,40 +282,26 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
 /// Fetches what the declared keys of some programs lead to.
 pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item = Work<'a>>) {
     FRAMES.with_borrow_mut(|memory| {
-        let mut count = 0;
+        let frame = memory.first();
+        let mut plan = ground.plan();
+        let fetch_all = |plan: &mut LookupPlan<'_>| {
+            ground.finish(plan);
+            plan.part(0..plan.len()).fetch_all_rests();
+        };
         for work in works {
             let Work::Program { program, inputs } = work else {
                 continue;
             };
-            if memory.frames.len() <= count {
-                memory.frames.push(Frame::default());
+            if frame.begin(Call { program, inputs }).is_ok() {
+                frame.scratch.plan_lookups(program, inputs, &mut plan);
             }
-            let Some(frame) = memory.frames.get_mut(count) else {
-                return;
-            };
-            let call = Call { program, inputs };
-            if frame.begin(call).is_ok() {
-                plan_probes(ground, call, frame);
-                count += 1;
-            }
-            if count == GROUP_MEMBERS {
-                fetch_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
-                count = 0;
+            if plan.in_flight() >= GROUP_PROBES {
+                fetch_all(&mut plan);
+                plan.clear();
             }
         }
-        fetch_all(ground, memory.frames.get_mut(..count).unwrap_or_default());
+        fetch_all(&mut plan);
     });
-}
-
-/// Brings the probes of all frames to their ends and fetches all that they lead to.
-fn fetch_all<G: Ground>(ground: &G, frames: &mut [Frame]) {
-    if finish_all(ground, frames) {
-        for frame in frames {
-            for probe in frame.scratch.probes_mut() {
-                probe.fetch_rest();
-            }
-        }
-    }
 }
 
 impl Frames {
@@ -338,25 +314,20 @@ impl Frames {
     }
 }
 
-/// Plans the probes of a call's declared keys and of its ranges; how many there are.
-fn plan_probes<G: Ground>(ground: &G, call: Call<'_>, frame: &mut Frame) -> usize {
-    let fetch = call.program.row_fetch();
-    frame.scratch.plan_probes(
-        call.program,
-        call.inputs,
-        |table, index, key| ground.plan_probe(table, index, key).with_fetch(fetch),
-        |table, index, lowest| ground.plan_range_probe(table, index, lowest).with_fetch(fetch),
-    )
+/// The lookups of a group's members.
+struct Plan<'g> {
+    lookups: LookupPlan<'g>,
+    /// Where each member's end.
+    ends: [usize; GROUP_MEMBERS],
 }
 
-/// Brings the probes of all frames to their ends. False if there is nothing behind the first lines of their
-/// rows, and so nothing that a frame would still have to fetch of them.
-fn finish_all<G: Ground>(ground: &G, frames: &mut [Frame]) -> bool {
-    let have_rests = ground.finish_probes(frames.iter_mut().flat_map(|frame| frame.scratch.probes_mut()));
-    if !have_rests {
-        frames.iter_mut().for_each(|frame| frame.scratch.skip_rests());
+impl<'g> Plan<'g> {
+    /// Those of the member at a place; none behind the group's end.
+    fn of(&mut self, place: usize) -> Planned<'_, 'g> {
+        let end = self.ends.get(place).copied().unwrap_or(0);
+        let before = place.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.lookups.part(before.copied().unwrap_or(0)..end)
     }
-    have_rests
 }
 
 /// A member that waits for memory.
@@ -456,39 +427,37 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     if frames.len() <= NEAR_FRAME {
         frames.resize_with(NEAR_FRAME + 1, Frame::default);
     }
-    let (mut count, mut probes) = (0, 0);
+    let mut plan = Plan {
+        lookups: ground.plan(),
+        ends: [0; GROUP_MEMBERS],
+    };
+    let mut count = 0;
     let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
-    for ((work, frame), refused) in rest.iter().zip(frames.iter_mut()).zip(&mut refused) {
-        frame.scratch.forget_probes();
+    let members = rest.iter().zip(frames.iter_mut()).zip(&mut refused);
+    for (((work, frame), refused), end) in members.zip(&mut plan.ends) {
         if let Work::Program { program, inputs } = *work
             && !wave_ends.is_near(first + count, program)
         {
-            let call = Call { program, inputs };
-            match frame.begin(call) {
-                Ok(()) => probes += plan_probes(ground, call, frame),
+            match frame.begin(Call { program, inputs }) {
+                Ok(()) => frame.scratch.plan_lookups(program, inputs, &mut plan.lookups),
                 Err(error) => *refused = Some(error),
             }
         }
+        *end = plan.lookups.len();
         count += 1;
-        if probes >= probes_max {
+        if plan.lookups.in_flight() >= probes_max {
             break;
         }
     }
-    finish_all(ground, frames.get_mut(..count).unwrap_or_default());
-    if let Some(frame) = frames.first_mut() {
-        frame.scratch.fetch_first_rests();
-    }
+    ground.finish(&mut plan.lookups);
+    plan.of(0).fetch_first_rests();
     let group = rest.iter().zip(&mut refused).take(count);
     for (place, (work, refused)) in group.enumerate() {
         if wave_ends.is_passed(first + place) {
-            resume_waiting(ground, rest, first, frames, waiting, sink);
+            resume_waiting(ground, rest, first, frames, &mut plan, waiting, sink);
         }
         // While this one runs, the rows that the next one begins with come.
-        if place + 1 < count
-            && let Some(next) = frames.get_mut(place + 1)
-        {
-            next.scratch.fetch_first_rests();
-        }
+        plan.of(place + 1).fetch_first_rests();
         let near = |program: &Program| wave_ends.is_near(first + place, program);
         let is_near = matches!(work, Work::Program { program, .. } if near(program));
         let Some(frame) = frames.get_mut(if is_near { NEAR_FRAME } else { place }) else {
@@ -503,7 +472,12 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
                 let call = Call { program, inputs };
                 let began = if is_near { frame.begin(call) } else { Ok(()) };
                 let may_wait = !is_near && !is_alone;
-                match began.and_then(|()| ground.resume(&mut member, call, frame, may_wait)) {
+                let planned = if is_near {
+                    Planned::default()
+                } else {
+                    plan.of(place)
+                };
+                match began.and_then(|()| ground.resume(&mut member, call, frame, planned, may_wait)) {
                     Ok(Progress::Waiting) => {
                         waiting.push(Waiting { place, member });
                         continue;
@@ -520,7 +494,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         *compiled_runs += u64::from(is_near && frame.scratch.ran_compiled());
         sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
     }
-    resume_waiting(ground, rest, first, frames, waiting, sink);
+    resume_waiting(ground, rest, first, frames, &mut plan, waiting, sink);
     let ran = rest.iter().zip(frames.iter()).take(count).enumerate();
     let ran_compiled = |(place, (work, frame)): &(usize, (&Work<'_>, &Frame))| match work {
         Work::Program { program, .. } => {
@@ -539,6 +513,7 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
     rest: &[Work<'_>],
     first: usize,
     frames: &mut [Frame],
+    plan: &mut Plan<'g>,
     waiting: &mut Vec<Waiting<G::Member<'g>>>,
     sink: &mut S,
 ) {
@@ -567,7 +542,8 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             continue;
         }
         frame.is_fetched = false;
-        let progress = ground.resume(member, Call { program, inputs }, frame, !is_alone);
+        let call = Call { program, inputs };
+        let progress = ground.resume(member, call, frame, plan.of(place), !is_alone);
         let result = match progress {
             Ok(Progress::Waiting) => {
                 at += 1;

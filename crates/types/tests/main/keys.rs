@@ -118,6 +118,9 @@ proptest! {
             prop_assert_eq!(&key, &general(row));
             let has_null = columns.iter().any(|column| layout.is_null(row, *column));
             prop_assert_eq!(key_columns.has_null(&layout, row), has_null);
+            let mut again = vec![7];
+            prop_assert_eq!(key_columns.encode_and_tell(&mut again, &layout, row), has_null);
+            prop_assert_eq!(again, key);
             let integers = |column: &usize| {
                 use SqlType::{Date, Int2, Int4, Int8, Timestamp, TimestampTz};
                 matches!(types.get(*column), Some(Int2 | Int4 | Int8 | Date | Timestamp | TimestampTz))
