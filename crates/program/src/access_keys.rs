@@ -1,9 +1,9 @@
-//! From declared accesses and bound inputs to key bytes, for the lock manager and the guard. Allocates
-//! nothing once the scratch has grown.
+//! From declared accesses and bound inputs to key bytes.
 
+use weft_base::TableId;
 use weft_types::{SqlError, SqlState};
 
-use crate::program::{Access, AccessKind, Program};
+use crate::program::{AccessKind, Program};
 
 /// Where one value of an access key comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,11 +23,97 @@ impl KeyPart {
     }
 }
 
-/// Reusable memory of [`Program::for_each_access`].
+/// The encoded keys of one run's accesses: made once, for the lock manager, the plan of the lookups and the
+/// guard.
 #[derive(Clone, Debug, Default)]
-pub struct AccessScratch {
-    key: Vec<u8>,
-    hi: Vec<u8>,
+pub struct AccessKeys {
+    pub(crate) entries: Vec<AccessKey>,
+    bytes: Vec<u8>,
+}
+
+/// The key of one access, and what is asked of the access itself.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessKey {
+    /// See [`crate::Access::kind`].
+    pub kind: AccessKind,
+    /// See [`crate::Access::table`].
+    pub table: TableId,
+    /// Columns in `key`.
+    pub(crate) columns: usize,
+    pub(crate) key: (usize, usize),
+    pub(crate) hi: Option<(usize, usize)>,
+    /// A part of the key is NULL: it equals nothing.
+    pub(crate) has_null: bool,
+    /// A range of all keys that begin with `key`.
+    pub(crate) is_prefix: bool,
+}
+
+/// Room for a key in [`AccessKeys`], in bytes.
+const KEY_ROOM: usize = 24;
+
+impl AccessKeys {
+    /// Encodes the keys for some inputs. Errors: inputs that are no row of the program's input types.
+    pub fn prepare(&mut self, program: &Program, inputs: &[u8]) -> Result<(), SqlError> {
+        let layouts = &program.layouts;
+        layouts.inputs.validate(inputs).map_err(|_| bad_inputs())?;
+        self.entries.clear();
+        self.bytes.clear();
+        self.entries.reserve(program.accesses.len());
+        self.bytes.reserve((program.accesses.len() + 3) * KEY_ROOM);
+        for (access, recipe) in program.accesses.iter().zip(&layouts.resolved.accesses) {
+            let start = self.bytes.len();
+            let has_null = recipe.key.append(&layouts.inputs, inputs, &mut self.bytes);
+            let key_end = self.bytes.len();
+            let hi = recipe.hi.as_ref().map(|recipe| {
+                recipe.append(&layouts.inputs, inputs, &mut self.bytes);
+                (key_end, self.bytes.len())
+            });
+            let is_prefix = hi.is_some_and(|hi| self.slice(hi) == self.slice((start, key_end)));
+            self.entries.push(AccessKey {
+                kind: access.kind,
+                table: access.table,
+                columns: access.key.len(),
+                key: (start, key_end),
+                hi,
+                has_null,
+                is_prefix,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes the keys of others.
+    pub(crate) fn copy_from(&mut self, other: &AccessKeys) {
+        self.entries.clone_from(&other.entries);
+        self.bytes.clone_from(&other.bytes);
+    }
+
+    #[inline]
+    pub(crate) fn slice(&self, (start, end): (usize, usize)) -> &[u8] {
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// The key of an access; `None` if it equals nothing or there is no such access.
+    #[inline]
+    pub(crate) fn key_of(&self, access: usize) -> Option<&[u8]> {
+        let entry = self.entries.get(access).filter(|entry| !entry.has_null)?;
+        Some(self.slice(entry.key))
+    }
+
+    /// Calls `see` for every access, in order, with its number, the encoded key and, for a range with an
+    /// upper bound, the encoded upper prefix. Rows and values with a NULL in their key are left out: no row
+    /// has such a primary key, and such values conflict with nothing.
+    #[inline]
+    pub fn for_each(&self, mut see: impl FnMut(usize, &AccessKey, &[u8], Option<&[u8]>)) {
+        for (number, entry) in self.entries.iter().enumerate() {
+            let of_one_key = !matches!(entry.kind, AccessKind::ReadRange | AccessKind::WriteRange);
+            if entry.has_null && of_one_key {
+                continue;
+            }
+            let hi = entry.hi.map(|hi| self.slice(hi));
+            see(number, entry, self.slice(entry.key), hi);
+        }
+    }
 }
 
 /// The error for inputs that are no row of the program's input layout.
@@ -36,40 +122,6 @@ pub(crate) fn bad_inputs() -> SqlError {
         SqlState::INTERNAL_ERROR,
         "the inputs are not a row of the program's input types",
     )
-}
-
-impl Program {
-    /// Calls `see` for every declared access, in order, with its number, the encoded key and, for a range
-    /// with an upper bound, the encoded upper prefix. `inputs` is a row of [`Program::input_layout`].
-    /// Rows and values with a NULL in their key are left out: no row has such a primary key, and such
-    /// values conflict with nothing.
-    pub fn for_each_access(
-        &self,
-        inputs: &[u8],
-        scratch: &mut AccessScratch,
-        mut see: impl FnMut(usize, &Access, &[u8], Option<&[u8]>),
-    ) -> Result<(), SqlError> {
-        self.layouts.inputs.validate(inputs).map_err(|_| bad_inputs())?;
-        let accesses = self.accesses.iter().zip(&self.layouts.resolved.accesses);
-        for (number, (access, recipe)) in accesses.enumerate() {
-            scratch.key.clear();
-            let has_null = recipe.key.append(&self.layouts.inputs, inputs, &mut scratch.key);
-            let of_one_key = !matches!(access.kind, AccessKind::ReadRange | AccessKind::WriteRange);
-            if has_null && of_one_key {
-                continue;
-            }
-            let hi = match &recipe.hi {
-                Some(recipe) => {
-                    scratch.hi.clear();
-                    recipe.append(&self.layouts.inputs, inputs, &mut scratch.hi);
-                    Some(scratch.hi.as_slice())
-                }
-                None => None,
-            };
-            see(number, access, &scratch.key, hi);
-        }
-        Ok(())
-    }
 }
 
 /// Whether every key that begins with `hi` sorts at or below some key that begins with `bound`: an inclusive

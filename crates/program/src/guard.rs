@@ -27,9 +27,9 @@
 use weft_base::{IndexId, TableId};
 use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
-use crate::access_keys::upper_prefix_within;
+use crate::access_keys::{AccessKey, AccessKeys, upper_prefix_within};
 use crate::interpreter::KeyImage;
-use crate::program::{AccessKind, Program, TableShape};
+use crate::program::{AccessKind, TableShape};
 use crate::resolve::TableKeys;
 
 /// State of a refusal: class XX, internal error.
@@ -48,25 +48,10 @@ fn refuse(what: &str, table: TableId) -> SqlError {
     )
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    kind: AccessKind,
-    table: TableId,
-    /// Columns in `key`.
-    columns: usize,
-    key: (usize, usize),
-    hi: Option<(usize, usize)>,
-    /// A part of the key is NULL: it equals nothing.
-    has_null: bool,
-    /// A range of all keys that begin with `key`.
-    is_prefix: bool,
-}
-
-/// The encoded keys of one run's accesses.
+/// The encoded keys of one run's accesses, and what the guard needs to compare with them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GuardKeys {
-    entries: Vec<Entry>,
-    bytes: Vec<u8>,
+    pub keys: AccessKeys,
     /// Where the last match was: accesses are usually declared in the order in which they happen.
     hint: usize,
     old: Vec<u8>,
@@ -74,68 +59,41 @@ pub(crate) struct GuardKeys {
 }
 
 impl GuardKeys {
-    /// Encodes the access keys for some inputs.
-    pub fn prepare(&mut self, program: &Program, inputs: &[u8]) {
-        self.entries.clear();
-        self.bytes.clear();
+    /// For another run, whose keys come now.
+    pub fn reset(&mut self) {
         self.hint = 0;
-        let layouts = &program.layouts;
-        for (access, recipe) in program.accesses.iter().zip(&layouts.resolved.accesses) {
-            let start = self.bytes.len();
-            let has_null = recipe.key.append(&layouts.inputs, inputs, &mut self.bytes);
-            let key_end = self.bytes.len();
-            let hi = recipe.hi.as_ref().map(|recipe| {
-                recipe.append(&layouts.inputs, inputs, &mut self.bytes);
-                (key_end, self.bytes.len())
-            });
-            let is_prefix = hi.is_some_and(|hi: (usize, usize)| {
-                self.bytes.get(hi.0..hi.1) == self.bytes.get(start..key_end)
-            });
-            self.entries.push(Entry {
-                kind: access.kind,
-                table: access.table,
-                columns: access.key.len(),
-                key: (start, key_end),
-                hi,
-                has_null,
-                is_prefix,
-            });
-        }
     }
 
     /// The key of an access; `None` if it equals nothing or there is no such access.
     #[inline]
     pub fn key_of(&self, access: u32) -> Option<&[u8]> {
-        let entry = self
-            .entries
-            .get(access as usize)
-            .filter(|entry| !entry.has_null)?;
-        Some(self.slice(entry.key))
+        self.keys.key_of(access as usize)
     }
 
     /// The access allows to change the row with its key.
     #[inline]
     pub fn is_written(&self, access: u32) -> bool {
-        self.entries
+        self.keys
+            .entries
             .get(access as usize)
             .is_some_and(|entry| matches!(entry.kind, AccessKind::WriteRow | AccessKind::InsertRow))
     }
 
     #[inline]
-    fn slice(&self, (start, end): (usize, usize)) -> &[u8] {
-        self.bytes.get(start..end).unwrap_or_default()
+    fn slice(&self, span: (usize, usize)) -> &[u8] {
+        self.keys.slice(span)
     }
 
     /// Whether some access on the table satisfies a rule; remembers where.
     #[inline]
-    fn any(&mut self, table: TableId, covers: impl Fn(&GuardKeys, &Entry) -> bool) -> bool {
-        let count = self.entries.len();
+    fn any(&mut self, table: TableId, covers: impl Fn(&GuardKeys, &AccessKey) -> bool) -> bool {
+        let count = self.keys.entries.len();
         let mut at = self.hint;
         for _ in 0..count {
             if at >= count {
                 at = 0;
             }
-            if let Some(entry) = self.entries.get(at)
+            if let Some(entry) = self.keys.entries.get(at)
                 && entry.table == table
                 && covers(self, entry)
             {
@@ -148,7 +106,7 @@ impl GuardKeys {
     }
 
     #[inline]
-    fn in_range(&self, entry: &Entry, key: &[u8]) -> bool {
+    fn in_range(&self, entry: &AccessKey, key: &[u8]) -> bool {
         let hi = entry.hi.map_or(&[][..], |hi| self.slice(hi));
         let lo = self.slice(entry.key);
         // What begins with the range's one prefix is not below it.
@@ -160,7 +118,7 @@ impl GuardKeys {
 
     /// Whether everything between two keys of an index that shares its first columns with the primary key
     /// lies in the range that an entry declares.
-    fn covers_prefix(&self, entry: &Entry, shared: usize, lo: &[u8], hi: &[u8]) -> bool {
+    fn covers_prefix(&self, entry: &AccessKey, shared: usize, lo: &[u8], hi: &[u8]) -> bool {
         let prefix = self.slice(entry.key);
         let one_prefix = entry.is_prefix && !prefix.is_empty();
         one_prefix && entry.columns <= shared && lo.starts_with(prefix) && hi.starts_with(prefix)
@@ -241,7 +199,7 @@ impl GuardKeys {
     /// Puts the key of an access into a key buffer.
     pub fn copy_key(&self, access: u32, image: &mut KeyImage) {
         image.bytes.clear();
-        if let Some(entry) = self.entries.get(access as usize) {
+        if let Some(entry) = self.keys.entries.get(access as usize) {
             image.bytes.extend_from_slice(self.slice(entry.key));
             image.unmatchable = entry.has_null;
         }

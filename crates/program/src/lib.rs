@@ -55,7 +55,7 @@ pub mod report;
 mod resolve;
 pub mod verify;
 
-pub use access_keys::{AccessScratch, KeyPart};
+pub use access_keys::{AccessKey, AccessKeys, KeyPart};
 pub use builder::{Cp, KeyBuf, Label, ProgramBuilder, Reg, RowBuf, TableNo};
 pub use class::{Class, fits_without_check};
 pub use compiled::{Compilation, CompiledStats, compiled_stats, set_compilation};
@@ -64,7 +64,7 @@ pub use error::ProgramError;
 pub use functions::Function;
 pub use guard::is_refusal;
 pub use instr::{Cond, Datum, HANDLERS, Instr, Op};
-pub use interpreter::{Progress, Scratch, begin, resume, run};
+pub use interpreter::{Progress, Scratch, begin, begin_with_keys, resume, run, run_with_keys};
 pub use outcome::{Outcome, StatementOutcome};
 pub use program::{
     Access, AccessKind, Constant, IndexShape, Program, ProgramHash, ProgramParts, Section, TableShape,

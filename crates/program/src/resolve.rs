@@ -26,7 +26,7 @@
 //!
 //! Source: BionicDB 4.5 (all keys are known when a transaction's logic is issued); DESIGN.md, Programs.
 
-use weft_base::IndexId;
+use weft_base::{IndexId, TableId};
 use weft_store::Fetch;
 use weft_types::{ColumnKind, KeyColumns, RowLayout, encode_key_from_row};
 
@@ -128,6 +128,7 @@ pub(crate) struct CoveredSearch {
     pub cp: u8,
     /// Ordinal of the table.
     pub table: u8,
+    pub table_id: TableId,
     /// The primary key.
     pub index: IndexId,
     /// The key buffer that the instructions fill.
@@ -398,6 +399,7 @@ fn covered_search(parts: &ProgramParts, entered: &[bool], pc: usize) -> Option<C
                     instrs: (at - pc + 1) as u32,
                     cp: instr.a,
                     table: instr.table() as u8,
+                    table_id: table.id,
                     index: table.indexes.get(instr.index())?.id,
                     key,
                     keeps_key: true,

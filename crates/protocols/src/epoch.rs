@@ -56,6 +56,7 @@ impl Epoch<'_> {
         let works = jobs.iter().map(|job| Work::Program {
             program: &job.program,
             inputs: &job.inputs,
+            keys: None,
         });
         fetch_ahead(self.writer, self.writer.batch(), works);
     }

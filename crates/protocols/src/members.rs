@@ -91,6 +91,7 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         Some(Work::Program {
             program: &job.program,
             inputs: &job.inputs,
+            keys: None,
         })
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use weft_base::TableId;
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
-use weft_program::{Access, AccessKind, AccessScratch, Program};
+use weft_program::{Access, AccessKeys, AccessKind, Program};
 use weft_store::Catalog;
 use weft_txn::planning::{LockRequests, LockScope, program_locks};
 use weft_types::SqlError;
@@ -84,7 +84,7 @@ pub struct Need {
 /// Turns jobs into lock requests and needs; keeps its memory between jobs.
 #[derive(Debug, Default)]
 pub struct NeedFinder {
-    scratch: AccessScratch,
+    keys: AccessKeys,
     requests: LockRequests,
 }
 
@@ -99,7 +99,7 @@ impl NeedFinder {
     ) -> Result<&[LockRequest], SqlError> {
         if coarse.concerns(&job.program) {
             let scope = LockScope::ReadsAndWrites;
-            self.requests = program_locks(&job.program, &job.inputs, catalog, scope, &mut self.scratch)?;
+            self.requests = program_locks(&job.program, &job.inputs, catalog, scope, &mut self.keys)?;
             if !coarse.written_whole {
                 self.requests.retain(|request| request.mode != LockMode::IS);
             }
@@ -107,23 +107,23 @@ impl NeedFinder {
         }
         self.requests.clear();
         let requests = &mut self.requests;
-        job.program
-            .for_each_access(&job.inputs, &mut self.scratch, |_, access, key, _| {
-                let (resource, mode) = match access.kind {
-                    AccessKind::ReadRow => (ResourceId::row(access.table, key), LockMode::S),
-                    AccessKind::WriteRow | AccessKind::InsertRow if key.is_empty() => return,
-                    AccessKind::WriteRow | AccessKind::InsertRow => {
-                        (ResourceId::row(access.table, key), LockMode::X)
-                    }
-                    AccessKind::WriteValue(index) => (ResourceId::value(index, key), LockMode::X),
-                    // Not here: their tables are coarse.
-                    AccessKind::ReadRange
-                    | AccessKind::WriteRange
-                    | AccessKind::ReadTable
-                    | AccessKind::WriteTable => return,
-                };
-                requests.push(LockRequest { resource, mode });
-            })?;
+        self.keys.prepare(&job.program, &job.inputs)?;
+        self.keys.for_each(|_, access, key, _| {
+            let (resource, mode) = match access.kind {
+                AccessKind::ReadRow => (ResourceId::row(access.table, key), LockMode::S),
+                AccessKind::WriteRow | AccessKind::InsertRow if key.is_empty() => return,
+                AccessKind::WriteRow | AccessKind::InsertRow => {
+                    (ResourceId::row(access.table, key), LockMode::X)
+                }
+                AccessKind::WriteValue(index) => (ResourceId::value(index, key), LockMode::X),
+                // Not here: their tables are coarse.
+                AccessKind::ReadRange
+                | AccessKind::WriteRange
+                | AccessKind::ReadTable
+                | AccessKind::WriteTable => return,
+            };
+            requests.push(LockRequest { resource, mode });
+        });
         Ok(&self.requests)
     }
 

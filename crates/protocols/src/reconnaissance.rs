@@ -196,6 +196,7 @@ impl Batch<'_> {
         Some(Work::Program {
             program: &job.program,
             inputs: &job.inputs,
+            keys: None,
         })
     }
 

@@ -23,7 +23,8 @@ use weft_base::clock::thread_cpu_nanos;
 use weft_base::memory::{PageMemory, Pages, prefetch};
 use weft_base::{BatchId, IndexId, Prng, TableId};
 use weft_store::{
-    CatalogOp, ColumnDef, Fetch, IndexDef, IndexMethod, MemberWriter, ReadView, SlotId, Store, TableDef,
+    CatalogOp, ColumnDef, Fetch, IndexDef, IndexMethod, LookupPlan, MemberWriter, ReadView, SlotId, Store,
+    TableDef,
 };
 use weft_types::{SqlType, Value};
 
@@ -134,7 +135,7 @@ fn probes(view: ReadView<'_>, index: IndexId, rows: u64, random: &mut Prng) -> u
     let mut sum = 0;
     for _ in 0..OPERATIONS / PROBES {
         let keys: [Key; PROBES] = std::array::from_fn(|_| key(random.below(rows)));
-        let mut plan = view.plan();
+        let mut plan = LookupPlan::new(view);
         for key in &keys {
             plan.push(TABLE, index, key, Fetch::Bytes(0));
         }
@@ -172,7 +173,7 @@ fn probed_ranges(view: ReadView<'_>, rows: u64, random: &mut Prng) -> u64 {
     let mut sum = 0;
     for _ in 0..RANGES / 16 {
         let keys: [Key; 16] = std::array::from_fn(|_| key(random.below(rows)));
-        let mut plan = view.plan();
+        let mut plan = LookupPlan::new(view);
         for key in &keys {
             plan.push_range(TABLE, ORDERED, key, Fetch::Bytes(0));
         }

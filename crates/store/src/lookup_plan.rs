@@ -67,9 +67,10 @@ struct Descending<'s> {
 }
 
 impl<'s> LookupPlan<'s> {
-    /// An empty plan.
-    #[inline]
-    pub(crate) fn new(view: ReadView<'s>) -> Self {
+    /// An empty plan of lookups through a view. Made where it is to lie: it is large.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(view: ReadView<'s>) -> Self {
         LookupPlan {
             view,
             lookups: SmallVec::new(),
@@ -358,7 +359,7 @@ mod tests {
         let view = snapshot.view();
         for count in [1, 15, 16, 17, 50, 190] {
             let all = (1..=count).flat_map(|a| [(a, HASHED), (a, ORDERED), (a + 10_000, HASHED)]);
-            let mut plan = view.plan();
+            let mut plan = LookupPlan::new(view);
             let key = |a: i64| {
                 let mut key = Vec::new();
                 encode_key_value(&mut key, &Value::Int8(a));

@@ -15,7 +15,6 @@ use weft_types::{SqlError, SqlState};
 use crate::catalog::Catalog;
 use crate::index::hash::Candidates;
 use crate::index::ordered::Batch;
-use crate::lookup_plan::LookupPlan;
 use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
@@ -116,12 +115,6 @@ impl<'s> ReadView<'s> {
     /// Begins to fetch what a range from `lowest` on will touch first: nodes, the leaf, the first row.
     pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
         Probe::begin_range(self.schema, table, index, lowest)
-    }
-
-    /// For lookups that are known before any of them is made.
-    #[inline]
-    pub fn plan(&self) -> LookupPlan<'s> {
-        LookupPlan::new(*self)
     }
 
     /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to

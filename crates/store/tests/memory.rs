@@ -2,7 +2,8 @@
 
 use weft_base::{IndexId, Prng, TableId};
 use weft_store::{
-    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, ReadView, Store, TableDef,
+    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, LookupPlan, ReadView, Store,
+    TableDef,
 };
 use weft_types::{SqlType, Value};
 
@@ -185,7 +186,7 @@ fn groups_find_what_single_lookups_find() {
 /// Lookups that are planned together, in both kinds of index, and of a range in between, find what lookups
 /// alone find; so do probes.
 fn check_plans(view: ReadView<'_>, keys: &[Vec<u8>], fetch: Fetch) {
-    let mut plan = view.plan();
+    let mut plan = LookupPlan::new(view);
     let mut probes: Vec<weft_store::Probe> = Vec::new();
     for key in keys {
         plan.push(TABLE, KEY, key, fetch);
@@ -228,7 +229,7 @@ fn long_rows_have_a_rest_to_fetch() {
         let (snapshot, mut rests) = (store.snapshot(), 0);
         let view = snapshot.view();
         for count in [0, 1, 20, 100] {
-            let mut plan = view.plan();
+            let mut plan = LookupPlan::new(view);
             for key in (0..count).map(fixture::id_key) {
                 plan.push(TABLE, KEY, &key, fetch);
             }

@@ -241,6 +241,7 @@ fn run_batch(store: &Arc<Store>, stream: &Stream, inputs: &[Vec<u8>], how: How, 
         .map(|inputs| Work::Program {
             program: &stream.program,
             inputs,
+            keys: None,
         })
         .collect();
     let mut sinks: Vec<Count> = (0..workers).map(|_| Count::default()).collect();

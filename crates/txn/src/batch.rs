@@ -73,6 +73,7 @@ impl Batch {
             Member::Program(request) => Work::Program {
                 program: &request.program,
                 inputs: &request.inputs,
+                keys: Some(&request.keys),
             },
         });
         let mut all = Vec::with_capacity(self.len());

@@ -18,14 +18,13 @@ use crate::stats::{Counters, EngineStats};
 use crate::ticket::TicketCell;
 use crate::transaction::{Transaction, TxnOptions};
 use parking_lot::{Condvar, Mutex};
-use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_base::{BatchId, CatalogVersion, Clock, DirLock, Disk, Lsn, Progress, TxnId, blocking};
-use weft_program::{AccessScratch, Program};
+use weft_program::{AccessKeys, Program};
 use weft_store::checkpoint::{Checkpoints, IoCounts};
 use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState};
@@ -277,10 +276,6 @@ pub(crate) fn lock_timed_out() -> SqlError {
     )
 }
 
-thread_local! {
-    static ACCESS_SCRATCH: RefCell<AccessScratch> = RefCell::new(Default::default());
-}
-
 impl Engine {
     /// Opens the database in `dir`, making one if the directory is empty or absent, and recovers it: the
     /// newest checkpoint, then every batch after it from the log, each compared with its digest. Tells
@@ -378,7 +373,11 @@ impl Engine {
     fn read_tickets(&self, programs: &[(&Arc<Program>, Vec<u8>)]) -> Vec<Result<Ticket, Box<Refused>>> {
         let calls: Vec<Work<'_>> = programs
             .iter()
-            .map(|(program, inputs)| Work::Program { program, inputs })
+            .map(|(program, inputs)| Work::Program {
+                program,
+                inputs,
+                keys: None,
+            })
             .collect();
         let ticket = |answer| {
             let cell = TicketCell::new();
@@ -394,15 +393,14 @@ impl Engine {
         if let Some(error) = shared.failure() {
             return Err(Refused::early(error));
         }
-        let locks = ACCESS_SCRATCH
-            .with_borrow_mut(|scratch| {
-                locks::declared_locks(program, &inputs, LockScope::ReadsAndWrites, scratch)
-            })
+        let mut keys = AccessKeys::default();
+        let locks = locks::declared_locks(program, &inputs, LockScope::ReadsAndWrites, &mut keys)
             .map_err(Refused::early)?;
         let cell = TicketCell::new();
         let request = Request::Program(ProgramRequest {
             program: Arc::clone(program),
             inputs,
+            keys,
             locks,
             ticket: Arc::clone(&cell),
         });
@@ -411,7 +409,14 @@ impl Engine {
 
     /// Runs a program that only reads against a snapshot, on this thread.
     pub fn read(&self, snapshot: &Snapshot, program: &Arc<Program>, inputs: &[u8]) -> Answer<Committed> {
-        self.read_one(snapshot, &Work::Program { program, inputs })
+        self.read_one(
+            snapshot,
+            &Work::Program {
+                program,
+                inputs,
+                keys: None,
+            },
+        )
     }
 
     fn read_one(&self, snapshot: &Snapshot, call: &Work<'_>) -> Answer<Committed> {

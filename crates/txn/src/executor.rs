@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_base::BatchId;
-use weft_program::{Outcome, Program};
+use weft_program::{AccessKeys, Outcome, Program};
 use weft_store::{BatchWriter, ReadView};
 use weft_types::SqlError;
 
@@ -58,6 +58,8 @@ pub enum Work<'a> {
         program: &'a Arc<Program>,
         /// Its encoded inputs.
         inputs: &'a [u8],
+        /// Keys of its accesses, if they were made of these inputs before.
+        keys: Option<&'a AccessKeys>,
     },
     /// A session's write set.
     WriteSet(&'a [u8]),
@@ -408,8 +410,8 @@ mod tests {
             self.inner.open(member)
         }
 
-        fn plan(&self) -> LookupPlan<'_> {
-            self.inner.plan()
+        fn view(&self) -> ReadView<'_> {
+            self.inner.view
         }
 
         fn finish(&self, plan: &mut LookupPlan<'_>) {
@@ -455,7 +457,8 @@ mod tests {
         let members = vec![
             Work::Program {
                 program: &program,
-                inputs: &inputs
+                inputs: &inputs,
+                keys: None
             };
             100
         ];

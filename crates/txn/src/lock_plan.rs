@@ -19,7 +19,7 @@ use crate::locks::{
 use smallvec::SmallVec;
 use weft_base::{IndexId, TableId};
 use weft_lock::{LockMode, LockRequest, ResourceId};
-use weft_program::{Access, AccessKind, AccessScratch, Program, TableShape};
+use weft_program::{Access, AccessKeys, AccessKind, Program, TableShape};
 use weft_types::SqlError;
 
 /// Levels of partitions, of all tables of a program, on which the partition asked for last is remembered.
@@ -69,19 +69,20 @@ impl LockPlans {
         }
     }
 
-    /// The requests of a run with these inputs.
+    /// The requests of a run with these inputs, whose keys are in `keys` then.
     pub(crate) fn locks(
         &self,
         program: &Program,
         inputs: &[u8],
         scope: LockScope,
-        scratch: &mut AccessScratch,
+        keys: &mut AccessKeys,
     ) -> Result<LockRequests, SqlError> {
         let plan = match scope {
             LockScope::ReadsAndWrites => &self.reads_and_writes,
             LockScope::Writes => &self.writes,
         };
-        plan.locks(program, inputs, scratch)
+        keys.prepare(program, inputs)?;
+        Ok(plan.locks(keys))
     }
 }
 
@@ -122,26 +123,19 @@ impl LockPlan {
         }
     }
 
-    fn locks(
-        &self,
-        program: &Program,
-        inputs: &[u8],
-        scratch: &mut AccessScratch,
-    ) -> Result<LockRequests, SqlError> {
+    fn locks(&self, keys: &AccessKeys) -> LockRequests {
         let mut asking = Asking {
             out: LockRequests::with_capacity(self.expected),
             last: [LockRequest::new(ResourceId(0), LockMode::NL); REMEMBERED],
         };
         asking.out.extend_from_slice(&self.tables);
-        program.for_each_access(inputs, scratch, |number, _, key, hi| {
-            match self.touches.get(number) {
-                Some(Touch::Row(place)) => asking.row(place, key),
-                Some(Touch::Range(place)) => asking.range(place, key, hi.unwrap_or_default()),
-                Some(Touch::Value(index)) => asking.push(ResourceId::value(*index, key), LockMode::X),
-                Some(Touch::Nothing) | None => {}
-            }
-        })?;
-        Ok(asking.out)
+        keys.for_each(|number, _, key, hi| match self.touches.get(number) {
+            Some(Touch::Row(place)) => asking.row(place, key),
+            Some(Touch::Range(place)) => asking.range(place, key, hi.unwrap_or_default()),
+            Some(Touch::Value(index)) => asking.push(ResourceId::value(*index, key), LockMode::X),
+            Some(Touch::Nothing) | None => {}
+        });
+        asking.out
     }
 }
 
@@ -352,7 +346,7 @@ mod tests {
         let inputs = program.encode_inputs(&inputs).unwrap();
         let plans = LockPlans::of(&program);
         plans
-            .locks(&program, &inputs, scope, &mut AccessScratch::default())
+            .locks(&program, &inputs, scope, &mut AccessKeys::default())
             .unwrap()
     }
 
@@ -484,7 +478,7 @@ mod tests {
         let asked = |values: [Value; 2]| {
             let inputs = program.encode_inputs(&values).unwrap();
             let plans = LockPlans::of(&program);
-            let mut scratch = AccessScratch::default();
+            let mut scratch = AccessKeys::default();
             plans
                 .locks(&program, &inputs, LockScope::ReadsAndWrites, &mut scratch)
                 .unwrap()

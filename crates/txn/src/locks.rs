@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use weft_base::TableId;
 use weft_lock::{LockMode, LockRequest, ResourceId};
-use weft_program::{Access, AccessScratch, Program};
+use weft_program::{Access, AccessKeys, Program};
 use weft_store::{Catalog, TableDef};
 use weft_types::{ColumnKind, SqlError, SqlState, SqlType, range_prefix_len};
 
@@ -125,18 +125,19 @@ pub(crate) fn partitions_between<'k>(lo: &'k [u8], hi: &[u8], len: usize) -> Opt
 }
 
 /// All locks that `program` needs for `inputs`: of tables, then the others in the order of its accesses.
+/// Leaves the keys of the accesses in `keys`.
 pub fn program_locks(
     program: &Program,
     inputs: &[u8],
     catalog: &Catalog,
     scope: LockScope,
-    scratch: &mut AccessScratch,
+    keys: &mut AccessKeys,
 ) -> Result<LockRequests, SqlError> {
     let is_gone = |access: &Access| catalog.table_by_id(access.table).is_none();
     if program.catalog_version != catalog.version() && program.accesses.iter().any(is_gone) {
         return Err(stale_program());
     }
-    declared_locks(program, inputs, scope, scratch)
+    declared_locks(program, inputs, scope, keys)
 }
 
 /// The same for who finds out later whether the program was compiled for the catalog of its batch.
@@ -144,12 +145,12 @@ pub(crate) fn declared_locks(
     program: &Program,
     inputs: &[u8],
     scope: LockScope,
-    scratch: &mut AccessScratch,
+    keys: &mut AccessKeys,
 ) -> Result<LockRequests, SqlError> {
     match program.derived(LockPlans::of) {
-        Some(plans) => plans.locks(program, inputs, scope, scratch),
+        Some(plans) => plans.locks(program, inputs, scope, keys),
         // Somebody else keeps something with the program.
-        None => LockPlans::of(program).locks(program, inputs, scope, scratch),
+        None => LockPlans::of(program).locks(program, inputs, scope, keys),
     }
 }
 

@@ -266,7 +266,11 @@ impl Replay {
                         .programs
                         .get(hash)
                         .ok_or_else(|| wrong("unknown program".to_string()))?;
-                    work.push(Work::Program { program, inputs });
+                    work.push(Work::Program {
+                        program,
+                        inputs,
+                        keys: None,
+                    });
                 }
                 MemberRecord::Commit {
                     catalog_ops: ops,

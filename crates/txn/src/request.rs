@@ -5,7 +5,7 @@ use crate::ticket::TicketCell;
 use std::sync::Arc;
 use weft_base::{BatchId, TxnId};
 use weft_lock::LockRequest;
-use weft_program::{Outcome, Program};
+use weft_program::{AccessKeys, Outcome, Program};
 use weft_store::CatalogOp;
 use weft_types::SqlError;
 
@@ -48,6 +48,8 @@ impl Refused {
 pub(crate) struct ProgramRequest {
     pub program: Arc<Program>,
     pub inputs: Vec<u8>,
+    /// Of its accesses.
+    pub keys: AccessKeys,
     pub locks: LockRequests,
     pub ticket: Arc<TicketCell<Answer<Committed>>>,
 }

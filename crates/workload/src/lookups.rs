@@ -13,8 +13,8 @@ use weft_base::clock::thread_cpu_nanos;
 use weft_base::memory::Pages;
 use weft_base::{BatchId, IndexId, Prng, TableId};
 use weft_store::{
-    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, ReadView, RowVersion, Store,
-    TableDef,
+    CatalogOp, ColumnDef, FIRST_OBJECT_ID, Fetch, IndexDef, IndexMethod, LookupPlan, ReadView, RowVersion,
+    Store, TableDef,
 };
 use weft_types::{RowLayout, SqlError, SqlType, Value, encode_key_value};
 
@@ -272,7 +272,7 @@ impl Run<'_> {
         let mut keys = vec![Vec::new(); in_flight];
         let mut sum = 0u64;
         let rounds = lookups.div_ceil(in_flight);
-        let mut plan = self.view.plan();
+        let mut plan = LookupPlan::new(self.view);
         for _ in 0..rounds {
             plan.clear();
             for key in &mut keys {

@@ -35,13 +35,12 @@ impl<A: DataAccess> Machine<'_, A> {
             .left
             .checked_sub(search.instrs)
             .ok_or_else(|| super::out_of_budget(self.scratch.run.budget))?;
-        let table = self.shape(usize::from(search.table))?;
         let scratch = &mut *self.scratch;
         let key = scratch.guard.key_of(search.access);
         let row = match key {
             Some(key) => self
                 .access
-                .search_planned(search.access, search.index, table.id, key)?,
+                .search_planned(search.access, search.index, search.table_id, key)?,
             None => None,
         };
         if search.keeps_key {

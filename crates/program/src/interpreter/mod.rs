@@ -39,6 +39,7 @@ mod scratch;
 
 use weft_types::{SqlError, SqlState};
 
+use crate::access_keys::AccessKeys;
 use crate::data_access::DataAccess;
 use crate::instr::{Instr, Op};
 #[cfg(feature = "compiled")]
@@ -84,6 +85,20 @@ pub fn run<A: DataAccess>(
     Ok(())
 }
 
+/// As [`run`], with keys as for [`begin_with_keys`].
+pub fn run_with_keys<A: DataAccess>(
+    program: &Program,
+    (inputs, keys): (&[u8], &AccessKeys),
+    access: &mut A,
+    budget: u32,
+    scratch: &mut Scratch,
+    out: &mut Outcome,
+) -> Result<(), SqlError> {
+    begin_with_keys(program, keys, budget, scratch, out);
+    while resume(program, inputs, access, scratch, out)? == Progress::Waiting {}
+    Ok(())
+}
+
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -103,14 +118,28 @@ pub fn begin(
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
     scratch.code_entries = 0;
-    program
-        .layouts
-        .inputs
-        .validate(inputs)
-        .map_err(|_| crate::access_keys::bad_inputs())?;
+    scratch.guard.keys.prepare(program, inputs)?;
+    begin_run(program, budget, scratch, out);
+    Ok(())
+}
+
+/// As [`begin`], with the keys that were made of this program and the same inputs, and so checked these
+/// ([`AccessKeys::prepare`]).
+pub fn begin_with_keys(
+    program: &Program,
+    keys: &AccessKeys,
+    budget: u32,
+    scratch: &mut Scratch,
+    out: &mut Outcome,
+) {
+    scratch.code_entries = 0;
+    scratch.guard.keys.copy_from(keys);
+    begin_run(program, budget, scratch, out);
+}
+
+fn begin_run(program: &Program, budget: u32, scratch: &mut Scratch, out: &mut Outcome) {
     out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
-    scratch.guard.prepare(program, inputs);
     scratch.uncounted_runs += 1;
     if scratch.uncounted_runs >= SAMPLE_RUNS {
         scratch.uncounted_runs = 0;
@@ -123,7 +152,6 @@ pub fn begin(
         left: budget,
         budget,
     };
-    Ok(())
 }
 
 /// Executes a run that [`begin`] prepared, with the same program, inputs, scratch and outcome, until it is

@@ -228,6 +228,7 @@ impl Scratch {
         for row in self.rows.iter_mut().take(uses.rows) {
             row.target = RowTarget::None;
         }
+        self.guard.reset();
         self.error = None;
         self.reports.reset();
         self.ahead.reset();

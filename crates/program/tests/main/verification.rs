@@ -2,7 +2,7 @@
 
 use weft_program::{Access, AccessKind, KeyPart};
 use weft_program::{
-    AccessScratch, Cond, Op, Program, ProgramBuilder, ProgramError, Reg, asm, builder, is_refusal, verify,
+    AccessKeys, Cond, Op, Program, ProgramBuilder, ProgramError, Reg, asm, builder, is_refusal, verify,
 };
 use weft_types::{SqlType, Value, encode_key_value};
 
@@ -326,11 +326,9 @@ fn access_keys_are_those_of_the_index() {
         .encode_inputs(&[Value::Int4(-3), Value::Text("x\0y".into())])
         .unwrap();
     let mut seen = Vec::new();
-    program
-        .for_each_access(&inputs, &mut AccessScratch::default(), |_, access, key, hi| {
-            seen.push((access.kind, key.to_vec(), hi.map(<[u8]>::to_vec)));
-        })
-        .unwrap();
+    let mut keys = AccessKeys::default();
+    keys.prepare(&program, &inputs).unwrap();
+    keys.for_each(|_, access, key, hi| seen.push((access.kind, key.to_vec(), hi.map(<[u8]>::to_vec))));
     let (minus_three, seven) = (Value::Int4(-3), Value::Int4(7));
     let expected = vec![
         (
@@ -346,11 +344,7 @@ fn access_keys_are_those_of_the_index() {
         ),
     ];
     assert_eq!(seen, expected);
-    assert!(
-        program
-            .for_each_access(&inputs[1..], &mut AccessScratch::default(), |_, _, _, _| ())
-            .is_err()
-    );
+    assert!(keys.prepare(&program, &inputs[1..]).is_err());
 }
 
 #[test]

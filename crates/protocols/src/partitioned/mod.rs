@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use weft_base::TableId;
 use weft_lock::ResourceId;
-use weft_program::AccessScratch;
+use weft_program::AccessKeys;
 use weft_store::Store;
 
 use crate::epoch::{Claims, each_epoch, worker_count};
@@ -100,15 +100,15 @@ impl<G> Partitioned<G> {
 
     /// The workers that the jobs are sent to, in their order.
     fn runners(&self, jobs: &[Job], workers: usize) -> Vec<u8> {
-        let mut scratch = AccessScratch::default();
+        let mut keys = AccessKeys::default();
         let mut runner_of = |job: &Job| {
             let mut runner = None;
             // One whose inputs do not fit fails wherever it is run.
-            let _ = job
-                .program
-                .for_each_access(&job.inputs, &mut scratch, |_, access, key, _| {
+            if keys.prepare(&job.program, &job.inputs).is_ok() {
+                keys.for_each(|_, access, key, _| {
                     runner = runner.or(Some(self.owner(access.table, key, workers)));
                 });
+            }
             runner.unwrap_or(0) as u8
         };
         jobs.iter().map(&mut runner_of).collect()

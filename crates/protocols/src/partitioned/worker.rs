@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use weft_lock::{LockMode, ResourceId};
-use weft_program::{AccessKind, AccessScratch, BatchAccess};
+use weft_program::{AccessKeys, AccessKind, BatchAccess};
 use weft_store::MemberWriter;
 
 use super::access::{PartitionedAccess, Probed};
@@ -26,7 +26,7 @@ pub(super) struct State {
     pub words: Vec<OwnedWord>,
     pub counts: Counts,
     finder: NeedFinder,
-    scratch: AccessScratch,
+    keys: AccessKeys,
     runner: Runner,
 }
 
@@ -498,43 +498,43 @@ impl Flight<'_> {
         self.holds.clear();
         self.holds.resize(needs.len(), false);
         let holds = &mut self.holds;
-        job.program
-            .for_each_access(&job.inputs, &mut state.scratch, |_, access, key, _| {
-                let is_row = matches!(
-                    access.kind,
-                    AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
-                );
-                if !is_row || key.is_empty() {
-                    return;
+        state.keys.prepare(&job.program, &job.inputs)?;
+        state.keys.for_each(|_, access, key, _| {
+            let is_row = matches!(
+                access.kind,
+                AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
+            );
+            if !is_row || key.is_empty() {
+                return;
+            }
+            let slot = slot_of(ResourceId::row(access.table, key), mask);
+            let Some(at) = needs.iter().position(|need| need.slot == slot) else {
+                return;
+            };
+            let def = epoch.catalog.table_by_id(access.table);
+            let index = def.and_then(|def| def.primary_key);
+            let probe = index.and_then(|index| Probe::new(access.table, index, key));
+            let (Some(place), Some(need)) = (probed.get_mut(at), needs.get(at)) else {
+                return;
+            };
+            match (&*place, probe) {
+                (Some(known), Some(probe))
+                    if known.probe.table == probe.table && known.probe.key() == probe.key() => {}
+                (None, Some(probe)) if holds.get(at) == Some(&false) => {
+                    *place = Some(Probed {
+                        probe,
+                        mode: need.mode,
+                        found: None,
+                    });
                 }
-                let slot = slot_of(ResourceId::row(access.table, key), mask);
-                let Some(at) = needs.iter().position(|need| need.slot == slot) else {
-                    return;
-                };
-                let def = epoch.catalog.table_by_id(access.table);
-                let index = def.and_then(|def| def.primary_key);
-                let probe = index.and_then(|index| Probe::new(access.table, index, key));
-                let (Some(place), Some(need)) = (probed.get_mut(at), needs.get(at)) else {
-                    return;
-                };
-                match (&*place, probe) {
-                    (Some(known), Some(probe))
-                        if known.probe.table == probe.table && known.probe.key() == probe.key() => {}
-                    (None, Some(probe)) if holds.get(at) == Some(&false) => {
-                        *place = Some(Probed {
-                            probe,
-                            mode: need.mode,
-                            found: None,
-                        });
-                    }
-                    _ => {
-                        *place = None;
-                        if let Some(hold) = holds.get_mut(at) {
-                            *hold = true;
-                        }
+                _ => {
+                    *place = None;
+                    if let Some(hold) = holds.get_mut(at) {
+                        *hold = true;
                     }
                 }
-            })?;
+            }
+        });
         for ((need, probed), hold) in needs.iter().zip(probed).zip(holds) {
             *hold = need.mode == LockMode::S && probed.is_none();
         }

@@ -24,7 +24,6 @@ use weft_base::{BatchId, RowId};
 
 use crate::catalog::Catalog;
 use crate::garbage::RowPlace;
-use crate::lookup_plan::LookupPlan;
 use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::read::ReadView;
@@ -91,13 +90,8 @@ impl<'s> BatchWriter<'s> {
         &self.schema.catalog
     }
 
-    /// For lookups of members that are known before any of them is made; any thread.
-    pub fn plan(&self) -> LookupPlan<'_> {
-        self.view().plan()
-    }
-
-    /// What a member sees.
-    fn view(&self) -> ReadView<'_> {
+    /// What a member sees: for a [`LookupPlan`](crate::LookupPlan); any thread.
+    pub fn view(&self) -> ReadView<'_> {
         ReadView::new(&self.schema, self.pin(Pin::EVERYTHING), 0)
     }
 

@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_base::BatchId;
 use weft_program::{
-    Access, AccessKind, BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch,
+    Access, AccessKeys, AccessKind, BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch,
 };
 use weft_store::{BatchWriter, LookupPlan, MemberWriter, Planned, Probe, ReadView};
 use weft_types::{SqlError, SqlState};
@@ -46,8 +46,8 @@ pub(super) trait Ground: Sync {
 
     fn open(&self, member: usize) -> Self::Member<'_>;
 
-    /// For lookups that are known before the programs run.
-    fn plan(&self) -> LookupPlan<'_>;
+    /// What lookups go through that are known before the programs run.
+    fn view(&self) -> ReadView<'_>;
 
     /// Fetches all that a plan leads to, but for the rest of long rows.
     fn finish(&self, plan: &mut LookupPlan<'_>) {
@@ -79,6 +79,7 @@ pub(super) trait Ground: Sync {
 pub(super) struct Call<'a> {
     program: &'a Program,
     inputs: &'a [u8],
+    keys: Option<&'a AccessKeys>,
 }
 
 impl Call<'_> {
@@ -106,13 +107,14 @@ pub(super) struct Frame {
 impl Frame {
     fn begin(&mut self, call: Call<'_>) -> Result<(), SqlError> {
         (self.probe, self.is_fetched) = (None, false);
-        weft_program::begin(
-            call.program,
-            call.inputs,
-            INSTRUCTION_BUDGET,
-            &mut self.scratch,
-            &mut self.outcome,
-        )
+        let (program, scratch, outcome) = (call.program, &mut self.scratch, &mut self.outcome);
+        match call.keys {
+            Some(keys) => {
+                weft_program::begin_with_keys(program, keys, INSTRUCTION_BUDGET, scratch, outcome);
+                Ok(())
+            }
+            None => weft_program::begin(program, call.inputs, INSTRUCTION_BUDGET, scratch, outcome),
+        }
     }
 }
 
@@ -152,8 +154,8 @@ impl Ground for BatchGround<'_, '_> {
         self.writer.member(member as u32)
     }
 
-    fn plan(&self) -> LookupPlan<'_> {
-        self.writer.plan()
+    fn view(&self) -> ReadView<'_> {
+        self.writer.view()
     }
 
     fn advance_probe(&self, probe: &mut Probe) -> bool {
@@ -208,8 +210,8 @@ impl Ground for SnapshotGround<'_> {
         BatchId(0)
     }
 
-    fn plan(&self) -> LookupPlan<'_> {
-        self.view.plan()
+    fn view(&self) -> ReadView<'_> {
+        self.view
     }
 
     fn advance_probe(&self, probe: &mut Probe) -> bool {
@@ -256,8 +258,16 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
         let frame = memory.first();
         let mut opened = ground.open(member);
         let result = match work {
-            Work::Program { program, inputs } => {
-                let call = Call { program, inputs };
+            Work::Program {
+                program,
+                inputs,
+                keys,
+            } => {
+                let call = Call {
+                    program,
+                    inputs,
+                    keys,
+                };
                 frame.begin(call).and_then(|()| {
                     while ground.resume(&mut opened, call, frame, Planned::default(), false)?
                         == Progress::Waiting
@@ -283,16 +293,28 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
 pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item = Work<'a>>) {
     FRAMES.with_borrow_mut(|memory| {
         let frame = memory.first();
-        let mut plan = ground.plan();
+        let mut plan = LookupPlan::new(ground.view());
         let fetch_all = |plan: &mut LookupPlan<'_>| {
             ground.finish(plan);
             plan.part(0..plan.len()).fetch_all_rests();
         };
         for work in works {
-            let Work::Program { program, inputs } = work else {
+            let Work::Program {
+                program,
+                inputs,
+                keys,
+            } = work
+            else {
                 continue;
             };
-            if frame.begin(Call { program, inputs }).is_ok() {
+            if frame
+                .begin(Call {
+                    program,
+                    inputs,
+                    keys,
+                })
+                .is_ok()
+            {
                 frame.scratch.plan_lookups(program, inputs, &mut plan);
             }
             if plan.in_flight() >= GROUP_PROBES {
@@ -314,20 +336,14 @@ impl Frames {
     }
 }
 
-/// The lookups of a group's members.
-struct Plan<'g> {
-    lookups: LookupPlan<'g>,
-    /// Where each member's end.
-    ends: [usize; GROUP_MEMBERS],
-}
+/// Where the lookups of each member of a group end in its plan.
+type Ends = [usize; GROUP_MEMBERS];
 
-impl<'g> Plan<'g> {
-    /// Those of the member at a place; none behind the group's end.
-    fn of(&mut self, place: usize) -> Planned<'_, 'g> {
-        let end = self.ends.get(place).copied().unwrap_or(0);
-        let before = place.checked_sub(1).and_then(|before| self.ends.get(before));
-        self.lookups.part(before.copied().unwrap_or(0)..end)
-    }
+/// The lookups of the member at a place; none behind the group's end.
+fn planned<'p, 'g>(plan: &'p mut LookupPlan<'g>, ends: &Ends, place: usize) -> Planned<'p, 'g> {
+    let end = ends.get(place).copied().unwrap_or(0);
+    let before = place.checked_sub(1).and_then(|before| ends.get(before));
+    plan.part(before.copied().unwrap_or(0)..end)
 }
 
 /// A member that waits for memory.
@@ -427,37 +443,43 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     if frames.len() <= NEAR_FRAME {
         frames.resize_with(NEAR_FRAME + 1, Frame::default);
     }
-    let mut plan = Plan {
-        lookups: ground.plan(),
-        ends: [0; GROUP_MEMBERS],
-    };
+    let mut plan = LookupPlan::new(ground.view());
+    let mut ends: Ends = [0; GROUP_MEMBERS];
     let mut count = 0;
     let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
     let members = rest.iter().zip(frames.iter_mut()).zip(&mut refused);
-    for (((work, frame), refused), end) in members.zip(&mut plan.ends) {
-        if let Work::Program { program, inputs } = *work
+    for (((work, frame), refused), end) in members.zip(&mut ends) {
+        if let Work::Program {
+            program,
+            inputs,
+            keys,
+        } = *work
             && !wave_ends.is_near(first + count, program)
         {
-            match frame.begin(Call { program, inputs }) {
-                Ok(()) => frame.scratch.plan_lookups(program, inputs, &mut plan.lookups),
+            match frame.begin(Call {
+                program,
+                inputs,
+                keys,
+            }) {
+                Ok(()) => frame.scratch.plan_lookups(program, inputs, &mut plan),
                 Err(error) => *refused = Some(error),
             }
         }
-        *end = plan.lookups.len();
+        *end = plan.len();
         count += 1;
-        if plan.lookups.in_flight() >= probes_max {
+        if plan.in_flight() >= probes_max {
             break;
         }
     }
-    ground.finish(&mut plan.lookups);
-    plan.of(0).fetch_first_rests();
+    ground.finish(&mut plan);
+    planned(&mut plan, &ends, 0).fetch_first_rests();
     let group = rest.iter().zip(&mut refused).take(count);
     for (place, (work, refused)) in group.enumerate() {
         if wave_ends.is_passed(first + place) {
-            resume_waiting(ground, rest, first, frames, &mut plan, waiting, sink);
+            resume_waiting(ground, rest, first, frames, (&mut plan, &ends), waiting, sink);
         }
         // While this one runs, the rows that the next one begins with come.
-        plan.of(place + 1).fetch_first_rests();
+        planned(&mut plan, &ends, place + 1).fetch_first_rests();
         let near = |program: &Program| wave_ends.is_near(first + place, program);
         let is_near = matches!(work, Work::Program { program, .. } if near(program));
         let Some(frame) = frames.get_mut(if is_near { NEAR_FRAME } else { place }) else {
@@ -468,14 +490,25 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         let mut member = ground.open(first + place);
         let result = match (refused.take(), *work) {
             (Some(error), _) => Err(error),
-            (None, Work::Program { program, inputs }) => {
-                let call = Call { program, inputs };
+            (
+                None,
+                Work::Program {
+                    program,
+                    inputs,
+                    keys,
+                },
+            ) => {
+                let call = Call {
+                    program,
+                    inputs,
+                    keys,
+                };
                 let began = if is_near { frame.begin(call) } else { Ok(()) };
                 let may_wait = !is_near && !is_alone;
                 let planned = if is_near {
                     Planned::default()
                 } else {
-                    plan.of(place)
+                    planned(&mut plan, &ends, place)
                 };
                 match began.and_then(|()| ground.resume(&mut member, call, frame, planned, may_wait)) {
                     Ok(Progress::Waiting) => {
@@ -494,7 +527,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         *compiled_runs += u64::from(is_near && frame.scratch.ran_compiled());
         sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
     }
-    resume_waiting(ground, rest, first, frames, &mut plan, waiting, sink);
+    resume_waiting(ground, rest, first, frames, (&mut plan, &ends), waiting, sink);
     let ran = rest.iter().zip(frames.iter()).take(count).enumerate();
     let ran_compiled = |(place, (work, frame)): &(usize, (&Work<'_>, &Frame))| match work {
         Work::Program { program, .. } => {
@@ -513,7 +546,7 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
     rest: &[Work<'_>],
     first: usize,
     frames: &mut [Frame],
-    plan: &mut Plan<'g>,
+    (plan, ends): (&mut LookupPlan<'g>, &Ends),
     waiting: &mut Vec<Waiting<G::Member<'g>>>,
     sink: &mut S,
 ) {
@@ -527,7 +560,14 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             return;
         };
         let place = *place;
-        let (Some(frame), Some(Work::Program { program, inputs })) = (frames.get_mut(place), rest.get(place))
+        let (
+            Some(frame),
+            Some(Work::Program {
+                program,
+                inputs,
+                keys,
+            }),
+        ) = (frames.get_mut(place), rest.get(place).copied())
         else {
             return;
         };
@@ -542,8 +582,12 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             continue;
         }
         frame.is_fetched = false;
-        let call = Call { program, inputs };
-        let progress = ground.resume(member, call, frame, plan.of(place), !is_alone);
+        let call = Call {
+            program,
+            inputs,
+            keys,
+        };
+        let progress = ground.resume(member, call, frame, planned(plan, ends, place), !is_alone);
         let result = match progress {
             Ok(Progress::Waiting) => {
                 at += 1;

@@ -8,14 +8,14 @@ use crate::view;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
-use weft_program::{AccessScratch, DataAccess, Outcome, Program, Scratch};
+use weft_program::{AccessKeys, DataAccess, Outcome, Program, Scratch};
 use weft_types::SqlError;
 
 /// What the run of a program needs; a thread runs one at a time.
 #[derive(Default)]
 struct RunMemory {
     scratch: Scratch,
-    access: AccessScratch,
+    keys: AccessKeys,
     images: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl Transaction {
             .take()
             .filter(|known| known.version() == program.catalog_version);
         let known = known.unwrap_or_else(|| self.catalog());
-        let requests = locks::program_locks(program, inputs, &known, scope, &mut memory.access)?;
+        let requests = locks::program_locks(program, inputs, &known, scope, &mut memory.keys)?;
         self.known = Some(known);
         self.lock(requests)?;
         // Not a view: it would share the overlay, which is about to change, and make the change a copy.
@@ -110,9 +110,9 @@ impl Transaction {
             locks_only: program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
         };
         let mut access = SessionAccess::new(ground, &mut memory.images);
-        let result = weft_program::run(
+        let result = weft_program::run_with_keys(
             program,
-            inputs,
+            (inputs, &memory.keys),
             &mut access,
             crate::executor::INSTRUCTION_BUDGET,
             &mut memory.scratch,

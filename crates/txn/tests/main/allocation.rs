@@ -54,7 +54,11 @@ fn calls(program: &Program, values: &[Value]) -> Vec<Vec<u8>> {
 fn works<'a>(program: &'a Arc<Program>, inputs: &'a [Vec<u8>]) -> Vec<Work<'a>> {
     inputs
         .iter()
-        .map(|inputs| Work::Program { program, inputs })
+        .map(|inputs| Work::Program {
+            program,
+            inputs,
+            keys: None,
+        })
         .collect()
 }
 

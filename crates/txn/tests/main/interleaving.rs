@@ -253,7 +253,11 @@ fn waves(store: &Arc<Store>, calls: Vec<Call>, members_max: usize) -> Vec<Vec<Ca
 fn work(calls: &[Call]) -> Vec<Work<'_>> {
     calls
         .iter()
-        .map(|(program, inputs)| Work::Program { program, inputs })
+        .map(|(program, inputs)| Work::Program {
+            program,
+            inputs,
+            keys: None,
+        })
         .collect()
 }
 

@@ -169,7 +169,11 @@ impl Client<Drawn> for ProductClient<'_> {
             .drawn
             .iter()
             .filter(|transaction| transaction.program.read_only)
-            .map(|Transaction { program, inputs, .. }| Work::Program { program, inputs })
+            .map(|Transaction { program, inputs, .. }| Work::Program {
+                program,
+                inputs,
+                keys: None,
+            })
             .collect();
         let mut read = match readers.is_empty() {
             true => Vec::new(),
