@@ -190,9 +190,10 @@ impl<'s> LookupPlan<'s> {
     /// Some of the lookups, in their order. Once the plan is finished.
     #[inline]
     pub fn part(&mut self, range: Range<usize>) -> Planned<'_, 's> {
+        let lookups = self.lookups.get_mut(range).unwrap_or_default();
         Planned {
-            lookups: self.lookups.get_mut(range).unwrap_or_default(),
-            has_rests: self.has_rests,
+            rests_fetched: if self.has_rests { 0 } else { lookups.len() },
+            lookups,
         }
     }
 }
@@ -262,7 +263,8 @@ impl<'s> PlannedLookup<'s> {
 #[derive(Default)]
 pub struct Planned<'p, 's> {
     lookups: &'p mut [PlannedLookup<'s>],
-    has_rests: bool,
+    /// Before this lookup there is no rest that nobody has fetched.
+    rests_fetched: usize,
 }
 
 impl<'s> Planned<'_, 's> {
@@ -279,8 +281,9 @@ impl<'s> Planned<'_, 's> {
         (table, index): (TableId, IndexId),
         key: &[u8],
     ) -> Result<Option<RowVersion<'s>>, SqlError> {
-        if self.has_rests {
-            self.fetch_rests_behind(number);
+        let rests_end = self.lookups.len().min(number + REST_ROWS + 1);
+        if self.rests_fetched < rests_end {
+            self.fetch_rests_before(rests_end);
         }
         if let Some(lookup) = self.lookups.get(number)
             && let Some(row) = lookup.row((table, index), key, view.pin())
@@ -290,10 +293,11 @@ impl<'s> Planned<'_, 's> {
         view.lookup_one(table, index, key)
     }
 
-    /// Fetches the rest of this lookup's row and of those some lookups behind it.
-    fn fetch_rests_behind(&mut self, number: usize) {
-        let behind = self.lookups.iter_mut().skip(number).take(REST_ROWS + 1);
-        behind.for_each(|lookup| lookup.row.fetch_rest());
+    fn fetch_rests_before(&mut self, end: usize) {
+        for lookup in self.lookups.get_mut(self.rests_fetched..end).unwrap_or_default() {
+            lookup.row.fetch_rest();
+        }
+        self.rests_fetched = end;
     }
 
     /// Fetches the rest of the first rows that have one. The lookups themselves fetch the others', as they
@@ -308,10 +312,8 @@ impl<'s> Planned<'_, 's> {
     }
 
     fn fetch_rests(&mut self, rows: usize) -> usize {
-        if !self.has_rests {
-            return 0;
-        }
-        let with_rest = self.lookups.iter_mut().filter(|lookup| lookup.row.has_rest());
+        let ahead = self.lookups.get_mut(self.rests_fetched..).unwrap_or_default();
+        let with_rest = ahead.iter_mut().filter(|lookup| lookup.row.has_rest());
         with_rest.take(rows).map(|lookup| lookup.row.fetch_rest()).count()
     }
 }
