@@ -1,7 +1,8 @@
 //! Machine code for fixed columns: of rows that collect registers hold, and of row buffers.
 //!
 //! Where a row lies is asked once in a block ([`super::Context`]): nothing in a block of machine code moves
-//! or frees rows. Whoever tells the place has seen that all fixed columns of the expected layout lie there.
+//! or frees rows. What may move a row buffer (beginning it, setting a variable column) tells where it lies
+//! then. Whoever tells the place has seen that all fixed columns of the expected layout lie there.
 //! Values that do not fit, rows that are missing or of another table are left to the interpreter, before
 //! anything was changed. NULLs are moved without a branch: the bit goes from bitmap to bitmap or to the
 //! register's flag, and a column that it is set for becomes zeros, as the interpreter leaves it.
@@ -12,7 +13,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Value, types};
 
 use super::Context;
-use super::plan::{AtHand, Buffer, Cell, CellStep, Source};
+use super::plan::{AtHand, Buffer, BuildStep, Cell, CellStep, Source};
 use super::translate::{NullBit, Translator};
 use crate::class::Class;
 use crate::instr::COLLECT_REGISTERS;
@@ -41,6 +42,19 @@ impl Translator<'_> {
             }
             CellStep::Store { buffer, to, from } => self.store(*buffer, *to, from),
         }
+    }
+
+    /// Has a row buffer begun or a column of it set; leaves if the interpreter has to say why that cannot be.
+    /// Doing it twice is doing it once.
+    pub(super) fn build_step(&mut self, buffer: Buffer, step: BuildStep) {
+        let number = u32::from(buffer.number);
+        let (function, argument) = match step {
+            BuildStep::Start => (offset_of!(Context, start), number),
+            BuildStep::Copy(cp) => (offset_of!(Context, copy), number | u32::from(cp) << 8),
+            BuildStep::Set => (offset_of!(Context, set), self.pc as u32),
+        };
+        let base = self.place(function, argument, buffer.target);
+        self.known.images.insert(buffer.number, base);
     }
 
     /// RET: a boolean that is 1 at most once.
@@ -179,8 +193,7 @@ impl Translator<'_> {
         if let Some(base) = self.known.rows.get(&row.cp) {
             return *base;
         }
-        let number = usize::from(row.cp) % COLLECT_REGISTERS;
-        let base = self.place(offset_of!(Context, row), number as u32, u32::from(row.table));
+        let base = self.place(offset_of!(Context, row), u32::from(row.cp), u32::from(row.table));
         self.known.rows.insert(row.cp, base);
         base
     }

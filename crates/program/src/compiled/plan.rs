@@ -4,6 +4,8 @@
 //!   Registers   arithmetic, comparisons, branches: machine code alone
 //!   Cell        a fixed column of a row at hand, or of a row buffer: machine code, once it was told where it
 //!               lies
+//!   Build       what else makes a row in a row buffer: the interpreter's own function, which tells where the
+//!               buffer lies then
 //!   Call        everything else that goes on behind itself: the interpreter's own function is called
 //!   Leave       what ends a run or goes to a handler: back to the interpreter's loop
 //!   Inside      what is done with an instruction before it ([`Fused`]): nothing
@@ -95,11 +97,23 @@ pub(super) enum CellStep {
     Store { buffer: Buffer, to: Cell, from: Source },
 }
 
+/// What is done with a row buffer in the midst of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BuildStep {
+    /// ROW, OUTROW.
+    Start,
+    /// COPYROW of a collect register.
+    Copy(u8),
+    /// A variable column, or one that does not fit.
+    Set,
+}
+
 /// Who does an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Registers,
     Cell(CellStep),
+    Build(Buffer, BuildStep),
     /// The interpreter, called; control goes on here if it goes on behind.
     Call(usize, Handler),
     Leave,
@@ -138,7 +152,7 @@ impl Plan {
             match step {
                 Step::Call(next, _) => leaders.extend([pc, *next]),
                 Step::Leave => leaders.extend([pc, pc + 1]),
-                Step::Registers | Step::Cell(_) | Step::Inside => {}
+                Step::Registers | Step::Cell(_) | Step::Build(..) | Step::Inside => {}
             }
         }
         leaders.retain(|pc| steps.get(*pc).is_some_and(|step| *step != Step::Inside));
@@ -188,17 +202,36 @@ impl Guesses {
 
     fn note(&mut self, instr: Instr) {
         let cp = usize::from(instr.a) % COLLECT_REGISTERS;
-        let buffer = usize::from(instr.a) % ROW_BUFFERS;
         match instr.op {
             Op::Search | Op::Scan | Op::Insert => self.tables[cp] = Some(instr.table() as u8),
-            Op::Row => self.targets[buffer] = Some(RowTarget::Table(instr.table() as u8)),
-            Op::Outrow => self.targets[buffer] = Some(RowTarget::Output(instr.imm)),
-            Op::Copyrow => {
-                let table = self.tables[usize::from(instr.b) % COLLECT_REGISTERS];
-                self.targets[buffer] = table.map(RowTarget::Table);
+            Op::Row | Op::Outrow | Op::Copyrow => {
+                self.targets[usize::from(instr.a) % ROW_BUFFERS] = self.begun(instr);
             }
             _ => {}
         }
+    }
+
+    /// What ROW, OUTROW and COPYROW make a row buffer a row of.
+    fn begun(&self, instr: Instr) -> Option<RowTarget> {
+        match instr.op {
+            Op::Row => Some(RowTarget::Table(instr.table() as u8)),
+            Op::Outrow => Some(RowTarget::Output(instr.imm)),
+            _ => self.tables[usize::from(instr.b) % COLLECT_REGISTERS].map(RowTarget::Table),
+        }
+    }
+
+    fn build_step(&self, instr: Instr) -> Option<(Buffer, BuildStep)> {
+        let number = instr.a % ROW_BUFFERS as u8;
+        let (target, step) = match instr.op {
+            Op::Row | Op::Outrow => (self.begun(instr), BuildStep::Start),
+            Op::Copyrow => (self.begun(instr), BuildStep::Copy(instr.b)),
+            Op::Setin | Op::Setk | Op::Setr | Op::Setcol | Op::Setnull => {
+                (self.targets[usize::from(number)], BuildStep::Set)
+            }
+            _ => return None,
+        };
+        let target = target?.code()?;
+        Some((Buffer { number, target }, step))
     }
 
     fn step(&self, program: &Program, pc: usize, instr: Instr) -> Step {
@@ -208,6 +241,9 @@ impl Guesses {
         if let Some(step) = self.cell_step(program, instr) {
             return Step::Cell(step);
         }
+        if let Some((buffer, step)) = self.build_step(instr) {
+            return Step::Build(buffer, step);
+        }
         match instr.op {
             Op::Commit | Op::Abort | Op::Raise | Op::Raiseb | Op::Rethrow => Step::Leave,
             op => Step::Call(pc + 1, handler_of(op)),
@@ -215,7 +251,8 @@ impl Guesses {
     }
 
     fn at_hand(&self, cp: u8) -> Option<AtHand> {
-        let table = self.tables[usize::from(cp) % COLLECT_REGISTERS]?;
+        let cp = cp % COLLECT_REGISTERS as u8;
+        let table = self.tables[usize::from(cp)]?;
         Some(AtHand { cp, table })
     }
 
@@ -272,7 +309,7 @@ impl Guesses {
             _ => true,
         };
         let buffer = Buffer {
-            number: a,
+            number: a % ROW_BUFFERS as u8,
             target: target.code()?,
         };
         fits.then_some(CellStep::Store { buffer, to, from })

@@ -145,7 +145,7 @@ pub(super) struct Translator<'p> {
     step_signature: SigRef,
     pub known: Known,
     /// The instruction in translation.
-    pc: usize,
+    pub pc: usize,
 }
 
 const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
@@ -218,9 +218,9 @@ impl<'p> Translator<'p> {
         match plan.step(leader) {
             Step::Call(next, handler) => return self.step(*next, *handler),
             Step::Leave | Step::Inside => return self.leave(leader),
-            Step::Registers | Step::Cell(_) => {}
+            Step::Registers | Step::Cell(_) | Step::Build(..) => {}
         }
-        let is_own = |pc: usize| matches!(plan.step(pc), Step::Registers | Step::Cell(_));
+        let is_own = |pc| matches!(plan.step(pc), Step::Registers | Step::Cell(_) | Step::Build(..));
         let mut end = leader + 1;
         while is_own(end) && !self.blocks.contains_key(&end) {
             end += 1;
@@ -233,6 +233,7 @@ impl<'p> Translator<'p> {
             };
             match plan.step(pc) {
                 Step::Cell(step) => self.cell_step(step),
+                Step::Build(buffer, step) => self.build_step(*buffer, *step),
                 _ if instr.op.is_branch() => return self.branch(instr),
                 _ if instr.op == Op::End => return self.go_to(self.program.commit_pc as usize),
                 _ => self.instr(instr),

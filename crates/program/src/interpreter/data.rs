@@ -52,12 +52,9 @@ pub(crate) fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64>
 }
 
 /// The layout that a row buffer's content has.
+#[inline]
 pub(super) fn image_layout<'p>(program: &'p Program, image: &RowImage) -> Result<&'p RowLayout, SqlError> {
-    let layout = match image.target {
-        RowTarget::None => None,
-        RowTarget::Table(ordinal) => program.layouts.tables.get(usize::from(ordinal)),
-        RowTarget::Output(statement) => program.layouts.outputs.get(statement as usize),
-    };
+    let layout = image.target.layout(program);
     layout.ok_or_else(|| broken("a row buffer is used before ROW"))
 }
 
@@ -307,7 +304,7 @@ impl<A: DataAccess> Machine<'_, A> {
                         false => projection.append(from, row, layout, bytes)?,
                     }
                 }
-                _ => projection.append_nulls(layout, bytes),
+                _ => bytes.extend_from_slice(layout.null_row()),
             }
             Ok(())
         })?;

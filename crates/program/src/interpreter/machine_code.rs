@@ -18,7 +18,8 @@ use std::any::Any;
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::scratch::{Collected, Registers};
+use super::row_image::RowTarget;
+use super::scratch::{Collected, Registers, Scratch};
 use super::{Flow, Machine};
 use crate::compiled::{Code, STOPPED};
 use crate::data_access::DataAccess;
@@ -78,8 +79,16 @@ pub(crate) struct Context {
     pub collect: *mut u8,
     /// A row at hand: collect register, ordinal of the table. At least the layout's fixed columns lie there.
     pub row: Place,
-    /// A row buffer: number, [`super::row_image::RowTarget::code`]. As `row`.
+    /// A row buffer: number, [`RowTarget::code`]. As `row`.
     pub image: Place,
+    /// As `image`, when it has been made a row of all NULLs.
+    pub start: Place,
+    /// As `image`, when it has been made a copy of a row: its number, the collect register's from bit 8 on;
+    /// null where the copy is of another table.
+    pub copy: Place,
+    /// As `image`, when an instruction has set a column of it: number of the instruction; null where it does
+    /// not do so, which the interpreter says again.
+    pub set: Place,
     /// By [`Handler`].
     steps: [StepFunction; Handler::COUNT],
     machine: *mut (),
@@ -119,6 +128,9 @@ impl<A: DataAccess> Machine<'_, A> {
             collect: collect.cast(),
             row: row::<A>,
             image: image::<A>,
+            start: start::<A>,
+            copy: copy::<A>,
+            set: set::<A>,
             steps: Self::STEPS,
             machine: machine.cast(),
             result: None,
@@ -185,6 +197,56 @@ unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, ta
     };
     // SAFETY: called by machine code with the context that it was given.
     unsafe { with_machine::<A, _>(context, std::ptr::null_mut(), find) }
+}
+
+unsafe extern "C" fn start<A: DataAccess>(context: *mut Context, buffer: u32, target: u32) -> *mut u8 {
+    let make = |machine: &mut Machine<'_, A>| {
+        let target = RowTarget::from_code(target);
+        let image = &mut machine.scratch.rows[buffer as usize % ROW_BUFFERS];
+        match target.layout(machine.program) {
+            Some(layout) => {
+                image.start(target, layout);
+                image.cells(layout)
+            }
+            None => std::ptr::null_mut(),
+        }
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { with_machine::<A, _>(context, std::ptr::null_mut(), make) }
+}
+
+unsafe extern "C" fn copy<A: DataAccess>(context: *mut Context, numbers: u32, target: u32) -> *mut u8 {
+    let make = |machine: &mut Machine<'_, A>| {
+        let Scratch { rows, collect, .. } = &mut *machine.scratch;
+        let image = &mut rows[numbers as usize % ROW_BUFFERS];
+        let collected = &collect[(numbers >> 8) as usize % COLLECT_REGISTERS];
+        let of = RowTarget::Table(collected.table);
+        let layout = match of.code() == Some(target) {
+            true => of.layout(machine.program)?,
+            false => return None,
+        };
+        match collected.row.and_then(|row| machine.access.row(&row)) {
+            Some(row) => image.copy(of, layout, row),
+            None => image.start(of, layout),
+        }
+        Some(image.cells(layout))
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    let made = unsafe { with_machine::<A, _>(context, None, make) };
+    made.unwrap_or(std::ptr::null_mut())
+}
+
+unsafe extern "C" fn set<A: DataAccess>(context: *mut Context, pc: u32, target: u32) -> *mut u8 {
+    let make = |machine: &mut Machine<'_, A>| {
+        let instr = *machine.program.instrs.get(pc as usize)?;
+        machine.build(instr).ok()?;
+        let image = &mut machine.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
+        let layout = super::data::image_layout(machine.program, image).ok()?;
+        (image.target.code() == Some(target)).then(|| image.cells(layout))
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    let made = unsafe { with_machine::<A, _>(context, None, make) };
+    made.unwrap_or(std::ptr::null_mut())
 }
 
 impl<A: DataAccess> Machine<'_, A> {

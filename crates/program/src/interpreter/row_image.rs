@@ -14,6 +14,8 @@
 
 use weft_types::{ColumnKind, RowLayout, SqlError, SqlState};
 
+use crate::program::Program;
+
 /// What a row buffer is a row of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RowTarget {
@@ -26,14 +28,38 @@ pub(crate) enum RowTarget {
     Output(u32),
 }
 
+impl RowTarget {
+    /// The layout of such rows.
+    #[inline]
+    pub fn layout(self, program: &Program) -> Option<&RowLayout> {
+        match self {
+            RowTarget::None => None,
+            RowTarget::Table(ordinal) => program.layouts.tables.get(usize::from(ordinal)),
+            RowTarget::Output(statement) => program.layouts.outputs.get(statement as usize),
+        }
+    }
+}
+
 #[cfg(feature = "compiled")]
 impl RowTarget {
+    const OUTPUTS: u32 = u8::MAX as u32 + 1;
+
     /// A number for each; none for nothing.
+    #[inline]
     pub fn code(self) -> Option<u32> {
         match self {
             RowTarget::None => None,
             RowTarget::Table(ordinal) => Some(u32::from(ordinal)),
-            RowTarget::Output(statement) => statement.checked_add(u32::from(u8::MAX) + 1),
+            RowTarget::Output(statement) => statement.checked_add(Self::OUTPUTS),
+        }
+    }
+
+    /// What a number is for.
+    #[inline]
+    pub fn from_code(code: u32) -> RowTarget {
+        match code.checked_sub(Self::OUTPUTS) {
+            Some(statement) => RowTarget::Output(statement),
+            None => RowTarget::Table(code as u8),
         }
     }
 }
@@ -84,16 +110,7 @@ impl RowImage {
         self.target = target;
         self.tail = 0;
         self.bytes.clear();
-        self.bytes.resize(layout.fixed_bytes(), 0);
-        let columns = layout.column_count();
-        if let Some(bitmap) = self.bytes.get_mut(..columns.div_ceil(8)) {
-            bitmap.fill(0xFF);
-            if !columns.is_multiple_of(8)
-                && let Some(last) = bitmap.last_mut()
-            {
-                *last = (1 << (columns % 8)) - 1;
-            }
-        }
+        self.bytes.extend_from_slice(layout.null_row());
     }
 
     /// Makes the buffer a copy of a row. A row too short for its layout counts as all NULL.
