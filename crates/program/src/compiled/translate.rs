@@ -28,7 +28,7 @@ use cranelift_module::{Linkage, Module, default_libcall_names};
 
 use super::Context;
 use super::code::{Code, Entry, OwnedModule, STOPPED};
-use super::plan::{Cell, Plan, Step};
+use super::plan::{Call, Cell, Plan, Step};
 use crate::class::Class;
 use crate::instr::{Cond, Instr, Op, REGISTERS};
 use crate::interpreter::Handler;
@@ -63,8 +63,13 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
         .extend([pointer, types::I32, types::I32].map(AbiParam::new));
     place.returns.push(AbiParam::new(pointer));
     let mut step = module.make_signature();
-    step.params.extend([pointer, types::I32].map(AbiParam::new));
+    step.params
+        .extend([pointer, types::I32, types::I32].map(AbiParam::new));
     step.returns.push(AbiParam::new(types::I32));
+    let mut put = module.make_signature();
+    let parameters = [pointer, types::I32, types::I32, types::I32, pointer, types::I64];
+    put.params.extend(parameters.map(AbiParam::new));
+    put.returns.push(AbiParam::new(pointer));
     let parameters = [pointer, types::I32];
     context
         .func
@@ -74,8 +79,8 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
     context.func.signature.returns.push(AbiParam::new(types::I32));
     let mut builder_context = FunctionBuilderContext::new();
     let mut builder = FunctionBuilder::new(&mut context.func, &mut builder_context);
-    let [place, step] = [place, step].map(|signature| builder.import_signature(signature));
-    Translator::new(builder, program, &plan, [place, step]).translate(module.target_config());
+    let signatures = [place, step, put].map(|signature| builder.import_signature(signature));
+    Translator::new(builder, program, &plan, signatures).translate(module.target_config());
     let name = module.declare_function("program", Linkage::Export, &context.func.signature)?;
     module.define_function(name, &mut context)?;
     let size_bytes = context.compiled_code().map_or(0, |code| code.code_buffer().len());
@@ -132,16 +137,17 @@ pub(super) struct Known {
 
 pub(super) struct Translator<'p> {
     pub b: FunctionBuilder<'p>,
-    program: &'p Program,
-    plan: &'p Plan,
+    pub program: &'p Program,
+    pub plan: &'p Plan,
     blocks: BTreeMap<usize, Block>,
-    context: Value,
+    pub context: Value,
     registers: Value,
     null_word: Value,
     budget: Value,
     pub inputs: Value,
     pub collect: Value,
     pub place_signature: SigRef,
+    pub put_signature: SigRef,
     step_signature: SigRef,
     pub known: Known,
     /// The instruction in translation.
@@ -155,7 +161,7 @@ impl<'p> Translator<'p> {
         mut b: FunctionBuilder<'p>,
         program: &'p Program,
         plan: &'p Plan,
-        [place_signature, step_signature]: [SigRef; 2],
+        [place_signature, step_signature, put_signature]: [SigRef; 3],
     ) -> Self {
         let first = b.create_block();
         b.append_block_params_for_function_params(first);
@@ -197,6 +203,7 @@ impl<'p> Translator<'p> {
             collect,
             place_signature,
             step_signature,
+            put_signature,
             known: Known::default(),
             pc: 0,
         }
@@ -216,7 +223,7 @@ impl<'p> Translator<'p> {
         self.known = Known::default();
         self.pc = leader;
         match plan.step(leader) {
-            Step::Call(next, handler) => return self.step(*next, *handler),
+            Step::Call(call) => return self.step(*call),
             Step::Leave | Step::Inside => return self.leave(leader),
             Step::Registers | Step::Cell(_) | Step::Build(..) => {}
         }
@@ -256,9 +263,15 @@ impl<'p> Translator<'p> {
     }
 
     /// The present instruction, by the interpreter's function.
-    fn step(&mut self, next: usize, handler: Handler) {
-        let number = self.b.ins().iconst(types::I32, self.pc as i64);
-        let found = self.call(handler.offset(), self.step_signature, &[number]);
+    fn step(&mut self, call: Call) {
+        let Call {
+            next,
+            handler,
+            argument,
+        } = call;
+        let arguments = [self.pc as i64, i64::from(argument)];
+        let arguments = arguments.map(|argument| self.b.ins().iconst(types::I32, argument));
+        let found = self.call(handler.offset(), self.step_signature, &arguments);
         let goes_on = self.b.ins().icmp_imm_s(IntCC::Equal, found, next as i64);
         let (on, stop) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(stop);
@@ -266,6 +279,9 @@ impl<'p> Translator<'p> {
         self.b.switch_to_block(stop);
         self.b.ins().return_(&[found]);
         self.b.switch_to_block(on);
+        if matches!(handler, Handler::Insert | Handler::Update) {
+            self.forget_written();
+        }
         self.go_to(next);
     }
 

@@ -60,7 +60,7 @@ pub(super) fn image_layout<'p>(program: &'p Program, image: &RowImage) -> Result
 
 /// Layout and bytes of a collected row; `None` if there is none.
 #[inline]
-fn row_of<'x, A: DataAccess>(
+pub(super) fn row_of<'x, A: DataAccess>(
     program: &'x Program,
     access: &'x A,
     collected: &Collected,
@@ -239,16 +239,8 @@ impl<A: DataAccess> Machine<'_, A> {
                 }
             }
             _ => {
-                let layout = image_layout(program, image)?;
-                let layouts = &program.layouts;
-                let source = match op {
-                    Op::Setin => Some((&layouts.inputs, self.inputs)),
-                    Op::Setk => Some((&layouts.consts, layouts.const_row.as_slice())),
-                    Op::Setcol => row_of(program, self.access, collected),
-                    _ => None,
-                };
-                let raw = source.and_then(|(from, row)| from.raw(row, usize::from(instr.high())));
-                image.set_raw(layout, column, raw)?;
+                let row = || row_of(program, self.access, collected);
+                set_column((program, self.inputs), image, instr, row)?;
             }
         }
         Ok(Flow::Next)
@@ -325,6 +317,26 @@ fn went_out(emitted: Emitted, next: Flow) -> Result<Flow, SqlError> {
 #[cold]
 fn result_too_big() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the result exceeds 1 GiB")
+}
+
+/// SETIN, SETK, SETNULL, and SETCOL of a row.
+#[inline]
+pub(super) fn set_column<'x>(
+    (program, inputs): (&'x Program, &'x [u8]),
+    image: &mut RowImage,
+    instr: Instr,
+    row: impl FnOnce() -> Option<(&'x RowLayout, &'x [u8])>,
+) -> Result<(), SqlError> {
+    let layout = image_layout(program, image)?;
+    let layouts = &program.layouts;
+    let source = match instr.op {
+        Op::Setin => Some((&layouts.inputs, inputs)),
+        Op::Setk => Some((&layouts.consts, layouts.const_row.as_slice())),
+        Op::Setcol => row(),
+        _ => None,
+    };
+    let raw = source.and_then(|(from, row)| from.raw(row, usize::from(instr.high())));
+    image.set_raw(layout, usize::from(instr.low()), raw)
 }
 
 fn start(program: &Program, image: &mut RowImage, target: RowTarget) -> Result<(), SqlError> {

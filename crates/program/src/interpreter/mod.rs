@@ -54,7 +54,7 @@ use crate::resolve::Fused;
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
 #[cfg(feature = "compiled")]
-pub(crate) use machine_code::{COLLECTED_BYTES, Context, Handler, STATUS_OFFSET};
+pub(crate) use machine_code::{COLLECTED_BYTES, Context, Handler, STATUS_OFFSET, TABLE_OFFSET};
 #[cfg(feature = "compiled")]
 pub(crate) use row_image::RowTarget;
 pub(crate) use row_image::{ROW_BYTES_MAX, misfit, too_big};

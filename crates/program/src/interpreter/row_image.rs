@@ -105,6 +105,25 @@ impl RowImage {
         }
     }
 
+    /// Sets a variable column, whose cell lies there, to bytes that come behind all others. As
+    /// [`RowImage::cells`]; null, and nothing done, if they would have to come elsewhere.
+    #[cfg(feature = "compiled")]
+    #[inline]
+    pub fn put_behind(&mut self, column: usize, cell: usize, raw: &[u8]) -> *mut u8 {
+        let at = self.bytes.len();
+        if column < self.tail || at + raw.len() > ROW_BYTES_MAX || cell + 8 > at {
+            return std::ptr::null_mut();
+        }
+        self.bytes.extend_from_slice(raw);
+        self.tail = column + 1;
+        let place = at as u64 | (raw.len() as u64) << 32;
+        if let Some(cell) = self.bytes.get_mut(cell..cell + 8) {
+            cell.copy_from_slice(&place.to_le_bytes());
+        }
+        self.mark_present(column);
+        self.bytes.as_mut_ptr()
+    }
+
     /// Makes the buffer a row of all NULLs.
     pub fn start(&mut self, target: RowTarget, layout: &RowLayout) {
         self.target = target;
