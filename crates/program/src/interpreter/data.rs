@@ -256,7 +256,7 @@ impl<A: DataAccess> Machine<'_, A> {
                 false => Err(broken("no such statement")),
             };
         }
-        let room = self.scratch.row_bytes;
+        let room = self.scratch.room;
         let image = &mut self.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
@@ -287,7 +287,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let Some(layout) = program.layouts.outputs.get(number) else {
             return Err(broken("no such statement"));
         };
-        let room = self.scratch.row_bytes;
+        let room = self.scratch.room;
         let emitted = self.out.emit(number, room, RESULT_BYTES_MAX, |bytes| {
             match source {
                 Some((from, row)) if row.len() >= from.fixed_bytes() => {

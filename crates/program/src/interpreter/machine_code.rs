@@ -525,6 +525,17 @@ by_number!(projection, Places::Stay, |machine, pc, number| machine
 by_number!(make_key, Places::Stay, |machine, pc, number| machine
     .make_key(pc as usize, u32::from(number)));
 
+unsafe extern "C" fn update<A: DataAccess>(context: *mut Context, pc: u32, _: u32) -> u32 {
+    let work = |machine: &mut Machine<'_, A>| {
+        let instr = machine.take_single(pc as usize)?;
+        // SAFETY: the context is valid, and nobody uses its places now; the row is looked at before it changes.
+        let kept = || unsafe { kept_row(*Context::place_mut(context, u32::from(instr.a))) };
+        machine.update_row(instr, kept)
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { access_step::<A>(context, (pc, 0), Places::Written, work) }
+}
+
 /// As `by_number`, for a single instruction.
 macro_rules! single {
     ($name:ident, $becomes:expr) => {
@@ -539,7 +550,6 @@ single!(search, Places::Found);
 single!(scan, Places::Other);
 single!(next, Places::Other);
 single!(insert, Places::Written);
-single!(update, Places::Written);
 single!(key, Places::Stay);
 single!(build, Places::Stay);
 single!(output, Places::Stay);

@@ -63,8 +63,6 @@ pub(crate) use scratch::{Collected, KeyImage};
 
 /// Bytes of result rows that one program may give back.
 pub const RESULT_BYTES_MAX: usize = 1 << 30;
-/// Bytes of result rows that room is made for beforehand, at most.
-const KEPT_ROW_BYTES_MAX: usize = 64 << 10;
 
 /// Runs a program over a row of inputs ([`Program::encode_inputs`]).
 ///
@@ -111,6 +109,7 @@ pub fn begin(
     out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
     scratch.guard.prepare(program, inputs);
+    scratch.room = scratch.rooms.of(program.number());
     scratch.uncounted_runs += 1;
     if scratch.uncounted_runs >= SAMPLE_RUNS {
         scratch.uncounted_runs = 0;
@@ -147,7 +146,7 @@ pub fn resume<A: DataAccess>(
     };
     let result = machine.execute();
     if !matches!(result, Ok(Progress::Waiting)) {
-        scratch.row_bytes = out.row_bytes().min(KEPT_ROW_BYTES_MAX);
+        scratch.rooms.note(program.number(), scratch.room, out.room());
     }
     match result {
         Err(error) if !out.notices.is_empty() => Err(handlers::with_notices(error, out)),
