@@ -48,6 +48,10 @@ impl Translator<'_> {
     /// Doing it twice is doing it once.
     pub(super) fn build_step(&mut self, buffer: Buffer, step: BuildStep) {
         let number = u32::from(buffer.number);
+        if step == BuildStep::Set {
+            // It may be a register's value.
+            self.save_nulls();
+        }
         let (function, argument) = match step {
             BuildStep::Start => (offset_of!(Context, start), number),
             BuildStep::Copy(cp) => (offset_of!(Context, copy), number | u32::from(cp) << 8),
@@ -66,6 +70,7 @@ impl Translator<'_> {
     /// A value that lies in its row and comes behind all that the buffer holds is put there, every other is
     /// left to the function for all of them.
     fn set_variable(&mut self, buffer: Buffer, (column, to): (u16, Place), (row, from): (AtHand, Place)) {
+        self.load_nulls();
         let base = self.row(row);
         let null = self.is_null(base, from.null_byte, from.null_bit);
         let start = self.b.ins().uload32(flags(), base, from.offset);
@@ -233,6 +238,7 @@ impl Translator<'_> {
         if let Some(base) = self.known.rows.get(&row.cp) {
             return *base;
         }
+        self.load_nulls();
         let kept = self.kept_place(row.cp);
         let of = (usize::from(row.cp) * COLLECTED_BYTES + TABLE_OFFSET) as i32;
         let of = self.b.ins().uload8(types::I64, flags(), self.collect, of);

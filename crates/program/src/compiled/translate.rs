@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Within a block, what is known of a register (its value, that it is not NULL) is remembered, not loaded
-//! again. Every register number is masked and every offset is fixed here, so that no program, verified or
+//! again; NULL flags are stored where it ends or is left. Every register number is masked and every offset is fixed here, so that no program, verified or
 //! not, makes code that reaches beyond its frame and the rows that it was shown.
 
 use std::collections::{BTreeMap, HashMap};
@@ -127,6 +127,8 @@ pub(super) struct Known {
     null_bits: HashMap<u8, NullBit>,
     /// The word of NULL flags, as stored.
     nulls: Option<Value>,
+    /// Registers whose flags in it are not what is known of them.
+    unsaved: u64,
     /// Budget left, as stored, and how many instructions of the block are not done.
     left: Option<Value>,
     undone: i64,
@@ -242,11 +244,15 @@ impl<'p> Translator<'p> {
                 Step::Cell(step) => self.cell_step(step),
                 Step::Build(buffer, step) => self.build_step(*buffer, *step),
                 _ if instr.op.is_branch() => return self.branch(instr),
-                _ if instr.op == Op::End => return self.go_to(self.program.commit_pc as usize),
+                _ if instr.op == Op::End => {
+                    end = self.program.commit_pc as usize;
+                    break;
+                }
                 _ => self.instr(instr),
             }
             self.known.undone -= 1;
         }
+        self.save_nulls();
         self.go_to(end);
     }
 
@@ -315,6 +321,7 @@ impl<'p> Translator<'p> {
 
     /// Back to the interpreter before the present instruction if a condition holds.
     pub(super) fn leave_if(&mut self, condition: Value) {
+        self.load_nulls();
         let (leave, stay) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(leave);
         self.b.ins().brif(condition, leave, &[], stay, &[]);
@@ -323,6 +330,7 @@ impl<'p> Translator<'p> {
             let left = self.b.ins().iadd_imm_s(left, self.known.undone);
             self.b.ins().store(MemFlagsData::trusted(), left, self.budget, 0);
         }
+        self.store_nulls();
         let pc = self.b.ins().iconst(types::I32, self.pc as i64);
         self.b.ins().return_(&[pc]);
         self.b.switch_to_block(stay);
@@ -342,11 +350,39 @@ impl<'p> Translator<'p> {
         }
     }
 
-    fn set_nulls(&mut self, nulls: Value) {
+    /// Has the NULL flags at hand wherever this block may be left from here on.
+    pub(super) fn load_nulls(&mut self) {
+        if self.known.unsaved != 0 {
+            self.nulls();
+        }
+    }
+
+    /// Stores the NULL flags that are not as they are known to be; the word, if there are any.
+    fn store_nulls(&mut self) -> Option<Value> {
+        let unsaved = self.known.unsaved;
+        if unsaved == 0 {
+            return None;
+        }
+        let nulls = self.nulls();
+        let mut nulls = self.b.ins().band_imm_s(nulls, !unsaved as i64);
+        for register in (0..REGISTERS as u8).filter(|register| unsaved >> register & 1 == 1) {
+            if let Some(null) = self.null_bit(register) {
+                let bit = self.moved(null, register);
+                nulls = self.b.ins().bor(nulls, bit);
+            }
+        }
         self.b
             .ins()
             .store(MemFlagsData::trusted(), nulls, self.null_word, 0);
-        self.known.nulls = Some(nulls);
+        Some(nulls)
+    }
+
+    /// Has the NULL flags stored, for who will look at them.
+    pub(super) fn save_nulls(&mut self) {
+        if let Some(nulls) = self.store_nulls() {
+            self.known.nulls = Some(nulls);
+            self.known.unsaved = 0;
+        }
     }
 
     fn is_present(&self, register: u8) -> bool {
@@ -442,9 +478,7 @@ impl<'p> Translator<'p> {
         let register = register & REGISTER_MASK;
         self.put(register, value);
         if !self.is_present(register) {
-            let nulls = self.nulls();
-            let nulls = self.b.ins().band_imm_s(nulls, !(1_u64 << register) as i64);
-            self.set_nulls(nulls);
+            self.known.unsaved |= 1 << register;
             self.known.present |= 1 << register;
         }
     }
@@ -453,22 +487,19 @@ impl<'p> Translator<'p> {
     pub(super) fn set_unless(&mut self, register: u8, null: NullBit, value: Value) {
         let register = register & REGISTER_MASK;
         self.put(register, value);
-        let nulls = self.nulls();
-        let others = self.b.ins().band_imm_s(nulls, !(1_u64 << register) as i64);
-        let bit = self.moved(null, register);
-        let nulls = self.b.ins().bor(others, bit);
-        self.set_nulls(nulls);
+        self.known.unsaved |= 1 << register;
         self.known.present &= !(1 << register);
         self.known.null_bits.insert(register, null);
     }
 
     fn set_null(&mut self, register: u8) {
         let register = register & REGISTER_MASK;
-        let nulls = self.nulls();
-        let nulls = self.b.ins().bor_imm_s(nulls, (1_u64 << register) as i64);
-        self.set_nulls(nulls);
+        let word = self.b.ins().iconst(types::I64, (1_u64 << register) as i64);
+        self.known.unsaved |= 1 << register;
         self.known.present &= !(1 << register);
-        self.known.null_bits.remove(&register);
+        self.known
+            .null_bits
+            .insert(register, NullBit { word, bit: register });
     }
 
     fn set_double(&mut self, register: u8, value: Value) {
@@ -486,6 +517,7 @@ impl<'p> Translator<'p> {
         let Instr { op, a, b, imm, .. } = instr;
         let target = imm as usize;
         if op == Op::Jmp {
+            self.save_nulls();
             return self.go_to(target);
         }
         let integer = |op| match op {
@@ -516,6 +548,7 @@ impl<'p> Translator<'p> {
                 self.b.ins().icmp(integer(op), left, right)
             }
         };
+        self.save_nulls();
         let (yes, no) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(taken, yes, &[], no, &[]);
         self.b.switch_to_block(yes);
