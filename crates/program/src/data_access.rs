@@ -20,9 +20,26 @@ pub struct RowHandle {
     pub slot: u64,
 }
 
+/// The promise of a [`DataAccess`] that rows stay where they are: what [`DataAccess::row`] has given for a row
+/// lies there unchanged, and is what it gives, as long as the access lives, until the access is told to update
+/// or to remove that row, or to go back to a savepoint.
+#[derive(Clone, Copy, Debug)]
+pub struct RowsStay(());
+
+impl RowsStay {
+    /// # Safety
+    /// The access keeps the promise: machine code goes on reading where a row lay.
+    pub const unsafe fn promise() -> RowsStay {
+        RowsStay(())
+    }
+}
+
 /// Reads and writes of one program. Every method may fail with the error that the client sees; the caller
 /// then rolls back.
 pub trait DataAccess {
+    /// Where it is made, machine code asks once for a row that it looks at several times.
+    const ROWS_STAY: Option<RowsStay> = None;
+
     /// The row with a complete key in a unique index.
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError>;
 
@@ -228,6 +245,11 @@ impl<'b> BatchAccess<'_, 'b> {
 }
 
 impl DataAccess for BatchAccess<'_, '_> {
+    // SAFETY: all bytes are the writer's for `'b`, beyond this access, and `Recent` gives none others: a row's
+    // place changes where this member writes to it, or takes that back, and nobody else writes to rows that it
+    // has at hand. Rows that are inserted come into slots of no row.
+    const ROWS_STAY: Option<RowsStay> = Some(unsafe { RowsStay::promise() });
+
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
         if let Some(probe) = &mut self.probe {
             **probe = Some(self.writer.begin_probe(table, index, key));
@@ -423,6 +445,9 @@ impl<'m, 's> ReadAccess<'m, 's> {
 }
 
 impl DataAccess for ReadAccess<'_, '_> {
+    // SAFETY: all bytes are the snapshot's for `'s`, beyond this access, and nothing is written.
+    const ROWS_STAY: Option<RowsStay> = Some(unsafe { RowsStay::promise() });
+
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
         if let Some(probe) = &mut self.probe {
             **probe = Some(self.view.begin_probe(table, index, key));

@@ -45,6 +45,61 @@ impl PartialEq for Outcome {
 
 impl Eq for Outcome {}
 
+/// How much rows take, more or less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub bytes: u32,
+    pub rows: u32,
+}
+
+impl Room {
+    /// Bytes and rows that room is made for beforehand, at most.
+    const MAX: Room = Room {
+        bytes: 64 << 10,
+        rows: 4 << 10,
+    };
+
+    /// For runs like those before and one that took so much: a little more than that, or a little less than
+    /// before.
+    fn with(self, taken: Room) -> Room {
+        let one = |before: u32, taken: u32, max: u32| match taken.min(max) {
+            taken if taken > before => (taken + taken / 8).min(max),
+            taken => before - (before - taken) / 8,
+        };
+        Room {
+            bytes: one(self.bytes, taken.bytes, Room::MAX.bytes),
+            rows: one(self.rows, taken.rows, Room::MAX.rows),
+        }
+    }
+}
+
+/// Room for the rows of programs, by who ran here lately.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rooms([(usize, Room); ROOMS]);
+
+/// A power of two.
+const ROOMS: usize = 32;
+
+impl Rooms {
+    fn slot(&mut self, program: usize) -> &mut (usize, Room) {
+        // Numbers are addresses, so the low bits tell little.
+        &mut self.0[(program ^ program >> 7) / 16 % ROOMS]
+    }
+
+    /// What a program with this number will take.
+    #[inline]
+    pub fn of(&mut self, program: usize) -> Room {
+        let (whose, room) = *self.slot(program);
+        if whose == program { room } else { Room::default() }
+    }
+
+    /// A program has run.
+    #[inline]
+    pub fn note(&mut self, program: usize, room: Room, taken: Room) {
+        *self.slot(program) = (program, room.with(taken));
+    }
+}
+
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -66,6 +121,15 @@ impl Outcome {
     /// Bytes of all rows.
     pub fn row_bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// What all rows take.
+    pub(crate) fn room(&self) -> Room {
+        let of = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Room {
+            bytes: of(self.bytes.len()),
+            rows: of(self.rows.len()),
+        }
     }
 
     /// What one statement gave.
@@ -104,19 +168,19 @@ impl Outcome {
     }
 
     /// Appends a row that `write` puts behind the bytes that are there; it leaves nothing if that fails. With
-    /// the first row, memory is taken for `room` bytes of rows. `bytes_max` is the most that all may have.
+    /// the first row, memory is taken for as much as there is room to be. `bytes_max` is the most that all may have.
     #[inline]
     pub(crate) fn emit(
         &mut self,
         statement: usize,
-        room: usize,
+        room: Room,
         bytes_max: usize,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), SqlError>,
     ) -> Result<Emitted, SqlError> {
         if self.rows.is_empty() {
-            self.bytes.reserve(room);
-            // A row each, as a rule.
-            self.rows.reserve(self.statements.len());
+            self.bytes.reserve(room.bytes as usize);
+            // A row each, if nobody knows better.
+            self.rows.reserve(self.statements.len().max(room.rows as usize));
         }
         let before = self.bytes.len();
         if let Err(error) = write(&mut self.bytes) {
@@ -194,7 +258,26 @@ mod tests {
             bytes.extend_from_slice(row);
             Ok(())
         };
-        outcome.emit(statement, 0, 20, write).unwrap()
+        outcome.emit(statement, Room::default(), 20, write).unwrap()
+    }
+
+    #[test]
+    fn room_follows_what_is_taken() {
+        let of = |bytes, rows| Room { bytes, rows };
+        let mut rooms = Rooms::default();
+        rooms.note(4_096, Room::default(), of(800, 11));
+        assert_eq!(rooms.of(4_096), of(900, 12));
+        assert_eq!(rooms.of(4_112), Room::default());
+        for _ in 0..100 {
+            let room = rooms.of(4_096);
+            rooms.note(4_096, room, of(400, 11));
+        }
+        assert!((400..408).contains(&rooms.of(4_096).bytes));
+        rooms.note(4_096, Room::default(), of(u32::MAX, u32::MAX));
+        assert_eq!(rooms.of(4_096), Room::MAX);
+        // Another program in the same place.
+        rooms.note(4_096 + (1 << 40), Room::default(), of(8, 1));
+        assert_eq!(rooms.of(4_096), Room::default());
     }
 
     #[test]
@@ -224,7 +307,7 @@ mod tests {
         outcome.reset(2);
         assert_eq!(emit(&mut outcome, 1, b"before"), Emitted::Row);
         assert_eq!(emit(&mut outcome, 0, &[1; 15]), Emitted::TooLong);
-        let fails = outcome.emit(0, 0, 20, |bytes| {
+        let fails = outcome.emit(0, Room::default(), 20, |bytes| {
             bytes.extend_from_slice(b"a part");
             Err(SqlError::internal("it broke"))
         });

@@ -408,6 +408,14 @@ impl ProgramParts {
     }
 }
 
+impl Program {
+    /// Another one than that of any other program there is at present.
+    #[inline]
+    pub(crate) fn number(&self) -> usize {
+        Arc::as_ptr(&self.layouts.compiled) as usize
+    }
+}
+
 impl Layouts {
     fn of(parts: &ProgramParts) -> Result<Layouts, ProgramError> {
         let const_types: Vec<SqlType> = parts.consts.iter().map(|constant| constant.ty).collect();

@@ -100,15 +100,6 @@ impl Projection {
         self.whole_rows_of.get(usize::from(table)) == Some(&true)
     }
 
-    /// Appends a result row whose columns are all NULL.
-    pub fn append_nulls(&self, to: &RowLayout, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.resize(start + to.fixed_bytes(), 0);
-        for column in 0..self.columns.len() {
-            set_null(out.get_mut(start..).unwrap_or_default(), column);
-        }
-    }
-
     /// Appends the result row for a stored row. An error if a column is not of the result's form, which only
     /// an unverified program brings about, or if the row becomes longer than 1 GiB (54000); then `out` may
     /// hold a part of it.
@@ -323,9 +314,6 @@ mod tests {
             projection.append(&from, &row, &to, &mut out).unwrap();
             let wanted: Vec<Value> = columns.iter().map(|column| values[*column].clone()).collect();
             prop_assert_eq!(&out[6..], to.encode(&wanted).unwrap());
-            out.clear();
-            projection.append_nulls(&to, &mut out);
-            prop_assert_eq!(out, to.encode(&vec![Value::Null; columns.len()]).unwrap());
         }
 
         /// Bytes that are no row give an error or some row, and no panic.

@@ -29,8 +29,8 @@ const VARIABLE_CELL_BYTES: usize = 8;
 pub struct RowLayout {
     types: Box<[SqlType]>,
     cells: Box<[Cell]>,
-    /// Bytes before the heap.
-    fixed_bytes: usize,
+    /// What is before the heap where all columns are NULL.
+    null_row: Box<[u8]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,14 @@ impl RowLayout {
                 ColumnKind::Variable => VARIABLE_CELL_BYTES,
             };
         }
+        let mut null_row = vec![0; offset];
+        for (byte, columns) in null_row.iter_mut().zip(types.chunks(8)) {
+            *byte = u8::MAX >> (8 - columns.len());
+        }
         Self {
             types: types.into(),
             cells: cells.into(),
-            fixed_bytes: offset,
+            null_row: null_row.into(),
         }
     }
 
@@ -81,7 +85,14 @@ impl RowLayout {
     #[must_use]
     #[inline]
     pub fn fixed_bytes(&self) -> usize {
-        self.fixed_bytes
+        self.null_row.len()
+    }
+
+    /// The row whose columns are all NULL: [`RowLayout::fixed_bytes`] of them.
+    #[must_use]
+    #[inline]
+    pub fn null_row(&self) -> &[u8] {
+        &self.null_row
     }
 
     /// How column `col` lies in the row; `Fixed(0)` when there is no such column.
@@ -121,7 +132,7 @@ impl RowLayout {
             )));
         }
         let start = out.len();
-        out.resize(start + self.fixed_bytes, 0);
+        out.resize(start + self.fixed_bytes(), 0);
         for (col, value) in values.iter().enumerate() {
             if value.is_null() {
                 if let Some(byte) = out.get_mut(start + col / 8) {
@@ -174,7 +185,7 @@ impl RowLayout {
     /// # Errors
     /// The first thing that is wrong, with its offset.
     pub fn validate(&self, row: &[u8]) -> Result<(), CodecError> {
-        if row.len() < self.fixed_bytes {
+        if row.len() < self.fixed_bytes() {
             return Err(CodecError::new(row.len(), "row is too short"));
         }
         let columns = self.types.len();
@@ -187,7 +198,7 @@ impl RowLayout {
                 ));
             }
         }
-        let mut heap_end = self.fixed_bytes;
+        let mut heap_end = self.fixed_bytes();
         for (col, (cell, ty)) in self.cells.iter().zip(&self.types).enumerate() {
             // Of most columns every cell is right.
             let is_any_right = matches!(cell.kind, ColumnKind::Fixed(_)) && !matches!(ty, SqlType::Bool);
@@ -449,7 +460,7 @@ impl<'a> RowBuilder<'a> {
     pub fn clear(&mut self) {
         self.pending.clear();
         self.fixed.clear();
-        self.fixed.resize(self.layout.fixed_bytes, 0);
+        self.fixed.resize(self.layout.fixed_bytes(), 0);
         let columns = self.layout.column_count();
         for (i, byte) in self.fixed.iter_mut().take(columns.div_ceil(8)).enumerate() {
             *byte = if columns - i * 8 >= 8 {

@@ -1,7 +1,8 @@
 //! Machine code for fixed columns: of rows that collect registers hold, and of row buffers.
 //!
-//! Where a row lies is asked once in a block ([`super::Context`]): nothing in a block of machine code moves
-//! or frees rows. Whoever tells the place has seen that all fixed columns of the expected layout lie there.
+//! Where a row lies is remembered (`interpreter/machine_code.rs`), and looked up once in a block ([`super::Context`]): nothing in a block of machine code moves
+//! or frees rows. What may move a row buffer (beginning it, setting a variable column) tells where it lies
+//! then. Whoever tells the place has seen that all fixed columns of the expected layout lie there.
 //! Values that do not fit, rows that are missing or of another table are left to the interpreter, before
 //! anything was changed. NULLs are moved without a branch: the bit goes from bitmap to bitmap or to the
 //! register's flag, and a column that it is set for becomes zeros, as the interpreter leaves it.
@@ -12,11 +13,11 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Value, types};
 
 use super::Context;
-use super::plan::{AtHand, Buffer, Cell, CellStep, Source};
+use super::plan::{AtHand, Buffer, BuildStep, Cell, CellStep, Place, Source};
 use super::translate::{NullBit, Translator};
 use crate::class::Class;
 use crate::instr::COLLECT_REGISTERS;
-use crate::interpreter::{COLLECTED_BYTES, STATUS_OFFSET};
+use crate::interpreter::{COLLECTED_BYTES, STATUS_OFFSET, TABLE_OFFSET};
 
 /// Rows are not aligned, and little endian everywhere.
 fn flags() -> MemFlagsData {
@@ -43,6 +44,67 @@ impl Translator<'_> {
         }
     }
 
+    /// Has a row buffer begun or a column of it set; leaves if the interpreter has to say why that cannot be.
+    /// Doing it twice is doing it once.
+    pub(super) fn build_step(&mut self, buffer: Buffer, step: BuildStep) {
+        let number = u32::from(buffer.number);
+        if step == BuildStep::Set {
+            // It may be a register's value.
+            self.save_nulls();
+        }
+        let (function, argument) = match step {
+            BuildStep::Start => (offset_of!(Context, start), number),
+            BuildStep::Copy(cp) => (offset_of!(Context, copy), number | u32::from(cp) << 8),
+            BuildStep::Set => (offset_of!(Context, set), self.pc as u32),
+            BuildStep::Variable {
+                column,
+                to,
+                row,
+                from,
+            } => return self.set_variable(buffer, (column, to), (row, from)),
+        };
+        let base = self.place(function, argument, buffer.target);
+        self.known.images.insert(buffer.number, base);
+    }
+
+    /// A value that lies in its row and comes behind all that the buffer holds is put there, every other is
+    /// left to the function for all of them.
+    fn set_variable(&mut self, buffer: Buffer, (column, to): (u16, Place), (row, from): (AtHand, Place)) {
+        self.load_nulls();
+        let base = self.row(row);
+        let null = self.is_null(base, from.null_byte, from.null_bit);
+        let start = self.b.ins().uload32(flags(), base, from.offset);
+        let len = self.b.ins().uload32(flags(), base, from.offset + 4);
+        let end = self.b.ins().iadd(start, len);
+        let row_len = self.kept_len(row.cp);
+        let is_beyond = self.b.ins().icmp(IntCC::UnsignedGreaterThan, end, row_len);
+        let bytes = self.b.ins().iadd(base, start);
+        // Nothing is put where nothing is to be.
+        let is_odd = self.b.ins().icmp_imm_s(IntCC::NotEqual, null.word, 0);
+        let is_odd = self.b.ins().bor(is_odd, is_beyond);
+        let [put, by_all, done] = [(); 3].map(|()| self.b.create_block());
+        self.b.append_block_param(done, types::I64);
+        self.b.set_cold_block(by_all);
+        self.b.ins().brif(is_odd, by_all, &[], put, &[]);
+
+        self.b.switch_to_block(put);
+        let numbers = u32::from(buffer.number) | u32::from(column) << 8;
+        let arguments = [numbers, buffer.target, to.offset as u32];
+        let [numbers, target, cell] =
+            arguments.map(|number| self.b.ins().iconst(types::I32, i64::from(number)));
+        let arguments = [numbers, target, cell, bytes, len];
+        let image = self.call(offset_of!(Context, put), self.put_signature, &arguments);
+        self.b.ins().brif(image, done, &[image.into()], by_all, &[]);
+
+        self.b.switch_to_block(by_all);
+        let image = self.place(offset_of!(Context, set), self.pc as u32, buffer.target);
+        self.b.ins().jump(done, &[image.into()]);
+
+        self.b.switch_to_block(done);
+        let image = self.b.block_params(done).first().copied().unwrap_or(image);
+        self.known.images.insert(buffer.number, image);
+    }
+
     /// RET: a boolean that is 1 at most once.
     fn status(&mut self, register: u8, cp: u8) {
         let number = usize::from(cp) % COLLECT_REGISTERS;
@@ -55,7 +117,7 @@ impl Translator<'_> {
 
     /// A column's value, which means nothing if it is NULL, and whether it is.
     pub(super) fn load_cell(&mut self, base: Value, cell: Cell, class: Class) -> (Value, NullBit) {
-        let null = self.is_null(base, cell);
+        let null = self.is_null(base, cell.null_byte, cell.null_bit);
         let offset = cell.offset;
         let value = match class {
             Class::Bool => {
@@ -71,13 +133,10 @@ impl Translator<'_> {
         (value, null)
     }
 
-    fn is_null(&mut self, base: Value, cell: Cell) -> NullBit {
-        let bitmap = self.b.ins().uload8(types::I64, flags(), base, cell.null_byte);
-        let word = self.b.ins().band_imm_s(bitmap, 1 << cell.null_bit);
-        NullBit {
-            word,
-            bit: cell.null_bit,
-        }
+    fn is_null(&mut self, base: Value, byte: i32, bit: u8) -> NullBit {
+        let bitmap = self.b.ins().uload8(types::I64, flags(), base, byte);
+        let word = self.b.ins().band_imm_s(bitmap, 1 << bit);
+        NullBit { word, bit }
     }
 
     fn store(&mut self, buffer: Buffer, to: Cell, from: &Source) {
@@ -111,8 +170,8 @@ impl Translator<'_> {
 
     /// The bytes to store, eight at most and the rest, zeros for NULL; and whether that is what they are.
     fn source(&mut self, from: &Source) -> ([Option<Value>; 2], Option<NullBit>) {
-        let cell_of = |translator: &mut Self, base, cell| {
-            let null = translator.is_null(base, cell);
+        let cell_of = |translator: &mut Self, base, cell: Cell| {
+            let null = translator.is_null(base, cell.null_byte, cell.null_bit);
             let halves = translator.halves(base, cell);
             let halves = halves.map(|half| half.map(|half| translator.zero_if(null, half)));
             (halves, Some(null))
@@ -179,10 +238,65 @@ impl Translator<'_> {
         if let Some(base) = self.known.rows.get(&row.cp) {
             return *base;
         }
-        let number = usize::from(row.cp) % COLLECT_REGISTERS;
-        let base = self.place(offset_of!(Context, row), number as u32, u32::from(row.table));
+        self.load_nulls();
+        let kept = self.kept_place(row.cp);
+        let of = (usize::from(row.cp) * COLLECTED_BYTES + TABLE_OFFSET) as i32;
+        let of = self.b.ins().uload8(types::I64, flags(), self.collect, of);
+        let is_of_table = self.b.ins().icmp_imm_s(IntCC::Equal, of, i64::from(row.table));
+        let unknown = self.b.ins().iconst(types::I64, 0);
+        let kept = self.b.ins().select(is_of_table, kept, unknown);
+        let (ask, here) = (self.b.create_block(), self.b.create_block());
+        self.b.append_block_param(here, types::I64);
+        self.b.set_cold_block(ask);
+        self.b.ins().brif(kept, here, &[kept.into()], ask, &[]);
+        self.b.switch_to_block(ask);
+        let found = self.place(offset_of!(Context, row), u32::from(row.cp), u32::from(row.table));
+        self.b.ins().jump(here, &[found.into()]);
+        self.b.switch_to_block(here);
+        let base = self.b.block_params(here).first().copied().unwrap_or(found);
         self.known.rows.insert(row.cp, base);
         base
+    }
+
+    /// Where a collect register's row lies, as remembered: 0 if it is not.
+    fn kept_place(&mut self, cp: u8) -> Value {
+        let offset = Context::place_offset(usize::from(cp)) as i32;
+        let flags = MemFlagsData::trusted();
+        self.b.ins().load(types::I64, flags, self.context, offset)
+    }
+
+    /// How long the row is whose place is remembered.
+    fn kept_len(&mut self, cp: u8) -> Value {
+        let offset = Context::place_len_offset(usize::from(cp)) as i32;
+        let flags = MemFlagsData::trusted();
+        self.b.ins().load(types::I64, flags, self.context, offset)
+    }
+
+    /// Behind an INSERT or UPDATE: where the row of its collect register lies, and that row in whatever
+    /// register. Two places of one row are equal; where the one is not known, all rows of the table may be it.
+    pub(super) fn forget_written(&mut self) {
+        let Some(instr) = self.program.instrs.get(self.pc) else {
+            return;
+        };
+        let written = usize::from(instr.a) % COLLECT_REGISTERS;
+        let same = self.plan.same_table.get(written).copied().unwrap_or(u16::MAX);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        let place = self.kept_place(instr.a);
+        let is_known = self.b.ins().icmp_imm_s(IntCC::NotEqual, place, 0);
+        for other in (0..COLLECT_REGISTERS).filter(|other| same >> other & 1 == 1 && *other != written) {
+            let kept = self.kept_place(other as u8);
+            let differs = self.b.ins().icmp(IntCC::NotEqual, kept, place);
+            let stays = self.b.ins().band(differs, is_known);
+            let kept = self.b.ins().select(stays, kept, zero);
+            self.forget_place(other, kept);
+        }
+        self.forget_place(written, zero);
+    }
+
+    fn forget_place(&mut self, cp: usize, kept: Value) {
+        let offset = Context::place_offset(cp) as i32;
+        let flags = MemFlagsData::trusted();
+        self.b.ins().store(flags, kept, self.context, offset);
     }
 
     /// Where a row buffer's bytes lie; leaves if it is a row of something else.

@@ -4,6 +4,8 @@
 //!   Registers   arithmetic, comparisons, branches: machine code alone
 //!   Cell        a fixed column of a row at hand, or of a row buffer: machine code, once it was told where it
 //!               lies
+//!   Build       what else makes a row in a row buffer: the interpreter's own function, which tells where the
+//!               buffer lies then
 //!   Call        everything else that goes on behind itself: the interpreter's own function is called
 //!   Leave       what ends a run or goes to a handler: back to the interpreter's loop
 //!   Inside      what is done with an instruction before it ([`Fused`]): nothing
@@ -54,6 +56,26 @@ impl Cell {
     }
 }
 
+/// Where the cell of a variable column lies in a row; as in [`Cell`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub offset: i32,
+    pub null_byte: i32,
+    pub null_bit: u8,
+}
+
+impl Place {
+    /// `None` for a column that is not variable.
+    fn of(layout: &RowLayout, column: usize) -> Option<Place> {
+        (layout.column_kind(column) == ColumnKind::Variable).then_some(())?;
+        Some(Place {
+            offset: i32::try_from(layout.cell_offset(column)?).ok()?,
+            null_byte: (column / 8) as i32,
+            null_bit: (column % 8) as u8,
+        })
+    }
+}
+
 /// A row that a collect register holds, of the table with this ordinal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AtHand {
@@ -95,13 +117,42 @@ pub(super) enum CellStep {
     Store { buffer: Buffer, to: Cell, from: Source },
 }
 
+/// What is done with a row buffer in the midst of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BuildStep {
+    /// ROW, OUTROW.
+    Start,
+    /// COPYROW of a collect register.
+    Copy(u8),
+    /// SETCOL from a variable column to another.
+    Variable {
+        column: u16,
+        to: Place,
+        row: AtHand,
+        from: Place,
+    },
+    /// Every other column that is variable, or does not fit.
+    Set,
+}
+
+/// A call of the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    /// Where control goes on if it goes on behind.
+    pub next: usize,
+    pub handler: Handler,
+    /// See [`Handler`].
+    pub argument: u32,
+}
+
 /// Who does an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Registers,
     Cell(CellStep),
-    /// The interpreter, called; control goes on here if it goes on behind.
-    Call(usize, Handler),
+    Build(Buffer, BuildStep),
+    /// The interpreter, called.
+    Call(Call),
     Leave,
     /// Done with the call before it.
     Inside,
@@ -114,6 +165,8 @@ pub(super) struct Plan {
     pub leaders: BTreeSet<usize>,
     /// Leaders that the interpreter may enter at, in order.
     pub entries: Vec<usize>,
+    /// By collect register: a bit for each, itself included, that may hold a row of the same table.
+    pub same_table: [u16; COLLECT_REGISTERS],
 }
 
 impl Plan {
@@ -136,9 +189,9 @@ impl Plan {
                 leaders.insert(pc + 1);
             }
             match step {
-                Step::Call(next, _) => leaders.extend([pc, *next]),
+                Step::Call(call) => leaders.extend([pc, call.next]),
                 Step::Leave => leaders.extend([pc, pc + 1]),
-                Step::Registers | Step::Cell(_) | Step::Inside => {}
+                Step::Registers | Step::Cell(_) | Step::Build(..) | Step::Inside => {}
             }
         }
         leaders.retain(|pc| steps.get(*pc).is_some_and(|step| *step != Step::Inside));
@@ -151,6 +204,7 @@ impl Plan {
             steps,
             leaders,
             entries,
+            same_table: same_table(program),
         })
     }
 
@@ -172,11 +226,11 @@ impl Guesses {
         // Where what is done as one ends.
         let mut fused_end = 0;
         for (pc, instr) in program.instrs.iter().enumerate() {
-            let step = match fused_instrs(program, pc) {
+            let step = match fused_call(program, pc) {
                 _ if pc < fused_end => Step::Inside,
-                Some(instrs) => {
-                    fused_end = pc + instrs;
-                    Step::Call(fused_end, Handler::Any)
+                Some(call) => {
+                    fused_end = call.next;
+                    Step::Call(call)
                 }
                 None => self.step(program, pc, *instr),
             };
@@ -188,17 +242,49 @@ impl Guesses {
 
     fn note(&mut self, instr: Instr) {
         let cp = usize::from(instr.a) % COLLECT_REGISTERS;
-        let buffer = usize::from(instr.a) % ROW_BUFFERS;
         match instr.op {
             Op::Search | Op::Scan | Op::Insert => self.tables[cp] = Some(instr.table() as u8),
-            Op::Row => self.targets[buffer] = Some(RowTarget::Table(instr.table() as u8)),
-            Op::Outrow => self.targets[buffer] = Some(RowTarget::Output(instr.imm)),
-            Op::Copyrow => {
-                let table = self.tables[usize::from(instr.b) % COLLECT_REGISTERS];
-                self.targets[buffer] = table.map(RowTarget::Table);
+            Op::Row | Op::Outrow | Op::Copyrow => {
+                self.targets[usize::from(instr.a) % ROW_BUFFERS] = self.begun(instr);
             }
             _ => {}
         }
+    }
+
+    /// What ROW, OUTROW and COPYROW make a row buffer a row of.
+    fn begun(&self, instr: Instr) -> Option<RowTarget> {
+        match instr.op {
+            Op::Row => Some(RowTarget::Table(instr.table() as u8)),
+            Op::Outrow => Some(RowTarget::Output(instr.imm)),
+            _ => self.tables[usize::from(instr.b) % COLLECT_REGISTERS].map(RowTarget::Table),
+        }
+    }
+
+    fn build_step(&self, program: &Program, instr: Instr) -> Option<(Buffer, BuildStep)> {
+        let number = instr.a % ROW_BUFFERS as u8;
+        let (target, step) = match instr.op {
+            Op::Row | Op::Outrow => (self.begun(instr), BuildStep::Start),
+            Op::Copyrow => (self.begun(instr), BuildStep::Copy(instr.b)),
+            Op::Setin | Op::Setk | Op::Setr | Op::Setcol | Op::Setnull => {
+                let target = self.targets[usize::from(number)];
+                let variable = target.and_then(|target| self.variable(program, instr, target));
+                (target, variable.unwrap_or(BuildStep::Set))
+            }
+            _ => return None,
+        };
+        let target = target?.code()?;
+        Some((Buffer { number, target }, step))
+    }
+
+    fn variable(&self, program: &Program, instr: Instr, target: RowTarget) -> Option<BuildStep> {
+        let row = self.at_hand(instr.b).filter(|_| instr.op == Op::Setcol)?;
+        let from = program.layouts.tables.get(usize::from(row.table))?;
+        Some(BuildStep::Variable {
+            column: instr.low(),
+            to: Place::of(target.layout(program)?, usize::from(instr.low()))?,
+            row,
+            from: Place::of(from, usize::from(instr.high()))?,
+        })
     }
 
     fn step(&self, program: &Program, pc: usize, instr: Instr) -> Step {
@@ -208,14 +294,26 @@ impl Guesses {
         if let Some(step) = self.cell_step(program, instr) {
             return Step::Cell(step);
         }
+        if let Some((buffer, step)) = self.build_step(program, instr) {
+            return Step::Build(buffer, step);
+        }
         match instr.op {
             Op::Commit | Op::Abort | Op::Raise | Op::Raiseb | Op::Rethrow => Step::Leave,
-            op => Step::Call(pc + 1, handler_of(op)),
+            op => Step::Call(Call {
+                next: pc + 1,
+                handler: handler_of(op),
+                argument: match op {
+                    Op::Search | Op::Scan => of_register(instr.a),
+                    Op::Next => of_register(instr.b),
+                    _ => 0,
+                },
+            }),
         }
     }
 
     fn at_hand(&self, cp: u8) -> Option<AtHand> {
-        let table = self.tables[usize::from(cp) % COLLECT_REGISTERS]?;
+        let cp = cp % COLLECT_REGISTERS as u8;
+        let table = self.tables[usize::from(cp)]?;
         Some(AtHand { cp, table })
     }
 
@@ -272,7 +370,7 @@ impl Guesses {
             _ => true,
         };
         let buffer = Buffer {
-            number: a,
+            number: a % ROW_BUFFERS as u8,
             target: target.code()?,
         };
         fits.then_some(CellStep::Store { buffer, to, from })
@@ -283,6 +381,7 @@ impl Guesses {
 fn handler_of(op: Op) -> Handler {
     match op {
         Op::Search => Handler::Search,
+        Op::Scan => Handler::Scan,
         Op::Next => Handler::Next,
         Op::Insert => Handler::Insert,
         Op::Update => Handler::Update,
@@ -294,18 +393,57 @@ fn handler_of(op: Op) -> Handler {
     }
 }
 
-/// How many instructions from one on are done as one, if they are. Control never comes to the others of them:
-/// no branch leads there, and no section begins.
-fn fused_instrs(program: &Program, pc: usize) -> Option<usize> {
+/// The collect register's part of a call's argument.
+fn of_register(cp: u8) -> u32 {
+    u32::from(cp) << 16
+}
+
+/// Instructions from one on that are done as one, if they are. Control never comes to the others of them: no
+/// branch leads there, and no section begins.
+fn fused_call(program: &Program, pc: usize) -> Option<Call> {
     let resolved = &program.layouts.resolved;
-    let instrs = match resolved.fused_at.get(pc)? {
-        Fused::Search(number) => resolved.searches.get(usize::from(*number))?.instrs,
-        Fused::Projection(number) => resolved.projections.get(usize::from(*number))?.instrs,
-        Fused::Key(instrs) => u32::from(*instrs),
-        Fused::Join(number) => resolved.joins.get(usize::from(*number))?.instrs,
+    let (handler, number, register, instrs) = match *resolved.fused_at.get(pc)? {
+        Fused::Search(number) => {
+            let search = resolved.searches.get(usize::from(number))?;
+            (Handler::CoveredSearch, number, search.cp, search.instrs)
+        }
+        Fused::Projection(number) => {
+            let projection = resolved.projections.get(usize::from(number))?;
+            (Handler::Projection, number, 0, projection.instrs)
+        }
+        Fused::Key(instrs) => (Handler::MakeKey, instrs, 0, u32::from(instrs)),
+        Fused::Join(number) => {
+            let join = resolved.joins.get(usize::from(number))?;
+            (Handler::Join, number, join.search.a, join.instrs)
+        }
         Fused::Nothing => return None,
     };
-    Some(instrs as usize)
+    Some(Call {
+        next: pc + instrs as usize,
+        handler,
+        argument: u32::from(number) | of_register(register),
+    })
+}
+
+/// See [`Plan::same_table`]. Rows come into collect registers by these instructions alone.
+fn same_table(program: &Program) -> [u16; COLLECT_REGISTERS] {
+    let fills = program.instrs.iter().filter_map(|instr| match instr.op {
+        Op::Search | Op::Scan | Op::Insert => {
+            let table = program.tables.get(instr.table())?;
+            Some((usize::from(instr.a) % COLLECT_REGISTERS, table.id))
+        }
+        _ => None,
+    });
+    let fills: Vec<_> = fills.collect();
+    let mut same = [0; COLLECT_REGISTERS];
+    for (cp, table) in &fills {
+        for (other, _) in fills.iter().filter(|(_, other)| other == table) {
+            if let Some(same) = same.get_mut(*cp) {
+                *same |= 1 << other;
+            }
+        }
+    }
+    same
 }
 
 /// What machine code does with registers, inputs and constants alone.
@@ -369,9 +507,17 @@ mod tests {
             .abort\n  abort\n";
         let program = crate::asm::parse(text).unwrap();
         let plan = Plan::of(&program).unwrap();
+        let call = |next, handler| {
+            let argument = 0;
+            Step::Call(Call {
+                next,
+                handler,
+                argument,
+            })
+        };
         assert_eq!(
             (plan.step(0), plan.step(5)),
-            (&Step::Call(3, Handler::Any), &Step::Call(9, Handler::Any))
+            (&call(3, Handler::CoveredSearch), &call(9, Handler::Projection))
         );
         let inside: Vec<usize> = (0..program.instrs.len())
             .filter(|pc| *plan.step(*pc) == Step::Inside)

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Within a block, what is known of a register (its value, that it is not NULL) is remembered, not loaded
-//! again. Every register number is masked and every offset is fixed here, so that no program, verified or
+//! again; NULL flags are stored where it ends or is left. Every register number is masked and every offset is fixed here, so that no program, verified or
 //! not, makes code that reaches beyond its frame and the rows that it was shown.
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,7 +28,7 @@ use cranelift_module::{Linkage, Module, default_libcall_names};
 
 use super::Context;
 use super::code::{Code, Entry, OwnedModule, STOPPED};
-use super::plan::{Cell, Plan, Step};
+use super::plan::{Call, Cell, Plan, Step};
 use crate::class::Class;
 use crate::instr::{Cond, Instr, Op, REGISTERS};
 use crate::interpreter::Handler;
@@ -63,8 +63,13 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
         .extend([pointer, types::I32, types::I32].map(AbiParam::new));
     place.returns.push(AbiParam::new(pointer));
     let mut step = module.make_signature();
-    step.params.extend([pointer, types::I32].map(AbiParam::new));
+    step.params
+        .extend([pointer, types::I32, types::I32].map(AbiParam::new));
     step.returns.push(AbiParam::new(types::I32));
+    let mut put = module.make_signature();
+    let parameters = [pointer, types::I32, types::I32, types::I32, pointer, types::I64];
+    put.params.extend(parameters.map(AbiParam::new));
+    put.returns.push(AbiParam::new(pointer));
     let parameters = [pointer, types::I32];
     context
         .func
@@ -74,8 +79,8 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
     context.func.signature.returns.push(AbiParam::new(types::I32));
     let mut builder_context = FunctionBuilderContext::new();
     let mut builder = FunctionBuilder::new(&mut context.func, &mut builder_context);
-    let [place, step] = [place, step].map(|signature| builder.import_signature(signature));
-    Translator::new(builder, program, &plan, [place, step]).translate(module.target_config());
+    let signatures = [place, step, put].map(|signature| builder.import_signature(signature));
+    Translator::new(builder, program, &plan, signatures).translate(module.target_config());
     let name = module.declare_function("program", Linkage::Export, &context.func.signature)?;
     module.define_function(name, &mut context)?;
     let size_bytes = context.compiled_code().map_or(0, |code| code.code_buffer().len());
@@ -122,6 +127,8 @@ pub(super) struct Known {
     null_bits: HashMap<u8, NullBit>,
     /// The word of NULL flags, as stored.
     nulls: Option<Value>,
+    /// Registers whose flags in it are not what is known of them.
+    unsaved: u64,
     /// Budget left, as stored, and how many instructions of the block are not done.
     left: Option<Value>,
     undone: i64,
@@ -132,20 +139,21 @@ pub(super) struct Known {
 
 pub(super) struct Translator<'p> {
     pub b: FunctionBuilder<'p>,
-    program: &'p Program,
-    plan: &'p Plan,
+    pub program: &'p Program,
+    pub plan: &'p Plan,
     blocks: BTreeMap<usize, Block>,
-    context: Value,
+    pub context: Value,
     registers: Value,
     null_word: Value,
     budget: Value,
     pub inputs: Value,
     pub collect: Value,
     pub place_signature: SigRef,
+    pub put_signature: SigRef,
     step_signature: SigRef,
     pub known: Known,
     /// The instruction in translation.
-    pc: usize,
+    pub pc: usize,
 }
 
 const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
@@ -155,7 +163,7 @@ impl<'p> Translator<'p> {
         mut b: FunctionBuilder<'p>,
         program: &'p Program,
         plan: &'p Plan,
-        [place_signature, step_signature]: [SigRef; 2],
+        [place_signature, step_signature, put_signature]: [SigRef; 3],
     ) -> Self {
         let first = b.create_block();
         b.append_block_params_for_function_params(first);
@@ -197,6 +205,7 @@ impl<'p> Translator<'p> {
             collect,
             place_signature,
             step_signature,
+            put_signature,
             known: Known::default(),
             pc: 0,
         }
@@ -216,11 +225,11 @@ impl<'p> Translator<'p> {
         self.known = Known::default();
         self.pc = leader;
         match plan.step(leader) {
-            Step::Call(next, handler) => return self.step(*next, *handler),
+            Step::Call(call) => return self.step(*call),
             Step::Leave | Step::Inside => return self.leave(leader),
-            Step::Registers | Step::Cell(_) => {}
+            Step::Registers | Step::Cell(_) | Step::Build(..) => {}
         }
-        let is_own = |pc: usize| matches!(plan.step(pc), Step::Registers | Step::Cell(_));
+        let is_own = |pc| matches!(plan.step(pc), Step::Registers | Step::Cell(_) | Step::Build(..));
         let mut end = leader + 1;
         while is_own(end) && !self.blocks.contains_key(&end) {
             end += 1;
@@ -233,12 +242,17 @@ impl<'p> Translator<'p> {
             };
             match plan.step(pc) {
                 Step::Cell(step) => self.cell_step(step),
+                Step::Build(buffer, step) => self.build_step(*buffer, *step),
                 _ if instr.op.is_branch() => return self.branch(instr),
-                _ if instr.op == Op::End => return self.go_to(self.program.commit_pc as usize),
+                _ if instr.op == Op::End => {
+                    end = self.program.commit_pc as usize;
+                    break;
+                }
                 _ => self.instr(instr),
             }
             self.known.undone -= 1;
         }
+        self.save_nulls();
         self.go_to(end);
     }
 
@@ -255,9 +269,15 @@ impl<'p> Translator<'p> {
     }
 
     /// The present instruction, by the interpreter's function.
-    fn step(&mut self, next: usize, handler: Handler) {
-        let number = self.b.ins().iconst(types::I32, self.pc as i64);
-        let found = self.call(handler.offset(), self.step_signature, &[number]);
+    fn step(&mut self, call: Call) {
+        let Call {
+            next,
+            handler,
+            argument,
+        } = call;
+        let arguments = [self.pc as i64, i64::from(argument)];
+        let arguments = arguments.map(|argument| self.b.ins().iconst(types::I32, argument));
+        let found = self.call(handler.offset(), self.step_signature, &arguments);
         let goes_on = self.b.ins().icmp_imm_s(IntCC::Equal, found, next as i64);
         let (on, stop) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(stop);
@@ -265,6 +285,9 @@ impl<'p> Translator<'p> {
         self.b.switch_to_block(stop);
         self.b.ins().return_(&[found]);
         self.b.switch_to_block(on);
+        if matches!(handler, Handler::Insert | Handler::Update) {
+            self.forget_written();
+        }
         self.go_to(next);
     }
 
@@ -298,6 +321,7 @@ impl<'p> Translator<'p> {
 
     /// Back to the interpreter before the present instruction if a condition holds.
     pub(super) fn leave_if(&mut self, condition: Value) {
+        self.load_nulls();
         let (leave, stay) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(leave);
         self.b.ins().brif(condition, leave, &[], stay, &[]);
@@ -306,6 +330,7 @@ impl<'p> Translator<'p> {
             let left = self.b.ins().iadd_imm_s(left, self.known.undone);
             self.b.ins().store(MemFlagsData::trusted(), left, self.budget, 0);
         }
+        self.store_nulls();
         let pc = self.b.ins().iconst(types::I32, self.pc as i64);
         self.b.ins().return_(&[pc]);
         self.b.switch_to_block(stay);
@@ -325,11 +350,39 @@ impl<'p> Translator<'p> {
         }
     }
 
-    fn set_nulls(&mut self, nulls: Value) {
+    /// Has the NULL flags at hand wherever this block may be left from here on.
+    pub(super) fn load_nulls(&mut self) {
+        if self.known.unsaved != 0 {
+            self.nulls();
+        }
+    }
+
+    /// Stores the NULL flags that are not as they are known to be; the word, if there are any.
+    fn store_nulls(&mut self) -> Option<Value> {
+        let unsaved = self.known.unsaved;
+        if unsaved == 0 {
+            return None;
+        }
+        let nulls = self.nulls();
+        let mut nulls = self.b.ins().band_imm_s(nulls, !unsaved as i64);
+        for register in (0..REGISTERS as u8).filter(|register| unsaved >> register & 1 == 1) {
+            if let Some(null) = self.null_bit(register) {
+                let bit = self.moved(null, register);
+                nulls = self.b.ins().bor(nulls, bit);
+            }
+        }
         self.b
             .ins()
             .store(MemFlagsData::trusted(), nulls, self.null_word, 0);
-        self.known.nulls = Some(nulls);
+        Some(nulls)
+    }
+
+    /// Has the NULL flags stored, for who will look at them.
+    pub(super) fn save_nulls(&mut self) {
+        if let Some(nulls) = self.store_nulls() {
+            self.known.nulls = Some(nulls);
+            self.known.unsaved = 0;
+        }
     }
 
     fn is_present(&self, register: u8) -> bool {
@@ -425,9 +478,7 @@ impl<'p> Translator<'p> {
         let register = register & REGISTER_MASK;
         self.put(register, value);
         if !self.is_present(register) {
-            let nulls = self.nulls();
-            let nulls = self.b.ins().band_imm_s(nulls, !(1_u64 << register) as i64);
-            self.set_nulls(nulls);
+            self.known.unsaved |= 1 << register;
             self.known.present |= 1 << register;
         }
     }
@@ -436,22 +487,19 @@ impl<'p> Translator<'p> {
     pub(super) fn set_unless(&mut self, register: u8, null: NullBit, value: Value) {
         let register = register & REGISTER_MASK;
         self.put(register, value);
-        let nulls = self.nulls();
-        let others = self.b.ins().band_imm_s(nulls, !(1_u64 << register) as i64);
-        let bit = self.moved(null, register);
-        let nulls = self.b.ins().bor(others, bit);
-        self.set_nulls(nulls);
+        self.known.unsaved |= 1 << register;
         self.known.present &= !(1 << register);
         self.known.null_bits.insert(register, null);
     }
 
     fn set_null(&mut self, register: u8) {
         let register = register & REGISTER_MASK;
-        let nulls = self.nulls();
-        let nulls = self.b.ins().bor_imm_s(nulls, (1_u64 << register) as i64);
-        self.set_nulls(nulls);
+        let word = self.b.ins().iconst(types::I64, (1_u64 << register) as i64);
+        self.known.unsaved |= 1 << register;
         self.known.present &= !(1 << register);
-        self.known.null_bits.remove(&register);
+        self.known
+            .null_bits
+            .insert(register, NullBit { word, bit: register });
     }
 
     fn set_double(&mut self, register: u8, value: Value) {
@@ -469,6 +517,7 @@ impl<'p> Translator<'p> {
         let Instr { op, a, b, imm, .. } = instr;
         let target = imm as usize;
         if op == Op::Jmp {
+            self.save_nulls();
             return self.go_to(target);
         }
         let integer = |op| match op {
@@ -499,6 +548,7 @@ impl<'p> Translator<'p> {
                 self.b.ins().icmp(integer(op), left, right)
             }
         };
+        self.save_nulls();
         let (yes, no) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(taken, yes, &[], no, &[]);
         self.b.switch_to_block(yes);

@@ -52,18 +52,15 @@ pub(crate) fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64>
 }
 
 /// The layout that a row buffer's content has.
+#[inline]
 pub(super) fn image_layout<'p>(program: &'p Program, image: &RowImage) -> Result<&'p RowLayout, SqlError> {
-    let layout = match image.target {
-        RowTarget::None => None,
-        RowTarget::Table(ordinal) => program.layouts.tables.get(usize::from(ordinal)),
-        RowTarget::Output(statement) => program.layouts.outputs.get(statement as usize),
-    };
+    let layout = image.target.layout(program);
     layout.ok_or_else(|| broken("a row buffer is used before ROW"))
 }
 
 /// Layout and bytes of a collected row; `None` if there is none.
 #[inline]
-fn row_of<'x, A: DataAccess>(
+pub(super) fn row_of<'x, A: DataAccess>(
     program: &'x Program,
     access: &'x A,
     collected: &Collected,
@@ -242,16 +239,8 @@ impl<A: DataAccess> Machine<'_, A> {
                 }
             }
             _ => {
-                let layout = image_layout(program, image)?;
-                let layouts = &program.layouts;
-                let source = match op {
-                    Op::Setin => Some((&layouts.inputs, self.inputs)),
-                    Op::Setk => Some((&layouts.consts, layouts.const_row.as_slice())),
-                    Op::Setcol => row_of(program, self.access, collected),
-                    _ => None,
-                };
-                let raw = source.and_then(|(from, row)| from.raw(row, usize::from(instr.high())));
-                image.set_raw(layout, column, raw)?;
+                let row = || row_of(program, self.access, collected);
+                set_column((program, self.inputs), image, instr, row)?;
             }
         }
         Ok(Flow::Next)
@@ -267,7 +256,7 @@ impl<A: DataAccess> Machine<'_, A> {
                 false => Err(broken("no such statement")),
             };
         }
-        let room = self.scratch.row_bytes;
+        let room = self.scratch.room;
         let image = &mut self.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
@@ -298,7 +287,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let Some(layout) = program.layouts.outputs.get(number) else {
             return Err(broken("no such statement"));
         };
-        let room = self.scratch.row_bytes;
+        let room = self.scratch.room;
         let emitted = self.out.emit(number, room, RESULT_BYTES_MAX, |bytes| {
             match source {
                 Some((from, row)) if row.len() >= from.fixed_bytes() => {
@@ -307,7 +296,7 @@ impl<A: DataAccess> Machine<'_, A> {
                         false => projection.append(from, row, layout, bytes)?,
                     }
                 }
-                _ => projection.append_nulls(layout, bytes),
+                _ => bytes.extend_from_slice(layout.null_row()),
             }
             Ok(())
         })?;
@@ -328,6 +317,26 @@ fn went_out(emitted: Emitted, next: Flow) -> Result<Flow, SqlError> {
 #[cold]
 fn result_too_big() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the result exceeds 1 GiB")
+}
+
+/// SETIN, SETK, SETNULL, and SETCOL of a row.
+#[inline]
+pub(super) fn set_column<'x>(
+    (program, inputs): (&'x Program, &'x [u8]),
+    image: &mut RowImage,
+    instr: Instr,
+    row: impl FnOnce() -> Option<(&'x RowLayout, &'x [u8])>,
+) -> Result<(), SqlError> {
+    let layout = image_layout(program, image)?;
+    let layouts = &program.layouts;
+    let source = match instr.op {
+        Op::Setin => Some((&layouts.inputs, inputs)),
+        Op::Setk => Some((&layouts.consts, layouts.const_row.as_slice())),
+        Op::Setcol => row(),
+        _ => None,
+    };
+    let raw = source.and_then(|(from, row)| from.raw(row, usize::from(instr.high())));
+    image.set_raw(layout, usize::from(instr.low()), raw)
 }
 
 fn start(program: &Program, image: &mut RowImage, target: RowTarget) -> Result<(), SqlError> {

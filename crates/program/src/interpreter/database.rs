@@ -270,6 +270,16 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     pub(super) fn update(&mut self, instr: Instr) -> Result<Flow, SqlError> {
+        self.update_row(instr, || None)
+    }
+
+    /// UPDATE; `kept` tells the row as it is, if somebody knows that.
+    #[inline]
+    pub(super) fn update_row<'k>(
+        &mut self,
+        instr: Instr,
+        kept: impl FnOnce() -> Option<&'k [u8]>,
+    ) -> Result<Flow, SqlError> {
         let program = self.program;
         let Collected {
             table: ordinal,
@@ -286,7 +296,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let row = image.finish();
         let handle = self.scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS].row;
         let done = match handle {
-            Some(handle) => match self.access.row(&handle) {
+            Some(handle) => match kept().or_else(|| self.access.row(&handle)) {
                 Some(old) => {
                     if !self.scratch.guard.allows_update(keys, layout, source, old, row) {
                         self.scratch

@@ -11,6 +11,13 @@
 //! going on (an error, an end, waiting for memory) ends the machine code, and the interpreter's loop acts
 //! on it as on its own.
 //!
+//! Machine code remembers where rows lie that collect registers hold ([`Context::places`]), from one call to
+//! the next and no longer than it runs: whoever goes on later begins with none. Each is forgotten with the
+//! call that gives its register another row, or writes to the row by whatever register; where the access
+//! does not promise that other rows stay where they are ([`RowsStay`](crate::data_access::RowsStay)), all of
+//! them with each call that the access may change itself at. So a place that is there is the one that asking
+//! again would give.
+//!
 //! Nothing unwinds through machine code, which has no tables for that: a panic of a function that it calls
 //! is caught there, ends the machine code like an error, and goes on from [`Machine::run_code`].
 
@@ -18,24 +25,56 @@ use std::any::Any;
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::scratch::{Collected, Registers};
+use super::data::{row_of, set_column};
+use super::row_image::RowTarget;
+use super::scratch::{Collected, Registers, Scratch};
 use super::{Flow, Machine};
 use crate::compiled::{Code, STOPPED};
 use crate::data_access::DataAccess;
-use crate::instr::{COLLECT_REGISTERS, ROW_BUFFERS};
+use crate::instr::{COLLECT_REGISTERS, Op, ROW_BUFFERS};
 use weft_types::SqlError;
 
 /// Distance of collect registers in memory, and where in one the status that RET gives lies, 0 or 1.
 pub(crate) const COLLECTED_BYTES: usize = size_of::<Collected>();
 /// See [`COLLECTED_BYTES`].
 pub(crate) const STATUS_OFFSET: usize = offset_of!(Collected, status);
+/// See [`COLLECTED_BYTES`]: the ordinal of the table that the row is of.
+pub(crate) const TABLE_OFFSET: usize = offset_of!(Collected, table);
 
 /// Tells where bytes lie, by number and by what they must be of; null if they are not there.
 type Place = unsafe extern "C" fn(*mut Context, u32, u32) -> *mut u8;
 
-/// Does the instruction with a number, and what is fused with it; the number of the next one, or
+/// Sets a variable column of a row buffer (its number, the column's from bit 8 on; what the buffer is of; where
+/// the column's cell lies) to bytes. As [`Context::set`]; null, and nothing done, where that is more than to
+/// append them.
+type Put = unsafe extern "C" fn(*mut Context, u32, u32, u32, *const u8, u64) -> *mut u8;
+
+/// Does the instruction with a number, with an argument by [`Handler`]; the number of the next one, or
 /// [`STOPPED`].
-type StepFunction = unsafe extern "C" fn(*mut Context, u32) -> u32;
+type StepFunction = unsafe extern "C" fn(*mut Context, u32, u32) -> u32;
+
+/// Where the row lies that a collect register holds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RowPlace {
+    /// Null: nobody knows. Else all fixed columns of the register's table lie there.
+    bytes: *const u8,
+    len: usize,
+}
+
+impl RowPlace {
+    const UNKNOWN: RowPlace = RowPlace {
+        bytes: std::ptr::null(),
+        len: 0,
+    };
+
+    fn of(row: &[u8]) -> RowPlace {
+        RowPlace {
+            bytes: row.as_ptr(),
+            len: row.len(),
+        }
+    }
+}
 
 /// Who does an instruction that machine code does not. One function each, so that nothing asks again what was
 /// known when the code was made.
@@ -44,8 +83,16 @@ type StepFunction = unsafe extern "C" fn(*mut Context, u32) -> u32;
 pub(crate) enum Handler {
     /// Whoever the interpreter would choose.
     Any,
-    /// A single instruction, the function of this name of [`Machine`].
+    /// What is fused, by its number; what finds a row, with the collect register from bit 16 on.
+    CoveredSearch,
+    Join,
+    Projection,
+    /// So many instructions that make a key.
+    MakeKey,
+    /// A single instruction, the function of this name of [`Machine`]; with the collect register, if it gives
+    /// that another row.
     Search,
+    Scan,
     Next,
     Insert,
     Update,
@@ -78,15 +125,51 @@ pub(crate) struct Context {
     pub collect: *mut u8,
     /// A row at hand: collect register, ordinal of the table. At least the layout's fixed columns lie there.
     pub row: Place,
-    /// A row buffer: number, [`super::row_image::RowTarget::code`]. As `row`.
+    /// A row buffer: number, [`RowTarget::code`]. As `row`.
     pub image: Place,
+    /// As `image`, when it has been made a row of all NULLs.
+    pub start: Place,
+    /// As `image`, when it has been made a copy of a row: its number, the collect register's from bit 8 on;
+    /// null where the copy is of another table.
+    pub copy: Place,
+    /// As `image`, when an instruction has set a column of it: number of the instruction; null where it does
+    /// not do so, which the interpreter says again.
+    pub set: Place,
+    /// See [`Put`].
+    pub put: Put,
     /// By [`Handler`].
     steps: [StepFunction; Handler::COUNT],
+    /// By collect register.
+    places: [RowPlace; COLLECT_REGISTERS],
     machine: *mut (),
     /// What the instruction gave that machine code stopped at, and its number.
     result: Option<Result<Flow, SqlError>>,
     stopped_at: u32,
     panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Context {
+    /// Where the address is kept that a collect register's row lies at.
+    pub const fn place_offset(cp: usize) -> usize {
+        offset_of!(Context, places)
+            + cp % COLLECT_REGISTERS * size_of::<RowPlace>()
+            + offset_of!(RowPlace, bytes)
+    }
+
+    /// As [`Context::place_offset`], of the row's length.
+    pub const fn place_len_offset(cp: usize) -> usize {
+        offset_of!(Context, places)
+            + cp % COLLECT_REGISTERS * size_of::<RowPlace>()
+            + offset_of!(RowPlace, len)
+    }
+
+    /// # Safety
+    /// The context is valid, and its places are in use by nobody.
+    #[inline]
+    unsafe fn place_mut<'c>(context: *mut Context, cp: u32) -> &'c mut RowPlace {
+        // SAFETY: see above.
+        unsafe { &mut (*context).places[cp as usize % COLLECT_REGISTERS] }
+    }
 }
 
 /// How machine code came to its end.
@@ -119,7 +202,12 @@ impl<A: DataAccess> Machine<'_, A> {
             collect: collect.cast(),
             row: row::<A>,
             image: image::<A>,
+            start: start::<A>,
+            copy: copy::<A>,
+            set: set::<A>,
+            put: put::<A>,
             steps: Self::STEPS,
+            places: [RowPlace::UNKNOWN; COLLECT_REGISTERS],
             machine: machine.cast(),
             result: None,
             stopped_at: 0,
@@ -165,14 +253,20 @@ unsafe fn with_machine<A, R>(
 unsafe extern "C" fn row<A: DataAccess>(context: *mut Context, cp: u32, table: u32) -> *mut u8 {
     let find = |machine: &mut Machine<'_, A>| {
         let collected = &machine.scratch.collect[cp as usize % COLLECT_REGISTERS];
-        let layout = machine.program.layouts.tables.get(table as usize)?;
-        let row = machine.access.row(&collected.row?)?;
-        (u32::from(collected.table) == table && row.len() >= layout.fixed_bytes()).then_some(row.as_ptr())
+        match u32::from(collected.table) == table {
+            true => machine.place_of(cp),
+            false => None,
+        }
     };
     // SAFETY: called by machine code with the context that it was given.
     let found = unsafe { with_machine::<A, _>(context, None, find) };
+    let Some(found) = found else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: as above, and the machine is not in use any more.
+    unsafe { *Context::place_mut(context, cp) = found };
     // Only read through.
-    found.map_or(std::ptr::null_mut(), <*const u8>::cast_mut)
+    found.bytes.cast_mut()
 }
 
 unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, target: u32) -> *mut u8 {
@@ -188,10 +282,118 @@ unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, ta
 }
 
 impl<A: DataAccess> Machine<'_, A> {
+    /// Where the row lies that a collect register holds, if it is one of its table.
+    #[inline]
+    fn place_of(&self, cp: u32) -> Option<RowPlace> {
+        let collected = &self.scratch.collect[cp as usize % COLLECT_REGISTERS];
+        let layout = self.program.layouts.tables.get(usize::from(collected.table))?;
+        let row = self.access.row(&collected.row?)?;
+        (row.len() >= layout.fixed_bytes()).then_some(RowPlace::of(row))
+    }
+}
+
+/// The row at a place, if that is known.
+///
+/// # Safety
+/// The place is one of the present context's, where a known one is that of a row that lies there as long as
+/// machine code forgets nothing (the file's head), so not beyond the call that this happens in.
+#[inline]
+unsafe fn kept_row<'x>(place: RowPlace) -> Option<&'x [u8]> {
+    // SAFETY: see above; it was made of a slice.
+    (!place.bytes.is_null()).then(|| unsafe { std::slice::from_raw_parts(place.bytes, place.len) })
+}
+
+unsafe extern "C" fn start<A: DataAccess>(context: *mut Context, buffer: u32, target: u32) -> *mut u8 {
+    let make = |machine: &mut Machine<'_, A>| {
+        let target = RowTarget::from_code(target);
+        let image = &mut machine.scratch.rows[buffer as usize % ROW_BUFFERS];
+        match target.layout(machine.program) {
+            Some(layout) => {
+                image.start(target, layout);
+                image.cells(layout)
+            }
+            None => std::ptr::null_mut(),
+        }
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { with_machine::<A, _>(context, std::ptr::null_mut(), make) }
+}
+
+unsafe extern "C" fn copy<A: DataAccess>(context: *mut Context, numbers: u32, target: u32) -> *mut u8 {
+    let make = |machine: &mut Machine<'_, A>| {
+        let Scratch { rows, collect, .. } = &mut *machine.scratch;
+        let image = &mut rows[numbers as usize % ROW_BUFFERS];
+        let collected = &collect[(numbers >> 8) as usize % COLLECT_REGISTERS];
+        let of = RowTarget::Table(collected.table);
+        let layout = match of.code() == Some(target) {
+            true => of.layout(machine.program)?,
+            false => return None,
+        };
+        // SAFETY: the context is valid; nobody else uses its places now.
+        let place = unsafe { Context::place_mut(context, numbers >> 8) };
+        // SAFETY: see `kept_row`.
+        let row = match unsafe { kept_row(*place) } {
+            Some(row) => Some(row),
+            None => {
+                let row = collected.row.and_then(|row| machine.access.row(&row));
+                let whole = row.filter(|row| row.len() >= layout.fixed_bytes());
+                *place = whole.map_or(RowPlace::UNKNOWN, RowPlace::of);
+                row
+            }
+        };
+        match row {
+            Some(row) => image.copy(of, layout, row),
+            None => image.start(of, layout),
+        }
+        Some(image.cells(layout))
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    let made = unsafe { with_machine::<A, _>(context, None, make) };
+    made.unwrap_or(std::ptr::null_mut())
+}
+
+unsafe extern "C" fn set<A: DataAccess>(context: *mut Context, pc: u32, target: u32) -> *mut u8 {
+    let make = |machine: &mut Machine<'_, A>| {
+        let program = machine.program;
+        let instr = *program.instrs.get(pc as usize)?;
+        if instr.op == Op::Setr {
+            machine.build(instr).ok()?;
+        }
+        let Scratch { rows, collect, .. } = &mut *machine.scratch;
+        let image = &mut rows[usize::from(instr.a) % ROW_BUFFERS];
+        if image.target.code() != Some(target) {
+            return None;
+        }
+        if instr.op != Op::Setr {
+            let collected = &collect[usize::from(instr.b) % COLLECT_REGISTERS];
+            let row = || {
+                // SAFETY: the context is valid; nobody else uses its places now.
+                let place = unsafe { *Context::place_mut(context, u32::from(instr.b)) };
+                // SAFETY: see `kept_row`.
+                match unsafe { kept_row(place) } {
+                    Some(row) => Some((program.layouts.tables.get(usize::from(collected.table))?, row)),
+                    None => row_of(program, machine.access, collected),
+                }
+            };
+            set_column((program, machine.inputs), image, instr, row).ok()?;
+        }
+        Some(image.cells(image.target.layout(program)?))
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    let made = unsafe { with_machine::<A, _>(context, None, make) };
+    made.unwrap_or(std::ptr::null_mut())
+}
+
+impl<A: DataAccess> Machine<'_, A> {
     /// In the order of [`Handler`].
     const STEPS: [StepFunction; Handler::COUNT] = [
         any::<A>,
+        covered_search::<A>,
+        join::<A>,
+        projection::<A>,
+        make_key::<A>,
         search::<A>,
+        scan::<A>,
         next::<A>,
         insert::<A>,
         update::<A>,
@@ -232,29 +434,122 @@ unsafe fn step<A>(
     next
 }
 
-unsafe extern "C" fn any<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
+unsafe extern "C" fn put<A: DataAccess>(
+    context: *mut Context,
+    numbers: u32,
+    target: u32,
+    cell: u32,
+    bytes: *const u8,
+    len: u64,
+) -> *mut u8 {
+    let put = |machine: &mut Machine<'_, A>| {
+        let image = &mut machine.scratch.rows[numbers as usize % ROW_BUFFERS];
+        // SAFETY: machine code has seen that the bytes are some of a row that lies there.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, len as usize) };
+        match image.target.code() == Some(target) {
+            true => image.put_behind((numbers >> 8) as usize, cell as usize, bytes),
+            false => std::ptr::null_mut(),
+        }
+    };
     // SAFETY: called by machine code with the context that it was given.
-    unsafe { step::<A>(context, pc, |machine| machine.at(pc as usize)) }
+    unsafe { with_machine::<A, _>(context, std::ptr::null_mut(), put) }
 }
 
-/// The function for machine code that has one of the interpreter's do an instruction.
-macro_rules! single {
-    ($name:ident) => {
-        unsafe extern "C" fn $name<A: DataAccess>(context: *mut Context, pc: u32) -> u32 {
-            let work = |machine: &mut Machine<'_, A>| {
-                let instr = machine.take_single(pc as usize)?;
-                machine.$name(instr)
-            };
+/// What becomes of the places of rows with a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Places {
+    /// The access is asked and not changed, and no register gets another row.
+    Stay,
+    /// A register gets another row, which will be looked at.
+    Found,
+    /// A register gets another row.
+    Other,
+    /// Machine code forgets itself what was written to ([`super::super::compiled`]).
+    Written,
+    /// Who knows.
+    Gone,
+}
+
+/// Does an instruction by `work`, and what that does to places; `cp` is the register that `becomes` is about.
+///
+/// # Safety
+/// As [`with_machine`].
+#[inline(always)]
+unsafe fn access_step<A: DataAccess>(
+    context: *mut Context,
+    (pc, cp): (u32, u32),
+    becomes: Places,
+    work: impl FnOnce(&mut Machine<'_, A>) -> Result<Flow, SqlError>,
+) -> u32 {
+    let work = |machine: &mut Machine<'_, A>| {
+        let flow = work(machine)?;
+        // SAFETY: the context is valid, and nobody uses its places now.
+        let places = unsafe { &mut (*context).places };
+        if becomes == Places::Gone || becomes != Places::Stay && A::ROWS_STAY.is_none() {
+            *places = [RowPlace::UNKNOWN; COLLECT_REGISTERS];
+        }
+        let place = &mut places[cp as usize % COLLECT_REGISTERS];
+        match becomes {
+            // Who counts what is looked at is not asked for what may not be.
+            Places::Found if A::ROWS_STAY.is_some() => {
+                *place = machine.place_of(cp).unwrap_or(RowPlace::UNKNOWN);
+            }
+            Places::Found | Places::Other => *place = RowPlace::UNKNOWN,
+            Places::Stay | Places::Written | Places::Gone => {}
+        }
+        Ok(flow)
+    };
+    // SAFETY: the caller's.
+    unsafe { step::<A>(context, pc, work) }
+}
+
+/// The function for machine code that has one of the interpreter's do something.
+macro_rules! by_number {
+    ($name:ident, $becomes:expr, |$machine:ident, $pc:ident, $number:ident| $work:expr) => {
+        unsafe extern "C" fn $name<A: DataAccess>(context: *mut Context, $pc: u32, argument: u32) -> u32 {
+            let $number = argument as u16;
+            let work = |$machine: &mut Machine<'_, A>| $work;
             // SAFETY: called by machine code with the context that it was given.
-            unsafe { step::<A>(context, pc, work) }
+            unsafe { access_step::<A>(context, ($pc, argument >> 16), $becomes, work) }
         }
     };
 }
 
-single!(search);
-single!(next);
-single!(insert);
-single!(update);
-single!(key);
-single!(build);
-single!(output);
+by_number!(any, Places::Gone, |machine, pc, _number| machine.at(pc as usize));
+by_number!(covered_search, Places::Found, |machine, pc, number| machine
+    .covered_search(number));
+by_number!(join, Places::Found, |machine, pc, number| machine
+    .joined_search(pc as usize, number));
+by_number!(projection, Places::Stay, |machine, pc, number| machine
+    .project(number));
+by_number!(make_key, Places::Stay, |machine, pc, number| machine
+    .make_key(pc as usize, u32::from(number)));
+
+unsafe extern "C" fn update<A: DataAccess>(context: *mut Context, pc: u32, _: u32) -> u32 {
+    let work = |machine: &mut Machine<'_, A>| {
+        let instr = machine.take_single(pc as usize)?;
+        // SAFETY: the context is valid, and nobody uses its places now; the row is looked at before it changes.
+        let kept = || unsafe { kept_row(*Context::place_mut(context, u32::from(instr.a))) };
+        machine.update_row(instr, kept)
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { access_step::<A>(context, (pc, 0), Places::Written, work) }
+}
+
+/// As `by_number`, for a single instruction.
+macro_rules! single {
+    ($name:ident, $becomes:expr) => {
+        by_number!($name, $becomes, |machine, pc, _number| {
+            let instr = machine.take_single(pc as usize)?;
+            machine.$name(instr)
+        });
+    };
+}
+
+single!(search, Places::Found);
+single!(scan, Places::Other);
+single!(next, Places::Other);
+single!(insert, Places::Written);
+single!(key, Places::Stay);
+single!(build, Places::Stay);
+single!(output, Places::Stay);

@@ -55,7 +55,7 @@ use crate::resolve::Fused;
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
 #[cfg(feature = "compiled")]
-pub(crate) use machine_code::{COLLECTED_BYTES, Context, Handler, STATUS_OFFSET};
+pub(crate) use machine_code::{COLLECTED_BYTES, Context, Handler, STATUS_OFFSET, TABLE_OFFSET};
 #[cfg(feature = "compiled")]
 pub(crate) use row_image::RowTarget;
 pub(crate) use row_image::{ROW_BYTES_MAX, misfit, too_big};
@@ -64,8 +64,6 @@ pub(crate) use scratch::{Collected, KeyImage};
 
 /// Bytes of result rows that one program may give back.
 pub const RESULT_BYTES_MAX: usize = 1 << 30;
-/// Bytes of result rows that room is made for beforehand, at most.
-const KEPT_ROW_BYTES_MAX: usize = 64 << 10;
 
 /// Runs a program over a row of inputs ([`Program::encode_inputs`]).
 ///
@@ -140,6 +138,7 @@ pub fn begin_with_keys(
 fn begin_run(program: &Program, budget: u32, scratch: &mut Scratch, out: &mut Outcome) {
     out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
+    scratch.room = scratch.rooms.of(program.number());
     scratch.uncounted_runs += 1;
     if scratch.uncounted_runs >= SAMPLE_RUNS {
         scratch.uncounted_runs = 0;
@@ -175,7 +174,7 @@ pub fn resume<A: DataAccess>(
     };
     let result = machine.execute();
     if !matches!(result, Ok(Progress::Waiting)) {
-        scratch.row_bytes = out.row_bytes().min(KEPT_ROW_BYTES_MAX);
+        scratch.rooms.note(program.number(), scratch.room, out.room());
     }
     match result {
         Err(error) if !out.notices.is_empty() => Err(handlers::with_notices(error, out)),

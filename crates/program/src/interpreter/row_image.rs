@@ -14,6 +14,8 @@
 
 use weft_types::{ColumnKind, RowLayout, SqlError, SqlState};
 
+use crate::program::Program;
+
 /// What a row buffer is a row of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RowTarget {
@@ -26,14 +28,38 @@ pub(crate) enum RowTarget {
     Output(u32),
 }
 
+impl RowTarget {
+    /// The layout of such rows.
+    #[inline]
+    pub fn layout(self, program: &Program) -> Option<&RowLayout> {
+        match self {
+            RowTarget::None => None,
+            RowTarget::Table(ordinal) => program.layouts.tables.get(usize::from(ordinal)),
+            RowTarget::Output(statement) => program.layouts.outputs.get(statement as usize),
+        }
+    }
+}
+
 #[cfg(feature = "compiled")]
 impl RowTarget {
+    const OUTPUTS: u32 = u8::MAX as u32 + 1;
+
     /// A number for each; none for nothing.
+    #[inline]
     pub fn code(self) -> Option<u32> {
         match self {
             RowTarget::None => None,
             RowTarget::Table(ordinal) => Some(u32::from(ordinal)),
-            RowTarget::Output(statement) => statement.checked_add(u32::from(u8::MAX) + 1),
+            RowTarget::Output(statement) => statement.checked_add(Self::OUTPUTS),
+        }
+    }
+
+    /// What a number is for.
+    #[inline]
+    pub fn from_code(code: u32) -> RowTarget {
+        match code.checked_sub(Self::OUTPUTS) {
+            Some(statement) => RowTarget::Output(statement),
+            None => RowTarget::Table(code as u8),
         }
     }
 }
@@ -79,21 +105,31 @@ impl RowImage {
         }
     }
 
+    /// Sets a variable column, whose cell lies there, to bytes that come behind all others. As
+    /// [`RowImage::cells`]; null, and nothing done, if they would have to come elsewhere.
+    #[cfg(feature = "compiled")]
+    #[inline]
+    pub fn put_behind(&mut self, column: usize, cell: usize, raw: &[u8]) -> *mut u8 {
+        let at = self.bytes.len();
+        if column < self.tail || at + raw.len() > ROW_BYTES_MAX || cell + 8 > at {
+            return std::ptr::null_mut();
+        }
+        self.bytes.extend_from_slice(raw);
+        self.tail = column + 1;
+        let place = at as u64 | (raw.len() as u64) << 32;
+        if let Some(cell) = self.bytes.get_mut(cell..cell + 8) {
+            cell.copy_from_slice(&place.to_le_bytes());
+        }
+        self.mark_present(column);
+        self.bytes.as_mut_ptr()
+    }
+
     /// Makes the buffer a row of all NULLs.
     pub fn start(&mut self, target: RowTarget, layout: &RowLayout) {
         self.target = target;
         self.tail = 0;
         self.bytes.clear();
-        self.bytes.resize(layout.fixed_bytes(), 0);
-        let columns = layout.column_count();
-        if let Some(bitmap) = self.bytes.get_mut(..columns.div_ceil(8)) {
-            bitmap.fill(0xFF);
-            if !columns.is_multiple_of(8)
-                && let Some(last) = bitmap.last_mut()
-            {
-                *last = (1 << (columns % 8)) - 1;
-            }
-        }
+        self.bytes.extend_from_slice(layout.null_row());
     }
 
     /// Makes the buffer a copy of a row. A row too short for its layout counts as all NULL.

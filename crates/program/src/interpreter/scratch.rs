@@ -10,6 +10,7 @@ use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
 use crate::interpreter::handlers::Reports;
 use crate::interpreter::row_image::{RowImage, RowTarget};
+use crate::outcome::{Room, Rooms};
 use crate::program::Program;
 use crate::resolve::FrameUse;
 
@@ -139,8 +140,9 @@ pub struct Scratch {
     pub(crate) run: RunState,
     /// Searches that will follow in a loop.
     pub(crate) ahead: Ahead,
-    /// Bytes of rows that the run before gave: this one's buffer is made with room for as many.
-    pub(crate) row_bytes: usize,
+    /// What rows this run's buffers are made with room for, and of others.
+    pub(crate) room: Room,
+    pub(crate) rooms: Rooms,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
     /// How often the present run entered machine code.

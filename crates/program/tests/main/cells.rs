@@ -7,8 +7,8 @@ use crate::fixture::{ACCOUNTS, ACCOUNTS_KEY, PAIRS, PAIRS_KEY};
 use proptest::prelude::*;
 use weft_base::{BatchId, CatalogVersion, IndexId, Prng, TableId};
 use weft_program::{
-    Access, AccessKind, BatchAccess, Cp, Instr, KeyPart, Op, Outcome, Program, ProgramBuilder, Reg, RowBuf,
-    Scratch, TableNo, asm, run,
+    Access, AccessKind, BatchAccess, Cp, Instr, KeyBuf, KeyPart, Op, Outcome, Program, ProgramBuilder, Reg,
+    RowBuf, Scratch, TableNo, asm, run,
 };
 use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{SqlError, SqlType, Value};
@@ -89,9 +89,14 @@ struct Writing<'r> {
     buffers: [RowBuf; 2],
     registers: [Reg; REGISTERS],
     status: Reg,
+    /// Inputs that the rows' keys are, the key buffer, and the index.
+    keys: [u16; 2],
+    key: KeyBuf,
+    index: u8,
 }
 
-/// Searches two rows, then moves columns to and fro, then updates, inserts or both, and answers.
+/// Searches two rows, often the same one, then moves columns to and fro, changes, removes and searches them
+/// again in between, then updates, inserts or both, and answers.
 fn program(random: &mut Prng) -> Program {
     let mut b = ProgramBuilder::new(CatalogVersion(0));
     TYPES.iter().for_each(|ty| {
@@ -134,6 +139,9 @@ fn program(random: &mut Prng) -> Program {
         buffers,
         registers,
         status,
+        keys: [0, other],
+        key,
+        index,
     };
     w.start(0);
     w.b.outrow(buffers[1], statement);
@@ -179,7 +187,7 @@ impl Writing<'_> {
         let register = self.register();
         let column = self.below(TYPES.len()) as u16;
         let of_register = self.random.below(REGISTER_COLUMNS) as u16;
-        match self.random.below(15) {
+        match self.random.below(19) {
             0..3 => self.b.ldcol(register, cp, of_register),
             3 => self.b.ldin(register, of_register),
             4 => {
@@ -212,8 +220,42 @@ impl Writing<'_> {
                 self.b.push(Instr::new(Op::Isnull, other.0, register.0, 0, 0));
             }
             13 => self.b.ldnull(register),
+            14 => self.change(cp, column.max(1), of_register),
+            15 => {
+                // Another row in the register, or the same again.
+                let input = self.keys[self.below(2)];
+                self.b.key(self.key);
+                match self.random.chance(1, 2) {
+                    true => self.b.keyin(self.key, input),
+                    false => self.b.keyk(self.key, self.constants[0]),
+                }
+                self.b.search(cp, self.table, self.index, self.key);
+            }
+            16 if self.random.chance(1, 4) => self.b.remove(cp),
+            17 if self.random.chance(1, 3) => {
+                self.b.row(self.buffers[0], self.table);
+                self.b.setin(self.buffers[0], 0, self.keys[0]);
+                self.b.insert(cp, self.table, self.buffers[0]);
+            }
             _ if self.random.chance(1, 6) => self.start(0),
             _ => self.b.ret(self.status, cp),
+        }
+    }
+}
+
+impl Writing<'_> {
+    /// Changes columns of a row, and looks at it by both registers, as it is before and behind.
+    fn change(&mut self, cp: Cp, column: u16, of_register: u16) {
+        let register = self.register();
+        for cp in self.rows {
+            self.b.ldcol(register, cp, of_register);
+        }
+        self.b.copyrow(self.buffers[0], cp);
+        self.b.setin(self.buffers[0], column, column);
+        self.b.update(cp, self.buffers[0]);
+        for (at, cp) in self.rows.into_iter().enumerate() {
+            self.b.ldcol(self.registers[at], cp, of_register);
+            self.b.setcol(self.buffers[1], 11, cp, 11);
         }
     }
 }
