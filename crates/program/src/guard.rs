@@ -238,6 +238,7 @@ impl GuardKeys {
         result
     }
 
+    #[inline(always)]
     fn check_write(
         &mut self,
         table: TableId,
@@ -246,21 +247,32 @@ impl GuardKeys {
         old_key: &mut Vec<u8>,
         new_key: &mut Vec<u8>,
     ) -> Result<(), SqlError> {
-        let inserts = old.is_none();
+        let both = old.zip(new);
+        // The same bytes are the same key; other bytes may be.
+        let keeps = |columns: &KeyColumns| both.is_some_and(|(old, new)| columns.same(layout, old, new));
         let primary = keys.primary.as_ref();
-        encode(old_key, layout, old, primary);
-        if old.is_some() && !self.write_row(table, old_key, false) {
-            return Err(refuse("changes a row", table));
+        encode(old_key, layout, old.or(new), primary);
+        if !self.write_row(table, old_key, old.is_none()) {
+            let what = if old.is_some() {
+                "changes a row"
+            } else {
+                "writes a row"
+            };
+            return Err(refuse(what, table));
         }
-        encode(new_key, layout, new, primary);
-        let same_key = old.is_some() && new.is_some() && old_key == new_key;
-        if new.is_some() && !same_key && !self.write_row(table, new_key, inserts) {
-            return Err(refuse("writes a row", table));
+        if both.is_some() && !primary.is_none_or(keeps) {
+            encode(new_key, layout, new, primary);
+            if old_key != new_key && !self.write_row(table, new_key, false) {
+                return Err(refuse("writes a row", table));
+            }
         }
         for (index, columns) in &keys.unique {
+            if keeps(columns) {
+                continue;
+            }
             encode(old_key, layout, old, Some(columns));
             encode(new_key, layout, new, Some(columns));
-            if old.is_some() && new.is_some() && old_key == new_key {
+            if both.is_some() && old_key == new_key {
                 continue;
             }
             for (row, key) in [(old, &*old_key), (new, &*new_key)] {

@@ -1,12 +1,14 @@
 //! Garbage collection in two stages.
 //!
-//! 1. **Unlink.** A row written by batch N keeps older versions for readers below N. Once no reader below N
-//!    is registered they are cut off the chain; index entries that only they carried go; a tombstone at the
-//!    head frees the whole slot.
-//! 2. **Free.** Whatever was unlinked while the boundary was b, by stage 1, by a rollback, or by publishing
-//!    another schema, may still be held by a reader that found it just before. It waits in a queue stamped
-//!    b and is freed when every registered reader's boundary, and the boundary itself, is above b: by then
-//!    all those readers have left.
+//! 1. **Cut.** A row written by batch N keeps older versions for readers below N. Once no reader below N
+//!    is registered they are cut off the chain and freed: nobody looks below the version that he sees, and
+//!    who saw one of these has left. Index entries that only they carried go; a tombstone at the head is
+//!    unlinked and frees the whole slot.
+//! 2. **Free.** What a reader of the newest boundary may come across and yet was unlinked while the boundary
+//!    was b (a tombstone, a row's block that it left for its home, what a rollback took back, a schema), may
+//!    still be held by a reader that found it just before. It waits in a queue stamped b and is freed when
+//!    every registered reader's boundary, and the boundary itself, is above b: by then all those readers have
+//!    left.
 //!
 //! A version in its slot's home frees that home, and the slot if it waits for that; or the row comes home, if
 //! it lies in a block alone (`memory/slots.rs`), and the block is unlinked in turn.
@@ -17,10 +19,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use weft_base::memory::{prefetch, prefetch_bytes};
+use weft_base::memory::prefetch;
 use weft_base::{BatchId, TableId};
 
-use crate::memory::{Pin, Retired, RowMemory, SLOT_OVERHEAD, Slot, SlotId};
+use crate::memory::{Pin, Retired, RowMemory, Slot, SlotId};
 use crate::table::{Schema, TableCore, TableData};
 
 /// A row's place, to be looked up again later: by then the table may be gone.
@@ -62,12 +64,6 @@ struct Row<'s> {
     table: &'s TableData,
     slot: SlotId,
     place: Slot<'s>,
-}
-
-impl Row<'_> {
-    fn name(self) -> RowPlace {
-        RowPlace::new(&self.table.core, self.slot)
-    }
 }
 
 enum Unlinked {
@@ -145,27 +141,25 @@ impl Garbage {
     ) -> usize {
         let mut steps = 0;
         // Counted here and told at the end: a locked addition waits until a row that was copied has arrived.
-        let (mut freed_bytes, mut copied_bytes) = (0u64, 0u64);
+        let mut bytes = Bytes::default();
         while steps < budget {
             let block = self.unlinked.iter().take(BLOCK.min(budget - steps));
             let count = block.take_while(|(stamp, _)| *stamp < oldest).count();
             if count == 0 {
                 break;
             }
-            for row in self.fetched(schema, count) {
+            self.fetch_first(schema, count);
+            for _ in 0..count {
                 match self.unlinked.pop_front() {
                     Some((_, Unlinked::Block(version))) => {
                         // SAFETY: unlinked while the boundary was below `oldest`; every reader registered
                         // then has left.
-                        freed_bytes += unsafe { version.free(&self.memory) } as u64;
+                        bytes.freed += unsafe { version.free(&self.memory) } as u64;
                     }
-                    Some((_, Unlinked::Home(place, bytes))) => {
-                        freed_bytes += u64::from(bytes);
-                        let moved = row.and_then(|row| row.table.core.slots.home_left(row.slot, row.place));
-                        if let Some(left) = moved {
-                            // The copy is linked in its stead; the block's bytes count until it is freed.
-                            copied_bytes += left.view().size_bytes() as u64;
-                            self.retire(boundary, place, left);
+                    Some((_, Unlinked::Home(place, row_bytes))) => {
+                        bytes.freed += u64::from(row_bytes);
+                        if let Some(row) = place.row(schema) {
+                            self.leave_home(row, boundary, &mut bytes);
                         }
                     }
                     Some((_, Unlinked::Schema(schema))) => drop(schema),
@@ -185,12 +179,12 @@ impl Garbage {
             }
             self.superseded_len -= rows.len();
             steps += rows.len();
-            for row in rows.into_iter().flatten() {
-                shorten(row, oldest, |version| self.retire(boundary, row.name(), version));
+            for row in rows.iter().flatten() {
+                self.shorten(*row, boundary, oldest, &mut bytes);
             }
         }
-        self.memory.add(copied_bytes);
-        self.memory.subtract(freed_bytes);
+        self.memory.add(bytes.copied);
+        self.memory.subtract(bytes.freed);
         if self.superseded.is_empty() && self.unlinked.is_empty() {
             self.superseded.shrink_to(64);
             self.unlinked.shrink_to(1024);
@@ -198,34 +192,89 @@ impl Garbage {
         steps
     }
 
-    /// The rows of the first things that wait for stage 2, so many of them, and nothing for what is no row's.
-    /// Fetches what will be touched: heads of slots and blocks; then a row that comes home, and the home,
-    /// which is written as a whole.
-    fn fetched<'s>(&self, schema: &'s Schema, count: usize) -> Rows<'s> {
-        let rows: Rows<'s> = self
-            .unlinked
-            .iter()
-            .take(count)
-            .map(|(_, unlinked)| match unlinked {
-                Unlinked::Home(place, _) => place.row(schema).inspect(|row| row.place.prefetch_head()),
-                Unlinked::Block(version) => {
-                    prefetch(version.address());
-                    None
+    /// Fetches what the first `count` things that wait for stage 2 lie in.
+    fn fetch_first(&self, schema: &Schema, count: usize) {
+        for (_, unlinked) in self.unlinked.iter().take(count) {
+            match unlinked {
+                Unlinked::Home(place, _) => {
+                    if let Some(row) = place.row(schema) {
+                        row.place.prefetch_head();
+                    }
                 }
-                Unlinked::Schema(_) => None,
-            })
-            .collect();
-        for (row, (_, unlinked)) in rows.iter().zip(&self.unlinked) {
-            if let (Some(row), Unlinked::Home(_, bytes)) = (row, unlinked)
-                && let Some(elsewhere) = row.place.newest_elsewhere()
-            {
-                let home_bytes = SLOT_OVERHEAD + *bytes as usize;
-                prefetch_bytes(elsewhere, *bytes as usize);
-                prefetch_bytes(row.place.address(), home_bytes.min(row.place.size_bytes()));
+                Unlinked::Block(version) => prefetch(version.address()),
+                Unlinked::Schema(_) => {}
             }
         }
-        rows
     }
+
+    /// Nobody holds the version any more that lay in the row's home.
+    fn leave_home(&mut self, row: Row<'_>, boundary: BatchId, bytes: &mut Bytes) {
+        let moved = row.table.core.slots.home_left(row.slot, row.place);
+        self.retire_copied(moved, boundary, bytes);
+    }
+
+    /// A row has come home, and left this block: the copy is linked in its stead, but the block's bytes count
+    /// until it is freed.
+    fn retire_copied(&mut self, left: Option<Retired>, boundary: BatchId, bytes: &mut Bytes) {
+        if let Some(left) = left {
+            bytes.copied += left.view().size_bytes() as u64;
+            self.unlinked.push_back((boundary, Unlinked::Block(left)));
+        }
+    }
+
+    /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once.
+    fn shorten(&mut self, row: Row<'_>, boundary: BatchId, oldest: BatchId, bytes: &mut Bytes) {
+        let Row { table, slot, place } = row;
+        let core = &table.core;
+        // SAFETY: only the collector frees, and it is this thread. What it frees here it does not look at
+        // again.
+        let (seen, newest) = unsafe { (Pin::new(oldest.0), Pin::new(Pin::EVERYTHING)) };
+        let (Some(floor), Some(head)) = (place.at(seen), place.at(newest)) else {
+            return;
+        };
+        // A version whose keys the next newer one kept has no entries of its own: that one has them, or they
+        // went with it.
+        let mut are_keys_kept = floor.keeps_keys();
+        let mut is_home_left = false;
+        let mut unlinked_bytes = 0;
+        for version in floor.cut() {
+            let view = version.view();
+            if !are_keys_kept {
+                table.remove_entries(slot, view, Some(head));
+            }
+            are_keys_kept = view.keeps_keys();
+            unlinked_bytes += view.size_bytes();
+            is_home_left |= version.is_home();
+            // SAFETY: who reads at `oldest` or later stops at the floor at the latest, and nobody reads below:
+            // those who did have left. See the test `a_reader_of_the_floor_looks_no_further`.
+            unsafe { version.free(&self.memory) };
+        }
+        if unlinked_bytes > 0 {
+            core.unlinked(unlinked_bytes);
+            bytes.freed += unlinked_bytes as u64;
+        }
+        if is_home_left {
+            self.leave_home(row, boundary, bytes);
+        }
+        if !head.is_live() && head.batch() <= oldest {
+            table.remove_row_id(slot, place.row_id());
+            if let Some(tombstone) = place.pop() {
+                core.unlinked(tombstone.view().size_bytes());
+                self.unlinked.push_back((boundary, Unlinked::Block(tombstone)));
+            }
+            core.slots.release(slot);
+        } else if !is_home_left {
+            self.retire_copied(place.come_home(), boundary, bytes);
+        }
+    }
+}
+
+/// Memory of versions that changed hands during a collection.
+#[derive(Default)]
+struct Bytes {
+    freed: u64,
+    /// Of rows that came home.
+    copied: u64,
 }
 
 impl Drop for Garbage {
@@ -256,36 +305,118 @@ fn fetched_chains<'s>(schema: &'s Schema, chains: impl Iterator<Item = RowPlace>
     rows
 }
 
-/// Stage 1 for one slot: everything below the version that `oldest` sees goes.
-fn shorten(row: Row<'_>, oldest: BatchId, mut retire: impl FnMut(Retired)) {
-    let Row { table, slot, place } = row;
-    let core = &table.core;
-    // SAFETY: only the collector frees, and it is this thread.
-    let (seen, newest) = unsafe { (Pin::new(oldest.0), Pin::new(Pin::EVERYTHING)) };
-    let (Some(floor), Some(head)) = (place.at(seen), place.at(newest)) else {
-        return;
-    };
-    // A version whose keys the next newer one kept has no entries of its own: that one has them, or they went
-    // with it.
-    let mut are_keys_kept = floor.keeps_keys();
-    for version in floor.cut() {
-        let view = version.view();
-        if !are_keys_kept {
-            table.remove_entries(slot, view, Some(head));
-        }
-        are_keys_kept = view.keeps_keys();
-        core.unlinked(view.size_bytes());
-        retire(version);
+#[cfg(test)]
+mod tests {
+    use weft_types::{SqlType, Value};
+
+    use super::*;
+    use crate::catalog::{CatalogOp, ColumnDef, FIRST_OBJECT_ID, TableDef};
+    use crate::store::Store;
+
+    const TABLE: TableId = TableId(FIRST_OBJECT_ID);
+    const SLOT: SlotId = SlotId(0);
+
+    fn definition() -> TableDef {
+        TableDef::new(TABLE, "t", vec![ColumnDef::new("a", SqlType::Int8)])
     }
-    if !head.is_live() && head.batch() <= oldest {
-        table.remove_row_id(slot, place.row_id());
-        if let Some(tombstone) = place.pop() {
-            core.unlinked(tombstone.view().size_bytes());
-            retire(tombstone);
+
+    fn row(number: u64) -> Vec<u8> {
+        definition().layout.encode(&[Value::Int8(number as i64)]).unwrap()
+    }
+
+    fn write(store: &Store, work: impl FnOnce(&mut crate::writer::MemberWriter<'_>)) {
+        let number = BatchId(store.boundary().0 + 1);
+        let batch = store.begin_batch(number);
+        let mut member = batch.member(0);
+        work(&mut member);
+        member.commit();
+        batch.finish();
+        store.publish(number);
+    }
+
+    /// A table with one row, of batch 2.
+    fn one_row() -> Arc<Store> {
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        batch
+            .apply_catalog(&CatalogOp::CreateTable(definition()))
+            .unwrap();
+        batch.finish();
+        store.publish(BatchId(1));
+        write(&store, |member| {
+            member.insert(TABLE, &row(2)).unwrap();
+        });
+        store
+    }
+
+    fn waiting(store: &Arc<Store>) -> (usize, usize) {
+        let stats = store.memory_stats();
+        (stats.superseded_rows, stats.unlinked_versions)
+    }
+
+    /// What no reader sees is freed in the very collection that cuts it off, and used again; what a reader
+    /// sees stays.
+    #[test]
+    fn a_reader_of_the_floor_looks_no_further() {
+        let store = one_row();
+        let update = |number| write(&store, |member| member.update(TABLE, SLOT, &row(number)).unwrap());
+        update(3);
+        let at_three = store.snapshot();
+        let version_bytes = store.memory_stats().version_bytes / 2;
+        update(4);
+        update(5);
+        let at_five = store.snapshot();
+        store.collect_garbage(100);
+        // Batch 2's went; what batches 4 and 5 superseded is still seen.
+        assert_eq!(
+            (waiting(&store), store.memory_stats().version_bytes),
+            ((2, 0), 3 * version_bytes)
+        );
+        for number in 6..9 {
+            update(number);
+            store.collect_garbage(100);
+            for (snapshot, seen) in [(&at_three, 3), (&at_five, 5), (&store.snapshot(), number)] {
+                let bytes = snapshot.get(TABLE, SLOT).map(|row| row.bytes.to_vec());
+                assert_eq!(bytes, Some(row(seen)));
+            }
         }
-        core.slots.release(slot);
-    } else if let Some(left) = place.come_home() {
-        core.slots.memory().add(left.view().size_bytes() as u64);
-        retire(left);
+        drop(at_three);
+        store.collect_garbage(100);
+        assert_eq!(
+            at_five.get(TABLE, SLOT).map(|row| row.bytes.to_vec()),
+            Some(row(5))
+        );
+        drop(at_five);
+        // The newest one comes home at once; the block that it left waits for the next boundary.
+        store.collect_garbage(100);
+        let stats = store.memory_stats();
+        assert_eq!(
+            (waiting(&store), stats.version_bytes),
+            ((0, 1), 2 * version_bytes)
+        );
+        assert_eq!(store.collect_garbage(100), 0);
+        write(&store, |_| {});
+        store.collect_garbage(100);
+        let stats = store.memory_stats();
+        assert_eq!(
+            (waiting(&store), stats.version_bytes, stats.block_bytes),
+            ((0, 0), version_bytes, 0)
+        );
+    }
+
+    /// The tombstone that a reader may just have come across waits; the slot does not.
+    #[test]
+    fn a_removed_row_gives_its_slot_back() {
+        let store = one_row();
+        write(&store, |member| member.remove(TABLE, SLOT).unwrap());
+        store.collect_garbage(100);
+        assert_eq!(waiting(&store), (0, 1));
+        write(&store, |member| {
+            assert_eq!(member.insert(TABLE, &row(4)).unwrap(), SLOT)
+        });
+        store.collect_garbage(100);
+        let stats = store.memory_stats();
+        assert_eq!((waiting(&store), stats.block_bytes), ((0, 0), 0));
+        assert_eq!(store.snapshot().verify_digest(), store.state_digest());
     }
 }

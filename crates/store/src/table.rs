@@ -132,8 +132,8 @@ pub(crate) struct TableIndex {
 pub(crate) struct TableData {
     pub(crate) def: Arc<TableDef>,
     pub(crate) core: Arc<TableCore>,
-    /// The bits that a row's null bitmap must not have, up to the last byte with one.
-    pub(crate) not_null: Box<[u8]>,
+    /// The bits that a row's null bitmap must not have.
+    pub(crate) not_null: NotNull,
     pub(crate) indexes: Vec<TableIndex>,
     /// All columns that an index has: an update that keeps these touches none.
     pub(crate) indexed: KeyColumns,
@@ -142,16 +142,43 @@ pub(crate) struct TableData {
 }
 
 /// See [`TableData::not_null`].
-fn not_null_bits(def: &TableDef) -> Box<[u8]> {
-    let columns = def.columns.iter().enumerate();
-    let mut bits = Vec::new();
-    for (at, _) in columns.filter(|(_, column)| column.not_null) {
-        bits.resize(at / 8 + 1, 0);
-        if let Some(last) = bits.last_mut() {
-            *last |= 1 << (at % 8);
+#[derive(Clone)]
+pub(crate) struct NotNull {
+    /// Those of the bitmap's first bytes, as a word.
+    first: u64,
+    /// All of them, up to the last byte with one.
+    bits: Box<[u8]>,
+}
+
+impl NotNull {
+    fn of(def: &TableDef) -> Self {
+        let columns = def.columns.iter().enumerate();
+        let mut bits = Vec::new();
+        for (at, _) in columns.filter(|(_, column)| column.not_null) {
+            bits.resize(at / 8 + 1, 0);
+            if let Some(last) = bits.last_mut() {
+                *last |= 1 << (at % 8);
+            }
+        }
+        let mut first = [0; size_of::<u64>()];
+        first.iter_mut().zip(&bits).for_each(|(to, from)| *to = *from);
+        NotNull {
+            first: u64::from_le_bytes(first),
+            bits: bits.into(),
         }
     }
-    bits.into()
+
+    /// The row has one of them.
+    #[inline]
+    fn is_violated(&self, row: &[u8]) -> bool {
+        if let Some(word) = row.first_chunk()
+            && self.bits.len() <= word.len()
+        {
+            return u64::from_le_bytes(*word) & self.first != 0;
+        }
+        let is_forbidden = |(at, bits): (usize, &u8)| row.get(at).is_none_or(|nulls| nulls & bits != 0);
+        self.bits.iter().enumerate().any(is_forbidden)
+    }
 }
 
 impl TableData {
@@ -178,7 +205,7 @@ impl TableData {
         let columns = indexes.iter().flat_map(|index| &index.def.columns);
         let columns: BTreeSet<usize> = columns.copied().collect();
         TableData {
-            not_null: not_null_bits(&def),
+            not_null: NotNull::of(&def),
             indexed: KeyColumns::new(&core.layout, &columns.into_iter().collect::<Vec<_>>()),
             def,
             core,
@@ -194,8 +221,7 @@ impl TableData {
     /// The row has a NULL where none may be: told by its null bitmap, which stands before all else.
     #[inline]
     pub(crate) fn has_forbidden_null(&self, row: &[u8]) -> bool {
-        let is_forbidden = |(at, bits): (usize, &u8)| row.get(at).is_none_or(|nulls| nulls & bits != 0);
-        self.not_null.iter().enumerate().any(is_forbidden)
+        self.not_null.is_violated(row)
     }
 
     #[inline]
@@ -365,12 +391,11 @@ impl RangeLoader<'_> {
         core.slots.note(slot, row.len());
         if let Some(place) = core.slots.slot(slot) {
             place.set_row_id(row_id);
-            self.loaded.linked_bytes += place.push(batch, Some(row), core.slots.memory()) as u64;
-            if let Some(version) = place.at(self.loader.pin()) {
-                let term = core.term(place, version);
-                version.seal(term);
-                self.loaded.digest = self.loaded.digest.wrapping_add(term);
-            }
+            let version = place.push(self.loader.pin(), batch, Some(row), core.slots.memory());
+            let term = core.term(place, version);
+            version.seal(term, false);
+            self.loaded.linked_bytes += version.size_bytes() as u64;
+            self.loaded.digest = self.loaded.digest.wrapping_add(term);
         }
         self.loaded.row_count += 1;
         Ok(())

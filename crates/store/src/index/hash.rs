@@ -201,6 +201,17 @@ impl HashIndex {
 
     /// Adds the entry unless it is there.
     pub(crate) fn add(&self, hash: u64, slot: SlotId) {
+        self.put::<true>(hash, slot);
+    }
+
+    /// Adds an entry of a slot that has none: a new row's.
+    pub(crate) fn add_first(&self, hash: u64, slot: SlotId) {
+        self.put::<false>(hash, slot);
+    }
+
+    /// Adds an entry; `MAY_EXIST` says that it may be there already.
+    #[inline(always)]
+    fn put<const MAY_EXIST: bool>(&self, hash: u64, slot: SlotId) {
         let Some(shard) = self.shard(hash) else {
             return;
         };
@@ -208,9 +219,11 @@ impl HashIndex {
         let cell = cell_of(hash, slot);
         let current = Table::from_tagged(shard.table.load(Ordering::Relaxed));
         // SAFETY: the arena lives as long as the index.
-        if current.is_some_and(|table| unsafe { find(table, cell) }.is_some()) {
+        let is_there = || current.is_some_and(|table| unsafe { find(table, cell) }.is_some());
+        if MAY_EXIST && is_there() {
             return;
         }
+        debug_assert!(!is_there(), "a new row's entry");
         *entries += 1;
         let table = match current {
             Some(table) if *entries * 100 <= table.line_count() * CELLS * LOAD_PERCENT_MAX => table,

@@ -148,13 +148,21 @@ impl<'s> Slot<'s> {
     }
 
     /// Links a new newest version, at home if there is room; `None` makes a tombstone. One writer per slot at
-    /// a time (a lock above sees to it). Returns the memory it takes, in bytes.
-    pub(crate) fn push(self, batch: BatchId, bytes: Option<&[u8]>, memory: &RowMemory) -> usize {
+    /// a time (a lock above sees to it). Returns the version, which the pin keeps alive.
+    #[inline]
+    pub(crate) fn push(
+        self,
+        _pin: Pin<'s>,
+        batch: BatchId,
+        bytes: Option<&[u8]>,
+        memory: &RowMemory,
+    ) -> VersionRef<'s> {
         let older = self.head().newest.load(Ordering::Relaxed);
         let at_home = bytes.and_then(|row| self.home().write(batch, row, older, 0));
         let version = at_home.unwrap_or_else(|| version::allocate(batch, bytes, older, memory));
         self.head().newest.store(version.as_ptr(), Ordering::Release);
-        version::size_of_row(bytes.map_or(0, <[u8]>::len))
+        // SAFETY: linked just now; unlinked it may be soon, but is not freed while the pin is used.
+        unsafe { VersionRef::from_linked(version) }
     }
 
     /// Unlinks the newest version: rollback, or the garbage collector on a tombstone.
@@ -202,6 +210,24 @@ struct Region {
     slots: u32,
     /// A bit for each group of slots: one of them was written.
     written: AtomicU64,
+}
+
+impl Region {
+    /// The slot of that number, which is of this region or of one behind its end.
+    #[inline(always)]
+    fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
+        let offset = slot.0 & (REGION_SLOTS - 1);
+        if offset >= u64::from(self.slots) {
+            return None;
+        }
+        // SAFETY: inside the region.
+        let start = unsafe { self.base.add(offset as usize * self.stride as usize) };
+        Some(Slot {
+            start: start.cast(),
+            room: self.stride - SLOT_OVERHEAD as u32,
+            lifetime: PhantomData,
+        })
+    }
 }
 
 // SAFETY: an address of memory that lives as long as the arena; what lies there is made of atomics and of
@@ -267,15 +293,16 @@ impl SlotArena {
         (first..first + u64::from(taken)).map(SlotId)
     }
 
-    /// Marks a slot as written.
+    /// The slot of that number, if there is memory for it, marked as written.
     #[inline]
-    pub(crate) fn mark_written(&self, slot: SlotId) {
-        if let Some(region) = self.region(slot.0 >> REGION_BITS) {
-            let bit = 1 << ((slot.0 & (REGION_SLOTS - 1)) >> GROUP_BITS);
-            if region.written.load(Ordering::Relaxed) & bit == 0 {
-                region.written.fetch_or(bit, Ordering::Relaxed);
-            }
+    pub(crate) fn slot_to_write(&self, slot: SlotId) -> Option<Slot<'_>> {
+        let region = self.region(slot.0 >> REGION_BITS)?;
+        let place = region.slot(slot)?;
+        let bit = 1 << ((slot.0 & (REGION_SLOTS - 1)) >> GROUP_BITS);
+        if region.written.load(Ordering::Relaxed) & bit == 0 {
+            region.written.fetch_or(bit, Ordering::Relaxed);
         }
+        Some(place)
     }
 
     /// Takes the marks of all regions and leaves none. No batch is open, so all writes of the batches so far
@@ -484,18 +511,7 @@ impl SlotArena {
     /// The slot of that number, if there is memory for it.
     #[inline]
     pub(crate) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
-        let region = self.region(slot.0 >> REGION_BITS)?;
-        let offset = slot.0 & (REGION_SLOTS - 1);
-        if offset >= u64::from(region.slots) {
-            return None;
-        }
-        // SAFETY: inside the region.
-        let start = unsafe { region.base.add(offset as usize * region.stride as usize) };
-        Some(Slot {
-            start: start.cast(),
-            room: region.stride - SLOT_OVERHEAD as u32,
-            lifetime: PhantomData,
-        })
+        self.region(slot.0 >> REGION_BITS)?.slot(slot)
     }
 
     #[inline]
@@ -546,6 +562,11 @@ mod tests {
         SlotArena::new(&Arc::default())
     }
 
+    fn pin() -> Pin<'static> {
+        // SAFETY: nothing is freed in these tests while versions are looked at.
+        unsafe { Pin::new(Pin::EVERYTHING) }
+    }
+
     fn see(slot: Slot<'_>, horizon: u64) -> Option<(bool, Vec<u8>)> {
         // SAFETY: nothing is freed in these tests while versions are looked at.
         let pin = unsafe { Pin::new(horizon) };
@@ -577,9 +598,9 @@ mod tests {
             ordinal: u32::MAX,
         };
         slot.set_row_id(row_id);
-        slot.push(BatchId(3), Some(b"three"), memory);
-        slot.push(BatchId(5), Some(b"five"), memory);
-        slot.push(BatchId(9), None, memory);
+        slot.push(pin(), BatchId(3), Some(b"three"), memory);
+        slot.push(pin(), BatchId(5), Some(b"five"), memory);
+        slot.push(pin(), BatchId(9), None, memory);
         assert_eq!(see(slot, 2), None);
         assert_eq!(see(slot, 4), Some((true, b"three".to_vec())));
         assert_eq!(see(slot, 8), Some((true, b"five".to_vec())));
@@ -606,11 +627,13 @@ mod tests {
         let memory = arena.memory();
         let id = arena.reserve(100);
         let slot = arena.slot(id).unwrap();
-        slot.push(BatchId(1), Some(&[1; 100]), memory);
+        slot.push(pin(), BatchId(1), Some(&[1; 100]), memory);
         assert_eq!((slot.newest_elsewhere(), memory.block_bytes()), (None, 0));
-        slot.push(BatchId(2), Some(&[2; 90]), memory);
+        slot.push(pin(), BatchId(2), Some(&[2; 90]), memory);
         // SAFETY: nothing is freed while the pin is used.
-        slot.at(unsafe { Pin::new(2) }).unwrap().seal(0x1234_5678_9abc);
+        slot.at(unsafe { Pin::new(2) })
+            .unwrap()
+            .seal(0x1234_5678_9abc, false);
         assert!(slot.newest_elsewhere().is_some());
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(2) }).unwrap().cut().collect();
@@ -629,7 +652,7 @@ mod tests {
         unsafe { left.free(memory) };
         assert_eq!(memory.block_bytes(), 0);
         // Nothing to move: the row is there, or does not fit.
-        slot.push(BatchId(3), Some(&[3; 200]), memory);
+        slot.push(pin(), BatchId(3), Some(&[3; 200]), memory);
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(3) }).unwrap().cut().collect();
         assert_eq!(cut.len(), 1);
@@ -683,7 +706,7 @@ mod tests {
         assert_eq!(arena.free_len(), 1);
         assert_eq!(arena.reserve(8), slots[500]);
         let slot = arena.slot(slots[7]).unwrap();
-        slot.push(BatchId(1), Some(&[7; 8]), arena.memory());
+        slot.push(pin(), BatchId(1), Some(&[7; 8]), arena.memory());
         let popped = slot.pop().unwrap();
         arena.release(slots[7]);
         assert_eq!((popped.is_home(), arena.free_len()), (true, 0));
@@ -697,19 +720,22 @@ mod tests {
         let arena = arena();
         let slots: Vec<SlotId> = (0..2_000).map(|_| arena.reserve(8)).collect();
         let written = [0, 63, 64, 255, 256, 300, 1_999];
-        written.iter().for_each(|at| arena.mark_written(slots[*at]));
+        written
+            .iter()
+            .for_each(|at| assert!(arena.slot_to_write(slots[*at]).is_some()));
         let marks = arena.take_written();
         let found: Vec<SlotId> = arena.ids_of_marks(&marks).collect();
         assert!(written.iter().all(|at| found.contains(&slots[*at])));
         assert!(found.len() <= 6 * 64 && found.is_sorted());
         assert!(arena.ids_of_marks(&arena.take_written()).next().is_none());
-        arena.mark_written(slots[700]);
+        assert!(arena.slot_to_write(slots[700]).is_some());
         arena.give_written_back(&marks);
         let again: Vec<SlotId> = arena.ids_of_marks(&arena.take_written()).collect();
         assert!(again.contains(&slots[700]) && found.iter().all(|slot| again.contains(slot)));
         // A region made after the marks were taken has none.
         let more: Vec<SlotId> = (0..9_000).map(|_| arena.reserve(8)).collect();
-        more.iter().for_each(|slot| arena.mark_written(*slot));
+        more.iter()
+            .for_each(|slot| assert!(arena.slot_to_write(*slot).is_some()));
         assert!(arena.region_count() > marks.len() as u64);
         assert!(
             arena

@@ -89,6 +89,16 @@ impl<'s> VersionRef<'s> {
         })
     }
 
+    /// # Safety
+    /// As above.
+    pub(super) unsafe fn from_linked(version: NonNull<Version>) -> Self {
+        VersionRef {
+            version,
+            lifetime: PhantomData,
+        }
+    }
+
+    #[inline(always)]
     fn header(self) -> &'s Version {
         // SAFETY: alive for 's by construction; only atomics change.
         unsafe { self.version.as_ref() }
@@ -127,19 +137,13 @@ impl<'s> VersionRef<'s> {
         size_of_row(self.header().len as usize)
     }
 
-    /// Seals it with the row's term of the digest. By who has linked it, at once.
+    /// Seals it with the row's term of the digest, and notes whether it has the keys of the version that it
+    /// superseded. By who has linked it, at once.
     #[inline]
-    pub(crate) fn seal(self, term: u64) {
+    pub(crate) fn seal(self, term: u64, keeps_keys: bool) {
         let flags = &self.header().flags;
-        let marks = flags.load(Ordering::Relaxed) & MARKS;
+        let marks = flags.load(Ordering::Relaxed) & MARKS | if keeps_keys { KEEPS_KEYS } else { 0 };
         flags.store(marks | (term as u32) << SEAL_SHIFT, Ordering::Relaxed);
-    }
-
-    /// Notes that it has the keys of the version that it superseded. By who has linked it, at once.
-    #[inline]
-    pub(crate) fn note_keys_kept(self) {
-        let flags = &self.header().flags;
-        flags.store(flags.load(Ordering::Relaxed) | KEEPS_KEYS, Ordering::Relaxed);
     }
 
     /// It has the keys of the version that it superseded, in each index that the table had when it was

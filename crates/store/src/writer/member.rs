@@ -18,6 +18,7 @@ use weft_types::SqlError;
 
 use super::{BatchWriter, MemberWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
+use crate::index::hash::HashIndex;
 use crate::lookup_plan::Planned;
 use crate::memory::{Pin, Slot, SlotId, VersionRef};
 use crate::probe::Probe;
@@ -232,7 +233,7 @@ impl<'b> MemberWriter<'b> {
         check_not_null(data, row)?;
         self.prepare_keys(data, row, None);
         let slot = data.core.slots.reserve(row.len());
-        let Some(place) = data.core.slots.slot(slot) else {
+        let Some(place) = data.core.slots.slot_to_write(slot) else {
             return Err(violation::no_row(&data.def.name));
         };
         prefetch_bytes(place.address(), place.size_bytes());
@@ -247,10 +248,12 @@ impl<'b> MemberWriter<'b> {
         };
         self.next_ordinal += 1;
         place.set_row_id(row_id);
-        self.link(position, data, slot, place, Some(row));
-        self.add_hashes(slot, data);
+        self.link(position, data, (slot, place), None, Some((row, false)));
+        for (hash, number) in self.prepared_hashes(data) {
+            hash.add_first(number, slot);
+        }
         if let Some(row_ids) = &data.row_ids {
-            row_ids.add(crate::table::row_id_hash(row_id), slot);
+            row_ids.add_first(crate::table::row_id_hash(row_id), slot);
         }
         Ok(slot)
     }
@@ -259,32 +262,43 @@ impl<'b> MemberWriter<'b> {
     /// Errors: as [`MemberWriter::insert`]; no live row in the slot (XX000).
     pub fn update(&mut self, table: TableId, slot: SlotId, row: &[u8]) -> Result<(), SqlError> {
         let (position, data) = self.open(table)?;
-        let Some((place, old)) = data.core.live(slot, self.batch.pin(Pin::EVERYTHING)) else {
-            return Err(violation::no_row(&data.def.name));
-        };
+        let (place, old) = self.live_to_write(data, slot)?;
         check_not_null(data, row)?;
-        if data.indexed.same(data.layout(), old.bytes(), row) {
-            self.link(position, data, slot, place, Some(row));
-            if let Some(linked) = place.at(self.batch.pin(Pin::EVERYTHING)) {
-                linked.note_keys_kept();
-            }
-            return Ok(());
+        let keeps_keys = data.indexed.same(data.layout(), old.bytes(), row);
+        if !keeps_keys {
+            self.prepare_keys(data, row, Some(old.bytes()));
+            self.claim_keys(data, slot, row, true)?;
         }
-        self.prepare_keys(data, row, Some(old.bytes()));
-        self.claim_keys(data, slot, row, true)?;
-        self.link(position, data, slot, place, Some(row));
-        self.add_hashes(slot, data);
+        self.link(position, data, (slot, place), Some(old), Some((row, keeps_keys)));
+        if !keeps_keys {
+            for (hash, number) in self.prepared_hashes(data) {
+                hash.add(number, slot);
+            }
+        }
         Ok(())
     }
 
     /// Removes a row. Errors: no live row in the slot (XX000).
     pub fn remove(&mut self, table: TableId, slot: SlotId) -> Result<(), SqlError> {
         let (position, data) = self.open(table)?;
-        let Some((place, _)) = data.core.live(slot, self.batch.pin(Pin::EVERYTHING)) else {
-            return Err(violation::no_row(&data.def.name));
-        };
-        self.link(position, data, slot, place, None);
+        let (place, old) = self.live_to_write(data, slot)?;
+        self.link(position, data, (slot, place), Some(old), None);
         Ok(())
+    }
+
+    /// The row that is about to be replaced or removed: its slot, marked as written, and newest version.
+    #[inline(always)]
+    fn live_to_write(
+        &self,
+        data: &'b TableData,
+        slot: SlotId,
+    ) -> Result<(Slot<'b>, VersionRef<'b>), SqlError> {
+        let newest = self.batch.pin(Pin::EVERYTHING);
+        let place = data.core.slots.slot_to_write(slot);
+        let found = place.and_then(|place| Some((place, place.at(newest)?)));
+        found
+            .filter(|(_, version)| version.is_live())
+            .ok_or_else(|| violation::no_row(&data.def.name))
     }
 
     /// Keeps the writes.
@@ -364,15 +378,18 @@ impl<'b> MemberWriter<'b> {
         }
     }
 
+    #[inline(always)]
     fn open(&mut self, table: TableId) -> Result<(usize, &'b Arc<TableData>), SqlError> {
-        let known = self
-            .tables
-            .iter()
-            .enumerate()
-            .find(|(_, opened)| opened.id == table);
-        if let Some((position, opened)) = known {
-            return Ok((position, opened.data));
+        for (position, opened) in self.tables.iter().enumerate() {
+            if opened.id == table {
+                return Ok((position, opened.data));
+            }
         }
+        self.open_another(table)
+    }
+
+    #[inline(never)]
+    fn open_another(&mut self, table: TableId) -> Result<(usize, &'b Arc<TableData>), SqlError> {
         let batch: &'b BatchWriter<'b> = self.batch;
         let data = batch.schema.table(table)?;
         self.tables.push(Opened {
@@ -446,39 +463,45 @@ impl<'b> MemberWriter<'b> {
         outcome
     }
 
-    /// Adds the prepared keys to the hash indexes, whose lines have been under way since.
-    fn add_hashes(&self, slot: SlotId, data: &TableData) {
-        for (index, key) in data.indexes.iter().zip(&self.keys) {
-            if key.is_touched
-                && let (Some(hash), Some(number)) = (&index.data.hash, key.hash)
-            {
-                hash.add(number, slot);
-            }
-        }
+    /// The hash indexes that the prepared keys go into, whose lines have been under way since, and the hashes.
+    #[inline(always)]
+    fn prepared_hashes<'d>(&self, data: &'d TableData) -> impl Iterator<Item = (&'d HashIndex, u64)> {
+        let prepared = data.indexes.iter().zip(&self.keys);
+        prepared.filter_map(|(index, key)| {
+            let hash = index.data.hash.as_ref()?;
+            Some((hash, key.hash.filter(|_| key.is_touched)?))
+        })
     }
 
-    fn link(&mut self, position: usize, data: &TableData, slot: SlotId, place: Slot<'b>, row: Option<&[u8]>) {
+    /// Links a version in front of `old`, the live row that it replaces: the row, and whether it keeps its
+    /// keys, or nothing to remove it.
+    fn link(
+        &mut self,
+        position: usize,
+        data: &TableData,
+        (slot, place): (SlotId, Slot<'b>),
+        old: Option<VersionRef<'b>>,
+        row: Option<(&[u8], bool)>,
+    ) {
         let newest = self.batch.pin(Pin::EVERYTHING);
-        let live = |version: Option<VersionRef<'b>>| version.filter(|version| version.is_live());
-        let head = place.at(newest);
         // A batch's first write to a chain supersedes what was there; a later one only what came with the
         // batch, if that was alone.
-        let supersedes = head.is_some_and(|head| head.batch() != self.batch.batch || head.older().is_none());
+        let supersedes = old.is_some_and(|old| old.batch() != self.batch.batch || old.older().is_none());
         let mut digest_change = 0u64;
         let mut terms = data.core.terms(place);
-        if let Some(old) = live(head) {
+        if let Some(old) = old {
             let term = terms.hash(old.bytes());
             digest_change = digest_change.wrapping_sub(term);
             if !old.is_sealed_with(term) {
                 self.batch.store.note_damage();
             }
         }
-        data.core.slots.mark_written(slot);
-        let bytes = place.push(self.batch.batch, row, data.core.slots.memory());
-        if let Some(new) = live(place.at(newest)) {
-            let term = terms.hash(new.bytes());
+        let bytes = row.map(|(bytes, _)| bytes);
+        let linked = place.push(newest, self.batch.batch, bytes, data.core.slots.memory());
+        if let Some((_, keeps_keys)) = row {
+            let term = terms.hash(linked.bytes());
             digest_change = digest_change.wrapping_add(term);
-            new.seal(term);
+            linked.seal(term, keeps_keys);
         }
         if self.writes.len() == self.writes.inline_size() {
             self.writes.reserve(MANY_WRITES);
@@ -490,13 +513,9 @@ impl<'b> MemberWriter<'b> {
             removes: row.is_none(),
         });
         if let Some(opened) = self.tables.get_mut(position) {
-            opened.linked_bytes += bytes as u64;
+            opened.linked_bytes += linked.size_bytes() as u64;
             opened.digest_change = opened.digest_change.wrapping_add(digest_change);
-            opened.row_change += match (head, row) {
-                (None, _) => 1,
-                (Some(_), None) => -1,
-                (Some(_), Some(_)) => 0,
-            };
+            opened.row_change += i64::from(row.is_some()) - i64::from(old.is_some());
         }
     }
 }
