@@ -1,6 +1,7 @@
 //! From declared accesses and bound inputs to key bytes.
 
 use weft_base::TableId;
+use weft_ops::hash64;
 use weft_types::{SqlError, SqlState};
 
 use crate::program::{AccessKind, Program};
@@ -41,11 +42,21 @@ pub struct AccessKey {
     /// Columns in `key`.
     pub(crate) columns: usize,
     pub(crate) key: (usize, usize),
+    hash: u64,
     pub(crate) hi: Option<(usize, usize)>,
     /// A part of the key is NULL: it equals nothing.
     pub(crate) has_null: bool,
     /// A range of all keys that begin with `key`.
     pub(crate) is_prefix: bool,
+}
+
+impl AccessKey {
+    /// [`hash64`] of the key of a row or value; of others, 0.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
 }
 
 /// Room for a key in [`AccessKeys`], in bytes.
@@ -69,7 +80,18 @@ impl AccessKeys {
                 (key_end, self.bytes.len())
             });
             let is_prefix = hi.is_some_and(|hi| self.slice(hi) == self.slice((start, key_end)));
+            let hash = match access.kind {
+                AccessKind::ReadRow
+                | AccessKind::WriteRow
+                | AccessKind::InsertRow
+                | AccessKind::WriteValue(_) => hash64(self.slice((start, key_end))),
+                AccessKind::ReadRange
+                | AccessKind::WriteRange
+                | AccessKind::ReadTable
+                | AccessKind::WriteTable => 0,
+            };
             self.entries.push(AccessKey {
+                hash,
                 kind: access.kind,
                 table: access.table,
                 columns: access.key.len(),
@@ -93,11 +115,17 @@ impl AccessKeys {
         self.bytes.get(start..end).unwrap_or_default()
     }
 
+    /// The access with this number, unless its key equals nothing, and its key.
+    #[inline]
+    pub(crate) fn known(&self, access: usize) -> Option<(&AccessKey, &[u8])> {
+        let entry = self.entries.get(access).filter(|entry| !entry.has_null)?;
+        Some((entry, self.slice(entry.key)))
+    }
+
     /// The key of an access; `None` if it equals nothing or there is no such access.
     #[inline]
     pub(crate) fn key_of(&self, access: usize) -> Option<&[u8]> {
-        let entry = self.entries.get(access).filter(|entry| !entry.has_null)?;
-        Some(self.slice(entry.key))
+        Some(self.known(access)?.1)
     }
 
     /// Calls `see` for every access, in order, with its number, the encoded key and, for a range with an

@@ -108,16 +108,18 @@ impl<'s> LookupPlan<'s> {
     /// Plans a lookup of this key.
     #[inline]
     pub fn push(&mut self, table: TableId, index: IndexId, key: &[u8], fetch: Fetch) {
+        self.push_hashed(table, index, (key, hash64(key)), fetch);
+    }
+
+    /// As [`LookupPlan::push`], for who knows the key's [`hash64`].
+    #[inline]
+    pub fn push_hashed(&mut self, table: TableId, index: IndexId, (key, hash): (&[u8], u64), fetch: Fetch) {
         let found = find_index(self.view.schema(), table, index);
         let hashed = found.and_then(|(_, index)| index.data.hash.as_ref());
-        let hash = match hashed {
-            Some(_) => hash64(key),
-            None => {
-                self.push_descent(found, (table, index), key, fetch);
-                0
-            }
-        };
-        self.in_flight += usize::from(hashed.is_some());
+        match hashed {
+            Some(_) => self.in_flight += 1,
+            None => self.push_descent(found, (table, index), key, fetch),
+        }
         self.lookups.push(PlannedLookup {
             found,
             hashed,

@@ -187,8 +187,10 @@ impl Scratch {
         let fetch = resolved.row_fetch;
         let accesses = program.accesses.iter().zip(&resolved.accesses);
         for (number, (access, recipe)) in accesses.enumerate() {
-            match self.guard.key_of(number as u32).zip(recipe.index) {
-                Some((key, index)) => plan.push(access.table, index, key, fetch),
+            match self.guard.keys.known(number).zip(recipe.index) {
+                Some(((known, key), index)) => {
+                    plan.push_hashed(access.table, index, (key, known.hash()), fetch);
+                }
                 None => plan.push_nothing(),
             }
         }
