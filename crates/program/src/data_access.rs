@@ -20,9 +20,9 @@ pub struct RowHandle {
     pub slot: u64,
 }
 
-/// The promise of a [`DataAccess`] that rows stay where they are: what [`DataAccess::row`] has given for a row
-/// lies there unchanged, and is what it gives, as long as the access lives, until the access is told to update
-/// or to remove that row, or to go back to a savepoint.
+/// The promise of a [`DataAccess`] that rows stay where they are: what [`DataAccess::row`] has given for a
+/// row lies there unchanged, and is what it gives, as long as the access lives, until the access is told to
+/// update or to remove that row, or to go back to a savepoint.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsStay(());
 
@@ -245,9 +245,9 @@ impl<'b> BatchAccess<'_, 'b> {
 }
 
 impl DataAccess for BatchAccess<'_, '_> {
-    // SAFETY: all bytes are the writer's for `'b`, beyond this access, and `Recent` gives none others: a row's
-    // place changes where this member writes to it, or takes that back, and nobody else writes to rows that it
-    // has at hand. Rows that are inserted come into slots of no row.
+    // SAFETY: all bytes are the writer's for `'b`, beyond this access; `Recent` relies on the same. A row's
+    // place changes where this member writes to it, or takes that back, and nobody else writes to rows that
+    // it has at hand. Rows that are inserted come into slots of no row.
     const ROWS_STAY: Option<RowsStay> = Some(unsafe { RowsStay::promise() });
 
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {

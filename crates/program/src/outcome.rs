@@ -168,7 +168,8 @@ impl Outcome {
     }
 
     /// Appends a row that `write` puts behind the bytes that are there; it leaves nothing if that fails. With
-    /// the first row, memory is taken for as much as there is room to be. `bytes_max` is the most that all may have.
+    /// the first row, memory is taken for as much as there is room to be. `bytes_max` is the most that all
+    /// may have.
     #[inline]
     pub(crate) fn emit(
         &mut self,

@@ -1,8 +1,9 @@
 //! Machine code for fixed columns: of rows that collect registers hold, and of row buffers.
 //!
-//! Where a row lies is remembered (`interpreter/machine_code.rs`), and looked up once in a block ([`super::Context`]): nothing in a block of machine code moves
-//! or frees rows. What may move a row buffer (beginning it, setting a variable column) tells where it lies
-//! then. Whoever tells the place has seen that all fixed columns of the expected layout lie there.
+//! Where a row lies is remembered (`interpreter/machine_code.rs`), and looked up once in a block
+//! ([`super::Context`]): nothing in a block of machine code moves or frees rows. What may move a row buffer
+//! (beginning it, setting a variable column) tells where it lies then. Whoever tells the place has seen that
+//! all fixed columns of the expected layout lie there.
 //! Values that do not fit, rows that are missing or of another table are left to the interpreter, before
 //! anything was changed. NULLs are moved without a branch: the bit goes from bitmap to bitmap or to the
 //! register's flag, and a column that it is set for becomes zeros, as the interpreter leaves it.
@@ -272,8 +273,9 @@ impl Translator<'_> {
         self.b.ins().load(types::I64, flags, self.context, offset)
     }
 
-    /// Behind an INSERT or UPDATE: where the row of its collect register lies, and that row in whatever
-    /// register. Two places of one row are equal; where the one is not known, all rows of the table may be it.
+    /// Forgets behind an INSERT or UPDATE where the row of its collect register lies, and that row in
+    /// whatever register. Two places of one row are equal; where the one is not known, all rows of the table
+    /// may be it.
     pub(super) fn forget_written(&mut self) {
         let Some(instr) = self.program.instrs.get(self.pc) else {
             return;

@@ -63,7 +63,8 @@ impl Code {
     /// `function` lies in the module's memory, is finished, and keeps to the contract of [`Entry`] for every
     /// number in `entries`: of what the context points to it touches registers, their flags, the budget,
     /// statuses of collect registers, the first `input_bytes` of the inputs, and where the context's
-    /// functions say that rows lie, their fixed columns.
+    /// functions say that rows lie, their fixed columns and the cells of the others; of the context itself,
+    /// where it remembers that rows lie.
     pub(super) unsafe fn new(
         module: OwnedModule,
         function: Entry,

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Within a block, what is known of a register (its value, that it is not NULL) is remembered, not loaded
-//! again; NULL flags are stored where it ends or is left. Every register number is masked and every offset is fixed here, so that no program, verified or
-//! not, makes code that reaches beyond its frame and the rows that it was shown.
+//! again; NULL flags are stored where it ends or is left. Every register number is masked and every offset
+//! is fixed here, so that no program, verified or not, makes code that reaches beyond its frame and the rows
+//! that it was shown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;

@@ -44,9 +44,9 @@ pub(crate) const TABLE_OFFSET: usize = offset_of!(Collected, table);
 /// Tells where bytes lie, by number and by what they must be of; null if they are not there.
 type Place = unsafe extern "C" fn(*mut Context, u32, u32) -> *mut u8;
 
-/// Sets a variable column of a row buffer (its number, the column's from bit 8 on; what the buffer is of; where
-/// the column's cell lies) to bytes. As [`Context::set`]; null, and nothing done, where that is more than to
-/// append them.
+/// Sets a variable column of a row buffer (its number, the column's from bit 8 on; what the buffer is of;
+/// where the column's cell lies) to bytes. As [`Context::set`]; null, and nothing done, where that is more
+/// than to append them.
 type Put = unsafe extern "C" fn(*mut Context, u32, u32, u32, *const u8, u64) -> *mut u8;
 
 /// Does the instruction with a number, with an argument by [`Handler`]; the number of the next one, or
@@ -464,7 +464,7 @@ enum Places {
     Found,
     /// A register gets another row.
     Other,
-    /// Machine code forgets itself what was written to ([`super::super::compiled`]).
+    /// Machine code itself forgets what was written to (`compiled/cells.rs`).
     Written,
     /// Who knows.
     Gone,
@@ -528,7 +528,8 @@ by_number!(make_key, Places::Stay, |machine, pc, number| machine
 unsafe extern "C" fn update<A: DataAccess>(context: *mut Context, pc: u32, _: u32) -> u32 {
     let work = |machine: &mut Machine<'_, A>| {
         let instr = machine.take_single(pc as usize)?;
-        // SAFETY: the context is valid, and nobody uses its places now; the row is looked at before it changes.
+        // SAFETY: the context is valid, and nobody uses its places now; the row is looked at before it
+        // changes.
         let kept = || unsafe { kept_row(*Context::place_mut(context, u32::from(instr.a))) };
         machine.update_row(instr, kept)
     };
