@@ -259,7 +259,7 @@ impl DataAccess for BatchAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        let find = || Some(self.writer.get(row.table, SlotId(row.slot))?.bytes);
+        let find = || self.writer.bytes(row.table, SlotId(row.slot));
         self.recent.bytes(row, find)
     }
 
@@ -428,7 +428,7 @@ impl DataAccess for ReadAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        let find = || Some(self.view.get(row.table, SlotId(row.slot))?.bytes);
+        let find = || Some(self.view.bytes(row.table, SlotId(row.slot))?.0);
         self.recent.bytes(row, find)
     }
 

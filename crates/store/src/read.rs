@@ -173,6 +173,14 @@ impl<'s> ReadView<'s> {
         row_at(self.schema.tables.get(&table)?, slot, self.pin)
     }
 
+    /// The bytes of the row in a slot, and the batch that wrote them: [`ReadView::get`] for who knows the row.
+    #[inline]
+    pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<(&'s [u8], BatchId)> {
+        let table: &'s TableData = self.schema.tables.get(&table)?;
+        let (_, version) = table.core.live(slot, self.pin)?;
+        Some((version.bytes(), version.batch()))
+    }
+
     /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`.
     /// A prefix of a key is a valid bound: as lower bound it precedes, as upper bound it excludes, all keys
     /// that it begins; to include them, exclude the prefix's [`prefix_successor`]. No latch is held.

@@ -171,6 +171,14 @@ impl<'b> MemberWriter<'b> {
         self.view.get(table, slot).inspect(|row| self.observe(row))
     }
 
+    /// The bytes of the row in a slot. See [`ReadView::bytes`].
+    #[inline]
+    pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<&'b [u8]> {
+        let (bytes, batch) = self.view.bytes(table, slot)?;
+        self.observed.set(self.observed.get().max(batch.0));
+        Some(bytes)
+    }
+
     /// See [`ReadView::range`].
     pub fn range(
         &self,
