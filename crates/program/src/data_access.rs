@@ -166,11 +166,20 @@ impl<'b> Recent<'b> {
         self.cell(&row).set(Some((row, bytes)));
     }
 
-    /// Keeps the rows that a range begins with.
-    fn keep_first(&self, table: TableId, rows: &[RowVersion<'b>]) {
-        for row in rows.iter().take(RECENT_ROWS) {
-            let slot = row.slot.0;
-            self.keep(RowHandle { table, slot }, row.bytes);
+    /// For the rows of a range: appends them, and keeps those that it begins with.
+    #[inline]
+    fn collector(&self, table: TableId, out: &mut Vec<RowHandle>) -> impl FnMut(RowVersion<'b>) {
+        let mut left = RECENT_ROWS;
+        move |row| {
+            let handle = RowHandle {
+                table,
+                slot: row.slot.0,
+            };
+            out.push(handle);
+            if left > 0 {
+                left -= 1;
+                self.keep(handle, row.bytes);
+            }
         }
     }
 
@@ -306,7 +315,7 @@ impl DataAccess for BatchAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        let find = || Some(self.writer.get(row.table, SlotId(row.slot))?.bytes);
+        let find = || self.writer.bytes(row.table, SlotId(row.slot));
         self.recent.bytes(row, find)
     }
 
@@ -324,13 +333,9 @@ impl DataAccess for BatchAccess<'_, '_> {
             // The range's, which has served.
             **probe = None;
         }
-        let rows = self.writer.range(table, index, lo, hi, reverse, limit)?;
-        out.extend(rows.iter().map(|row| RowHandle {
-            table,
-            slot: row.slot.0,
-        }));
-        self.recent.keep_first(table, &rows);
-        Ok(())
+        let see = self.recent.collector(table, out);
+        self.writer
+            .range_each(table, index, (lo, hi), reverse, limit, see)
     }
 
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
@@ -505,7 +510,7 @@ impl DataAccess for ReadAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        let find = || Some(self.view.get(row.table, SlotId(row.slot))?.bytes);
+        let find = || Some(self.view.bytes(row.table, SlotId(row.slot))?.0);
         self.recent.bytes(row, find)
     }
 
@@ -524,13 +529,8 @@ impl DataAccess for ReadAccess<'_, '_> {
         }
         // What is not there was seen too, and any batch may have removed it.
         self.observed = self.view.batch();
-        let rows = self.view.range(table, index, lo, hi, reverse, limit)?;
-        out.extend(rows.iter().map(|row| RowHandle {
-            table,
-            slot: row.slot.0,
-        }));
-        self.recent.keep_first(table, &rows);
-        Ok(())
+        let see = self.recent.collector(table, out);
+        self.view.range_each(table, index, (lo, hi), reverse, limit, see)
     }
 
     fn insert(&mut self, _table: TableId, _row: &[u8]) -> Result<RowHandle, SqlError> {

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use weft_base::clock::thread_cpu_nanos;
@@ -150,16 +150,10 @@ fn probes(view: ReadView<'_>, index: IndexId, rows: u64, random: &mut Prng) -> u
 }
 
 fn range(view: ReadView<'_>, lowest: &Key) -> u64 {
-    let (mut left, mut sum) = (RANGE_ROWS, 0);
-    let from = Bound::Included(lowest.as_slice());
-    view.range_each(TABLE, ORDERED, from, Bound::Unbounded, false, |row| {
+    let mut sum = 0;
+    let bounds = (Bound::Included(lowest.as_slice()), Bound::Unbounded);
+    view.range_each(TABLE, ORDERED, bounds, false, RANGE_ROWS, |row| {
         sum += row.batch.0;
-        left -= 1;
-        if left == 0 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
     })
     .unwrap();
     sum

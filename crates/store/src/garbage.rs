@@ -66,9 +66,8 @@ struct Row<'s> {
     place: Slot<'s>,
 }
 
+/// What is unlinked, but for blocks.
 enum Unlinked {
-    /// A version in a block.
-    Block(Retired),
     /// A version in the home of a slot, and its bytes. The slot's memory may be gone by the time.
     Home(RowPlace, u32),
     Schema(Arc<Schema>),
@@ -82,9 +81,12 @@ const BLOCK: usize = 16;
 pub(crate) struct Garbage {
     /// Per batch, oldest first.
     superseded: VecDeque<(BatchId, Vec<RowPlace>)>,
-    /// With the boundary of the unlinking; stamps never fall.
+    /// Versions in blocks, with the boundary of the unlinking; stamps never fall.
+    blocks: VecDeque<(BatchId, Vec<Retired>)>,
+    /// Everything else that is unlinked, likewise.
     unlinked: VecDeque<(BatchId, Unlinked)>,
     superseded_len: usize,
+    blocks_len: usize,
     memory: Arc<RowMemory>,
 }
 
@@ -92,19 +94,21 @@ impl Garbage {
     pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
         Garbage {
             superseded: VecDeque::new(),
+            blocks: VecDeque::new(),
             unlinked: VecDeque::new(),
             superseded_len: 0,
+            blocks_len: 0,
             memory: Arc::clone(memory),
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.superseded.is_empty() && self.unlinked.is_empty()
+        self.superseded.is_empty() && self.blocks.is_empty() && self.unlinked.is_empty()
     }
 
     /// Chains waiting for stage 1, and things waiting for stage 2.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        (self.superseded_len, self.unlinked.len())
+        (self.superseded_len, self.blocks_len + self.unlinked.len())
     }
 
     /// Notes what batch `batch` superseded.
@@ -117,12 +121,19 @@ impl Garbage {
 
     /// Notes a version that was unlinked while `boundary` was published.
     pub(crate) fn retire(&mut self, boundary: BatchId, place: RowPlace, version: Retired) {
-        let unlinked = if version.is_home() {
-            Unlinked::Home(place, version.view().size_bytes() as u32)
+        if version.is_home() {
+            let home = Unlinked::Home(place, version.view().size_bytes() as u32);
+            self.unlinked.push_back((boundary, home));
         } else {
-            Unlinked::Block(version)
-        };
-        self.unlinked.push_back((boundary, unlinked));
+            self.retire_blocks(boundary, vec![version]);
+        }
+    }
+
+    fn retire_blocks(&mut self, boundary: BatchId, versions: Vec<Retired>) {
+        if !versions.is_empty() {
+            self.blocks_len += versions.len();
+            self.blocks.push_back((boundary, versions));
+        }
     }
 
     /// Notes a schema that was replaced while `boundary` was published.
@@ -139,91 +150,105 @@ impl Garbage {
         oldest: BatchId,
         budget: usize,
     ) -> usize {
-        let mut steps = 0;
         // Counted here and told at the end: a locked addition waits until a row that was copied has arrived.
-        let mut bytes = Bytes::default();
-        while steps < budget {
-            let block = self.unlinked.iter().take(BLOCK.min(budget - steps));
-            let count = block.take_while(|(stamp, _)| *stamp < oldest).count();
-            if count == 0 {
-                break;
-            }
-            self.fetch_first(schema, count);
-            for _ in 0..count {
-                match self.unlinked.pop_front() {
-                    Some((_, Unlinked::Block(version))) => {
-                        // SAFETY: unlinked while the boundary was below `oldest`; every reader registered
-                        // then has left.
-                        bytes.freed += unsafe { version.free(&self.memory) } as u64;
+        let mut done = Collected::default();
+        let mut steps = self.free_blocks(oldest, budget, &mut done);
+        while steps < budget
+            && let Some((_, unlinked)) = self.unlinked.pop_front_if(|(stamp, _)| *stamp < oldest)
+        {
+            steps += 1;
+            match unlinked {
+                Unlinked::Home(place, row_bytes) => {
+                    done.freed_bytes += u64::from(row_bytes);
+                    if let Some(row) = place.row(schema) {
+                        done.leave_home(row);
                     }
-                    Some((_, Unlinked::Home(place, row_bytes))) => {
-                        bytes.freed += u64::from(row_bytes);
-                        if let Some(row) = place.row(schema) {
-                            self.leave_home(row, boundary, &mut bytes);
-                        }
-                    }
-                    Some((_, Unlinked::Schema(schema))) => drop(schema),
-                    None => {}
                 }
+                Unlinked::Schema(schema) => drop(schema),
             }
-            steps += count;
         }
         while let Some((batch, chains)) = self.superseded.front_mut()
             && steps < budget
             && *batch <= oldest
         {
-            let rest = chains.len().saturating_sub(BLOCK.min(budget - steps));
+            let before = chains.len();
+            let rest = before.saturating_sub(BLOCK.min(budget - steps));
             let rows = fetched_chains(schema, chains.drain(rest..));
             if chains.is_empty() {
                 self.superseded.pop_front();
             }
-            self.superseded_len -= rows.len();
-            steps += rows.len();
-            for row in rows.iter().flatten() {
-                self.shorten(*row, boundary, oldest, &mut bytes);
+            self.superseded_len -= before - rest;
+            steps += before - rest;
+            for row in &rows {
+                done.shorten(*row, oldest);
             }
         }
-        self.memory.add(bytes.copied);
-        self.memory.subtract(bytes.freed);
-        if self.superseded.is_empty() && self.unlinked.is_empty() {
+        self.memory.add(done.copied_bytes);
+        self.memory.subtract(done.freed_bytes);
+        self.retire_blocks(boundary, done.blocks);
+        if self.is_empty() {
             self.superseded.shrink_to(64);
             self.unlinked.shrink_to(1024);
         }
         steps
     }
 
-    /// Fetches what the first `count` things that wait for stage 2 lie in.
-    fn fetch_first(&self, schema: &Schema, count: usize) {
-        for (_, unlinked) in self.unlinked.iter().take(count) {
-            match unlinked {
-                Unlinked::Home(place, _) => {
-                    if let Some(row) = place.row(schema) {
-                        row.place.prefetch_head();
-                    }
-                }
-                Unlinked::Block(version) => prefetch(version.address()),
-                Unlinked::Schema(_) => {}
+    /// Stage 2 for blocks; returns how many.
+    fn free_blocks(&mut self, oldest: BatchId, budget: usize, done: &mut Collected) -> usize {
+        let mut count = 0;
+        while let Some((stamp, versions)) = self.blocks.front_mut()
+            && count < budget
+            && *stamp < oldest
+        {
+            let rest = versions.len().saturating_sub(BLOCK.min(budget - count));
+            for version in versions.iter().skip(rest) {
+                prefetch(version.address());
+            }
+            count += versions.len() - rest;
+            for version in versions.drain(rest..) {
+                // SAFETY: unlinked while the boundary was below `oldest`; every reader registered then has
+                // left.
+                done.freed_bytes += unsafe { version.free(&self.memory) } as u64;
+            }
+            if versions.is_empty() {
+                self.blocks.pop_front();
             }
         }
+        self.blocks_len -= count;
+        count
     }
+}
 
+/// What a collection has done so far.
+#[derive(Default)]
+struct Collected {
+    /// Bytes of versions that were freed.
+    freed_bytes: u64,
+    /// Bytes of rows that came home.
+    copied_bytes: u64,
+    /// Blocks that were unlinked.
+    blocks: Vec<Retired>,
+}
+
+impl Collected {
     /// Nobody holds the version any more that lay in the row's home.
-    fn leave_home(&mut self, row: Row<'_>, boundary: BatchId, bytes: &mut Bytes) {
-        let moved = row.table.core.slots.home_left(row.slot, row.place);
-        self.retire_copied(moved, boundary, bytes);
+    fn leave_home(&mut self, row: Row<'_>) {
+        let left = row.table.core.slots.home_left(row.slot, row.place);
+        self.note_copied(left);
     }
 
     /// A row has come home, and left this block: the copy is linked in its stead, but the block's bytes count
     /// until it is freed.
-    fn retire_copied(&mut self, left: Option<Retired>, boundary: BatchId, bytes: &mut Bytes) {
+    #[inline]
+    fn note_copied(&mut self, left: Option<Retired>) {
         if let Some(left) = left {
-            bytes.copied += left.view().size_bytes() as u64;
-            self.unlinked.push_back((boundary, Unlinked::Block(left)));
+            self.copied_bytes += left.view().size_bytes() as u64;
+            self.blocks.push(left);
         }
     }
 
     /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once.
-    fn shorten(&mut self, row: Row<'_>, boundary: BatchId, oldest: BatchId, bytes: &mut Bytes) {
+    fn shorten(&mut self, row: Row<'_>, oldest: BatchId) {
         let Row { table, slot, place } = row;
         let core = &table.core;
         // SAFETY: only the collector frees, and it is this thread. What it frees here it does not look at
@@ -247,57 +272,50 @@ impl Garbage {
             is_home_left |= version.is_home();
             // SAFETY: who reads at `oldest` or later stops at the floor at the latest, and nobody reads below:
             // those who did have left. See the test `a_reader_of_the_floor_looks_no_further`.
-            unsafe { version.free(&self.memory) };
+            unsafe { version.free(core.slots.memory()) };
         }
         if unlinked_bytes > 0 {
             core.unlinked(unlinked_bytes);
-            bytes.freed += unlinked_bytes as u64;
+            self.freed_bytes += unlinked_bytes as u64;
         }
         if is_home_left {
-            self.leave_home(row, boundary, bytes);
+            self.leave_home(row);
         }
         if !head.is_live() && head.batch() <= oldest {
             table.remove_row_id(slot, place.row_id());
             if let Some(tombstone) = place.pop() {
                 core.unlinked(tombstone.view().size_bytes());
-                self.unlinked.push_back((boundary, Unlinked::Block(tombstone)));
+                self.blocks.push(tombstone);
             }
             core.slots.release(slot);
         } else if !is_home_left {
-            self.retire_copied(place.come_home(), boundary, bytes);
+            self.note_copied(place.come_home());
         }
     }
-}
-
-/// Memory of versions that changed hands during a collection.
-#[derive(Default)]
-struct Bytes {
-    freed: u64,
-    /// Of rows that came home.
-    copied: u64,
 }
 
 impl Drop for Garbage {
     /// The store goes, so no reader is left: each holds the store.
     fn drop(&mut self) {
-        for (_, unlinked) in self.unlinked.drain(..) {
-            if let Unlinked::Block(version) = unlinked {
-                // SAFETY: no reader, no batch.
-                unsafe { version.free(&self.memory) };
-            }
+        for version in self.blocks.drain(..).flat_map(|(_, versions)| versions) {
+            // SAFETY: no reader, no batch.
+            unsafe { version.free(&self.memory) };
         }
     }
 }
 
-/// Rows that are looked up together; `None` for one whose table is gone.
-type Rows<'s> = SmallVec<[Option<Row<'s>>; BLOCK]>;
-
-/// The rows of these chains. Fetches what stage 1 will touch of them: slots, then versions elsewhere.
-fn fetched_chains<'s>(schema: &'s Schema, chains: impl Iterator<Item = RowPlace>) -> Rows<'s> {
-    let rows: Rows<'s> = chains
-        .map(|place| place.row(schema).inspect(|row| row.place.prefetch_head()))
-        .collect();
-    for row in rows.iter().flatten() {
+/// The rows of these chains whose table is not gone. Fetches what stage 1 will touch of them: slots, then
+/// versions elsewhere.
+fn fetched_chains<'s>(
+    schema: &'s Schema,
+    chains: impl Iterator<Item = RowPlace>,
+) -> SmallVec<[Row<'s>; BLOCK]> {
+    let mut rows: SmallVec<[Row<'s>; BLOCK]> = SmallVec::new();
+    for row in chains.filter_map(|place| place.row(schema)) {
+        row.place.prefetch_head();
+        rows.push(row);
+    }
+    for row in &rows {
         if let Some(elsewhere) = row.place.newest_elsewhere() {
             prefetch(elsewhere);
         }

@@ -19,6 +19,10 @@ use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
 
+/// Entries of a range that are read beyond its limit, for those that lead to no row: what was removed lately
+/// stands at the beginning of a queue.
+const SPARE_ENTRIES: usize = 3;
+
 /// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowVersion<'s> {
@@ -150,6 +154,14 @@ impl<'s> ReadView<'s> {
         row_at(self.schema.tables.get(&table)?, slot, self.pin)
     }
 
+    /// The bytes of the row in a slot, and the batch that wrote them: [`ReadView::get`] for who knows the row.
+    #[inline]
+    pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<(&'s [u8], BatchId)> {
+        let table: &'s TableData = self.schema.tables.get(&table)?;
+        let (_, version) = table.core.live(slot, self.pin)?;
+        Some((version.bytes(), version.batch()))
+    }
+
     /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`.
     /// A prefix of a key is a valid bound: as lower bound it precedes, as upper bound it excludes, all keys
     /// that it begins; to include them, exclude the prefix's [`prefix_successor`]. No latch is held.
@@ -164,42 +176,24 @@ impl<'s> ReadView<'s> {
         limit: usize,
     ) -> Result<Vec<RowVersion<'s>>, SqlError> {
         let mut rows = Vec::new();
-        if limit > 0 {
-            self.range_some(table, index, (lo, hi), reverse, limit, |row| {
-                rows.push(row);
-                if rows.len() == limit {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-        }
+        self.range_each(table, index, (lo, hi), reverse, limit, |row| rows.push(row))?;
         Ok(rows)
     }
 
-    /// [`ReadView::range`] row by row, until told to stop.
+    /// [`ReadView::range`] row by row.
+    #[inline]
     pub fn range_each(
-        &self,
-        table: TableId,
-        index: IndexId,
-        lo: Bound<&[u8]>,
-        hi: Bound<&[u8]>,
-        reverse: bool,
-        see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
-    ) -> Result<(), SqlError> {
-        self.range_some(table, index, (lo, hi), reverse, usize::MAX, see)
-    }
-
-    /// [`ReadView::range_each`] that fetches no more rows ahead than `expected`.
-    fn range_some(
         &self,
         table: TableId,
         index: IndexId,
         (lo, hi): (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
-        expected: usize,
-        mut see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
+        limit: usize,
+        mut see: impl FnMut(RowVersion<'s>),
     ) -> Result<(), SqlError> {
+        if limit == 0 {
+            return Ok(());
+        }
         let table: &'s TableData = self.schema.table(table)?;
         let index = table.index(index)?;
         let Some(ordered) = &index.data.ordered else {
@@ -212,21 +206,28 @@ impl<'s> ReadView<'s> {
             ));
         };
         let mut cursor = ordered.range(lo, hi, reverse);
+        let (mut left, mut most) = (limit, limit.saturating_add(SPARE_ENTRIES));
         with_batch(|batch| {
-            while cursor.next(batch) {
+            while cursor.next(batch, most) {
                 // A leaf's rows lie anywhere: all are asked for before the first is looked at.
-                for slot in batch.slots().iter().take(expected) {
-                    if let Some(place) = table.core.slots.slot(*slot) {
-                        place.prefetch_head();
+                if left > 1 {
+                    for slot in batch.slots().iter().take(left) {
+                        if let Some(place) = table.core.slots.slot(*slot) {
+                            place.prefetch_head();
+                        }
                     }
                 }
                 for (key, slot) in batch.entries() {
-                    if let Some(row) = lookup_slot(table, index, self.pin, key, slot)
-                        && see(row).is_break()
-                    {
-                        return;
+                    if let Some(row) = lookup_slot(table, index, self.pin, key, slot) {
+                        see(row);
+                        left -= 1;
+                        if left == 0 {
+                            return;
+                        }
                     }
                 }
+                // Many entries lead to no row of this view.
+                most = usize::MAX;
             }
         });
         Ok(())

@@ -192,9 +192,14 @@ impl KeyColumns {
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) {
         let shuffle = self.shuffle.as_ref();
-        if shuffle.is_some_and(|shuffle| shuffle.append(row, out)) {
-            return;
+        if !shuffle.is_some_and(|shuffle| shuffle.append(row, out)) {
+            self.encode_each(out, layout, row);
         }
+    }
+
+    /// [`KeyColumns::encode`] column by column.
+    #[inline(never)]
+    fn encode_each(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) {
         if !self.is_plain(row) {
             return encode_key_from_row(out, layout, row, &self.columns);
         }
@@ -235,9 +240,15 @@ impl KeyColumns {
     #[inline]
     pub fn matches_integers(&self, row: &[u8], key: &[u8]) -> Option<bool> {
         let shuffle = self.shuffle.as_ref();
-        if let Some(is_same) = shuffle.and_then(|shuffle| shuffle.matches(row, key)) {
-            return Some(is_same);
+        match shuffle.and_then(|shuffle| shuffle.matches(row, key)) {
+            Some(is_same) => Some(is_same),
+            None => self.matches_each(row, key),
         }
+    }
+
+    /// [`KeyColumns::matches_integers`] column by column.
+    #[inline(never)]
+    fn matches_each(&self, row: &[u8], key: &[u8]) -> Option<bool> {
         let key_bytes = self.integer_bytes?;
         if !self.is_plain(row) {
             return None;
@@ -284,15 +295,21 @@ impl KeyColumns {
         }
         let differing = self.fixed.iter().map(|word| word.of(one) ^ word.of(other));
         if differing.fold(0, |all, bits| all | bits) == 0 {
-            return same_raw(layout, one, other, &self.variable);
+            return self.variable.is_empty() || same_raw(layout, one, other, &self.variable);
         }
+        self.same_each(layout, one, other)
+    }
+
+    /// [`KeyColumns::same`] of rows that differ in the words of the fixed columns.
+    #[inline(never)]
+    fn same_each(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
         // The cell of a NULL is zero, but for rows that nobody has checked.
         (self.has_null(layout, one) || self.has_null(layout, other))
             && same_raw(layout, one, other, &self.columns)
     }
 }
 
-#[inline]
+#[inline(never)]
 fn same_raw(layout: &RowLayout, one: &[u8], other: &[u8], columns: &[usize]) -> bool {
     columns.iter().all(|column| layout.same_raw(one, other, *column))
 }

@@ -15,7 +15,9 @@
 //!
 //! Region r holds the slot numbers from r * 4096 on: 256 slots in a table's first region, then 1024, then
 //! 4096, at addresses that never change. Its stride follows from the rows that the table has seen:
-//! the longest one's length when lengths hardly differ, their mean otherwise.
+//! the longest one's length when lengths hardly differ, their mean otherwise. A directory leads to the
+//! regions; one that is full is replaced by one of twice its length, and stays for who looks into it just
+//! then.
 //!
 //! A region has a mark for every 64 slots: whether one of them was written since a checkpoint last took the
 //! marks. The mark lies beside the region's address, which a writer has just looked at, and is written once
@@ -25,7 +27,6 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -48,9 +49,10 @@ const STRIDE_MAX: usize = 4_096;
 const STRIDE_MIN: usize = 64;
 /// Slots up to this long are a multiple of 8 bytes, longer ones of a cache line.
 const CLOSE_BYTES_MAX: usize = 512;
-const FIRST_BUCKET_BITS: u32 = 6;
-/// 64 + 128 + ... regions: 2^40 slots.
-const BUCKETS: usize = 22;
+/// Regions that a table's first directory has room for.
+const FIRST_REGIONS: usize = 4;
+/// 2^40 slots.
+const REGIONS_MAX: usize = 1 << 28;
 /// One insertion in so many counts for the mean length.
 const SAMPLE_EVERY: u64 = 8;
 /// Slots that share a mark.
@@ -236,9 +238,26 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
+/// Where the regions of a table are, by number; null for those to come.
+struct Directory {
+    regions: Box<[AtomicPtr<Region>]>,
+    /// The one before, of half the length.
+    outgrown: *mut Directory,
+}
+
+impl Directory {
+    /// An empty one in the stead of another.
+    fn new(length: usize, outgrown: *mut Directory) -> *mut Self {
+        let regions = (0..length).map(|_| AtomicPtr::default()).collect();
+        Box::into_raw(Box::new(Directory { regions, outgrown }))
+    }
+}
+
 /// All slots of a table.
 pub(crate) struct SlotArena {
-    buckets: [OnceLock<Box<[OnceLock<Region>]>>; BUCKETS],
+    /// Made by [`Directory::new`]; it and those that it has outgrown, and the regions that it leads to, live
+    /// as long as the arena. Changes under the latch of `growth`.
+    directory: AtomicPtr<Directory>,
     /// The region that is being filled, and how many of its slots are taken: region << 32 | taken. The count
     /// may run past the region's end.
     cursor: AtomicU64,
@@ -257,7 +276,7 @@ pub(crate) struct SlotArena {
 impl SlotArena {
     pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
         SlotArena {
-            buckets: [const { OnceLock::new() }; BUCKETS],
+            directory: AtomicPtr::new(Directory::new(FIRST_REGIONS, ptr::null_mut())),
             cursor: AtomicU64::new(u64::from(u32::MAX) << 32),
             region_count: AtomicU32::new(0),
             growth: Mutex::new(()),
@@ -446,23 +465,39 @@ impl SlotArena {
             .checked_shl(number.saturating_mul(GROWTH_BITS).min(16))
             .map_or(REGION_SLOTS as u32, |slots| slots.min(REGION_SLOTS as u32));
         let stride = self.next_stride();
-        let (bucket, offset) = place(u64::from(number));
-        let cell = self.buckets.get(bucket).and_then(|bucket_cell| {
-            let count = 1 << (FIRST_BUCKET_BITS as usize + bucket);
-            let regions = bucket_cell.get_or_init(|| (0..count).map(|_| OnceLock::new()).collect());
-            regions.get(offset)
-        });
-        assert!(cell.is_some(), "a table has at most 2^40 rows");
-        if let Some(cell) = cell {
-            cell.get_or_init(|| Region {
-                base: self.memory.arena.take(Kind::Slots, slots as usize * stride),
-                stride: stride as u32,
-                slots,
-                written: AtomicU64::new(0),
-            });
-        }
+        let region = Region {
+            base: self.memory.arena.take(Kind::Slots, slots as usize * stride),
+            stride: stride as u32,
+            slots,
+            written: AtomicU64::new(0),
+        };
+        self.add_region(number as usize, region);
         self.region_count.store(number + 1, Ordering::Release);
         self.cursor.store(u64::from(number) << 32, Ordering::Release);
+    }
+
+    /// Makes the next region known. The caller holds the latch of growth.
+    fn add_region(&self, number: usize, region: Region) {
+        assert!(number < REGIONS_MAX, "a table has at most 2^40 rows");
+        if number >= self.directory().regions.len() {
+            let outgrown = self.directory();
+            let longer = Directory::new(2 * outgrown.regions.len(), self.directory.load(Ordering::Relaxed));
+            // SAFETY: made just now, and nobody else's yet.
+            let entries = unsafe { &(*longer).regions };
+            for (to, from) in entries.iter().zip(&outgrown.regions) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            self.directory.store(longer, Ordering::Release);
+        }
+        if let Some(entry) = self.directory().regions.get(number) {
+            entry.store(Box::into_raw(Box::new(region)), Ordering::Release);
+        }
+    }
+
+    #[inline(always)]
+    fn directory(&self) -> &Directory {
+        // SAFETY: never null, and lives as long as the arena, as those that it has outgrown.
+        unsafe { &*self.directory.load(Ordering::Acquire) }
     }
 
     fn next_stride(&self) -> usize {
@@ -516,20 +551,10 @@ impl SlotArena {
 
     #[inline]
     fn region(&self, number: u64) -> Option<&Region> {
-        let (bucket, offset) = place(number);
-        self.buckets.get(bucket)?.get()?.get(offset)?.get()
+        let entry = self.directory().regions.get(number as usize)?;
+        // SAFETY: null, or a region of a directory, which lives as long as the arena.
+        unsafe { entry.load(Ordering::Acquire).as_ref() }
     }
-}
-
-/// Bucket and offset of a region.
-#[inline]
-fn place(region: u64) -> (usize, usize) {
-    let shifted = region.saturating_add(1 << FIRST_BUCKET_BITS);
-    let bucket = 63 - shifted.leading_zeros() - FIRST_BUCKET_BITS;
-    (
-        bucket as usize,
-        (shifted - (1 << (bucket + FIRST_BUCKET_BITS))) as usize,
-    )
 }
 
 impl Drop for SlotArena {
@@ -546,10 +571,22 @@ impl Drop for SlotArena {
                 }
             }
         }
-        for region in (0..self.region_count()).filter_map(|number| self.region(number)) {
-            let bytes = region.slots as usize * region.stride as usize;
-            // SAFETY: taken in `grow` with this size; the table is gone.
-            unsafe { self.memory.arena.give_back(Kind::Slots, region.base, bytes) };
+        let mut directory = *self.directory.get_mut();
+        let mut is_newest = true;
+        while !directory.is_null() {
+            // SAFETY: made by `Directory::new`, and nobody looks into it any more.
+            let outgrown = unsafe { Box::from_raw(directory) };
+            let regions = outgrown.regions.iter().filter(|_| is_newest);
+            for region in regions.map(|entry| entry.load(Ordering::Relaxed)) {
+                if !region.is_null() {
+                    // SAFETY: made in `add_region`; the newest directory leads to each of them once.
+                    let region = unsafe { Box::from_raw(region) };
+                    let bytes = region.slots as usize * region.stride as usize;
+                    // SAFETY: taken in `grow` with this size; the table is gone.
+                    unsafe { self.memory.arena.give_back(Kind::Slots, region.base, bytes) };
+                }
+            }
+            (directory, is_newest) = (outgrown.outgrown, false);
         }
     }
 }
@@ -574,17 +611,31 @@ mod tests {
             .map(|version| (version.is_live(), version.bytes().to_vec()))
     }
 
+    /// Directories are outgrown while others look for slots; what was found stays where it is.
     #[test]
-    fn places_are_dense() {
-        let mut expected = (0, 0);
-        for region in 0..5_000u64 {
-            assert_eq!(place(region), expected);
-            expected.1 += 1;
-            if expected.1 == 64 << expected.0 {
-                expected = (expected.0 + 1, 0);
+    fn slots_stay_while_directories_grow() {
+        let arena = arena();
+        let regions = FIRST_REGIONS as u64 * 4 + 1;
+        let address = |id: u64| arena.slot(SlotId(id)).map(|slot| slot.address().addr());
+        std::thread::scope(|scope| {
+            let finder = scope.spawn(|| {
+                let mut first: Vec<usize> = Vec::new();
+                while (first.len() as u64) < regions {
+                    let next = (first.len() as u64) << REGION_BITS;
+                    first.extend(address(next));
+                    for (number, known) in (0..).zip(&first) {
+                        assert_eq!(address(number << REGION_BITS), Some(*known));
+                    }
+                }
+            });
+            while arena.region_count() < regions {
+                arena.reserve_run(1_000, 8);
             }
-        }
-        assert!(place(u64::MAX).0 >= BUCKETS);
+            finder.join().unwrap();
+        });
+        let ids: Vec<SlotId> = arena.ids().collect();
+        assert!(ids.is_sorted() && ids.iter().all(|id| arena.slot(*id).is_some()));
+        assert!(address(regions << REGION_BITS).is_none() && address(u64::MAX).is_none());
     }
 
     #[test]

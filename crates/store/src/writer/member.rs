@@ -16,7 +16,7 @@ use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_ops::hash64;
 use weft_types::SqlError;
 
-use super::{BatchWriter, MemberWrites, Write, Writes, violation};
+use super::{BatchWriter, MemberWrites, TableWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
 use crate::index::hash::HashIndex;
 use crate::lookup_plan::Planned;
@@ -185,6 +185,14 @@ impl<'b> MemberWriter<'b> {
         self.view.get(table, slot).inspect(|row| self.observe(row))
     }
 
+    /// The bytes of the row in a slot. See [`ReadView::bytes`].
+    #[inline]
+    pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<&'b [u8]> {
+        let (bytes, batch) = self.view.bytes(table, slot)?;
+        self.observed.set(self.observed.get().max(batch.0));
+        Some(bytes)
+    }
+
     /// See [`ReadView::range`].
     pub fn range(
         &self,
@@ -195,9 +203,26 @@ impl<'b> MemberWriter<'b> {
         reverse: bool,
         limit: usize,
     ) -> Result<Vec<RowVersion<'b>>, SqlError> {
-        let rows = self.view.range(table, index, lo, hi, reverse, limit)?;
-        rows.iter().for_each(|row| self.observe(row));
+        let mut rows = Vec::new();
+        self.range_each(table, index, (lo, hi), reverse, limit, |row| rows.push(row))?;
         Ok(rows)
+    }
+
+    /// See [`ReadView::range_each`].
+    #[inline]
+    pub fn range_each(
+        &self,
+        table: TableId,
+        index: IndexId,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        limit: usize,
+        mut see: impl FnMut(RowVersion<'b>),
+    ) -> Result<(), SqlError> {
+        self.view.range_each(table, index, bounds, reverse, limit, |row| {
+            self.observe(&row);
+            see(row);
+        })
     }
 
     /// See [`ReadView::locate`].
@@ -306,15 +331,13 @@ impl<'b> MemberWriter<'b> {
         self.account(|opened| opened.row_change);
         let writes = std::mem::take(&mut self.writes);
         if !writes.is_empty() {
-            let row_changes = self.tables.iter().map(|opened| opened.row_change).collect();
-            let digest_changes = self.tables.iter().map(|opened| opened.digest_change).collect();
-            let tables = self.data_of_tables();
-            self.batch.committed.lock().push(MemberWrites {
-                tables,
-                row_changes,
-                digest_changes,
-                writes,
+            let tables = self.tables.iter().map(|opened| TableWrites {
+                data: Arc::clone(opened.data),
+                row_change: opened.row_change,
+                digest_change: opened.digest_change,
             });
+            let tables = tables.collect();
+            self.batch.committed.lock().push(MemberWrites { tables, writes });
         }
     }
 
@@ -347,7 +370,7 @@ impl<'b> MemberWriter<'b> {
             (opened.linked_bytes, opened.row_change, opened.digest_change) = before;
         }
         let undone: Writes = self.writes.drain(savepoint.writes..).collect();
-        self.batch.undo(&self.data_of_tables(), &undone);
+        self.batch.undo(|at| self.data_at(at), &undone);
     }
 
     /// Closes the newest savepoint and keeps what was written since.
@@ -359,12 +382,12 @@ impl<'b> MemberWriter<'b> {
         let writes = std::mem::take(&mut self.writes);
         if !writes.is_empty() {
             self.account(|_| 0);
-            self.batch.undo(&self.data_of_tables(), &writes);
+            self.batch.undo(|at| self.data_at(at), &writes);
         }
     }
 
-    fn data_of_tables(&self) -> SmallVec<[Arc<TableData>; 1]> {
-        self.tables.iter().map(|opened| Arc::clone(opened.data)).collect()
+    fn data_at(&self, position: usize) -> Option<&'b Arc<TableData>> {
+        self.tables.get(position).map(|opened| opened.data)
     }
 
     fn account(&self, row_change: impl Fn(&Opened<'b>) -> i64) {

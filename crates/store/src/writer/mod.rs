@@ -43,13 +43,18 @@ struct Write {
     removes: bool,
 }
 
+/// What a member did to a table.
+struct TableWrites {
+    data: Arc<TableData>,
+    /// How many rows it gained.
+    row_change: i64,
+    /// By how much its part of the state digest changed.
+    digest_change: u64,
+}
+
 /// What a member wrote, in order.
 struct MemberWrites {
-    tables: SmallVec<[Arc<TableData>; 1]>,
-    /// How many rows each table gained.
-    row_changes: SmallVec<[i64; 1]>,
-    /// By how much each table's part of the state digest changed.
-    digest_changes: SmallVec<[u64; 1]>,
+    tables: SmallVec<[TableWrites; 4]>,
     writes: Writes,
 }
 
@@ -114,32 +119,30 @@ impl<'s> BatchWriter<'s> {
             .store
             .state_digest()
             .wrapping_add(self.digest_of_definitions());
-        let mut superseded = Vec::new();
+        let writes = committed.iter().flat_map(|member| &member.writes);
+        let mut superseded = Vec::with_capacity(writes.filter(|write| write.supersedes).count());
         for member in &committed {
-            let kept: SmallVec<[(bool, bool); 2]> =
-                member.tables.iter().map(|table| self.kept(&table.core)).collect();
-            for (change, _) in member
-                .digest_changes
-                .iter()
-                .zip(&kept)
-                .filter(|(_, kept)| **kept == (true, true))
-            {
-                digest = digest.wrapping_add(*change);
+            for table in &member.tables {
+                if self.kept(&table.data.core) == (true, true) {
+                    digest = digest.wrapping_add(table.digest_change);
+                }
             }
-            for write in member
-                .writes
-                .iter()
-                .filter(|write| write.supersedes || write.removes)
-            {
-                let at = write.table as usize;
-                let (Some(table), Some((_, true))) = (member.tables.get(at), kept.get(at)) else {
+            for write in &member.writes {
+                if !(write.supersedes || write.removes) {
+                    continue;
+                }
+                let table = member.tables.get(write.table as usize);
+                let Some(core) = table
+                    .map(|table| &table.data.core)
+                    .filter(|core| self.kept(core).1)
+                else {
                     continue;
                 };
                 if write.supersedes {
-                    superseded.push(RowPlace::new(&table.core, write.slot));
+                    superseded.push(RowPlace::new(core, write.slot));
                 }
                 if write.removes {
-                    self.note_removed(&table.core, write.slot);
+                    self.note_removed(core, write.slot);
                 }
             }
         }
@@ -184,6 +187,7 @@ impl<'s> BatchWriter<'s> {
     }
 
     /// Whether these rows were there before the batch, and are after it.
+    #[inline]
     fn kept(&self, core: &Arc<TableCore>) -> (bool, bool) {
         if Arc::ptr_eq(&self.before, &self.schema) {
             return (true, true);
@@ -203,11 +207,11 @@ impl<'s> BatchWriter<'s> {
     }
 
     /// Pops the versions of some writes, last first, and removes the index entries that only they carried.
-    fn undo(&self, tables: &[Arc<TableData>], writes: &[Write]) {
+    fn undo<'d>(&self, table_of: impl Fn(usize) -> Option<&'d Arc<TableData>>, writes: &[Write]) {
         let boundary = BatchId(self.batch.0 - 1);
         let mut retired = Vec::with_capacity(writes.len());
         for write in writes.iter().rev() {
-            let Some(table) = tables.get(write.table as usize) else {
+            let Some(table) = table_of(write.table as usize) else {
                 continue;
             };
             let core = &table.core;
@@ -241,10 +245,14 @@ impl Drop for BatchWriter<'_> {
             return;
         }
         for member in std::mem::take(self.committed.get_mut()).iter().rev() {
-            for (table, change) in member.tables.iter().zip(&member.row_changes) {
-                table.core.row_count.fetch_sub(*change, Ordering::Relaxed);
+            for table in &member.tables {
+                let row_count = &table.data.core.row_count;
+                row_count.fetch_sub(table.row_change, Ordering::Relaxed);
             }
-            self.undo(&member.tables, &member.writes);
+            self.undo(
+                |at| member.tables.get(at).map(|table| &table.data),
+                &member.writes,
+            );
         }
         self.store.open_gate();
     }

@@ -94,8 +94,9 @@ pub(crate) struct Cursor<'i, 'k> {
     from: Target<'k>,
     to: Option<Target<'k>>,
     reverse: bool,
-    /// The leaf read last, and how it was.
+    /// The leaf read last as far as the range goes, and how it was.
     leaf: Option<(&'i Node, Version)>,
+    is_begun: bool,
     is_done: bool,
 }
 
@@ -113,26 +114,29 @@ impl OrderedIndex {
             to: Target::of_upper(hi),
             reverse,
             leaf: None,
+            is_begun: false,
             is_done: false,
         }
     }
 }
 
 impl<'i> Cursor<'i, '_> {
-    /// Puts the next entries into `batch`, the one that it was given before; false when there are none.
-    pub(crate) fn next(&mut self, batch: &mut Batch) -> bool {
+    /// Puts the next entries into `batch`, the one that it was given before, at most so many of them; false
+    /// when there are none.
+    pub(crate) fn next(&mut self, batch: &mut Batch, most: usize) -> bool {
         if self.is_done {
             return false;
         }
-        if self.leaf.is_none() {
-            batch.last = None;
-        } else {
+        if self.is_begun {
             batch.remember_last();
+        } else {
+            batch.last = None;
+            self.is_begun = true;
         }
         while !self.is_done {
             batch.clear();
             // Who was disturbed at a leaf looks for its place again.
-            match self.follow(batch).and_then(|leaf| self.read(leaf, batch)) {
+            match self.follow(batch).and_then(|leaf| self.read(leaf, batch, most)) {
                 Ok(()) if !batch.slots.is_empty() => return true,
                 Ok(()) => {}
                 Err(Changed) => self.leaf = None,
@@ -179,8 +183,8 @@ impl<'i> Cursor<'i, '_> {
         if self.reverse { Side::Left } else { Side::Right }
     }
 
-    /// Copies a leaf's part of the range.
-    fn read(&mut self, leaf: Option<NextLeaf<'i>>, batch: &mut Batch) -> Result<(), Changed> {
+    /// Copies a leaf's part of the range, or `most` entries of it.
+    fn read(&mut self, leaf: Option<NextLeaf<'i>>, batch: &mut Batch, most: usize) -> Result<(), Changed> {
         let Some(NextLeaf {
             node,
             version,
@@ -206,14 +210,28 @@ impl<'i> Cursor<'i, '_> {
             };
             (start, end)
         };
-        batch.copy(node, version, start..end.max(start), self.reverse)?;
-        node.check(version)?;
-        self.leaf = Some((node, version));
-        self.is_done = if self.reverse {
+        let is_last = if self.reverse {
             start > 0
         } else {
             end < meta.count()
         };
+        let count = end.saturating_sub(start);
+        if count > most {
+            // Who wants more after all looks for the place behind the last one.
+            let places = if self.reverse {
+                end - most..end
+            } else {
+                start..start + most
+            };
+            batch.copy(node, version, places, self.reverse)?;
+            node.check(version)?;
+            self.leaf = None;
+            return Ok(());
+        }
+        batch.copy(node, version, start..start + count, self.reverse)?;
+        node.check(version)?;
+        self.leaf = Some((node, version));
+        self.is_done = is_last;
         Ok(())
     }
 }

@@ -18,12 +18,19 @@ fn index() -> OrderedIndex {
     OrderedIndex::new(&Arc::default())
 }
 
-fn read(index: &OrderedIndex, lo: Bound<&[u8]>, hi: Bound<&[u8]>, reverse: bool) -> Vec<(Vec<u8>, u64)> {
+/// The entries of a range, at most so many at a time.
+fn read(
+    index: &OrderedIndex,
+    lo: Bound<&[u8]>,
+    hi: Bound<&[u8]>,
+    reverse: bool,
+    most: usize,
+) -> Vec<(Vec<u8>, u64)> {
     let mut cursor = index.range(lo, hi, reverse);
     let mut batch = Batch::default();
     let mut out = Vec::new();
-    while cursor.next(&mut batch) {
-        assert!(!batch.slots().is_empty());
+    while cursor.next(&mut batch, most) {
+        assert!(!batch.slots().is_empty() && batch.slots().len() <= most);
         out.extend(batch.entries().map(|(key, slot)| (key.to_vec(), slot.0)));
     }
     out
@@ -52,9 +59,18 @@ fn is_inside(key: &Vec<u8>, lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> bool {
 fn check_range(index: &OrderedIndex, model: &Model, lo: Bound<&[u8]>, hi: Bound<&[u8]>) {
     let inside = model.iter().filter(|(key, _)| is_inside(key, lo, hi));
     let mut expected: Vec<(Vec<u8>, u64)> = inside.cloned().collect();
-    assert_eq!(read(index, lo, hi, false), expected, "{lo:?} {hi:?}");
+    for most in [usize::MAX, 7, 1] {
+        assert_eq!(
+            read(index, lo, hi, false, most),
+            expected,
+            "{lo:?} {hi:?} by {most}"
+        );
+    }
     expected.reverse();
-    assert_eq!(read(index, lo, hi, true), expected, "{lo:?} {hi:?} in reverse");
+    for most in [usize::MAX, 7, 1] {
+        let entries = read(index, lo, hi, true, most);
+        assert_eq!(entries, expected, "{lo:?} {hi:?} in reverse by {most}");
+    }
 }
 
 fn check_all(index: &OrderedIndex, model: &Model) {
@@ -369,6 +385,7 @@ fn readers_find_what_stays() {
                             Bound::Included(&stable[lo].0),
                             Bound::Excluded(&stable[hi].0),
                             reader == 1,
+                            random.below(60) as usize + 1,
                         );
                         if reader == 1 {
                             range.reverse();
