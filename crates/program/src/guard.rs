@@ -70,13 +70,19 @@ impl GuardKeys {
         self.keys.key_of(access as usize)
     }
 
-    /// The access allows to change the row with its key.
+    /// The access allows to change the rows that it covers.
     #[inline]
-    pub fn is_written(&self, access: u32) -> bool {
-        self.keys
-            .entries
-            .get(access as usize)
-            .is_some_and(|entry| matches!(entry.kind, AccessKind::WriteRow | AccessKind::InsertRow))
+    fn is_written(&self, access: u32) -> bool {
+        let entry = self.keys.entries.get(access as usize);
+        entry.is_some_and(|entry| {
+            matches!(
+                entry.kind,
+                AccessKind::WriteRow
+                    | AccessKind::InsertRow
+                    | AccessKind::WriteRange
+                    | AccessKind::WriteTable
+            )
+        })
     }
 
     #[inline]
@@ -147,6 +153,7 @@ impl GuardKeys {
     }
 
     /// SCAN from the prefix `lo` to the prefix `hi`; with `hi_exclusive` what begins with `hi` is left out.
+    /// Returns the access that covers all that may be found.
     pub fn scan(
         &mut self,
         table: &TableShape,
@@ -154,7 +161,7 @@ impl GuardKeys {
         lo: &[u8],
         hi: &[u8],
         hi_exclusive: bool,
-    ) -> Result<(), SqlError> {
+    ) -> Result<u32, SqlError> {
         let primary = table.primary == Some(index);
         let covered = self.any(table.id, |keys, entry| match entry.kind {
             AccessKind::ReadTable | AccessKind::WriteTable => true,
@@ -172,7 +179,7 @@ impl GuardKeys {
             _ => false,
         });
         if covered {
-            Ok(())
+            Ok(self.hint as u32)
         } else {
             Err(refuse("scans", table.id))
         }
@@ -205,21 +212,24 @@ impl GuardKeys {
         }
     }
 
-    /// True for an UPDATE that needs no further look: the row was found by the key of an access that may
-    /// write it, and no unique key of it changes.
+    /// UPDATE of a row that was found by the key or in the range of `source`; true if the row keeps its unique
+    /// keys, and so has those that it was found by. Such an update needs no further look if the access may
+    /// write.
     #[inline]
-    pub fn allows_update(
-        &self,
-        keys: &TableKeys,
-        layout: &RowLayout,
+    pub fn update(
+        &mut self,
+        table: TableId,
+        (keys, layout): (&TableKeys, &RowLayout),
         source: Option<u32>,
-        old: &[u8],
-        new: &[u8],
-    ) -> bool {
+        (old, new): (&[u8], &[u8]),
+    ) -> Result<bool, SqlError> {
         let same = |columns: &KeyColumns| columns.same(layout, old, new);
-        source.is_some_and(|access| self.is_written(access))
-            && keys.primary.as_ref().is_none_or(same)
-            && keys.unique.iter().all(|(_, columns)| same(columns))
+        let keeps_keys =
+            keys.primary.as_ref().is_none_or(same) && keys.unique.iter().all(|(_, columns)| same(columns));
+        if !keeps_keys || !source.is_some_and(|access| self.is_written(access)) {
+            self.write(table, keys, layout, Some(old), Some(new))?;
+        }
+        Ok(keeps_keys)
     }
 
     /// INSERT (`old` is `None`), UPDATE (both), REMOVE (`new` is `None`).

@@ -162,11 +162,11 @@ impl<A: DataAccess> Machine<'_, A> {
         let scratch = &mut *self.scratch;
         let [lo, hi] = [instr.b, instr.c].map(|key| &scratch.keys[usize::from(key) % KEY_BUFFERS]);
         let mut nothing = lo.unmatchable || hi.unmatchable || limit == 0;
+        let mut source = None;
         if !nothing {
             let hi_exclusive = flags & SCAN_HI_EXCLUSIVE != 0;
-            scratch
-                .guard
-                .scan(table, instr.index(), &lo.bytes, &hi.bytes, hi_exclusive)?;
+            let guard = &mut scratch.guard;
+            source = Some(guard.scan(table, instr.index(), &lo.bytes, &hi.bytes, hi_exclusive)?);
         }
         scratch.lo.clear();
         scratch.lo.extend_from_slice(&lo.bytes);
@@ -217,6 +217,7 @@ impl<A: DataAccess> Machine<'_, A> {
             .ok_or_else(|| super::out_of_budget(scratch.run.budget))?;
         collected.row = collected.rows.first().copied();
         collected.status = collected.row.is_some();
+        collected.access = source;
         collected.next = 1;
         let run = (self.program, self.inputs);
         scratch.ahead.begin(run, instr.a, collected, self.access);
@@ -298,10 +299,8 @@ impl<A: DataAccess> Machine<'_, A> {
         let done = match handle {
             Some(handle) => match kept().or_else(|| self.access.row(&handle)) {
                 Some(old) => {
-                    if !self.scratch.guard.allows_update(keys, layout, source, old, row) {
-                        self.scratch
-                            .guard
-                            .write(table.id, keys, layout, Some(old), Some(row))?;
+                    let guard = &mut self.scratch.guard;
+                    if !guard.update(table.id, (keys, layout), source, (old, row))? {
                         // The row may have another key from now on, in whatever register it is.
                         self.scratch
                             .collect

@@ -84,7 +84,7 @@ pub(crate) struct Collected {
     pub table: u8,
     /// Status that RET gives, once.
     pub status: bool,
-    /// The access whose key the row was found by, while the row has that key.
+    /// The access by whose key or in whose range the rows were found, while they are there.
     pub access: Option<u32>,
     /// The current row.
     pub row: Option<RowHandle>,

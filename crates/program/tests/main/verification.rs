@@ -297,6 +297,58 @@ fn the_guard_refuses_writes_under_read_accesses() {
     assert_ne!(database.store.state_digest(), digest);
 }
 
+/// An UPDATE of rows that a SCAN found is looked at no further where the range may be written and the row keeps
+/// its keys; and only there.
+#[test]
+fn a_range_that_is_only_read_is_not_written_to() {
+    let mut database = Database::new();
+    let run = |database: &mut Database, access: &str, set: &str, key: i64| {
+        let text = format!(
+            "{HEAD}{access}\n.logic\nkey k0\nkeyin k0, i0\nkey k1\nkeyin k1, i0\nscan cp0, t0.x0, k0, k1, forward, all\n\
+             ret r0, cp0\nbnt r0, L\ncopyrow b0, cp0\n{set}\nupdate cp0, b0\nret r1, cp0\nL:\nend\n.commit\n\
+             commit\n.abort\nabort\n"
+        );
+        let program = asm::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let inputs = program
+            .encode_inputs(&[Value::Int8(key), Value::Int4(7), Value::Null])
+            .unwrap();
+        let result = database.run(&program, &inputs, BUDGET);
+        result
+            .map_err(|error| assert!(is_refusal(&error), "{error}"))
+            .is_ok()
+    };
+    let insert = asm::parse(&format!(
+        "{HEAD}  insert_row t0 [i0]\n.logic\nrow b0, t0\nsetin b0.0, i0\ninsert cp0, t0, b0\nend\n\
+         .commit\nret r0, cp0\ncommit\n.abort\nabort\n"
+    ))
+    .unwrap();
+    for key in [1, 2] {
+        let inputs = insert
+            .encode_inputs(&[Value::Int8(key), Value::Null, Value::Null])
+            .unwrap();
+        database.run(&insert, &inputs, BUDGET).unwrap();
+    }
+    let (keeps_key, moves) = ("setin b0.1, i1", "ldi r2, 50\nsetr b0.0, r2");
+    let sets_value = "setk b0.3, c0";
+    let ours = "[i0] [i0]";
+    let digest = database.store.state_digest();
+    for read in [format!("  read_range t0 {ours}"), "  read_table t0".into()] {
+        for set in [keeps_key, moves, sets_value] {
+            assert!(!run(&mut database, &read, set, 1), "{read} {set}");
+        }
+        let elsewhere = format!("{read}\n  write_row t0 [i1]");
+        assert!(!run(&mut database, &elsewhere, keeps_key, 1), "{elsewhere}");
+    }
+    assert_eq!(database.store.state_digest(), digest);
+    for write in [format!("  write_range t0 {ours}"), "  write_table t0".into()] {
+        let is_whole = write.contains("table");
+        assert!(run(&mut database, &write, keeps_key, 1), "{write}");
+        assert_eq!(run(&mut database, &write, moves, 1), is_whole, "{write}");
+        assert_eq!(run(&mut database, &write, sets_value, 2), is_whole, "{write}");
+    }
+    assert_ne!(database.store.state_digest(), digest);
+}
+
 #[test]
 fn access_keys_are_those_of_the_index() {
     let catalog = Database::new().catalog();
