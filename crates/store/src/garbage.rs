@@ -237,8 +237,8 @@ impl Collected {
         self.note_copied(left);
     }
 
-    /// A row has come home, and left this block: the copy is linked in its stead, but the block's bytes count
-    /// until it is freed.
+    /// A row has come home, and left this block: the copy is linked in its stead, but the block's bytes
+    /// count until it is freed.
     #[inline]
     fn note_copied(&mut self, left: Option<Retired>) {
         if let Some(left) = left {
