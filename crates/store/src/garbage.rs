@@ -237,8 +237,8 @@ impl Collected {
         self.note_copied(left);
     }
 
-    /// A row has come home, and left this block: the copy is linked in its stead, but the block's bytes count
-    /// until it is freed.
+    /// A row has come home, and left this block: the copy is linked in its stead, but the block's bytes
+    /// count until it is freed.
     #[inline]
     fn note_copied(&mut self, left: Option<Retired>) {
         if let Some(left) = left {
@@ -270,8 +270,8 @@ impl Collected {
             are_keys_kept = view.keeps_keys();
             unlinked_bytes += view.size_bytes();
             is_home_left |= version.is_home();
-            // SAFETY: who reads at `oldest` or later stops at the floor at the latest, and nobody reads below:
-            // those who did have left. See the test `a_reader_of_the_floor_looks_no_further`.
+            // SAFETY: who reads at `oldest` or later stops at the floor at the latest, and nobody reads
+            // below: those who did have left. See the test `a_reader_of_the_floor_looks_no_further`.
             unsafe { version.free(core.slots.memory()) };
         }
         if unlinked_bytes > 0 {

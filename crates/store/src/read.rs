@@ -154,7 +154,8 @@ impl<'s> ReadView<'s> {
         row_at(self.schema.tables.get(&table)?, slot, self.pin)
     }
 
-    /// The bytes of the row in a slot, and the batch that wrote them: [`ReadView::get`] for who knows the row.
+    /// The bytes of the row in a slot, and the batch that wrote them: [`ReadView::get`] for who knows the
+    /// row.
     #[inline]
     pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<(&'s [u8], BatchId)> {
         let table: &'s TableData = self.schema.tables.get(&table)?;

@@ -619,12 +619,12 @@ mod tests {
         let address = |id: u64| arena.slot(SlotId(id)).map(|slot| slot.address().addr());
         std::thread::scope(|scope| {
             let finder = scope.spawn(|| {
-                let mut first: Vec<usize> = Vec::new();
-                while (first.len() as u64) < regions {
-                    let next = (first.len() as u64) << REGION_BITS;
-                    first.extend(address(next));
-                    for (number, known) in (0..).zip(&first) {
-                        assert_eq!(address(number << REGION_BITS), Some(*known));
+                let mut found: Vec<Option<usize>> = Vec::new();
+                while (found.len() as u64) < regions {
+                    let count = arena.region_count();
+                    found.extend((found.len() as u64..count).map(|number| address(number << REGION_BITS)));
+                    for (number, known) in (0..).zip(&found) {
+                        assert!(known.is_some() && address(number << REGION_BITS) == *known);
                     }
                 }
             });

@@ -486,7 +486,8 @@ impl<'b> MemberWriter<'b> {
         outcome
     }
 
-    /// The hash indexes that the prepared keys go into, whose lines have been under way since, and the hashes.
+    /// The hash indexes that the prepared keys go into, whose lines have been under way since, and the
+    /// hashes.
     #[inline(always)]
     fn prepared_hashes<'d>(&self, data: &'d TableData) -> impl Iterator<Item = (&'d HashIndex, u64)> {
         let prepared = data.indexes.iter().zip(&self.keys);
