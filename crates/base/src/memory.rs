@@ -279,15 +279,11 @@ pub fn prefetch<T>(address: *const T) {
 /// Asks for every cache line that `bytes` bytes at `address` touch.
 #[inline(always)]
 pub fn prefetch_bytes<T>(address: *const T, bytes: usize) {
-    let first = address.addr() & !(LINE_BYTES - 1);
-    let end = address.addr().saturating_add(bytes);
-    let mut line = first;
-    while line < end {
-        prefetch(address.with_addr(line));
-        let Some(next) = line.checked_add(LINE_BYTES) else {
-            return;
-        };
-        line = next;
+    let behind = address.addr() % LINE_BYTES;
+    let first = address.addr() - behind;
+    // Beyond the last address it begins anew: any address may be given.
+    for line in 0..behind.saturating_add(bytes).div_ceil(LINE_BYTES) {
+        prefetch(address.with_addr(first.wrapping_add(line * LINE_BYTES)));
     }
 }
 
