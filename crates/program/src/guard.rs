@@ -212,9 +212,9 @@ impl GuardKeys {
         }
     }
 
-    /// UPDATE of a row that was found by the key or in the range of `source`; true if the row keeps its unique
-    /// keys, and so has those that it was found by. Such an update needs no further look if the access may
-    /// write.
+    /// UPDATE of a row that was found by the key or in the range of `source`; true if the row keeps its
+    /// unique keys, and so has those that it was found by. Such an update needs no further look if the
+    /// access may write.
     #[inline]
     pub fn update(
         &mut self,

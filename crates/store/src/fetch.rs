@@ -1,7 +1,7 @@
 //! What of a row is fetched ahead of who looks at it, and where that lies.
 //!
-//! Rows of many lines are fetched in two parts: the first lines with the slot, the rest some rows ahead of the
-//! lookup, while rows fetched before are copied; that part is bound by bandwidth, not by latency.
+//! Rows of many lines are fetched in two parts: the first lines with the slot, the rest some rows ahead of
+//! the lookup, while rows fetched before are copied; that part is bound by bandwidth, not by latency.
 
 use std::ptr;
 

@@ -270,9 +270,9 @@ pub struct Planned<'p, 's> {
 }
 
 impl<'s> Planned<'_, 's> {
-    /// As [`ReadView::lookup_one`] in a unique index, by lookup number `number`, planned for a view of the same
-    /// schema: looks first where it has led. One for another key, or from before a change, costs time only.
-    /// Before, the rest of the rows some lookups ahead is fetched.
+    /// As [`ReadView::lookup_one`] in a unique index, by lookup number `number`, planned for a view of the
+    /// same schema: looks first where it has led. One for another key, or from before a change, costs time
+    /// only. Before, the rest of the rows some lookups ahead is fetched.
     // What is found stays in registers: a result in memory, stored in words and loaded in larger pieces,
     // would have to wait for all that was stored before.
     #[inline(always)]

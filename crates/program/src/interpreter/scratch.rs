@@ -178,8 +178,8 @@ impl Scratch {
         rows + keys + found * size_of::<RowHandle>() + self.text.capacity()
     }
 
-    /// After [`crate::begin`]: plans the lookups of single rows and values whose keys the run has declared, one
-    /// for each access, and the beginnings of its ranges, as far as they are known before its first
+    /// After [`crate::begin`]: plans the lookups of single rows and values whose keys the run has declared,
+    /// one for each access, and the beginnings of its ranges, as far as they are known before its first
     /// instruction. Whoever runs the program finishes the plan; the run's searches look first where it led
     /// ([`crate::DataAccess::search_planned`]).
     pub fn plan_lookups(&mut self, program: &Program, inputs: &[u8], plan: &mut LookupPlan<'_>) {

@@ -297,8 +297,8 @@ fn the_guard_refuses_writes_under_read_accesses() {
     assert_ne!(database.store.state_digest(), digest);
 }
 
-/// An UPDATE of rows that a SCAN found is looked at no further where the range may be written and the row keeps
-/// its keys; and only there.
+/// An UPDATE of rows that a SCAN found is looked at no further where the range may be written and the row
+/// keeps its keys; and only there.
 #[test]
 fn a_range_that_is_only_read_is_not_written_to() {
     let mut database = Database::new();

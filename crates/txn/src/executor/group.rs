@@ -82,7 +82,24 @@ pub(super) struct Call<'a> {
     keys: Option<&'a AccessKeys>,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// What a member runs, or its write set.
+    #[inline]
+    fn of(work: Work<'a>) -> Result<Self, &'a [u8]> {
+        match work {
+            Work::Program {
+                program,
+                inputs,
+                keys,
+            } => Ok(Call {
+                program,
+                inputs,
+                keys,
+            }),
+            Work::WriteSet(bytes) => Err(bytes),
+        }
+    }
+
     fn resume<A: DataAccess>(&self, access: &mut A, frame: &mut Frame) -> Result<Progress, SqlError> {
         weft_program::resume(
             self.program,
@@ -257,27 +274,16 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
     FRAMES.with_borrow_mut(|memory| {
         let frame = memory.first();
         let mut opened = ground.open(member);
-        let result = match work {
-            Work::Program {
-                program,
-                inputs,
-                keys,
-            } => {
-                let call = Call {
-                    program,
-                    inputs,
-                    keys,
-                };
-                frame.begin(call).and_then(|()| {
-                    while ground.resume(&mut opened, call, frame, Planned::default(), false)?
-                        == Progress::Waiting
-                    {}
-                    Ok(())
-                })
-            }
-            Work::WriteSet(bytes) => {
+        let result = match Call::of(work) {
+            Ok(call) => frame.begin(call).and_then(|()| {
+                while ground.resume(&mut opened, call, frame, Planned::default(), false)? == Progress::Waiting
+                {
+                }
+                Ok(())
+            }),
+            Err(write_set) => {
                 frame.outcome = Outcome::default();
-                ground.apply(&mut opened, bytes)
+                ground.apply(&mut opened, write_set)
             }
         };
         let observed = ground.close(opened, result.is_ok());
@@ -298,24 +304,9 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
             ground.finish(plan);
             plan.part(0..plan.len()).fetch_all_rests();
         };
-        for work in works {
-            let Work::Program {
-                program,
-                inputs,
-                keys,
-            } = work
-            else {
-                continue;
-            };
-            if frame
-                .begin(Call {
-                    program,
-                    inputs,
-                    keys,
-                })
-                .is_ok()
-            {
-                frame.scratch.plan_lookups(program, inputs, &mut plan);
+        for call in works.filter_map(|work| Call::of(work).ok()) {
+            if frame.begin(call).is_ok() {
+                frame.scratch.plan_lookups(call.program, call.inputs, &mut plan);
             }
             if plan.in_flight() >= GROUP_PROBES {
                 fetch_all(&mut plan);
@@ -449,19 +440,11 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
     let members = rest.iter().zip(frames.iter_mut()).zip(&mut refused);
     for (((work, frame), refused), end) in members.zip(&mut ends) {
-        if let Work::Program {
-            program,
-            inputs,
-            keys,
-        } = *work
-            && !wave_ends.is_near(first + count, program)
+        if let Ok(call) = Call::of(*work)
+            && !wave_ends.is_near(first + count, call.program)
         {
-            match frame.begin(Call {
-                program,
-                inputs,
-                keys,
-            }) {
-                Ok(()) => frame.scratch.plan_lookups(program, inputs, &mut plan),
+            match frame.begin(call) {
+                Ok(()) => frame.scratch.plan_lookups(call.program, call.inputs, &mut plan),
                 Err(error) => *refused = Some(error),
             }
         }
@@ -488,21 +471,9 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
         // Who has nobody to turn to meanwhile does not wait.
         let is_alone = waiting.is_empty() && (place + 1 == count || wave_ends.is_last(first + place));
         let mut member = ground.open(first + place);
-        let result = match (refused.take(), *work) {
+        let result = match (refused.take(), Call::of(*work)) {
             (Some(error), _) => Err(error),
-            (
-                None,
-                Work::Program {
-                    program,
-                    inputs,
-                    keys,
-                },
-            ) => {
-                let call = Call {
-                    program,
-                    inputs,
-                    keys,
-                };
+            (None, Ok(call)) => {
                 let began = if is_near { frame.begin(call) } else { Ok(()) };
                 let may_wait = !is_near && !is_alone;
                 let planned = if is_near {
@@ -518,9 +489,9 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
                     ended => ended.map(drop),
                 }
             }
-            (None, Work::WriteSet(bytes)) => {
+            (None, Err(write_set)) => {
                 frame.outcome = Outcome::default();
-                ground.apply(&mut member, bytes)
+                ground.apply(&mut member, write_set)
             }
         };
         let observed = ground.close(member, result.is_ok());
@@ -560,15 +531,8 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             return;
         };
         let place = *place;
-        let (
-            Some(frame),
-            Some(Work::Program {
-                program,
-                inputs,
-                keys,
-            }),
-        ) = (frames.get_mut(place), rest.get(place).copied())
-        else {
+        let call = rest.get(place).and_then(|work| Call::of(*work).ok());
+        let (Some(frame), Some(call)) = (frames.get_mut(place), call) else {
             return;
         };
         if !frame.is_fetched {
@@ -582,11 +546,6 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             continue;
         }
         frame.is_fetched = false;
-        let call = Call {
-            program,
-            inputs,
-            keys,
-        };
         let progress = ground.resume(member, call, frame, planned(plan, ends, place), !is_alone);
         let result = match progress {
             Ok(Progress::Waiting) => {
