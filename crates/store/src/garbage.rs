@@ -180,7 +180,7 @@ impl Garbage {
             self.superseded_len -= before - rest;
             steps += before - rest;
             for row in &rows {
-                done.shorten(*row, oldest);
+                done.shorten(*row, boundary, oldest);
             }
         }
         self.memory.add(done.copied_bytes);
@@ -248,7 +248,7 @@ impl Collected {
     }
 
     /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once.
-    fn shorten(&mut self, row: Row<'_>, oldest: BatchId) {
+    fn shorten(&mut self, row: Row<'_>, boundary: BatchId, oldest: BatchId) {
         let Row { table, slot, place } = row;
         let core = &table.core;
         // SAFETY: only the collector frees, and it is this thread. What it frees here it does not look at
@@ -265,7 +265,7 @@ impl Collected {
         for version in floor.cut() {
             let view = version.view();
             if !are_keys_kept {
-                table.remove_entries(slot, view, Some(head));
+                table.remove_entries(slot, view, Some(head), boundary);
             }
             are_keys_kept = view.keeps_keys();
             unlinked_bytes += view.size_bytes();

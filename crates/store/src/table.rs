@@ -238,19 +238,27 @@ impl TableData {
     }
 
     /// Removes the entries that lead to a slot only because of `removed`: those whose key no remaining
-    /// version carries. `remaining` is the head of the chain after the unlinking.
+    /// version carries. `remaining` is the head of the chain after the unlinking. A version below one that
+    /// kept its keys needs none: either that one has the same, or the index came later and never had one.
+    /// (Or the index was dropped before, but then this table is no newer than `newest`, and that one is.)
     pub(crate) fn remove_entries(
         &self,
         slot: SlotId,
         removed: VersionRef<'_>,
         remaining: Option<VersionRef<'_>>,
+        newest: BatchId,
     ) {
         if !removed.is_live() {
             return;
         }
         for index in &self.indexes {
             let chain = std::iter::successors(remaining, |version| version.older());
-            let rows = chain.filter(|version| version.is_live()).map(VersionRef::bytes);
+            let mut are_keys_kept = false;
+            let needing = chain.filter(|version| {
+                let keeps_keys = version.keeps_keys() && version.batch() <= newest;
+                !std::mem::replace(&mut are_keys_kept, keeps_keys) && version.is_live()
+            });
+            let rows = needing.map(VersionRef::bytes);
             index.data.remove(self.layout(), slot, removed.bytes(), rows);
         }
     }

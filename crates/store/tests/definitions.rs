@@ -1,10 +1,10 @@
 //! Changes of definitions over rows that exist: what readers see before and after, what is refused, what
 //! the digest says.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
-use weft_base::{BatchId, IndexId};
-use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Locator, Store};
+use weft_base::{BatchId, IndexId, TableId};
+use weft_store::{CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, Locator, Store, TableDef};
 use weft_types::{SqlType, Value};
 
 use crate::fixture::{self, ITEMS, ITEMS_PKEY, NOTES};
@@ -394,4 +394,107 @@ fn updates_from_before_an_index_leave_it_alone() {
     update("d", 3.0);
     fixture::settle(&store);
     assert_eq!((found("note 7"), found("d"), entries(&store)), (false, true, 300));
+}
+
+/// A key that is taken back is no row's any more, though a version that was superseded before the index came
+/// had it: its entry goes, and whoever gets the slot next is found once.
+#[test]
+fn an_entry_is_taken_back_where_an_older_version_had_its_key() {
+    let store = Store::new();
+    let columns = vec![
+        ColumnDef::new("a", SqlType::Int8),
+        ColumnDef::new("b", SqlType::Int4),
+    ];
+    let def = TableDef::new(TableId(FIRST_OBJECT_ID), "t", columns);
+    let (table, index) = (def.id, IndexId(FIRST_OBJECT_ID + 1));
+    let row = |b: i32| def.layout.encode(&[Value::Int8(7), Value::Int4(b)]).unwrap();
+    fixture::batch(&store, |batch| {
+        let create = CatalogOp::CreateTable(def.clone());
+        batch.apply_catalog(&create).unwrap();
+    });
+    let mut slot = None;
+    fixture::member(&store, |member| {
+        slot = Some(member.insert(table, &row(1)).unwrap())
+    });
+    let slot = slot.unwrap();
+    let before = store.snapshot();
+    fixture::member(&store, |member| member.update(table, slot, &row(2)).unwrap());
+    fixture::batch(&store, |batch| {
+        let by_b = fixture::index(index, "t_b", table, &[1], IndexMethod::Both);
+        batch.apply_catalog(&CatalogOp::CreateIndex(by_b)).unwrap();
+    });
+    fixture::batch(&store, |batch| {
+        let mut member = batch.member(0);
+        member.update(table, slot, &row(1)).unwrap();
+        member.rollback();
+    });
+    drop(before);
+    let collect = || {
+        for _ in 0..3 {
+            fixture::batch(&store, |_| ());
+            store.collect_garbage(usize::MAX);
+        }
+    };
+    collect();
+    fixture::member(&store, |member| member.remove(table, slot).unwrap());
+    collect();
+    let mut again = None;
+    fixture::member(&store, |member| {
+        again = Some(member.insert(table, &row(1)).unwrap())
+    });
+    assert_eq!(again, Some(slot), "the slot was free");
+    let (snapshot, mut found) = (store.snapshot(), 0);
+    let view = snapshot.view();
+    let key = fixture::key(&[Value::Int4(1)]);
+    view.lookup(table, index, &key, |_| {
+        found += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(found, 1);
+}
+
+/// An update in the batch that drops an index keeps no key for that one: readers of the boundary before find
+/// the row that it superseded, though what lies below that goes.
+#[test]
+fn an_index_that_is_being_dropped_still_leads_to_superseded_rows() {
+    let store = Store::new();
+    let columns = vec![
+        ColumnDef::new("a", SqlType::Int8),
+        ColumnDef::new("b", SqlType::Int4),
+    ];
+    let (by_a, by_b) = (IndexId(FIRST_OBJECT_ID + 1), IndexId(FIRST_OBJECT_ID + 2));
+    let table = TableId(FIRST_OBJECT_ID);
+    let def = TableDef::new(table, "t", columns)
+        .with_index(fixture::index(by_a, "t_a", table, &[0], IndexMethod::Hash))
+        .with_index(fixture::index(by_b, "t_b", table, &[1], IndexMethod::Hash));
+    let row = |a, b| def.layout.encode(&[Value::Int8(a), Value::Int4(b)]).unwrap();
+    fixture::batch(&store, |batch| {
+        let create = CatalogOp::CreateTable(def.clone());
+        batch.apply_catalog(&create).unwrap();
+    });
+    let mut slot = None;
+    fixture::member(&store, |member| {
+        slot = Some(member.insert(table, &row(2, 1)).unwrap())
+    });
+    let slot = slot.unwrap();
+    fixture::member(&store, |member| member.update(table, slot, &row(2, 3)).unwrap());
+    let held = store.snapshot();
+    let id = BatchId(store.boundary().0 + 1);
+    let mut batch = store.begin_batch(id);
+    batch.apply_catalog(&CatalogOp::DropIndex(by_a)).unwrap();
+    batch.apply_catalog(&CatalogOp::DropIndex(by_b)).unwrap();
+    let mut member = batch.member(0);
+    member.update(table, slot, &row(0, 3)).unwrap();
+    member.commit();
+    batch.finish();
+    assert!(store.collect_garbage(usize::MAX) > 0);
+    store.publish(id);
+    for (index, key) in [(by_a, Value::Int8(2)), (by_b, Value::Int4(3))] {
+        let found = held
+            .view()
+            .lookup_one(table, index, &fixture::key(&[key]))
+            .unwrap();
+        assert_eq!(found.map(|row| row.slot), Some(slot));
+    }
 }

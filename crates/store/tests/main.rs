@@ -9,5 +9,6 @@ mod concurrency;
 mod constraints;
 mod definitions;
 mod fixture;
+mod histories;
 mod memory;
 mod model;

@@ -223,7 +223,7 @@ impl<'s> BatchWriter<'s> {
             };
             let remaining = place.at(self.pin(Pin::EVERYTHING));
             if !version.view().keeps_keys() {
-                table.remove_entries(write.slot, version.view(), remaining);
+                table.remove_entries(write.slot, version.view(), remaining, self.batch);
             }
             core.unlinked(version.view().size_bytes());
             if remaining.is_none() {
