@@ -3,8 +3,8 @@
 import collections
 import re
 
-# Called once for each run of a program.
-TRANSACTION = "weft_program::interpreter::begin"
+# One of these is called once for each run of a program.
+TRANSACTION = {"weft_program::interpreter::begin", "weft_program::interpreter::begin_with_keys"}
 
 
 def crate(symbol):
@@ -32,7 +32,7 @@ def parse(text):
             callee = name(line[4:])
         elif line.startswith("calls="):
             is_call = True
-            if callee.split("'")[0] == TRANSACTION:
+            if callee.split("'")[0] in TRANSACTION:
                 calls += int(line[6:].split()[0])
         elif re.match(r"[-+*\d]\S* \d+$", line):
             if not is_call:
