@@ -71,7 +71,7 @@ impl History {
             number => format!("t{number}"),
         };
         let a = Value::Int8(self.random.below(5) as i64);
-        let b = (b < 5).then_some(Value::Int4(b as i32)).unwrap_or(Value::Null);
+        let b = if b < 5 { Value::Int4(b as i32) } else { Value::Null };
         vec![a, b, Value::Text(text)]
     }
 
