@@ -7,7 +7,6 @@
 use std::fmt;
 
 use weft_base::{IndexId, TableId};
-use weft_ops::hash64;
 
 use crate::LockMode;
 
@@ -71,14 +70,7 @@ impl ResourceId {
     /// The row of a table with this encoded key.
     #[must_use]
     pub fn row(table: TableId, key: &[u8]) -> Self {
-        Self::row_of_hash(table, hash64(key))
-    }
-
-    /// As [`ResourceId::row`], for who knows the key's [`hash64`].
-    #[must_use]
-    #[inline]
-    pub const fn row_of_hash(table: TableId, hash: u64) -> Self {
-        Self::new(ResourceKind::Row, owned(table.0, hash))
+        Self::new(ResourceKind::Row, hash(table.0, key))
     }
 
     /// A value of a unique index.
@@ -109,13 +101,7 @@ impl ResourceId {
 }
 
 fn hash(owner: u32, key: &[u8]) -> u64 {
-    owned(owner, hash64(key))
-}
-
-/// Tells the same key of two owners apart, whatever it is: the factor is odd and the owner short.
-#[inline]
-const fn owned(owner: u32, hash: u64) -> u64 {
-    hash ^ (owner as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    weft_ops::hash64_seeded(key, u64::from(owner))
 }
 
 impl LockRequest {
@@ -160,7 +146,6 @@ mod tests {
             ResourceId::range(TableId(1), b"k"),
             ResourceId::row(TableId(1), b"k"),
             ResourceId::row(TableId(2), b"k"),
-            ResourceId::row(TableId(u32::MAX), b"k"),
             ResourceId::row(TableId(1), b"l"),
             ResourceId::value(IndexId(1), b"k"),
             ResourceId::other(u64::MAX),
@@ -169,8 +154,6 @@ mod tests {
             assert!(a.kind().is_some());
             assert!(all.iter().skip(i + 1).all(|b| a != b), "{a}");
         }
-        let row = ResourceId::row_of_hash(TableId(2), hash64(b"k"));
-        assert_eq!(row, ResourceId::row(TableId(2), b"k"));
         assert_eq!(ResourceId::table(TableId(7)).to_string(), "table 7");
         assert_eq!(ResourceId(0).kind(), None);
     }

@@ -52,9 +52,8 @@ pub struct AccessKey {
 
 impl AccessKey {
     /// [`hash64`] of the key of a row or value; of others, 0.
-    #[must_use]
     #[inline]
-    pub fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
 }

@@ -129,8 +129,8 @@ impl LockPlan {
             last: [LockRequest::new(ResourceId(0), LockMode::NL); REMEMBERED],
         };
         asking.out.extend_from_slice(&self.tables);
-        keys.for_each(|number, access, key, hi| match self.touches.get(number) {
-            Some(Touch::Row(place)) => asking.row(place, key, access.hash()),
+        keys.for_each(|number, _, key, hi| match self.touches.get(number) {
+            Some(Touch::Row(place)) => asking.row(place, key),
             Some(Touch::Range(place)) => asking.range(place, key, hi.unwrap_or_default()),
             Some(Touch::Value(index)) => asking.push(ResourceId::value(*index, key), LockMode::X),
             Some(Touch::Nothing) | None => {}
@@ -195,7 +195,7 @@ impl Asking {
     }
 
     #[inline(always)]
-    fn row(&mut self, place: &Place, key: &[u8], hash: u64) {
+    fn row(&mut self, place: &Place, key: &[u8]) {
         let (intent, mode) = modes(place.is_written);
         for (depth, len) in place.levels.iter().enumerate() {
             let prefix = key.get(..*len).unwrap_or(key);
@@ -206,7 +206,7 @@ impl Asking {
             );
         }
         // Asked twice for, a row is locked once; looking for it would cost more.
-        self.push(ResourceId::row_of_hash(place.table, hash), mode);
+        self.push(ResourceId::row(place.table, key), mode);
     }
 
     /// All keys between two primary keys: partitions of the finest level that holds them in few.

@@ -475,7 +475,12 @@ mod tests {
             fail_after: 10,
             ..Counting::default()
         };
-        let error = alternate(&[&contender], 1, &load(2, 1), ones, |_, _| {}).unwrap_err();
+        // Long enough for ten transactions on a slow machine.
+        let load = Load {
+            measured: Duration::from_secs(1),
+            ..load(2, 1)
+        };
+        let error = alternate(&[&contender], 1, &load, ones, |_, _| {}).unwrap_err();
         assert_eq!(error, RunError("refused".to_owned()));
     }
 
