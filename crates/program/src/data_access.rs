@@ -20,9 +20,18 @@ pub struct RowHandle {
     pub slot: u64,
 }
 
-/// The promise of a [`DataAccess`] that rows stay where they are: what [`DataAccess::row`] has given for a
-/// row lies there unchanged, and is what it gives, as long as the access lives, until the access is told to
-/// update or to remove that row, or to go back to a savepoint.
+/// A row that a search has found.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow<'r> {
+    /// The row.
+    pub handle: RowHandle,
+    /// What [`DataAccess::row`] would give for it, where the search had it in hand.
+    pub bytes: Option<&'r [u8]>,
+}
+
+/// The promise of a [`DataAccess`] that rows stay where they are: what [`DataAccess::row`], or a search, has
+/// given for a row lies there unchanged, and is what it gives, as long as the access lives, until the access
+/// is told to update or to remove that row, or to go back to a savepoint.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsStay(());
 
@@ -89,9 +98,10 @@ pub trait DataAccess {
         index: IndexId,
         table: TableId,
         key: &[u8],
-    ) -> Result<Option<RowHandle>, SqlError> {
+    ) -> Result<Option<FoundRow<'_>>, SqlError> {
         let _ = access;
-        self.search(index, table, key)
+        let found = self.search(index, table, key)?;
+        Ok(found.map(|handle| FoundRow { handle, bytes: None }))
     }
 
     /// The row's present bytes, writes of this program included; `None` once it is removed.
@@ -308,10 +318,12 @@ impl DataAccess for BatchAccess<'_, '_> {
         index: IndexId,
         table: TableId,
         key: &[u8],
-    ) -> Result<Option<RowHandle>, SqlError> {
+    ) -> Result<Option<FoundRow<'_>>, SqlError> {
         let (planned, number) = (&mut self.planned, access as usize);
         let row = self.writer.lookup_planned(planned, number, (table, index), key)?;
-        Ok(self.found(table, row))
+        let bytes = row.map(|row| row.bytes);
+        let found = self.found(table, row);
+        Ok(found.map(|handle| FoundRow { handle, bytes }))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
@@ -502,11 +514,13 @@ impl DataAccess for ReadAccess<'_, '_> {
         index: IndexId,
         table: TableId,
         key: &[u8],
-    ) -> Result<Option<RowHandle>, SqlError> {
+    ) -> Result<Option<FoundRow<'_>>, SqlError> {
         let row = self
             .planned
             .lookup(access as usize, &self.view, (table, index), key)?;
-        Ok(self.found(table, row))
+        let bytes = row.map(|row| row.bytes);
+        let found = self.found(table, row);
+        Ok(found.map(|handle| FoundRow { handle, bytes }))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {

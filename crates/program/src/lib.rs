@@ -59,7 +59,7 @@ pub use access_keys::{AccessKey, AccessKeys, KeyPart};
 pub use builder::{Cp, KeyBuf, Label, ProgramBuilder, Reg, RowBuf, TableNo};
 pub use class::{Class, fits_without_check};
 pub use compiled::{Compilation, CompiledStats, compiled_stats, set_compilation};
-pub use data_access::{BatchAccess, DataAccess, ReadAccess, RowHandle, RowsStay};
+pub use data_access::{BatchAccess, DataAccess, FoundRow, ReadAccess, RowHandle, RowsStay};
 pub use error::ProgramError;
 pub use functions::Function;
 pub use guard::is_refusal;

@@ -16,13 +16,19 @@ struct RowEnd {
 
 /// What is known of one statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Statement {
+pub(crate) struct Statement {
     affected: u64,
     /// Its rows lie among these, by number over all statements.
     first: u32,
     behind: u32,
     /// How many rows it has.
     rows: u32,
+}
+
+impl Statement {
+    /// Where in it the count of rows affected lies.
+    #[cfg(feature = "compiled")]
+    pub(crate) const AFFECTED_OFFSET: usize = std::mem::offset_of!(Statement, affected);
 }
 
 /// The result of one run. After an error its content means nothing.
@@ -154,6 +160,13 @@ impl Outcome {
         self.rows.clear();
         self.statements.clear();
         self.statements.resize(statement_count, Statement::default());
+    }
+
+    /// Where what is known of the statements lies, for machine code; it stays there until the next
+    /// [`Outcome::reset`].
+    #[cfg(feature = "compiled")]
+    pub(crate) fn statements_mut(&mut self) -> *mut Statement {
+        self.statements.as_mut_ptr()
     }
 
     /// Adds to the count of rows that a statement affected. False: there is no such statement.

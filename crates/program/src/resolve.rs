@@ -131,6 +131,8 @@ pub(crate) struct CoveredSearch {
     pub table_id: TableId,
     /// The primary key.
     pub index: IndexId,
+    /// A row of the table has at least so many bytes.
+    pub row_bytes: usize,
     /// The key buffer that the instructions fill.
     pub key: u8,
     /// The buffer is read by other instructions too, so it must be filled.
@@ -401,6 +403,7 @@ fn covered_search(parts: &ProgramParts, entered: &[bool], pc: usize) -> Option<C
                     table: instr.table() as u8,
                     table_id: table.id,
                     index: table.indexes.get(instr.index())?.id,
+                    row_bytes: RowLayout::new(&table.columns).fixed_bytes(),
                     key,
                     keeps_key: true,
                 });

@@ -41,6 +41,7 @@ impl Translator<'_> {
                 let (value, null) = self.load_cell(base, *cell, *class);
                 self.set_unless(*register, null, value);
             }
+            CellStep::Count { register, offset } => self.count(*register, *offset),
             CellStep::Store { buffer, to, from } => self.store(*buffer, *to, from),
         }
     }
@@ -114,6 +115,20 @@ impl Translator<'_> {
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().istore8(flags(), zero, self.collect, offset);
         self.set(register, value);
+    }
+
+    /// COUNT, of what NULL adds nothing to. A count that would not be one is the interpreter's to bound.
+    fn count(&mut self, register: u8, offset: i32) {
+        let add = self.value_or_zero(register);
+        let flags = MemFlagsData::trusted();
+        let at = offset_of!(Context, statements) as i32;
+        let statements = self.b.ins().load(types::I64, flags, self.context, at);
+        let affected = self.b.ins().load(types::I64, flags, statements, offset);
+        let sum = self.b.ins().iadd(affected, add);
+        let either = self.b.ins().bor(affected, sum);
+        let beyond = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, either, 0);
+        self.leave_if(beyond);
+        self.b.ins().store(flags, sum, statements, offset);
     }
 
     /// A column's value, which means nothing if it is NULL, and whether it is.

@@ -56,13 +56,15 @@ pub(crate) struct Code {
     /// By instruction: 0, or the number from 1 of the entry there.
     entries: Box<[u16]>,
     input_bytes: usize,
+    statements: usize,
 }
 
 impl Code {
     /// # Safety
     /// `function` lies in the module's memory, is finished, and keeps to the contract of [`Entry`] for every
     /// number in `entries`: of what the context points to it touches registers, their flags, the budget,
-    /// statuses of collect registers, the first `input_bytes` of the inputs, and where the context's
+    /// statuses of collect registers, the first `input_bytes` of the inputs, the counts of the first
+    /// `statements` statements, and where the context's
     /// functions say that rows lie, their fixed columns and the cells of the others; of the context itself,
     /// where it remembers that rows lie.
     pub(super) unsafe fn new(
@@ -70,7 +72,7 @@ impl Code {
         function: Entry,
         size_bytes: usize,
         entries: Vec<u16>,
-        input_bytes: usize,
+        (input_bytes, statements): (usize, usize),
     ) -> Code {
         Code {
             _module: Mutex::new(module),
@@ -78,6 +80,7 @@ impl Code {
             size_bytes,
             entries: entries.into(),
             input_bytes,
+            statements,
         }
     }
 
@@ -91,15 +94,16 @@ impl Code {
         self.entries.get(pc).copied().filter(|entry| *entry > 0)
     }
 
-    /// Whether the inputs are as long as the code takes for granted.
-    pub fn takes(&self, inputs: &[u8]) -> bool {
-        inputs.len() >= self.input_bytes
+    /// Whether the inputs are as long as the code takes for granted, and there is a result of as many
+    /// statements.
+    pub fn takes(&self, inputs: &[u8], statements: usize) -> bool {
+        inputs.len() >= self.input_bytes && statements >= self.statements
     }
 
     /// Runs from an entry to the first instruction that is left to the interpreter, or that stopped it.
     ///
     /// # Safety
-    /// The context's pointers and functions are those of a run of this program, with inputs that the code
+    /// The context's pointers and functions are those of a run of this program that the code
     /// [takes](Code::takes), and valid until this returns.
     #[inline]
     pub unsafe fn run(&self, context: *mut Context, entry: u16) -> u32 {

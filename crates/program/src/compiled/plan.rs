@@ -3,7 +3,7 @@
 //! ```text
 //!   Registers   arithmetic, comparisons, branches: machine code alone
 //!   Cell        a fixed column of a row at hand, or of a row buffer: machine code, once it was told where it
-//!               lies
+//!               lies; the status of a collect register, a statement's count
 //!   Build       what else makes a row in a row buffer: the interpreter's own function, which tells where the
 //!               buffer lies then
 //!   Call        everything else that goes on behind itself: the interpreter's own function is called
@@ -25,6 +25,7 @@ use weft_types::{ColumnKind, RowLayout};
 use crate::class::Class;
 use crate::instr::{COLLECT_REGISTERS, Cond, Instr, Op, ROW_BUFFERS};
 use crate::interpreter::{Handler, RowTarget};
+use crate::outcome::Statement;
 use crate::program::Program;
 use crate::resolve::Fused;
 
@@ -113,6 +114,8 @@ pub(super) enum CellStep {
         cell: Cell,
         class: Class,
     },
+    /// COUNT: adds a register to what lies this far behind the statements' beginning.
+    Count { register: u8, offset: i32 },
     /// SETR, SETIN, SETK, SETCOL, SETNULL.
     Store { buffer: Buffer, to: Cell, from: Source },
 }
@@ -322,6 +325,12 @@ impl Guesses {
         let layouts = &program.layouts;
         match op {
             Op::Ret => return Some(CellStep::Status { register: a, cp: b }),
+            Op::Count => {
+                let number = instr.imm as usize;
+                let offset = number * size_of::<Statement>() + Statement::AFFECTED_OFFSET;
+                let offset = i32::try_from(offset).ok()?;
+                return (number < layouts.outputs.len()).then_some(CellStep::Count { register: a, offset });
+            }
             Op::Ldcol => {
                 let row = self.at_hand(b)?;
                 let layout = layouts.tables.get(usize::from(row.table))?;

@@ -106,7 +106,10 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
             function,
             size_bytes,
             entries,
-            program.layouts.inputs.fixed_bytes(),
+            (
+                program.layouts.inputs.fixed_bytes(),
+                program.layouts.outputs.len(),
+            ),
         )
     }))
 }

@@ -24,8 +24,10 @@ fn slot(scratch: &mut Scratch, cp: u8) -> &mut Collected {
 
 impl<A: DataAccess> Machine<'_, A> {
     /// Several instructions that make a key and search it, as one: see [`crate::resolve`]. None of them but
-    /// the search can fail, so with too small a budget the program ends before them.
-    pub(super) fn covered_search(&mut self, number: u16) -> Result<Flow, SqlError> {
+    /// the search can fail, so with too small a budget the program ends before them. `keep` is shown the row,
+    /// if it is one of its table, where the access has it in hand.
+    #[inline(always)]
+    pub(super) fn covered_search(&mut self, number: u16, keep: impl FnOnce(&[u8])) -> Result<Flow, SqlError> {
         let program = self.program;
         let searches = &program.layouts.resolved.searches;
         let search = searches
@@ -43,6 +45,11 @@ impl<A: DataAccess> Machine<'_, A> {
                 .search_planned(search.access, search.index, search.table_id, key)?,
             None => None,
         };
+        let bytes = row.and_then(|row| row.bytes);
+        if let Some(bytes) = bytes.filter(|bytes| bytes.len() >= search.row_bytes) {
+            keep(bytes);
+        }
+        let row = row.map(|row| row.handle);
         if search.keeps_key {
             let image = &mut scratch.keys[usize::from(search.key) % KEY_BUFFERS];
             scratch.guard.copy_key(search.access, image);

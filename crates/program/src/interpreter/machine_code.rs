@@ -32,6 +32,7 @@ use super::{Flow, Machine};
 use crate::compiled::{Code, STOPPED};
 use crate::data_access::DataAccess;
 use crate::instr::{COLLECT_REGISTERS, Op, ROW_BUFFERS};
+use crate::outcome::Statement;
 use weft_types::SqlError;
 
 /// Distance of collect registers in memory, and where in one the status that RET gives lies, 0 or 1.
@@ -123,6 +124,8 @@ pub(crate) struct Context {
     pub inputs: *const u8,
     /// The collect registers, [`COLLECTED_BYTES`] each.
     pub collect: *mut u8,
+    /// What is known of the program's statements.
+    pub statements: *mut Statement,
     /// A row at hand: collect register, ordinal of the table. At least the layout's fixed columns lie there.
     pub row: Place,
     /// A row buffer: number, [`RowTarget::code`]. As `row`.
@@ -181,7 +184,7 @@ pub(super) enum Ran {
 }
 
 impl<A: DataAccess> Machine<'_, A> {
-    /// Goes on in machine code. `code` is this program's and takes the inputs ([`Code::takes`]).
+    /// Goes on in machine code. `code` is this program's and takes the run ([`Code::takes`]).
     #[inline]
     pub(super) fn run_code(&mut self, code: &Code, entry: u16) -> Ran {
         let inputs = self.inputs.as_ptr();
@@ -194,12 +197,15 @@ impl<A: DataAccess> Machine<'_, A> {
             let (values, nulls) = Registers::parts(&raw mut (*scratch).registers);
             (values, nulls, &raw mut (*scratch).collect)
         };
+        // SAFETY: as above; nothing resets the outcome during a run.
+        let statements = unsafe { (*(*machine).out).statements_mut() };
         let mut context = Context {
             values: values.cast(),
             nulls,
             left,
             inputs,
             collect: collect.cast(),
+            statements,
             row: row::<A>,
             image: image::<A>,
             start: start::<A>,
@@ -516,8 +522,23 @@ macro_rules! by_number {
 }
 
 by_number!(any, Places::Gone, |machine, pc, _number| machine.at(pc as usize));
-by_number!(covered_search, Places::Found, |machine, pc, number| machine
-    .covered_search(number));
+
+unsafe extern "C" fn covered_search<A: DataAccess>(context: *mut Context, pc: u32, argument: u32) -> u32 {
+    let work = |machine: &mut Machine<'_, A>| {
+        let mut place = RowPlace::UNKNOWN;
+        let flow = machine.covered_search(argument as u16, |row| place = RowPlace::of(row))?;
+        // SAFETY: the context is valid, and nobody uses its places now.
+        let places = unsafe { &mut (*context).places };
+        match A::ROWS_STAY {
+            Some(_) => places[(argument >> 16) as usize % COLLECT_REGISTERS] = place,
+            None => *places = [RowPlace::UNKNOWN; COLLECT_REGISTERS],
+        }
+        Ok(flow)
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { step::<A>(context, pc, work) }
+}
+
 by_number!(join, Places::Found, |machine, pc, number| machine
     .joined_search(pc as usize, number));
 by_number!(projection, Places::Stay, |machine, pc, number| machine

@@ -248,7 +248,7 @@ impl<A: DataAccess> Machine<'_, A> {
         #[cfg(feature = "compiled")]
         let code = program.layouts.compiled.code();
         #[cfg(feature = "compiled")]
-        let code = code.filter(|code| code.takes(self.inputs));
+        let code = code.filter(|code| code.takes(self.inputs, self.out.statement_count()));
         loop {
             #[cfg(feature = "compiled")]
             let mut stopped = None;
@@ -323,7 +323,7 @@ impl<A: DataAccess> Machine<'_, A> {
     #[inline]
     fn at(&mut self, pc: usize) -> Result<Flow, SqlError> {
         match self.program.layouts.resolved.fused_at.get(pc) {
-            Some(Fused::Search(number)) => self.covered_search(*number),
+            Some(Fused::Search(number)) => self.covered_search(*number, |_| ()),
             Some(Fused::Projection(number)) => self.project(*number),
             Some(Fused::Key(instrs)) => self.make_key(pc, u32::from(*instrs)),
             Some(Fused::Join(number)) => self.joined_search(pc, *number),

@@ -87,7 +87,7 @@ fn arithmetic_inputs(random: &mut Prng) -> Vec<Value> {
     values
 }
 
-/// Random register operations and branches, forward and back, then all registers as a result.
+/// Random register operations, counts and branches, forward and back, then all registers as a result.
 fn arithmetic_program(random: &mut Prng) -> Program {
     let mut b = ProgramBuilder::new(CatalogVersion(0));
     let integers = [SqlType::Int8; 4];
@@ -102,6 +102,7 @@ fn arithmetic_program(random: &mut Prng) -> Program {
         b.constant(SqlType::Date, Value::Date(-5)),
     ];
     let statement = b.statement(vec![SqlType::Int8; usize::from(REGISTERS)]);
+    let counts = [b.statement(Vec::new()), b.statement(Vec::new())];
     let registers: Vec<Reg> = (0..REGISTERS).map(|_| b.register()).collect();
     for (number, register) in registers.iter().enumerate() {
         b.ldin(*register, number as u16);
@@ -134,6 +135,7 @@ fn arithmetic_program(random: &mut Prng) -> Program {
             }
             2 => b.ldk(a, constants[random.below(4) as usize]),
             3 if random.chance(1, 8) => b.raise(RaiseState::ALL[0], "raised"),
+            3 => b.count(counts[random.below(2) as usize], a),
             _ => {
                 let op = OPS[random.below(30) as usize];
                 let imm = match op {

@@ -348,7 +348,12 @@ fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, stir:
         .collect();
     let recorder = Recorder::new(COUNT, stir);
     let report = protocol.run_observed(&world.store, &jobs, workers, &recorder);
-    assert_eq!(report.committed + report.failed, COUNT as u64, "{} seed {seed}", P::NAME);
+    assert_eq!(
+        report.committed + report.failed,
+        COUNT as u64,
+        "{} seed {seed}",
+        P::NAME
+    );
     assert_eq!(recorder.not_answered_once(), [0; 0], "{} seed {seed}", P::NAME);
     recorded(world, &steps, &recorder)
 }
@@ -384,7 +389,12 @@ fn is_serializable<P: Protocol>(protocol: &P) {
             (Mix::Ranges, 2),
         ] {
             let history = history(protocol, workers, mix, seed, stir);
-            assert_eq!(history.transactions.len(), COUNT, "{} seed {seed} {mix:?}", P::NAME);
+            assert_eq!(
+                history.transactions.len(),
+                COUNT,
+                "{} seed {seed} {mix:?}",
+                P::NAME
+            );
             if let Err(violation) = check(&history) {
                 panic!("{} workers {workers} seed {seed} {mix:?}: {violation}", P::NAME);
             }
