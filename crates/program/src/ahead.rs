@@ -5,9 +5,9 @@
 //!   scan   cp1, t1.x0, k0, k1         a range that begins at inputs and constants is probed before the run,
 //!   L:                                as the keys of declared accesses are
 //!     key    k0
-//!     keyin  k0, i0                   a search for a key with columns of the range's present row is probed
-//!     keycol k0, cp1.4                for the rows that come next: a nested loop join whose inner side waits
-//!     search cp2, t2.x0, k0           for memory once, not once for each row
+//!     keyin  k0, i0                   a search for a key with columns of the range's present row is made
+//!     keycol k0, cp1.4                for a block of rows at once: a nested loop join whose inner side waits
+//!     search cp2, t2.x0, k0           for memory once for each block, not once for each row
 //!     ...
 //!     next   r6, cp1
 //! ```
@@ -15,15 +15,14 @@
 //! All of it are hints: what is fetched in vain costs time, and nothing else depends on it. So nothing is
 //! proved about the way control takes; a loop that ends early has fetched some rows too many.
 //!
-//! The keys of a join are made for its probes, so the search takes them from here ([`Ahead::made`]) and the
+//! The keys of a join are made for all of a block, so the search takes them from here ([`Ahead::made`]) and the
 //! instructions that would make them again are done with it ([`crate::resolve::Fused`]). A program that has
 //! changed rows since may have changed the range's, and makes its keys itself from then on.
 //!
-//! Source: Kocberber et al., AMAC, VLDB 2015; Chen et al., "Improving hash join performance through
-//! prefetching" (2004), its software pipeline.
+//! Source: Chen et al., "Improving hash join performance through prefetching" (2004), its group prefetching.
 
 use weft_base::{IndexId, TableId};
-use weft_store::Probe;
+use weft_store::SlotId;
 use weft_types::{KeyColumns, RowLayout};
 
 use crate::access_keys::{KeyPart, to_prefix_successor};
@@ -33,14 +32,8 @@ use crate::interpreter::{Collected, KeyImage};
 use crate::program::{AccessKind, Program, ProgramParts};
 use crate::resolve::KeyRecipe;
 
-/// How many rows ahead of the present one a probe is begun, and advanced for the first and the second time:
-/// to the index's line, to the row's slot, to what lies elsewhere.
-const BEGIN_ROWS: usize = 9;
-const FIRST_ROWS: usize = 6;
-const SECOND_ROWS: usize = 3;
-/// Probes kept; more than are under way.
-const RING: usize = 16;
-const _: () = assert!(BEGIN_ROWS < RING);
+/// Rows of a range whose searches are made ahead together.
+const BLOCK: usize = 16;
 
 /// A range that begins at inputs and constants.
 #[derive(Clone, Debug)]
@@ -124,6 +117,8 @@ pub(crate) struct Join {
     pub index: IndexId,
     /// Whatever the columns hold, a declared access covers the search.
     pub is_covered: bool,
+    /// A row of the table has at least so many bytes.
+    pub row_bytes: usize,
     /// The range's table, and its ordinal.
     outer_id: TableId,
     outer_table: u8,
@@ -227,6 +222,7 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
                     table: table.id,
                     index: index.id,
                     is_covered: table.primary == Some(instr.index()) && is_covered(parts, table.id, &key),
+                    row_bytes: RowLayout::new(&table.columns).fixed_bytes(),
                     outer_id: outer_shape.id,
                     outer_table: range.table() as u8,
                     key: joined(&key, &layout, recipe),
@@ -254,24 +250,69 @@ fn is_covered(parts: &ProgramParts, table: TableId, key: &[Piece]) -> bool {
     })
 }
 
-/// What was made ahead for a row of a range.
+/// Encoded keys, one behind the other.
 #[derive(Clone, Debug, Default)]
-struct Made {
-    /// The row, where it was.
-    row: RowHandle,
-    probe: Option<Probe>,
-    key: KeyImage,
+pub struct KeyList {
+    bytes: Vec<u8>,
+    /// Where each key ends.
+    ends: Vec<usize>,
 }
 
-/// The join that a run is in, with the probes for the rows to come.
+impl KeyList {
+    /// The keys, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let key = self.bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            key
+        })
+    }
+
+    fn get(&self, number: usize) -> Option<&[u8]> {
+        let start = match number.checked_sub(1) {
+            Some(before) => *self.ends.get(before)?,
+            None => 0,
+        };
+        self.bytes.get(start..*self.ends.get(number)?)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Adds the key that `append` writes behind the others.
+    fn add(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        append(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+}
+
+/// What was made ahead for a row of a range: the key of its search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made<'a> {
+    pub key: &'a [u8],
+    /// A NULL is part of it: it equals nothing.
+    pub unmatchable: bool,
+    /// Where the search may find its row.
+    pub hint: SlotId,
+}
+
+/// The join that a run is in, with what was made for a block of the range's rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ahead {
     /// Its number among the program's, from 1; 0: none.
     join: usize,
-    /// Rows for which probes were begun.
-    begun: usize,
-    /// By row number.
-    ring: [Made; RING],
+    /// Number of the block's first row; it has as many as there are keys.
+    first: usize,
+    rows: [RowHandle; BLOCK],
+    keys: KeyList,
+    /// By row of the block, a bit each.
+    unmatchable: u32,
+    /// Where their searches lead; `has_hints` tells whether anybody has said so.
+    hints: [SlotId; BLOCK],
+    has_hints: bool,
     /// Nothing was written since: keys are those of the rows as they are.
     keys_hold: bool,
     /// What all keys of the join begin with, which inputs and constants tell.
@@ -298,39 +339,26 @@ impl Ahead {
         let Some(number) = number else {
             return;
         };
-        (self.join, self.begun, self.keys_hold) = (number + 1, 0, true);
+        (self.join, self.keys_hold) = (number + 1, true);
         self.beginning.bytes.clear();
         self.beginning.unmatchable = false;
         if let Some(JoinPart::Known(recipe)) = joins.get(number).and_then(|join| join.key.first()) {
             let inputs = &run.0.layouts.inputs;
             self.beginning.unmatchable = recipe.append(inputs, run.1, &mut self.beginning.bytes);
         }
-        for at in 0..BEGIN_ROWS {
-            self.begin_row(run, rows, access, at);
-        }
-        for ahead in [FIRST_ROWS, SECOND_ROWS] {
-            (0..ahead).for_each(|at| self.advance_row(access, at));
-        }
-        (0..SECOND_ROWS).for_each(|at| self.fetch_rest(at));
+        self.make_block(run, rows, access, 0);
     }
 
     /// A range has gone on to its next row.
+    #[inline]
     pub fn go_on<A: DataAccess>(&mut self, run: (&Program, &[u8]), outer: u8, rows: &Collected, access: &A) {
-        let is_it = |join: &Join| join.outer == outer && join.outer_table == rows.table;
-        if !self.present(run.0).is_some_and(is_it) {
+        let at = rows.next.saturating_sub(1);
+        if self.join == 0 || at < self.first + self.keys.ends.len() {
             return;
         }
-        let at = rows.next.saturating_sub(1);
-        self.begin_row(run, rows, access, at + BEGIN_ROWS - 1);
-        self.advance_row(access, at + FIRST_ROWS - 1);
-        self.advance_row(access, at + SECOND_ROWS - 1);
-        self.fetch_rest(at + SECOND_ROWS - 1);
-    }
-
-    /// For probes that do not come to their end before the search, those of an index without hashes.
-    fn fetch_rest(&mut self, at: usize) {
-        if let Some(probe) = &mut self.ring[at % RING].probe {
-            probe.fetch_rest();
+        let is_it = |join: &Join| join.outer == outer && join.outer_table == rows.table;
+        if self.present(run.0).is_some_and(is_it) {
+            self.make_block(run, rows, access, at);
         }
     }
 
@@ -338,80 +366,78 @@ impl Ahead {
         program.layouts.resolved.joins.get(self.join.checked_sub(1)?)
     }
 
-    fn begin_row<A: DataAccess>(
+    /// Makes the keys of a block of rows, up to one that is not there, and finds where their searches lead.
+    fn make_block<A: DataAccess>(
         &mut self,
         (program, inputs): (&Program, &[u8]),
         rows: &Collected,
         access: &A,
-        at: usize,
+        first: usize,
     ) {
-        let (Some(join), Some(handle)) = (self.present(program), rows.rows.get(at)) else {
-            return;
-        };
+        self.keys.clear();
+        (self.first, self.unmatchable, self.has_hints) = (first, 0, false);
         let layout = program.layouts.tables.get(usize::from(rows.table));
-        let (Some(layout), Some(row)) = (layout, access.row(handle)) else {
+        let (Some(join), Some(layout)) = (self.present(program), layout) else {
             return;
         };
-        let Made {
-            row: made_for,
-            probe,
-            key,
-        } = &mut self.ring[at % RING];
-        *made_for = *handle;
-        key.bytes.clear();
-        key.bytes.extend_from_slice(&self.beginning.bytes);
-        key.unmatchable = self.beginning.unmatchable;
-        for (number, part) in join.key.iter().enumerate() {
-            match part {
-                JoinPart::Known(_) if number == 0 => {}
-                JoinPart::Known(recipe) => {
-                    key.unmatchable |= recipe.append(&program.layouts.inputs, inputs, &mut key.bytes);
+        let handles = rows.rows.get(first..).unwrap_or_default();
+        let made_for = self.rows.iter_mut();
+        for (number, (handle, made_for)) in handles.iter().zip(made_for).enumerate() {
+            let Some(row) = access.row(handle) else {
+                break;
+            };
+            *made_for = *handle;
+            let mut unmatchable = self.beginning.unmatchable;
+            self.keys.add(|key| {
+                key.extend_from_slice(&self.beginning.bytes);
+                for (number, part) in join.key.iter().enumerate() {
+                    unmatchable |= match part {
+                        JoinPart::Known(_) if number == 0 => false,
+                        JoinPart::Known(recipe) => recipe.append(&program.layouts.inputs, inputs, key),
+                        JoinPart::Columns(columns) => columns.encode_and_tell(key, layout, row),
+                    };
                 }
-                JoinPart::Columns(columns) => {
-                    key.unmatchable |= columns.encode_and_tell(&mut key.bytes, layout, row);
-                }
-            }
+            });
+            self.unmatchable |= u32::from(unmatchable) << number;
         }
-        let begun = access.begin_probe(join.index, join.table, &key.bytes);
-        *probe = begun.map(|probe| probe.with_fetch(program.layouts.resolved.row_fetch));
-        self.begun = at + 1;
+        let fetch = program.layouts.resolved.row_fetch;
+        self.has_hints = access.find_ahead(join.index, join.table, &self.keys, fetch, &mut self.hints);
     }
 
-    fn advance_row<A: DataAccess>(&mut self, access: &A, at: usize) {
-        if at < self.begun
-            && let Some(probe) = &mut self.ring[at % RING].probe
-        {
-            access.advance_probe(probe);
-        }
-    }
-
-    /// The probe for a search, if it is the present join's. It may be another row's: whoever uses it checks
+    /// A hint for a search, if it is the present join's. It may be for another row: whoever uses it checks
     /// the key.
     #[inline]
-    pub fn probe_of(&self, program: &Program, search: Instr, collect: &[Collected]) -> Option<&Probe> {
+    pub fn hint(&self, program: &Program, search: Instr, collect: &[Collected]) -> Option<SlotId> {
         let join = self.present(program)?;
-        if join.search != search {
+        if join.search != search || !self.has_hints {
             return None;
         }
-        self.made_at(join, collect)?.probe.as_ref()
+        self.hints.get(self.in_block(join, collect)?).copied()
     }
 
+    /// Number in the block of the range's present row.
     #[inline]
-    fn made_at(&self, join: &Join, collect: &[Collected]) -> Option<&Made> {
+    fn in_block(&self, join: &Join, collect: &[Collected]) -> Option<usize> {
         let at = collect.get(usize::from(join.outer))?.next.checked_sub(1)?;
-        (at < self.begun).then(|| &self.ring[at % RING])
+        at.checked_sub(self.first).filter(|at| *at < self.keys.ends.len())
     }
 
-    /// The key of a join's search for the range's present row, and its probe, if this is the present join and
-    /// the key holds.
+    /// What was made for the range's present row, if this is the present join and the key holds.
     #[inline]
-    pub fn made(&self, number: u16, join: &Join, collect: &[Collected]) -> Option<(&KeyImage, &Probe)> {
-        if self.join != usize::from(number) + 1 || !self.keys_hold {
+    pub fn made(&self, number: u16, join: &Join, collect: &[Collected]) -> Option<Made<'_>> {
+        if self.join != usize::from(number) + 1 || !self.keys_hold || !self.has_hints {
             return None;
         }
-        let made = self.made_at(join, collect)?;
+        let at = self.in_block(join, collect)?;
         let row = collect.get(usize::from(join.outer))?.row;
-        Some((&made.key, made.probe.as_ref()?)).filter(|_| row == Some(made.row))
+        if row.as_ref() != self.rows.get(at) {
+            return None;
+        }
+        Some(Made {
+            key: self.keys.get(at)?,
+            unmatchable: self.unmatchable >> at & 1 == 1,
+            hint: *self.hints.get(at)?,
+        })
     }
 }
 

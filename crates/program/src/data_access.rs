@@ -8,8 +8,10 @@ use std::cell::Cell;
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
-use weft_store::{MemberWriter, Planned, Probe, ReadView, RowVersion, SlotId, Snapshot};
+use weft_store::{Fetch, MemberWriter, Planned, Probe, ReadView, RowVersion, SlotId, Snapshot};
 use weft_types::{SqlError, SqlState};
+
+use crate::ahead::KeyList;
 
 /// A row that a program holds in a collect register. What `slot` means is the implementation's business.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -66,28 +68,31 @@ pub trait DataAccess {
         false
     }
 
-    /// Begins to fetch what a search with this key would touch, for one that will come later. A hint; none
-    /// where probes are of no use.
-    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
-        let _ = (index, table, key);
-        None
+    /// Finds where the rows with these keys are, for searches that will come later, and fetches this of them.
+    /// `slots` gets a hint for each; false, as here, where there are none to give.
+    fn find_ahead(
+        &self,
+        index: IndexId,
+        table: TableId,
+        keys: &KeyList,
+        fetch: Fetch,
+        slots: &mut [SlotId],
+    ) -> bool {
+        let _ = (index, table, keys, fetch, slots);
+        false
     }
 
-    /// Goes on with a probe by a step.
-    fn advance_probe(&self, probe: &mut Probe) {
-        let _ = probe;
-    }
-
-    /// As [`DataAccess::search`], where a probe for this key has been advanced to its end.
-    fn search_probed(
+    /// As [`DataAccess::search`], with what [`DataAccess::find_ahead`] said of the key.
+    fn search_hinted(
         &mut self,
         index: IndexId,
         table: TableId,
         key: &[u8],
-        probe: &Probe,
-    ) -> Result<Option<RowHandle>, SqlError> {
-        let _ = probe;
-        self.search(index, table, key)
+        hint: SlotId,
+    ) -> Result<Option<FoundRow<'_>>, SqlError> {
+        let _ = hint;
+        let found = self.search(index, table, key)?;
+        Ok(found.map(|handle| FoundRow { handle, bytes: None }))
     }
 
     /// As [`DataAccess::search`], for the key of the declared access with this number, whose lookup may have
@@ -252,14 +257,17 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
 impl<'b> BatchAccess<'_, 'b> {
     // What is found stays in registers (see `ReadView::lookup_probed`).
     #[inline(always)]
-    fn found(&mut self, table: TableId, row: Option<RowVersion<'b>>) -> Option<RowHandle> {
+    fn found(&mut self, table: TableId, row: Option<RowVersion<'b>>) -> Option<FoundRow<'b>> {
         let row = row?;
         let handle = RowHandle {
             table,
             slot: row.slot.0,
         };
         self.recent.keep(handle, row.bytes);
-        Some(handle)
+        Some(FoundRow {
+            handle,
+            bytes: Some(row.bytes),
+        })
     }
 }
 
@@ -283,12 +291,16 @@ impl DataAccess for BatchAccess<'_, '_> {
         self.probe.is_some()
     }
 
-    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
-        Some(self.writer.begin_probe(table, index, key))
-    }
-
-    fn advance_probe(&self, probe: &mut Probe) {
-        self.writer.advance_probe(probe);
+    fn find_ahead(
+        &self,
+        index: IndexId,
+        table: TableId,
+        keys: &KeyList,
+        fetch: Fetch,
+        slots: &mut [SlotId],
+    ) -> bool {
+        self.writer.find_ahead((table, index), keys.iter(), fetch, slots);
+        true
     }
 
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
@@ -296,18 +308,18 @@ impl DataAccess for BatchAccess<'_, '_> {
             Some(probe) => self.writer.lookup_probed(table, index, key, &probe)?,
             None => self.writer.lookup_one(table, index, key)?,
         };
-        Ok(self.found(table, row))
+        Ok(self.found(table, row).map(|found| found.handle))
     }
 
     #[inline(always)]
-    fn search_probed(
+    fn search_hinted(
         &mut self,
         index: IndexId,
         table: TableId,
         key: &[u8],
-        probe: &Probe,
-    ) -> Result<Option<RowHandle>, SqlError> {
-        let row = self.writer.lookup_probed(table, index, key, probe)?;
+        hint: SlotId,
+    ) -> Result<Option<FoundRow<'_>>, SqlError> {
+        let row = self.writer.lookup_hinted((table, index), key, hint)?;
         Ok(self.found(table, row))
     }
 
@@ -321,9 +333,7 @@ impl DataAccess for BatchAccess<'_, '_> {
     ) -> Result<Option<FoundRow<'_>>, SqlError> {
         let (planned, number) = (&mut self.planned, access as usize);
         let row = self.writer.lookup_planned(planned, number, (table, index), key)?;
-        let bytes = row.map(|row| row.bytes);
-        let found = self.found(table, row);
-        Ok(found.map(|handle| FoundRow { handle, bytes }))
+        Ok(self.found(table, row))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
@@ -441,7 +451,7 @@ impl<'m, 's> ReadAccess<'m, 's> {
     }
 
     #[inline(always)]
-    fn found(&mut self, table: TableId, row: Option<RowVersion<'s>>) -> Option<RowHandle> {
+    fn found(&mut self, table: TableId, row: Option<RowVersion<'s>>) -> Option<FoundRow<'s>> {
         let Some(row) = row else {
             // Any batch may have removed it.
             self.observed = self.view.batch();
@@ -453,7 +463,10 @@ impl<'m, 's> ReadAccess<'m, 's> {
         };
         self.observed = self.observed.max(row.batch);
         self.recent.keep(handle, row.bytes);
-        Some(handle)
+        Some(FoundRow {
+            handle,
+            bytes: Some(row.bytes),
+        })
     }
 
     fn refuse_write() -> SqlError {
@@ -479,12 +492,16 @@ impl DataAccess for ReadAccess<'_, '_> {
         self.probe.is_some()
     }
 
-    fn begin_probe(&self, index: IndexId, table: TableId, key: &[u8]) -> Option<Probe> {
-        Some(self.view.begin_probe(table, index, key))
-    }
-
-    fn advance_probe(&self, probe: &mut Probe) {
-        self.view.advance_probe(probe);
+    fn find_ahead(
+        &self,
+        index: IndexId,
+        table: TableId,
+        keys: &KeyList,
+        fetch: Fetch,
+        slots: &mut [SlotId],
+    ) -> bool {
+        self.view.find_ahead((table, index), keys.iter(), fetch, slots);
+        true
     }
 
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
@@ -492,18 +509,18 @@ impl DataAccess for ReadAccess<'_, '_> {
             Some(probe) => self.view.lookup_probed(table, index, key, &probe)?,
             None => self.view.lookup_one(table, index, key)?,
         };
-        Ok(self.found(table, row))
+        Ok(self.found(table, row).map(|found| found.handle))
     }
 
     #[inline(always)]
-    fn search_probed(
+    fn search_hinted(
         &mut self,
         index: IndexId,
         table: TableId,
         key: &[u8],
-        probe: &Probe,
-    ) -> Result<Option<RowHandle>, SqlError> {
-        let row = self.view.lookup_probed(table, index, key, probe)?;
+        hint: SlotId,
+    ) -> Result<Option<FoundRow<'_>>, SqlError> {
+        let row = self.view.lookup_hinted((table, index), key, hint)?;
         Ok(self.found(table, row))
     }
 
@@ -518,9 +535,7 @@ impl DataAccess for ReadAccess<'_, '_> {
         let row = self
             .planned
             .lookup(access as usize, &self.view, (table, index), key)?;
-        let bytes = row.map(|row| row.bytes);
-        let found = self.found(table, row);
-        Ok(found.map(|handle| FoundRow { handle, bytes }))
+        Ok(self.found(table, row))
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {

@@ -56,6 +56,7 @@ mod resolve;
 pub mod verify;
 
 pub use access_keys::{AccessKey, AccessKeys, KeyPart};
+pub use ahead::KeyList;
 pub use builder::{Cp, KeyBuf, Label, ProgramBuilder, Reg, RowBuf, TableNo};
 pub use class::{Class, fits_without_check};
 pub use compiled::{Compilation, CompiledStats, compiled_stats, set_compilation};

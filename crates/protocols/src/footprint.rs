@@ -20,8 +20,8 @@ use std::ops::Bound;
 
 use weft_base::{IndexId, TableId};
 use weft_lock::{LockMode, LockRequest, ResourceId};
-use weft_program::{DataAccess, RowHandle};
-use weft_store::{Catalog, Probe, TableDef};
+use weft_program::{DataAccess, FoundRow, RowHandle};
+use weft_store::{Catalog, SlotId, TableDef};
 use weft_txn::planning::{LockRequests, row_locks};
 use weft_types::{SqlError, SqlState, encode_key_from_row};
 
@@ -233,15 +233,15 @@ impl<A: DataAccess> DataAccess for Watched<'_, A> {
         self.access.search(index, table, key)
     }
 
-    fn search_probed(
+    fn search_hinted(
         &mut self,
         index: IndexId,
         table: TableId,
         key: &[u8],
-        probe: &Probe,
-    ) -> Result<Option<RowHandle>, SqlError> {
+        hint: SlotId,
+    ) -> Result<Option<FoundRow<'_>>, SqlError> {
         self.touch_search(index, table, key)?;
-        self.access.search_probed(index, table, key, probe)
+        self.access.search_hinted(index, table, key, hint)
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {

@@ -1,7 +1,7 @@
 //! Methods of [`weft_program::DataAccess`] that an access over another one leaves to it.
 //!
 //! An access that wraps another names what it does not change; what it names neither here nor itself has the
-//! trait's own answer, which is to know of no probes and to refuse savepoints.
+//! trait's own answer, which is to find nothing ahead and to refuse savepoints.
 
 /// The methods named, of a type whose field `access` is the access below.
 macro_rules! forward {
@@ -39,17 +39,15 @@ macro_rules! forward {
             self.access.fetch_range(index, table, lowest)
         }
 
-        fn begin_probe(
+        fn find_ahead(
             &self,
             index: weft_base::IndexId,
             table: weft_base::TableId,
-            key: &[u8],
-        ) -> Option<weft_store::Probe> {
-            self.access.begin_probe(index, table, key)
-        }
-
-        fn advance_probe(&self, probe: &mut weft_store::Probe) {
-            self.access.advance_probe(probe);
+            keys: &weft_program::KeyList,
+            fetch: weft_store::Fetch,
+            slots: &mut [weft_store::SlotId],
+        ) -> bool {
+            self.access.find_ahead(index, table, keys, fetch, slots)
         }
     };
     (@savepoints) => {

@@ -25,7 +25,7 @@ use weft_types::SqlError;
 
 use crate::fetch::{BLOCK_LOOKUPS, Fetch, REST_ROWS, RowAhead, Wanted, fetch_of_each};
 use crate::index::hash::HashIndex;
-use crate::memory::{Pin, Slot};
+use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::{Found, Probe, find_index};
 use crate::read::{ReadView, RowVersion, row_in};
 
@@ -187,6 +187,11 @@ impl<'s> LookupPlan<'s> {
         let finished = self.lookups.get(self.finished..).unwrap_or_default();
         self.has_rests |= finished.iter().any(|lookup| lookup.row.has_rest());
         self.finished = self.lookups.len();
+    }
+
+    /// Where each lookup's row may be. Once the plan is finished.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SlotId> {
+        self.lookups.iter().map(|lookup| lookup.row.slot)
     }
 
     /// Some of the lookups, in their order. Once the plan is finished.

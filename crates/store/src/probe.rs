@@ -152,13 +152,6 @@ impl Probe {
         is_under_way
     }
 
-    /// Fetches what of a long row does not lie in its first lines, once. The last step does that too: for a
-    /// probe that is not brought to its end.
-    #[inline]
-    pub fn fetch_rest(&mut self) {
-        self.row.fetch_rest();
-    }
-
     /// Looks at what was fetched; returns what to fetch next.
     #[inline(always)]
     pub(crate) fn look(&mut self, (table, index): Found<'_>, pin: Pin<'_>) -> Wanted {

@@ -13,8 +13,10 @@ use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::{SqlError, SqlState};
 
 use crate::catalog::Catalog;
+use crate::fetch::Fetch;
 use crate::index::hash::Candidates;
 use crate::index::ordered::Batch;
+use crate::lookup_plan::LookupPlan;
 use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
@@ -127,10 +129,7 @@ impl<'s> ReadView<'s> {
         probe.advance(self.schema, self.pin)
     }
 
-    /// As [`ReadView::lookup_one`] in a unique index, and looks first where a probe for the key has led: the
-    /// key is checked there, so a probe for another key, or from before a change, costs time only.
-    // What is found stays in registers: a result in memory, stored in words and loaded in larger pieces,
-    // would have to wait for all that was stored before.
+    /// As [`ReadView::lookup_hinted`], by where a probe for the key has led.
     #[inline(always)]
     pub fn lookup_probed(
         &self,
@@ -139,10 +138,43 @@ impl<'s> ReadView<'s> {
         key: &[u8],
         probe: &Probe,
     ) -> Result<Option<RowVersion<'s>>, SqlError> {
+        self.lookup_hinted((table, index), key, probe.slot())
+    }
+
+    /// Brings lookups that will follow to where their rows are, together ([`LookupPlan`]): `slots` says where,
+    /// for each key, as a hint for [`ReadView::lookup_hinted`].
+    pub fn find_ahead<'k>(
+        &self,
+        (table, index): (TableId, IndexId),
+        keys: impl Iterator<Item = &'k [u8]>,
+        fetch: Fetch,
+        slots: &mut [SlotId],
+    ) {
+        let mut plan = LookupPlan::new(*self);
+        keys.for_each(|key| plan.push(table, index, key, fetch));
+        plan.finish();
+        slots
+            .iter_mut()
+            .zip(plan.slots())
+            .for_each(|(to, slot)| *to = slot);
+        plan.part(0..plan.len()).fetch_all_rests();
+    }
+
+    /// As [`ReadView::lookup_one`] in a unique index, and looks first in a slot: the key is checked there, so
+    /// a hint for another key, or from before a change, costs time only.
+    // What is found stays in registers: a result in memory, stored in words and loaded in larger pieces,
+    // would have to wait for all that was stored before.
+    #[inline(always)]
+    pub fn lookup_hinted(
+        &self,
+        (table, index): (TableId, IndexId),
+        key: &[u8],
+        hint: SlotId,
+    ) -> Result<Option<RowVersion<'s>>, SqlError> {
         let table_data = self.schema.table(table)?;
         let index_data = table_data.index(index)?;
         if index_data.def.unique
-            && let Some(row) = lookup_slot(table_data, index_data, self.pin, key, probe.slot())
+            && let Some(row) = lookup_slot(table_data, index_data, self.pin, key, hint)
         {
             return Ok(Some(row));
         }

@@ -2,8 +2,6 @@
 
 use std::ops::Bound;
 
-use weft_base::{IndexId, TableId};
-use weft_store::Probe;
 use weft_types::{SqlError, SqlState};
 
 use super::data::image_layout;
@@ -11,7 +9,7 @@ use super::row_image::RowTarget;
 use super::scratch::{Collected, Scratch};
 use super::{Flow, Machine, broken};
 use crate::access_keys::to_prefix_successor;
-use crate::data_access::DataAccess;
+use crate::data_access::{DataAccess, RowHandle};
 use crate::instr::{
     COLLECT_REGISTERS, Instr, KEY_BUFFERS, ROW_BUFFERS, SCAN_HI_EXCLUSIVE, SCAN_LO_EXCLUSIVE, SCAN_REVERSE,
 };
@@ -63,8 +61,14 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     /// A search for each row of a range, with the instructions that make its key: with the key that was made
-    /// ahead. Where there is none, the key is made and the search left to itself.
-    pub(super) fn joined_search(&mut self, pc: usize, number: u16) -> Result<Flow, SqlError> {
+    /// ahead. Where there is none, the key is made and the search left to itself. `keep` as above.
+    #[inline(always)]
+    pub(super) fn joined_search(
+        &mut self,
+        pc: usize,
+        number: u16,
+        keep: impl FnOnce(&[u8]),
+    ) -> Result<Flow, SqlError> {
         let program = self.program;
         let joins = &program.layouts.resolved.joins;
         let join = joins
@@ -72,27 +76,32 @@ impl<A: DataAccess> Machine<'_, A> {
             .ok_or_else(|| broken("no such join"))?;
         let scratch = &mut *self.scratch;
         let made = scratch.ahead.made(number, join, &scratch.collect);
-        let (Some((key, probe)), Some(left)) = (made, self.left.checked_sub(join.instrs)) else {
+        let (Some(made), Some(left)) = (made, self.left.checked_sub(join.instrs)) else {
             return self.make_key(pc, join.instrs - 1);
         };
         let Instr { a, b, .. } = join.search;
         let table = join.search.table();
-        let row = match key.unmatchable {
+        let row = match made.unmatchable {
             true => None,
             false => {
                 if !join.is_covered {
                     let shape = program.tables.get(table).ok_or_else(|| broken("no such table"))?;
-                    scratch.guard.search(shape, join.search.index(), &key.bytes)?;
+                    scratch.guard.search(shape, join.search.index(), made.key)?;
                 }
                 self.access
-                    .search_probed(join.index, join.table, &key.bytes, probe)?
+                    .search_hinted(join.index, join.table, made.key, made.hint)?
             }
         };
         self.left = left;
+        let bytes = row.and_then(|row| row.bytes);
+        if let Some(bytes) = bytes.filter(|bytes| bytes.len() >= join.row_bytes) {
+            keep(bytes);
+        }
+        let row = row.map(|row| row.handle);
         let image = &mut scratch.keys[usize::from(b) % KEY_BUFFERS];
         image.bytes.clear();
-        image.bytes.extend_from_slice(&key.bytes);
-        image.unmatchable = key.unmatchable;
+        image.bytes.extend_from_slice(made.key);
+        image.unmatchable = made.unmatchable;
         let collected = slot(scratch, a);
         collected.clear(table as u8);
         collected.status = row.is_some();
@@ -122,8 +131,10 @@ impl<A: DataAccess> Machine<'_, A> {
         } else {
             self.scratch.guard.search(table, instr.index(), &key.bytes)?;
             let ahead = &self.scratch.ahead;
-            if let Some(probe) = ahead.probe_of(self.program, instr, &self.scratch.collect) {
-                return self.search_ahead(instr, index.id, table.id, *probe);
+            if let Some(hint) = ahead.hint(self.program, instr, &self.scratch.collect) {
+                let row = self.access.search_hinted(index.id, table.id, &key.bytes, hint)?;
+                let row = row.map(|row| row.handle);
+                return Ok(self.searched(instr, row));
             }
             if !self.scratch.run.is_fetched && self.access.fetch(index.id, table.id, &key.bytes) {
                 self.scratch.run.is_fetched = true;
@@ -134,28 +145,16 @@ impl<A: DataAccess> Machine<'_, A> {
             self.scratch.run.is_fetched = false;
             self.access.search(index.id, table.id, &key.bytes)?
         };
-        let collected = slot(self.scratch, instr.a);
-        collected.clear(instr.table() as u8);
-        collected.status = row.is_some();
-        collected.row = row;
-        Ok(Flow::Next)
+        Ok(self.searched(instr, row))
     }
 
-    /// A search for which a probe is under way.
-    fn search_ahead(
-        &mut self,
-        instr: Instr,
-        index: IndexId,
-        table: TableId,
-        probe: Probe,
-    ) -> Result<Flow, SqlError> {
-        let key = &self.scratch.keys[usize::from(instr.b) % KEY_BUFFERS].bytes;
-        let row = self.access.search_probed(index, table, key, &probe)?;
+    /// What a SEARCH leaves.
+    fn searched(&mut self, instr: Instr, row: Option<RowHandle>) -> Flow {
         let collected = slot(self.scratch, instr.a);
         collected.clear(instr.table() as u8);
         collected.status = row.is_some();
         collected.row = row;
-        Ok(Flow::Next)
+        Flow::Next
     }
 
     pub(super) fn scan(&mut self, instr: Instr) -> Result<Flow, SqlError> {

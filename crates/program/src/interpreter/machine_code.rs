@@ -523,10 +523,20 @@ macro_rules! by_number {
 
 by_number!(any, Places::Gone, |machine, pc, _number| machine.at(pc as usize));
 
-unsafe extern "C" fn covered_search<A: DataAccess>(context: *mut Context, pc: u32, argument: u32) -> u32 {
+/// As [`access_step`], for what shows the row that it gives its register.
+///
+/// # Safety
+/// As [`with_machine`].
+#[inline(always)]
+unsafe fn found_step<A: DataAccess>(
+    context: *mut Context,
+    pc: u32,
+    argument: u32,
+    find: impl FnOnce(&mut Machine<'_, A>, u16, &mut RowPlace) -> Result<Flow, SqlError>,
+) -> u32 {
     let work = |machine: &mut Machine<'_, A>| {
         let mut place = RowPlace::UNKNOWN;
-        let flow = machine.covered_search(argument as u16, |row| place = RowPlace::of(row))?;
+        let flow = find(machine, argument as u16, &mut place)?;
         // SAFETY: the context is valid, and nobody uses its places now.
         let places = unsafe { &mut (*context).places };
         match A::ROWS_STAY {
@@ -535,12 +545,26 @@ unsafe extern "C" fn covered_search<A: DataAccess>(context: *mut Context, pc: u3
         }
         Ok(flow)
     };
-    // SAFETY: called by machine code with the context that it was given.
+    // SAFETY: the caller's.
     unsafe { step::<A>(context, pc, work) }
 }
 
-by_number!(join, Places::Found, |machine, pc, number| machine
-    .joined_search(pc as usize, number));
+unsafe extern "C" fn covered_search<A: DataAccess>(context: *mut Context, pc: u32, argument: u32) -> u32 {
+    let find = |machine: &mut Machine<'_, A>, number, place: &mut RowPlace| {
+        machine.covered_search(number, |row| *place = RowPlace::of(row))
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { found_step::<A>(context, pc, argument, find) }
+}
+
+unsafe extern "C" fn join<A: DataAccess>(context: *mut Context, pc: u32, argument: u32) -> u32 {
+    let find = |machine: &mut Machine<'_, A>, number, place: &mut RowPlace| {
+        machine.joined_search(pc as usize, number, |row| *place = RowPlace::of(row))
+    };
+    // SAFETY: called by machine code with the context that it was given.
+    unsafe { found_step::<A>(context, pc, argument, find) }
+}
+
 by_number!(projection, Places::Stay, |machine, pc, number| machine
     .project(number));
 by_number!(make_key, Places::Stay, |machine, pc, number| machine

@@ -326,7 +326,7 @@ impl<A: DataAccess> Machine<'_, A> {
             Some(Fused::Search(number)) => self.covered_search(*number, |_| ()),
             Some(Fused::Projection(number)) => self.project(*number),
             Some(Fused::Key(instrs)) => self.make_key(pc, u32::from(*instrs)),
-            Some(Fused::Join(number)) => self.joined_search(pc, *number),
+            Some(Fused::Join(number)) => self.joined_search(pc, *number, |_| ()),
             _ => {
                 let instr = self.take_single(pc)?;
                 self.step(instr)

@@ -18,6 +18,7 @@ use weft_types::SqlError;
 
 use super::{BatchWriter, MemberWrites, TableWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
+use crate::fetch::Fetch;
 use crate::index::hash::HashIndex;
 use crate::lookup_plan::Planned;
 use crate::memory::{Pin, Slot, SlotId, VersionRef};
@@ -150,6 +151,29 @@ impl<'b> MemberWriter<'b> {
     ) -> Result<Option<RowVersion<'b>>, SqlError> {
         let found = self.view.lookup_probed(table, index, key, probe)?;
         Ok(found.inspect(|row| self.observe(row)))
+    }
+
+    /// See [`ReadView::lookup_hinted`].
+    #[inline(always)]
+    pub fn lookup_hinted(
+        &self,
+        at: (TableId, IndexId),
+        key: &[u8],
+        hint: SlotId,
+    ) -> Result<Option<RowVersion<'b>>, SqlError> {
+        let found = self.view.lookup_hinted(at, key, hint)?;
+        Ok(found.inspect(|row| self.observe(row)))
+    }
+
+    /// See [`ReadView::find_ahead`].
+    pub fn find_ahead<'k>(
+        &self,
+        at: (TableId, IndexId),
+        keys: impl Iterator<Item = &'k [u8]>,
+        fetch: Fetch,
+        slots: &mut [SlotId],
+    ) {
+        self.view.find_ahead(at, keys, fetch, slots);
     }
 
     /// As [`Planned::lookup`].
