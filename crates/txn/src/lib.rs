@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks`
-//! and `lock_plan` (what a program must lock), `waves` (who conflicts goes later), `admission` (who enters
+//! and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later), `admission` (who enters
 //! the next batch), `batch`, `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what the
 //! log keeps), `transaction`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT), `background`
 //! (flusher, checkpointer), `recovery` (replay), `verify` (what is wrong on disk). `stamps` is Hobbes'
@@ -26,6 +26,7 @@ mod engine;
 mod error;
 mod executor;
 mod lock_plan;
+mod lock_slots;
 mod locks;
 mod overlay;
 pub mod record;

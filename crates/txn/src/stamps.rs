@@ -18,23 +18,26 @@
 
 use weft_lock::LockRequest;
 
+use crate::lock_slots::LockSlots;
+
 const MODE_BITS: u32 = 8;
 
 /// The stamps of the batch that is being formed.
 #[derive(Debug)]
 pub struct BatchLocks {
     slots: Box<[u64]>,
-    index_mask: u64,
+    slot_of: LockSlots,
     stamp: u64,
 }
 
 impl BatchLocks {
-    /// A table of `slot_count` slots, rounded up to a power of two. 8 bytes a slot.
+    /// A table of `slot_count` slots for rows, rounded up to a power of two, at least 64, and a sixteenth of
+    /// that for what holds many rows. 8 bytes a slot.
     pub fn new(slot_count: usize) -> BatchLocks {
-        let slot_count = slot_count.max(64).next_power_of_two();
+        let slot_of = LockSlots::new(slot_count);
         BatchLocks {
-            slots: vec![0; slot_count].into_boxed_slice(),
-            index_mask: slot_count as u64 - 1,
+            slots: vec![0; slot_of.count()].into_boxed_slice(),
+            slot_of,
             stamp: 1,
         }
     }
@@ -44,22 +47,16 @@ impl BatchLocks {
         self.stamp += 1;
     }
 
-    fn slot_of(&self, request: &LockRequest) -> usize {
-        // The id is a hash already; fold its upper half in, since its top bits name the kind.
-        let id = request.resource.0;
-        ((id ^ (id >> 32)) & self.index_mask) as usize
-    }
-
     /// Takes every request for one program, or none. True when admitted. Cost: two passes over the requests.
     pub fn admit(&mut self, requests: &[LockRequest]) -> bool {
         for request in requests {
-            let word = self.slots[self.slot_of(request)];
+            let word = self.slots[self.slot_of.slot(request.resource)];
             if word >> MODE_BITS == self.stamp && (word as u8) & request.mode.conflicts() != 0 {
                 return false;
             }
         }
         for request in requests {
-            let slot = self.slot_of(request);
+            let slot = self.slot_of.slot(request.resource);
             let word = self.slots[slot];
             let modes = if word >> MODE_BITS == self.stamp {
                 word as u8

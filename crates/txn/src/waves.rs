@@ -28,6 +28,8 @@
 use weft_base::memory::prefetch;
 use weft_lock::{LockMode, LockRequest};
 
+use crate::lock_slots::LockSlots;
+
 /// Most waves of one batch.
 pub const WAVES_MAX: u32 = 1 << 15;
 
@@ -81,7 +83,7 @@ impl Slot {
 #[derive(Debug)]
 pub struct WavePlanner {
     slots: Box<[Slot]>,
-    index_mask: u64,
+    slot_of: LockSlots,
     /// Number of the open batch's wave 0. At least 1, so that 0 is before every wave.
     first: u16,
     /// One past the highest wave given out. Below 2^16, or the batch is full.
@@ -89,12 +91,13 @@ pub struct WavePlanner {
 }
 
 impl WavePlanner {
-    /// A planner with `slot_count` slots, rounded up to a power of two, at least 64. 8 bytes a slot.
+    /// A planner with `slot_count` slots for rows, rounded up to a power of two, at least 64, and a sixteenth
+    /// of that for what holds many rows. 8 bytes a slot.
     pub fn new(slot_count: usize) -> WavePlanner {
-        let slot_count = slot_count.max(64).next_power_of_two();
+        let slot_of = LockSlots::new(slot_count);
         WavePlanner {
-            slots: vec![Slot::default(); slot_count].into_boxed_slice(),
-            index_mask: slot_count as u64 - 1,
+            slots: vec![Slot::default(); slot_of.count()].into_boxed_slice(),
+            slot_of,
             first: 1,
             end: 1,
         }
@@ -115,18 +118,11 @@ impl WavePlanner {
         self.end - u32::from(self.first)
     }
 
-    #[inline(always)]
-    fn slot_of(&self, request: &LockRequest) -> usize {
-        // The id is a hash already; fold its upper half in, since its top bits name the kind.
-        let id = request.resource.0;
-        ((id ^ (id >> 32)) & self.index_mask) as usize
-    }
-
     /// Fetches the slots of some requests, which will be placed soon.
     #[inline]
     pub fn fetch(&self, requests: &[LockRequest]) {
         for request in requests {
-            if let Some(slot) = self.slots.get(self.slot_of(request)) {
+            if let Some(slot) = self.slots.get(self.slot_of.slot(request.resource)) {
                 prefetch(slot);
             }
         }
@@ -138,7 +134,7 @@ impl WavePlanner {
     pub fn place(&mut self, requests: &[LockRequest]) -> Option<u32> {
         let mut last = self.first - 1;
         for request in requests {
-            last = last.max(self.slots[self.slot_of(request)].last(request.mode));
+            last = last.max(self.slots[self.slot_of.slot(request.resource)].last(request.mode));
         }
         let wave = u32::from(last) + 1 - u32::from(self.first);
         if wave >= WAVES_MAX {
@@ -156,7 +152,7 @@ impl WavePlanner {
     #[inline(always)]
     fn record(&mut self, requests: &[LockRequest], wave: u16) {
         for request in requests {
-            let slot = self.slot_of(request);
+            let slot = self.slot_of.slot(request.resource);
             self.slots[slot].raise(request.mode, wave);
         }
         self.end = self.end.max(u32::from(wave) + 1);
@@ -282,6 +278,16 @@ mod tests {
         let mut waves = WavePlanner::new(1 << 12);
         assert_eq!(place(&mut waves, &[row(1, LockMode::S), row(1, LockMode::X)]), 0);
         assert_eq!(place(&mut waves, &[]), 0, "who needs nothing waits for nobody");
+    }
+
+    #[test]
+    fn a_row_that_is_read_never_waits_for_a_range_that_rows_come_into() {
+        let mut waves = WavePlanner::new(64);
+        for n in 0..500_u64 {
+            let resource = ResourceId::range(TableId(1), &n.to_be_bytes());
+            let into = LockRequest::new(resource, LockMode::IX);
+            assert_eq!(place(&mut waves, &[into, row(n, LockMode::S)]), 0, "{n}");
+        }
     }
 
     #[test]
