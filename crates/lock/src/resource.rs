@@ -64,19 +64,33 @@ impl ResourceId {
     /// The keys of a table that start with `prefix` (see `weft_types::range_prefix_len`).
     #[must_use]
     pub fn range(table: TableId, prefix: &[u8]) -> Self {
-        Self::new(ResourceKind::Range, hash(table.0, prefix))
+        Self::new(ResourceKind::Range, of_owner(table.0, weft_ops::hash64(prefix)))
     }
 
     /// The row of a table with this encoded key.
     #[must_use]
     pub fn row(table: TableId, key: &[u8]) -> Self {
-        Self::new(ResourceKind::Row, hash(table.0, key))
+        Self::row_hashed(table, weft_ops::hash64(key))
+    }
+
+    /// As [`ResourceId::row`], for who knows the key's [`weft_ops::hash64`].
+    #[must_use]
+    #[inline]
+    pub const fn row_hashed(table: TableId, hash: u64) -> Self {
+        Self::new(ResourceKind::Row, of_owner(table.0, hash))
     }
 
     /// A value of a unique index.
     #[must_use]
     pub fn value(index: IndexId, key: &[u8]) -> Self {
-        Self::new(ResourceKind::Value, hash(index.0, key))
+        Self::value_hashed(index, weft_ops::hash64(key))
+    }
+
+    /// As [`ResourceId::value`], for who knows the key's [`weft_ops::hash64`].
+    #[must_use]
+    #[inline]
+    pub const fn value_hashed(index: IndexId, hash: u64) -> Self {
+        Self::new(ResourceKind::Value, of_owner(index.0, hash))
     }
 
     /// Something that its owner numbers; 60 bits of the number count.
@@ -100,8 +114,10 @@ impl ResourceId {
     }
 }
 
-fn hash(owner: u32, key: &[u8]) -> u64 {
-    weft_ops::hash64_seeded(key, u64::from(owner))
+/// A key's hash, told from that of the same key of another table or index. Owners have small numbers; the
+/// factor, the golden ratio's, spreads them over all bits.
+const fn of_owner(owner: u32, hash: u64) -> u64 {
+    hash ^ (owner as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl LockRequest {
@@ -154,6 +170,15 @@ mod tests {
             assert!(a.kind().is_some());
             assert!(all.iter().skip(i + 1).all(|b| a != b), "{a}");
         }
+        let hash = weft_ops::hash64(b"k");
+        assert_eq!(
+            ResourceId::row_hashed(TableId(1), hash),
+            ResourceId::row(TableId(1), b"k")
+        );
+        assert_eq!(
+            ResourceId::value_hashed(IndexId(1), hash),
+            ResourceId::value(IndexId(1), b"k")
+        );
         assert_eq!(ResourceId::table(TableId(7)).to_string(), "table 7");
         assert_eq!(ResourceId(0).kind(), None);
     }
