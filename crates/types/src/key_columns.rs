@@ -14,7 +14,7 @@
 //! and has the same outcome.
 
 use crate::key::{MARK_VALUE, encode_key_from_row, encode_key_value_ref, int2_key, int4_key, int8_key};
-use crate::key_shuffle::KeyShuffle;
+use crate::key_shuffle::{KeyShuffle, Shuffled};
 use crate::{ColumnKind, RowLayout, SqlType};
 
 /// Bytes that are compared at once.
@@ -188,12 +188,18 @@ impl KeyColumns {
         row.len() >= self.row_bytes && self.nulls.iter().fold(0, |nulls, word| nulls | word.of(row)) == 0
     }
 
+    /// The row's key, if it is made at once.
+    #[inline(always)]
+    fn shuffled<'r>(&'r self, row: &'r [u8]) -> Option<Shuffled<'r>> {
+        self.shuffle.as_ref()?.of(row)
+    }
+
     /// Appends the row's key: as [`encode_key_from_row`].
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) {
-        let shuffle = self.shuffle.as_ref();
-        if !shuffle.is_some_and(|shuffle| shuffle.append(row, out)) {
-            self.encode_each(out, layout, row);
+        match self.shuffled(row) {
+            Some(key) => key.append(out),
+            None => self.encode_each(out, layout, row),
         }
     }
 
@@ -222,16 +228,20 @@ impl KeyColumns {
     /// As [`KeyColumns::encode`], and tells whether one of the columns is NULL.
     #[inline]
     pub fn encode_and_tell(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) -> bool {
-        if self
-            .shuffle
-            .as_ref()
-            .is_some_and(|shuffle| shuffle.append(row, out))
-        {
-            return false;
+        match self.shuffled(row) {
+            Some(key) => {
+                key.append(out);
+                false
+            }
+            None => self.encode_each_and_tell(out, layout, row),
         }
-        let has_null = self.has_null(layout, row);
-        self.encode(out, layout, row);
-        has_null
+    }
+
+    /// [`KeyColumns::encode_and_tell`] column by column.
+    #[inline(never)]
+    fn encode_each_and_tell(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) -> bool {
+        self.encode_each(out, layout, row);
+        self.has_null(layout, row)
     }
 
     /// Whether the row's key is this one, told without encoding it; `None` if that cannot be told so: the key
@@ -239,9 +249,8 @@ impl KeyColumns {
     #[must_use]
     #[inline]
     pub fn matches_integers(&self, row: &[u8], key: &[u8]) -> Option<bool> {
-        let shuffle = self.shuffle.as_ref();
-        match shuffle.and_then(|shuffle| shuffle.matches(row, key)) {
-            Some(is_same) => Some(is_same),
+        match self.shuffled(row) {
+            Some(own) => Some(own.is(key)),
             None => self.matches_each(row, key),
         }
     }

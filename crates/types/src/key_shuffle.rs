@@ -8,19 +8,16 @@
 //! ```
 //!
 //! One load, one shuffle, one XOR and one store make up to sixteen bytes of a key, whatever columns they are
-//! of. Keys of other columns, or whose cells lie too far from each other for this to be worth it, are made
-//! column by column.
+//! of: a piece of it, which is the whole of most keys. Keys of other columns, or whose cells lie too far from
+//! each other for this to be worth it, are made column by column.
 
-use std::mem::MaybeUninit;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128, _mm_xor_si128};
 
 use crate::key::MARK_VALUE;
 
 /// Bytes that are moved at once.
 const LANE_BYTES: usize = 16;
-/// Pieces of one key; a key that would take more is made otherwise.
-const PIECES_MAX: usize = 4;
-/// Bytes of the longest key.
-const KEY_BYTES_MAX: usize = LANE_BYTES * PIECES_MAX;
 /// Bytes that hold the columns' bits of the null bitmap.
 const WORD_BYTES: usize = size_of::<u64>();
 /// Picks no byte, but zero.
@@ -38,9 +35,14 @@ struct Piece {
 }
 
 /// How to make a key; see the module. Only made on processors that can.
+///
+/// Invariant: sixteen bytes from each piece's offset on, and eight from `nulls_at` on, end within
+/// `row_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyShuffle {
-    pieces: Box<[Piece]>,
+    first: Piece,
+    /// What is behind it of a longer key.
+    rest: Box<[Piece]>,
     /// A row must not be shorter.
     row_bytes: usize,
     /// Where in the row the columns' bits of the null bitmap are, and which they are: none may be set.
@@ -87,74 +89,184 @@ impl KeyShuffle {
         for (column, ..) in integers {
             nulls |= 1_u64.checked_shl((column - 8 * nulls_at) as u32)?;
         }
-        (pieces.len() <= PIECES_MAX).then(|| KeyShuffle {
-            pieces: pieces.into(),
+        let (first, rest) = pieces.split_first()?;
+        Some(KeyShuffle {
+            first: *first,
+            rest: rest.into(),
             row_bytes,
             nulls_at,
             nulls,
         })
     }
 
-    /// Nothing of the key is NULL, and the row is long enough.
+    /// A row that is long enough and of whose key nothing is NULL; `None` for others.
     #[inline(always)]
-    fn takes(&self, row: &[u8]) -> bool {
-        let word = row.get(self.nulls_at..self.nulls_at + WORD_BYTES);
-        let word = word.and_then(|word| word.first_chunk());
-        row.len() >= self.row_bytes && word.is_some_and(|word| u64::from_le_bytes(*word) & self.nulls == 0)
-    }
-
-    /// Appends the key of a row; false, and nothing, for a row that it takes another way for.
-    #[inline]
-    pub fn append(&self, row: &[u8], out: &mut Vec<u8>) -> bool {
-        if !self.takes(row) {
-            return false;
-        }
-        out.reserve(KEY_BYTES_MAX);
-        let end = out.len();
-        let Some(room) = out.spare_capacity_mut().first_chunk_mut() else {
-            return false;
-        };
-        // SAFETY: whoever made this has seen that the processor can (`KeyShuffle::new`), and as many bytes as
-        // it says have been written. Tested against the general way by `key_columns_are_the_general_way`.
-        unsafe {
-            let bytes = shuffle(&self.pieces, row, room);
-            out.set_len(end + bytes);
-        }
-        true
-    }
-
-    /// Whether this is the row's key; `None` as above.
-    #[inline]
-    pub fn matches(&self, row: &[u8], key: &[u8]) -> Option<bool> {
-        if !self.takes(row) {
+    pub fn of<'s>(&'s self, row: &'s [u8]) -> Option<Shuffled<'s>> {
+        if row.len() < self.row_bytes {
             return None;
         }
-        let mut own = [const { MaybeUninit::uninit() }; KEY_BYTES_MAX];
-        // SAFETY: as above.
-        let own = unsafe {
-            let bytes = shuffle(&self.pieces, row, &mut own);
-            std::slice::from_raw_parts(own.as_ptr().cast::<u8>(), bytes)
-        };
-        Some(is_same(own, key))
+        // SAFETY: the row is as long as the invariant asks. Tested with shorter ones, as all here is, by
+        // `key_columns_are_the_general_way`.
+        let nulls = unsafe { row.as_ptr().add(self.nulls_at).cast::<[u8; WORD_BYTES]>().read() };
+        (u64::from_le_bytes(nulls) & self.nulls == 0).then_some(Shuffled {
+            shuffle: self,
+            row: row.as_ptr(),
+        })
     }
 }
 
-/// Equal, told by words that may overlap: keys are too short for a call to be worth it.
+/// A row that has the key. Only [`KeyShuffle::of`] makes it, which has looked.
+#[derive(Clone, Copy)]
+pub(crate) struct Shuffled<'s> {
+    shuffle: &'s KeyShuffle,
+    /// Of a row that lives as long, and is as long as the invariant asks.
+    row: *const u8,
+}
+
+impl Shuffled<'_> {
+    /// Appends the key.
+    #[inline(always)]
+    pub fn append(self, out: &mut Vec<u8>) {
+        // SAFETY: whoever made the shuffle has seen that the processor can (`KeyShuffle::new`).
+        unsafe { self.append_first(out) }
+    }
+
+    /// Whether this is the key.
+    #[inline(always)]
+    pub fn is(self, key: &[u8]) -> bool {
+        // SAFETY: as above.
+        unsafe { self.is_first(key) }
+    }
+
+    /// # Safety
+    /// [`is_supported`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3"))]
+    unsafe fn append_first(self, out: &mut Vec<u8>) {
+        let end = out.len();
+        let room = out.spare_capacity_mut().first_chunk_mut::<LANE_BYTES>();
+        let (true, Some(room)) = (self.shuffle.rest.is_empty(), room) else {
+            // SAFETY: as the caller promises.
+            return unsafe { self.append_all(out) };
+        };
+        let piece = &self.shuffle.first;
+        // SAFETY: the row is as long as the invariant asks, and a piece has no more than the sixteen bytes
+        // that are written.
+        unsafe {
+            room.write_copy_of_slice(&piece.of(self.row));
+            out.set_len(end + piece.bytes);
+        }
+    }
+
+    /// As [`Shuffled::append_first`], of several pieces or where there is no room.
+    ///
+    /// # Safety
+    /// [`is_supported`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3"))]
+    #[inline(never)]
+    unsafe fn append_all(self, out: &mut Vec<u8>) {
+        for piece in std::iter::once(&self.shuffle.first).chain(&self.shuffle.rest) {
+            out.reserve(LANE_BYTES);
+            let end = out.len();
+            if let Some(room) = out.spare_capacity_mut().first_chunk_mut::<LANE_BYTES>() {
+                // SAFETY: as above.
+                unsafe {
+                    room.write_copy_of_slice(&piece.of(self.row));
+                    out.set_len(end + piece.bytes);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// [`is_supported`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3"))]
+    unsafe fn is_first(self, key: &[u8]) -> bool {
+        if !self.shuffle.rest.is_empty() {
+            // SAFETY: as the caller promises.
+            return unsafe { self.is_all(key) };
+        }
+        // SAFETY: as above.
+        unsafe { self.shuffle.first.is(self.row, key) }
+    }
+
+    /// As [`Shuffled::is_first`], of several pieces.
+    ///
+    /// # Safety
+    /// [`is_supported`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3"))]
+    #[inline(never)]
+    unsafe fn is_all(self, key: &[u8]) -> bool {
+        let mut key = key;
+        for piece in std::iter::once(&self.shuffle.first).chain(&self.shuffle.rest) {
+            let Some((carried, behind)) = key.split_at_checked(piece.bytes) else {
+                return false;
+            };
+            // SAFETY: as above.
+            if !unsafe { piece.is(self.row, carried) } {
+                return false;
+            }
+            key = behind;
+        }
+        key.is_empty()
+    }
+}
+
+impl Piece {
+    /// These bytes of a row, and zeros behind them.
+    ///
+    /// # Safety
+    /// [`is_supported`]; the row has sixteen bytes from `offset` on.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    unsafe fn of(&self, row: *const u8) -> [u8; LANE_BYTES] {
+        let mut own = [0; LANE_BYTES];
+        // SAFETY: all four places are sixteen bytes long; loads and the store ask for no alignment.
+        unsafe {
+            let bytes = _mm_loadu_si128(row.add(self.offset).cast::<__m128i>());
+            let pick = _mm_loadu_si128(self.pick.as_ptr().cast::<__m128i>());
+            let flip = _mm_loadu_si128(self.flip.as_ptr().cast::<__m128i>());
+            let moved = _mm_xor_si128(_mm_shuffle_epi8(bytes, pick), flip);
+            _mm_storeu_si128(own.as_mut_ptr().cast::<__m128i>(), moved);
+        }
+        own
+    }
+
+    /// Never called: there are no pieces anywhere else.
+    #[cfg(not(target_arch = "x86_64"))]
+    unsafe fn of(&self, _: *const u8) -> [u8; LANE_BYTES] {
+        [0; LANE_BYTES]
+    }
+
+    /// Whether these bytes of a row are the ones of a key.
+    ///
+    /// # Safety
+    /// As for [`Piece::of`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3"))]
+    #[inline]
+    unsafe fn is(&self, row: *const u8, carried: &[u8]) -> bool {
+        // SAFETY: as the caller promises.
+        carried.len() == self.bytes && begins_with(&unsafe { self.of(row) }, carried)
+    }
+}
+
+/// Of keys that are at least two bytes long and no longer than `own`. Told by words that may overlap: keys
+/// are too short for a call to be worth it.
 #[inline(always)]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
+fn begins_with(own: &[u8; LANE_BYTES], key: &[u8]) -> bool {
+    match key.len() {
+        8.. => has_ends::<8>(own, key),
+        4.. => has_ends::<4>(own, key),
+        _ => has_ends::<2>(own, key),
     }
-    if let (Some(last), Some(other_last)) = (one.last_chunk::<8>(), other.last_chunk::<8>()) {
-        let words = one.as_chunks().0.iter().zip(other.as_chunks().0);
-        let differing = words.map(|(one, other)| u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other));
-        let last = u64::from_le_bytes(*last) ^ u64::from_le_bytes(*other_last);
-        return differing.fold(last, |all, bits| all | bits) == 0;
-    }
-    if let (Some(first), Some(other_first)) = (one.first_chunk::<4>(), other.first_chunk::<4>()) {
-        return first == other_first && one.last_chunk::<4>() == other.last_chunk::<4>();
-    }
-    one == other
+}
+
+/// As [`begins_with`], for keys of `N` to `2 * N` bytes.
+#[inline(always)]
+fn has_ends<const N: usize>(own: &[u8; LANE_BYTES], key: &[u8]) -> bool {
+    let last = own.get(key.len().saturating_sub(N).min(N)..);
+    own.first_chunk::<N>() == key.first_chunk::<N>()
+        && last.and_then(|last| last.first_chunk()) == key.last_chunk::<N>()
 }
 
 /// The integers make one piece: sixteen bytes of the row hold them, and their key is no longer.
@@ -177,51 +289,19 @@ fn is_supported() -> bool {
     false
 }
 
-/// Writes the pieces of a key, one behind the other; how many bytes they are, all of which are written then,
-/// and some behind them. The row is as long as [`KeyShuffle`] asks, and there are at most [`PIECES_MAX`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "ssse3")]
-fn shuffle(pieces: &[Piece], row: &[u8], key: &mut [MaybeUninit<u8>; KEY_BYTES_MAX]) -> usize {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128, _mm_xor_si128};
-    let mut end = 0;
-    for piece in pieces {
-        let from = row.get(piece.offset..piece.offset + LANE_BYTES);
-        let (Some(from), Some(to)) = (from, key.get_mut(end..end + LANE_BYTES)) else {
-            return end;
-        };
-        // SAFETY: all four places are sixteen bytes long; loads and the store ask for no alignment.
-        unsafe {
-            let bytes = _mm_loadu_si128(from.as_ptr().cast::<__m128i>());
-            let pick = _mm_loadu_si128(piece.pick.as_ptr().cast::<__m128i>());
-            let flip = _mm_loadu_si128(piece.flip.as_ptr().cast::<__m128i>());
-            let moved = _mm_xor_si128(_mm_shuffle_epi8(bytes, pick), flip);
-            _mm_storeu_si128(to.as_mut_ptr().cast::<__m128i>(), moved);
-        }
-        end += piece.bytes;
-    }
-    end
-}
-
-/// Never called: there are no pieces anywhere else.
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn shuffle(_: &[Piece], _: &[u8], _: &mut [MaybeUninit<u8>; KEY_BYTES_MAX]) -> usize {
-    0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn words_tell_every_byte() {
-        for length in 0..40 {
-            let one: Vec<u8> = (0..length).collect();
-            assert!(is_same(&one, &one.clone()));
-            for at in 0..one.len() {
-                let mut other = one.clone();
+        let own: [u8; LANE_BYTES] = std::array::from_fn(|at| at as u8);
+        for length in 2..=LANE_BYTES {
+            assert!(begins_with(&own, &own[..length]));
+            for at in 0..length {
+                let mut other = own;
                 other[at] ^= 0x80;
-                assert!(!is_same(&one, &other), "{length} {at}");
-                assert!(!is_same(&one, &one[..at]), "{length} {at}");
+                assert!(!begins_with(&own, &other[..length]), "{length} {at}");
             }
         }
     }

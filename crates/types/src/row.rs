@@ -29,6 +29,8 @@ const VARIABLE_CELL_BYTES: usize = 8;
 pub struct RowLayout {
     types: Box<[SqlType]>,
     cells: Box<[Cell]>,
+    /// The columns of which not any bytes are right ([`is_any_right`]).
+    checked: Box<[u32]>,
     /// What is before the heap where all columns are NULL.
     null_row: Box<[u8]>,
 }
@@ -56,6 +58,7 @@ impl RowLayout {
                 ColumnKind::Variable => VARIABLE_CELL_BYTES,
             };
         }
+        let checked = types.iter().enumerate().filter(|(_, ty)| !is_any_right(ty));
         let mut null_row = vec![0; offset];
         for (byte, columns) in null_row.iter_mut().zip(types.chunks(8)) {
             *byte = u8::MAX >> (8 - columns.len());
@@ -63,6 +66,7 @@ impl RowLayout {
         Self {
             types: types.into(),
             cells: cells.into(),
+            checked: checked.map(|(col, _)| col as u32).collect(),
             null_row: null_row.into(),
         }
     }
@@ -185,25 +189,37 @@ impl RowLayout {
     /// # Errors
     /// The first thing that is wrong, with its offset.
     pub fn validate(&self, row: &[u8]) -> Result<(), CodecError> {
+        let nulls = row.get(..self.types.len().div_ceil(8)).unwrap_or_default();
+        let has_null = nulls.iter().any(|byte| *byte != 0);
+        match self.checked.is_empty() && !has_null && row.len() == self.fixed_bytes() {
+            true => Ok(()),
+            false => self.validate_columns(row, has_null),
+        }
+    }
+
+    #[inline(never)]
+    fn validate_columns(&self, row: &[u8], has_null: bool) -> Result<(), CodecError> {
         if row.len() < self.fixed_bytes() {
             return Err(CodecError::new(row.len(), "row is too short"));
         }
         let columns = self.types.len();
-        if !columns.is_multiple_of(8) {
+        let mut heap_end = self.fixed_bytes();
+        if has_null {
             let last = row.get(columns / 8).copied().unwrap_or(0);
-            if last >> (columns % 8) != 0 {
+            if !columns.is_multiple_of(8) && last >> (columns % 8) != 0 {
                 return Err(CodecError::new(
                     columns / 8,
                     "null bitmap names columns that do not exist",
                 ));
             }
-        }
-        let mut heap_end = self.fixed_bytes();
-        for (col, (cell, ty)) in self.cells.iter().zip(&self.types).enumerate() {
-            // Of most columns every cell is right.
-            let is_any_right = matches!(cell.kind, ColumnKind::Fixed(_)) && !matches!(ty, SqlType::Bool);
-            if !is_any_right || self.is_null(row, col) {
-                self.validate_column(row, col, &mut heap_end)?;
+            for (col, ty) in self.types.iter().enumerate() {
+                if !is_any_right(ty) || self.is_null(row, col) {
+                    self.validate_column(row, col, &mut heap_end)?;
+                }
+            }
+        } else {
+            for col in &self.checked {
+                self.validate_column(row, *col as usize, &mut heap_end)?;
             }
         }
         if heap_end != row.len() {
@@ -378,6 +394,12 @@ impl RowLayout {
         }
         true
     }
+}
+
+/// Whatever bytes a cell of this type has, it is a value.
+#[inline]
+fn is_any_right(ty: &SqlType) -> bool {
+    *ty != SqlType::Bool && matches!(ty.column_kind(), ColumnKind::Fixed(_))
 }
 
 /// Offset and length in a variable column's cell.
