@@ -280,10 +280,13 @@ pub fn prefetch<T>(address: *const T) {
 #[inline(always)]
 pub fn prefetch_bytes<T>(address: *const T, bytes: usize) {
     let behind = address.addr() % LINE_BYTES;
-    let first = address.addr() - behind;
+    let mut line = address.cast::<u8>().wrapping_sub(behind);
+    let mut left = bytes.saturating_add(behind);
     // Beyond the last address it begins anew: any address may be given.
-    for line in 0..behind.saturating_add(bytes).div_ceil(LINE_BYTES) {
-        prefetch(address.with_addr(first.wrapping_add(line * LINE_BYTES)));
+    while left > 0 {
+        prefetch(line);
+        line = line.wrapping_add(LINE_BYTES);
+        left = left.saturating_sub(LINE_BYTES);
     }
 }
 

@@ -3,9 +3,9 @@
 //! Rows of many lines are fetched in two parts: the first lines with the slot, the rest some rows ahead of
 //! the lookup, while rows fetched before are copied; that part is bound by bandwidth, not by latency.
 
-use std::ptr;
+use std::{ptr, slice};
 
-use weft_base::memory::{LINE_BYTES, prefetch, prefetch_bytes};
+use weft_base::memory::{LINE_BYTES, prefetch_bytes};
 
 use crate::memory::{Pin, SLOT_OVERHEAD, Slot, SlotId};
 use crate::table::TableData;
@@ -30,51 +30,63 @@ pub enum Fetch {
     Column(u32),
 }
 
-impl Fetch {
-    /// Bytes of the row, from its beginning.
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Fetch::Bytes(bytes) => bytes as usize,
-            Fetch::Column(_) => 0,
+/// A [`Fetch`] as the steps of a lookup need it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowPart {
+    /// From the slot's beginning; a line at least.
+    slot_bytes: u32,
+    column: Option<u32>,
+}
+
+impl From<Fetch> for RowPart {
+    fn from(fetch: Fetch) -> Self {
+        let (row_bytes, column) = match fetch {
+            Fetch::Bytes(bytes) => (bytes, None),
+            Fetch::Column(column) => (0, Some(column)),
+        };
+        RowPart {
+            slot_bytes: row_bytes
+                .saturating_add(SLOT_OVERHEAD as u32)
+                .max(LINE_BYTES as u32),
+            column,
         }
+    }
+}
+
+impl RowPart {
+    /// There is a column to fetch.
+    pub(crate) fn has_column(self) -> bool {
+        self.column.is_some()
     }
 
     /// How much of a slot to fetch from its beginning.
     #[inline(always)]
-    pub(crate) fn slot_bytes(self, place: Slot<'_>) -> usize {
-        (SLOT_OVERHEAD + self.bytes()).clamp(LINE_BYTES, place.size_bytes())
+    fn bytes_of(self, place: Slot<'_>) -> usize {
+        place.size_bytes().min(self.slot_bytes as usize)
     }
 
     /// The column's cell, if the row lies at home.
     #[inline(always)]
-    pub(crate) fn cell_address(self, table: &TableData, place: Slot<'_>) -> Option<*const u8> {
-        match self {
-            Fetch::Column(column) => {
-                let offset = table.layout().cell_offset(column as usize)?;
-                Some(place.address().wrapping_add(SLOT_OVERHEAD + offset))
-            }
-            Fetch::Bytes(_) => None,
-        }
+    fn cell_address(self, table: &TableData, place: Slot<'_>) -> Option<*const u8> {
+        let offset = table.layout().cell_offset(self.column? as usize)?;
+        Some(place.address().wrapping_add(SLOT_OVERHEAD + offset))
     }
 
     /// Looks at a slot that was fetched: what to fetch next, and how much of it, if not all lies there. The
     /// length of a version elsewhere is not known before its header has come; a line too many costs little.
     #[inline(always)]
-    pub(crate) fn elsewhere<'s>(
+    fn elsewhere<'s>(
         self,
         table: &'s TableData,
         place: Slot<'s>,
         pin: Pin<'s>,
     ) -> Option<(*const u8, usize)> {
-        match (place.newest_elsewhere(), self) {
-            (Some(elsewhere), _) => Some((elsewhere, self.slot_bytes(place))),
-            (None, Fetch::Column(column)) => {
-                let version = place.at(pin)?;
-                let value = table.layout().raw(version.bytes(), column as usize)?;
-                Some((value.as_ptr(), value.len().min(VALUE_BYTES_MAX)))
-            }
-            (None, Fetch::Bytes(_)) => None,
+        if let Some(elsewhere) = place.newest_elsewhere() {
+            return Some((elsewhere, self.bytes_of(place)));
         }
+        let column = self.column? as usize;
+        let value = table.layout().raw(place.at(pin)?.bytes(), column)?;
+        Some((value.as_ptr(), value.len().min(VALUE_BYTES_MAX)))
     }
 }
 
@@ -83,27 +95,23 @@ impl Fetch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowAhead {
     pub(crate) slot: SlotId,
-    pub(crate) fetch: Fetch,
     /// Where the part of the row lies that was not fetched yet, and how long it is.
     rest: usize,
     rest_bytes: u32,
 }
 
 impl RowAhead {
-    #[inline(always)]
-    pub(crate) fn new(fetch: Fetch) -> Self {
-        RowAhead {
-            slot: SlotId(0),
-            fetch,
-            rest: 0,
-            rest_bytes: 0,
-        }
-    }
+    /// Of a lookup that has led nowhere yet.
+    pub(crate) const NOWHERE: RowAhead = RowAhead {
+        slot: SlotId(0),
+        rest: 0,
+        rest_bytes: 0,
+    };
 
-    /// There is more of the row than was fetched.
+    /// Bytes of the row beyond those that were fetched.
     #[inline(always)]
-    pub(crate) fn has_rest(&self) -> bool {
-        self.rest_bytes > 0
+    pub(crate) fn rest_bytes(&self) -> u32 {
+        self.rest_bytes
     }
 
     /// Fetches what of a long row does not lie in its first lines, once.
@@ -115,76 +123,92 @@ impl RowAhead {
         }
     }
 
-    /// How much of so many bytes is fetched at once; what is left is kept for later.
-    #[inline]
-    fn keep_rest(&mut self, address: *const u8, bytes: usize) -> usize {
+    /// Asks for the first of so many bytes; what is left is kept for later.
+    #[inline(always)]
+    fn want_head(&mut self, address: *const u8, bytes: usize, wanted: &mut Wanted<'_>) {
         let head = bytes.min(HEAD_BYTES);
         self.rest = address.addr().wrapping_add(head);
-        self.rest_bytes = u32::try_from(bytes - head).unwrap_or(u32::MAX);
-        head
+        // Of a slot or of a value's part, both far below 4 GB.
+        self.rest_bytes = (bytes - head) as u32;
+        wanted.push(address, head);
     }
 
-    /// The row is in this slot: what to fetch there.
+    /// The row is in this slot: asks for what is to be fetched there.
     #[inline(always)]
-    pub(crate) fn want_place(&mut self, table: &TableData, slot: SlotId, place: Slot<'_>) -> Wanted {
+    pub(crate) fn want_place(
+        &mut self,
+        (table, part): (&TableData, RowPart),
+        (slot, place): (SlotId, Slot<'_>),
+        wanted: &mut Wanted<'_>,
+    ) {
         self.slot = slot;
-        Wanted {
-            address: place.address(),
-            bytes: self.keep_rest(place.address(), self.fetch.slot_bytes(place)),
-            cell: self.fetch.cell_address(table, place).unwrap_or(ptr::null()),
+        self.want_head(place.address(), part.bytes_of(place), wanted);
+        if let Some(cell) = part.cell_address(table, place) {
+            wanted.push(cell, 1);
         }
     }
 
-    /// The slot has been fetched: what to fetch of a row that lies elsewhere.
+    /// The slot has been fetched: asks for what is to be fetched of a row that lies elsewhere.
     #[inline(always)]
-    pub(crate) fn look_at_slot<'s>(&mut self, table: &'s TableData, place: Slot<'s>, pin: Pin<'s>) -> Wanted {
-        match self.fetch.elsewhere(table, place, pin) {
-            Some((address, bytes)) => Wanted {
-                address,
-                bytes: self.keep_rest(address, bytes),
-                cell: ptr::null(),
-            },
-            None => Wanted::default(),
+    pub(crate) fn look_at_slot<'s>(
+        &mut self,
+        (table, part): (&'s TableData, RowPart),
+        place: Slot<'s>,
+        pin: Pin<'s>,
+        wanted: &mut Wanted<'_>,
+    ) {
+        if let Some((address, bytes)) = part.elsewhere(table, place, pin) {
+            self.want_head(address, bytes, wanted);
         }
     }
 }
 
-/// Asks all of a block what to fetch, then fetches it back to back (`group.rs` says why).
+/// What lookups ask for: addresses, and how many bytes there.
+pub(crate) struct Wanted<'w> {
+    free: slice::IterMut<'w, Bytes>,
+}
+
+/// An address and a length.
+type Bytes = (*const u8, usize);
+
+/// What one lookup may ask for in a step: bytes, and the line of a cell.
+const LOOKUP_PARTS: usize = 2;
+
+impl Wanted<'_> {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, address: *const u8, bytes: usize) {
+        if let Some(part) = self.free.next() {
+            *part = (address, bytes);
+        }
+    }
+}
+
+/// Asks a lookup what to fetch, and fetches it.
 #[inline(always)]
-pub(crate) fn fetch_of_each<T>(block: &mut [T], mut look: impl FnMut(&mut T) -> Wanted) {
-    let mut wanted = [Wanted::default(); BLOCK_LOOKUPS];
-    for (wanted, member) in wanted.iter_mut().zip(block.iter_mut()) {
-        *wanted = look(member);
-    }
-    wanted.iter().take(block.len()).for_each(Wanted::fetch);
+pub(crate) fn fetch_of_one(look: impl FnOnce(&mut Wanted<'_>)) {
+    fetch_together(&mut [(ptr::null(), 0); LOOKUP_PARTS], look);
 }
 
-/// What a lookup asks for: bytes, and the line of a cell.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    pub(crate) address: *const u8,
-    pub(crate) bytes: usize,
-    pub(crate) cell: *const u8,
-}
-
-impl Default for Wanted {
-    fn default() -> Self {
-        Wanted {
-            address: ptr::null(),
-            bytes: 0,
-            cell: ptr::null(),
-        }
+/// Asks all members what to fetch, and fetches it back to back, block by block (`lookup_plan.rs` says why).
+#[inline(always)]
+pub(crate) fn fetch_of_each<T>(members: &mut [T], mut look: impl FnMut(&mut T, &mut Wanted<'_>)) {
+    let mut parts = [(ptr::null(), 0); BLOCK_LOOKUPS * LOOKUP_PARTS];
+    for block in members.chunks_mut(BLOCK_LOOKUPS) {
+        fetch_together(&mut parts, |wanted| {
+            block.iter_mut().for_each(|member| look(member, wanted));
+        });
     }
 }
 
-impl Wanted {
-    #[inline(always)]
-    pub(crate) fn fetch(&self) {
-        if self.bytes > 0 {
-            prefetch_bytes(self.address, self.bytes);
-        }
-        if !self.cell.is_null() {
-            prefetch(self.cell);
-        }
+#[inline(always)]
+fn fetch_together(parts: &mut [Bytes], ask: impl FnOnce(&mut Wanted<'_>)) {
+    let mut wanted = Wanted {
+        free: parts.iter_mut(),
+    };
+    ask(&mut wanted);
+    let free = wanted.free.len();
+    let asked = parts.len() - free;
+    for (address, bytes) in parts.iter().take(asked) {
+        prefetch_bytes(*address, *bytes);
     }
 }

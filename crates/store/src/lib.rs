@@ -37,7 +37,6 @@ pub mod checkpoint;
 mod constraint;
 mod fetch;
 mod garbage;
-mod group;
 mod index;
 mod lookup_plan;
 mod memory;

@@ -9,35 +9,48 @@
 //!   rest      what of long rows does not lie in their first lines is fetched some rows ahead of the lookup
 //! ```
 //!
-//! Each step is taken for a block of lookups, with the fetches back to back, which overlaps the page walks
-//! that they may need (`group.rs`). What was looked up for the fetch, table, index and slot, is kept for the
-//! lookup, so that it is paid once. The key is checked against the row as ever: rows may have changed since.
+//! Each step first computes the addresses of a block of lookups and then asks for them back to back. That
+//! matters as much as the number in flight: a prefetch whose page is not in the translation buffer holds up
+//! the instructions behind it until the page walk is done, and only prefetches that stand close together
+//! overlap their walks (docs/decisions/0008-row-memory.md). What was looked up for the fetch, table, index
+//! and slot, is kept for the lookup, so that it is paid once. The key is checked against the row as ever:
+//! rows may have changed since.
 //!
-//! Source: BionicDB, sections 4.4 and 4.5; group prefetching, Chen et al. 2004.
+//! Sources: BionicDB, sections 4.4 and 4.5; group prefetching, Chen et al. 2004.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use smallvec::SmallVec;
 use weft_base::memory::prefetch;
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
-use weft_types::SqlError;
+use weft_types::{RowLayout, SqlError};
 
-use crate::fetch::{BLOCK_LOOKUPS, Fetch, REST_ROWS, RowAhead, Wanted, fetch_of_each};
-use crate::index::hash::HashIndex;
-use crate::memory::{Pin, Slot, SlotId};
+use crate::fetch::{Fetch, REST_ROWS, RowAhead, RowPart, Wanted, fetch_of_each};
+use crate::index::IndexData;
+use crate::index::hash::{HashIndex, HomeLine};
+use crate::memory::{Pin, Slot, SlotArena, SlotId};
 use crate::probe::{Found, Probe, find_index};
-use crate::read::{ReadView, RowVersion, row_in};
+use crate::read::{ReadView, RowVersion, lookup_in, row_in};
+use crate::table::TableData;
 
 /// Lookups that are kept without memory from elsewhere: those of a group and of its last program.
 const LOOKUPS_AT_HAND: usize = 128;
+/// The same for the ways that they go.
+const WAYS_AT_HAND: usize = 32;
 /// The same for ways down ordered indexes.
 const DESCENTS_AT_HAND: usize = 8;
+
+/// Keys of a [`ReadView::lookup_group`] that are looked up together: the most lines that a plan has in flight
+/// come from so many, and what waits at its beginning and its end is little beside them.
+const GROUP_KEYS: usize = 64;
 
 /// See the module.
 pub struct LookupPlan<'s> {
     view: ReadView<'s>,
     lookups: SmallVec<[PlannedLookup<'s>; LOOKUPS_AT_HAND]>,
+    ways: SmallVec<[Way<'s>; WAYS_AT_HAND]>,
+    current: Option<CurrentWay<'s>>,
     descents: SmallVec<[Descending<'s>; DESCENTS_AT_HAND]>,
     /// Lookups that have something to fetch.
     in_flight: usize,
@@ -47,16 +60,40 @@ pub struct LookupPlan<'s> {
     has_rests: bool,
 }
 
+/// What lookups that follow each other have in common, found once for all of them.
+struct Way<'s> {
+    at: (TableId, IndexId),
+    /// One row at most has a key: then the row where a lookup has led is what it finds, if it has the key.
+    is_unique: bool,
+    part: RowPart,
+    table: &'s TableData,
+    slots: &'s SlotArena,
+    layout: &'s RowLayout,
+    index: &'s IndexData,
+}
+
+/// The way that lookups go which are planned just now.
+struct CurrentWay<'s> {
+    at: (TableId, IndexId),
+    fetch: Fetch,
+    hashed: Option<&'s HashIndex>,
+    number: u32,
+}
+
 /// One lookup of a plan: what is known of it.
 struct PlannedLookup<'s> {
-    /// `None` if there is nothing to look up.
-    found: Option<Found<'s>>,
-    hashed: Option<&'s HashIndex>,
     hash: u64,
+    /// The hash's line, if the lookup goes by a hash index.
+    home: Option<HomeLine<'s>>,
     /// The first candidate's slot.
     place: Option<Slot<'s>>,
     row: RowAhead,
+    /// Number of its way; [`NO_WAY`] if it can only find nothing.
+    way: u32,
 }
+
+const NO_WAY: u32 = u32::MAX;
+const _: () = assert!(size_of::<PlannedLookup<'_>>() <= 64);
 
 /// A lookup, or the beginning of a range, that goes by an ordered index.
 struct Descending<'s> {
@@ -64,6 +101,16 @@ struct Descending<'s> {
     lookup: usize,
     found: Found<'s>,
     probe: Probe,
+}
+
+impl PlannedLookup<'_> {
+    const NOTHING: Self = PlannedLookup {
+        hash: 0,
+        home: None,
+        place: None,
+        row: RowAhead::NOWHERE,
+        way: NO_WAY,
+    };
 }
 
 impl<'s> LookupPlan<'s> {
@@ -74,6 +121,8 @@ impl<'s> LookupPlan<'s> {
         LookupPlan {
             view,
             lookups: SmallVec::new(),
+            ways: SmallVec::new(),
+            current: None,
             descents: SmallVec::new(),
             in_flight: 0,
             finished: 0,
@@ -101,6 +150,8 @@ impl<'s> LookupPlan<'s> {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.lookups.clear();
+        self.ways.clear();
+        self.current = None;
         self.descents.clear();
         (self.in_flight, self.finished, self.has_rests) = (0, 0, false);
     }
@@ -114,42 +165,76 @@ impl<'s> LookupPlan<'s> {
     /// As [`LookupPlan::push`], for who knows the key's [`hash64`].
     #[inline]
     pub fn push_hashed(&mut self, table: TableId, index: IndexId, (key, hash): (&[u8], u64), fetch: Fetch) {
-        let found = find_index(self.view.schema(), table, index);
-        let hashed = found.and_then(|(_, index)| index.data.hash.as_ref());
-        match hashed {
-            Some(_) => self.in_flight += 1,
-            None => self.push_descent(found, (table, index), key, fetch),
+        let is_current = |way: &CurrentWay<'_>| way.at == (table, index) && way.fetch == fetch;
+        if !self.current.as_ref().is_some_and(is_current) {
+            self.begin_way((table, index), fetch);
         }
+        let (way, home) = match &self.current {
+            Some(way) => match way.hashed {
+                Some(hashed) => {
+                    self.in_flight += 1;
+                    (way.number, hashed.home(hash))
+                }
+                None => {
+                    let way = way.number;
+                    self.descend((table, index), key, fetch);
+                    (way, None)
+                }
+            },
+            None => (NO_WAY, None),
+        };
         self.lookups.push(PlannedLookup {
-            found,
-            hashed,
             hash,
-            place: None,
-            row: RowAhead::new(fetch),
+            home,
+            way,
+            ..PlannedLookup::NOTHING
+        });
+    }
+
+    /// Makes this the way of the lookups to come; none if there is no such index.
+    #[inline(never)]
+    fn begin_way(&mut self, at: (TableId, IndexId), fetch: Fetch) {
+        let found = find_index(self.view.schema(), at.0, at.1);
+        self.current = found.map(|(table, index)| {
+            self.ways.push(Way {
+                at,
+                is_unique: index.def.unique,
+                part: fetch.into(),
+                table,
+                slots: &table.core.slots,
+                layout: table.layout(),
+                index: &index.data,
+            });
+            CurrentWay {
+                at,
+                fetch,
+                hashed: index.data.hash.as_ref(),
+                number: self.ways.len() as u32 - 1,
+            }
         });
     }
 
     /// Plans a lookup of nothing, for who counts.
     pub fn push_nothing(&mut self) {
-        self.lookups.push(PlannedLookup::nothing(Fetch::Bytes(0)));
+        self.lookups.push(PlannedLookup::NOTHING);
     }
 
     /// Plans to fetch what a range from `lowest` on will touch first: nodes, the leaf, the first row.
     pub fn push_range(&mut self, table: TableId, index: IndexId, lowest: &[u8], fetch: Fetch) {
-        let found = find_index(self.view.schema(), table, index);
-        self.push_descent(found, (table, index), lowest, fetch);
-        self.lookups.push(PlannedLookup::nothing(fetch));
+        self.descend((table, index), lowest, fetch);
+        self.push_nothing();
     }
 
+    /// Begins a way down an ordered index, if it is one, for the lookup to come.
     #[cold]
-    fn push_descent(&mut self, found: Option<Found<'s>>, at: (TableId, IndexId), key: &[u8], fetch: Fetch) {
-        if let Some((table, index)) = found
-            && let Some(ordered) = &index.data.ordered
+    fn descend(&mut self, at: (TableId, IndexId), key: &[u8], fetch: Fetch) {
+        if let Some(found) = find_index(self.view.schema(), at.0, at.1)
+            && let Some(ordered) = &found.1.data.ordered
         {
             self.in_flight += 1;
             self.descents.push(Descending {
                 lookup: self.lookups.len(),
-                found: (table, index),
+                found,
                 probe: Probe::down(at.0, at.1, ordered, key).with_fetch(fetch),
             });
         }
@@ -159,33 +244,34 @@ impl<'s> LookupPlan<'s> {
     pub fn finish(&mut self) {
         let pin = self.view.pin();
         let lookups = self.lookups.get_mut(self.finished..).unwrap_or_default();
-        let descents = &mut self.descents;
+        let (ways, descents) = (self.ways.as_slice(), &mut self.descents);
         // Both kinds go on together, a step of all at a time.
         advance_all(descents, pin);
-        for block in lookups.chunks(BLOCK_LOOKUPS) {
-            let mut lines = [std::ptr::null(); BLOCK_LOOKUPS];
-            for (line, lookup) in lines.iter_mut().zip(block) {
-                *line = lookup.line_address();
+        for lookup in lookups.iter() {
+            prefetch(lookup.home.map_or(std::ptr::null(), HomeLine::address));
+        }
+        advance_all(descents, pin);
+        fetch_of_each(lookups, |lookup, wanted| lookup.look_at_line(ways, wanted));
+        advance_all(descents, pin);
+        let has_columns = ways.iter().any(|way| way.part.has_column());
+        fetch_of_each(lookups, |lookup, wanted| {
+            // Most rows lie in their slots.
+            if let Some(place) = lookup.place
+                && (has_columns || place.newest_elsewhere().is_some())
+            {
+                lookup.look_at_slot(ways, place, pin, wanted);
             }
-            lines.iter().take(block.len()).for_each(|line| prefetch(*line));
-        }
-        advance_all(descents, pin);
-        for block in lookups.chunks_mut(BLOCK_LOOKUPS) {
-            fetch_of_each(block, PlannedLookup::look_at_line);
-        }
-        advance_all(descents, pin);
-        for block in lookups.chunks_mut(BLOCK_LOOKUPS) {
-            fetch_of_each(block, |lookup| lookup.look_at_slot(pin));
-        }
+        });
         while advance_all(descents, pin) {}
         for Descending { lookup, found, probe } in descents.drain(..) {
             if let Some(planned) = self.lookups.get_mut(lookup) {
                 planned.row = probe.row();
-                planned.place = planned.found.and_then(|_| found.0.core.slots.slot(probe.slot()));
+                planned.place = found.0.core.slots.slot(probe.slot());
             }
         }
         let finished = self.lookups.get(self.finished..).unwrap_or_default();
-        self.has_rests |= finished.iter().any(|lookup| lookup.row.has_rest());
+        let rest_bytes = finished.iter().map(|lookup| lookup.row.rest_bytes());
+        self.has_rests |= rest_bytes.fold(0, |all, bytes| all | bytes) > 0;
         self.finished = self.lookups.len();
     }
 
@@ -197,10 +283,10 @@ impl<'s> LookupPlan<'s> {
     /// Some of the lookups, in their order. Once the plan is finished.
     #[inline]
     pub fn part(&mut self, range: Range<usize>) -> Planned<'_, 's> {
-        let lookups = self.lookups.get_mut(range).unwrap_or_default();
         Planned {
-            rests_fetched: if self.has_rests { 0 } else { lookups.len() },
-            lookups,
+            lookups: self.lookups.get_mut(range).unwrap_or_default(),
+            ways: &self.ways,
+            rests_fetched: if self.has_rests { 0 } else { usize::MAX },
         }
     }
 }
@@ -208,61 +294,61 @@ impl<'s> LookupPlan<'s> {
 /// Takes all a step further; true while one of them is not at its end.
 #[inline]
 fn advance_all(descents: &mut [Descending<'_>], pin: Pin<'_>) -> bool {
-    for block in descents.chunks_mut(BLOCK_LOOKUPS) {
-        fetch_of_each(block, |descending| descending.probe.look(descending.found, pin));
+    if descents.is_empty() {
+        return false;
     }
+    fetch_of_each(descents, |Descending { found, probe, .. }, wanted| {
+        probe.look(*found, pin, wanted);
+    });
     descents.iter().any(|descending| descending.probe.is_under_way())
 }
 
 impl<'s> PlannedLookup<'s> {
-    fn nothing(fetch: Fetch) -> Self {
-        PlannedLookup {
-            found: None,
-            hashed: None,
-            hash: 0,
-            place: None,
-            row: RowAhead::new(fetch),
+    #[inline(always)]
+    fn look_at_line(&mut self, ways: &[Way<'s>], wanted: &mut Wanted<'_>) {
+        if let Some(home) = self.home
+            && let Some(way) = ways.get(self.way as usize)
+            && let Some(slot) = home
+                .first_candidate(self.hash)
+                .or_else(|| way.behind(home, self.hash))
+            && let Some(place) = way.slots.slot(slot)
+        {
+            self.place = Some(place);
+            self.row.want_place((way.table, way.part), (slot, place), wanted);
         }
     }
 
     #[inline(always)]
-    fn line_address(&self) -> *const u8 {
-        self.hashed
-            .map_or(std::ptr::null(), |index| index.line_address(self.hash))
-    }
-
-    #[inline(always)]
-    fn look_at_line(&mut self) -> Wanted {
-        let (Some((table, _)), Some(index)) = (self.found, self.hashed) else {
-            return Wanted::default();
-        };
-        let Some(slot) = index.first_candidate(self.hash) else {
-            return Wanted::default();
-        };
-        self.place = table.core.slots.slot(slot);
-        match self.place {
-            Some(place) => self.row.want_place(table, slot, place),
-            None => Wanted::default(),
-        }
-    }
-
-    #[inline(always)]
-    fn look_at_slot(&mut self, pin: Pin<'s>) -> Wanted {
-        match (self.found, self.place) {
-            (Some((table, _)), Some(place)) => self.row.look_at_slot(table, place, pin),
-            _ => Wanted::default(),
+    fn look_at_slot(&mut self, ways: &[Way<'s>], place: Slot<'s>, pin: Pin<'s>, wanted: &mut Wanted<'_>) {
+        if let Some(way) = ways.get(self.way as usize) {
+            self.row.look_at_slot((way.table, way.part), place, pin, wanted);
         }
     }
 
     /// The row with this key where the plan led, if it is there for the pin.
     #[inline(always)]
-    fn row(&self, (table, index): (TableId, IndexId), key: &[u8], pin: Pin<'s>) -> Option<RowVersion<'s>> {
-        let ((data, by), place) = self.found.zip(self.place)?;
-        if data.core.table != table || by.id != index || !by.def.unique {
-            return None;
-        }
+    fn row(
+        &self,
+        ways: &[Way<'s>],
+        at: (TableId, IndexId),
+        key: &[u8],
+        pin: Pin<'s>,
+    ) -> Option<RowVersion<'s>> {
+        let place = self.place?;
+        let way = ways
+            .get(self.way as usize)
+            .filter(|way| way.at == at && way.is_unique)?;
         let row = row_in(place, self.row.slot, pin)?;
-        by.data.carries(data.layout(), row.bytes, key).then_some(row)
+        way.index.carries(way.layout, row.bytes, key).then_some(row)
+    }
+}
+
+impl Way<'_> {
+    /// What [`HomeLine::first_candidate`] is where the line was full when the first entry came.
+    #[inline(always)]
+    fn behind(&self, home: HomeLine<'_>, hash: u64) -> Option<SlotId> {
+        let hashed = self.index.hash.as_ref().filter(|_| home.was_passed())?;
+        hashed.first_candidate_behind(hash)
     }
 }
 
@@ -270,6 +356,7 @@ impl<'s> PlannedLookup<'s> {
 #[derive(Default)]
 pub struct Planned<'p, 's> {
     lookups: &'p mut [PlannedLookup<'s>],
+    ways: &'p [Way<'s>],
     /// Before this lookup there is no rest that nobody has fetched.
     rests_fetched: usize,
 }
@@ -277,7 +364,7 @@ pub struct Planned<'p, 's> {
 impl<'s> Planned<'_, 's> {
     /// As [`ReadView::lookup_one`] in a unique index, by lookup number `number`, planned for a view of the
     /// same schema: looks first where it has led. One for another key, or from before a change, costs time
-    /// only. Before, the rest of the rows some lookups ahead is fetched.
+    /// only.
     // What is found stays in registers: a result in memory, stored in words and loaded in larger pieces,
     // would have to wait for all that was stored before.
     #[inline(always)]
@@ -288,29 +375,43 @@ impl<'s> Planned<'_, 's> {
         (table, index): (TableId, IndexId),
         key: &[u8],
     ) -> Result<Option<RowVersion<'s>>, SqlError> {
-        let rests_end = self.lookups.len().min(number + REST_ROWS + 1);
+        match self.row(number, view, (table, index), key) {
+            Some(row) => Ok(Some(row)),
+            None => view.lookup_one(table, index, key),
+        }
+    }
+
+    /// The row of a lookup if it is where the plan led. Before, the rest of the rows some lookups ahead is
+    /// fetched.
+    #[inline(always)]
+    fn row(
+        &mut self,
+        number: usize,
+        view: &ReadView<'s>,
+        at: (TableId, IndexId),
+        key: &[u8],
+    ) -> Option<RowVersion<'s>> {
+        let rests_end = number + REST_ROWS + 1;
         if self.rests_fetched < rests_end {
             self.fetch_rests_before(rests_end);
         }
-        if let Some(lookup) = self.lookups.get(number)
-            && let Some(row) = lookup.row((table, index), key, view.pin())
-        {
-            return Ok(Some(row));
-        }
-        view.lookup_one(table, index, key)
+        self.lookups.get(number)?.row(self.ways, at, key, view.pin())
     }
 
+    #[inline(never)]
     fn fetch_rests_before(&mut self, end: usize) {
-        for lookup in self.lookups.get_mut(self.rests_fetched..end).unwrap_or_default() {
-            lookup.row.fetch_rest();
-        }
+        let rests = self.lookups.iter_mut().take(end).skip(self.rests_fetched);
+        rests.for_each(|lookup| lookup.row.fetch_rest());
         self.rests_fetched = end;
     }
 
     /// Fetches the rest of the first rows that have one. The lookups themselves fetch the others', as they
     /// come near them.
+    #[inline]
     pub fn fetch_first_rests(&mut self) {
-        self.fetch_rests(REST_ROWS);
+        if self.rests_fetched < self.lookups.len() {
+            self.fetch_rests(REST_ROWS);
+        }
     }
 
     /// Fetches the rest of all rows that have one; of how many there was one.
@@ -320,8 +421,48 @@ impl<'s> Planned<'_, 's> {
 
     fn fetch_rests(&mut self, rows: usize) -> usize {
         let ahead = self.lookups.get_mut(self.rests_fetched..).unwrap_or_default();
-        let with_rest = ahead.iter_mut().filter(|lookup| lookup.row.has_rest());
+        let with_rest = ahead.iter_mut().filter(|lookup| lookup.row.rest_bytes() > 0);
         with_rest.take(rows).map(|lookup| lookup.row.fetch_rest()).count()
+    }
+}
+
+impl<'s> ReadView<'s> {
+    /// Shows the rows with each of the keys, key by key in their order, with the key's position; as
+    /// [`ReadView::lookup`] for each, but the waits for memory overlap. `fetch` says what
+    /// `see` will look at. Errors: the table or index does not exist (any more).
+    pub fn lookup_group<K: AsRef<[u8]>>(
+        &self,
+        table: TableId,
+        index: IndexId,
+        keys: &[K],
+        fetch: Fetch,
+        mut see: impl FnMut(usize, RowVersion<'s>),
+    ) -> Result<(), SqlError> {
+        let at = (table, index);
+        let table: &'s TableData = self.schema().table(table)?;
+        let index = table.index(index)?;
+        let mut plan = LookupPlan::new(*self);
+        let mut position = 0;
+        for keys in keys.chunks(GROUP_KEYS) {
+            plan.clear();
+            keys.iter()
+                .for_each(|key| plan.push(at.0, at.1, key.as_ref(), fetch));
+            plan.finish();
+            let mut planned = plan.part(0..keys.len());
+            for (number, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+                // Keys with a NULL are not unique: there may be more.
+                let is_only = |row: &RowVersion<'_>| !index.data.has_null(table.layout(), row.bytes);
+                match planned.row(number, self, at, key).filter(is_only) {
+                    Some(row) => see(position, row),
+                    None => lookup_in(table, index, self.pin(), key, &mut |row| {
+                        see(position, row);
+                        ControlFlow::Continue(())
+                    }),
+                }
+                position += 1;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -337,12 +478,7 @@ mod tests {
     const HASHED: IndexId = IndexId(TABLE.0 + 1);
     const ORDERED: IndexId = IndexId(TABLE.0 + 2);
 
-    /// Plans lead to the rows themselves, and where a probe leads that goes alone; where there is no row,
-    /// nowhere.
-    #[test]
-    fn plans_lead_to_their_rows() {
-        let store = Store::new();
-        let mut batch = store.begin_batch(BatchId(1));
+    fn table() -> TableDef {
         let index = |id, primary, method| IndexDef {
             id,
             name: format!("i{}", id.0),
@@ -352,15 +488,34 @@ mod tests {
             primary,
             method,
         };
-        let def = TableDef::new(TABLE, "t", vec![ColumnDef::new("a", SqlType::Int8)])
+        TableDef::new(TABLE, "t", vec![ColumnDef::new("a", SqlType::Int8)])
             .with_index(index(HASHED, true, IndexMethod::Both))
-            .with_index(index(ORDERED, false, IndexMethod::Ordered));
-        batch.apply_catalog(&CatalogOp::CreateTable(def.clone())).unwrap();
-        let mut member = batch.member(0);
-        for a in 0..200 {
+            .with_index(index(ORDERED, false, IndexMethod::Ordered))
+    }
+
+    fn insert(member: &mut crate::MemberWriter<'_>, keys: Range<i64>) {
+        let def = table();
+        for a in keys {
             let row = def.layout.encode(&[Value::Int8(a)]).unwrap();
             member.insert(TABLE, &row).unwrap();
         }
+    }
+
+    fn key(a: i64) -> Vec<u8> {
+        let mut key = Vec::new();
+        encode_key_value(&mut key, &Value::Int8(a));
+        key
+    }
+
+    /// Plans lead to the rows themselves, and where a probe leads that goes alone; where there is no row,
+    /// nowhere.
+    #[test]
+    fn plans_lead_to_their_rows() {
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        batch.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();
+        let mut member = batch.member(0);
+        insert(&mut member, 0..200);
         member.commit();
         batch.finish();
         store.publish(BatchId(1));
@@ -369,24 +524,92 @@ mod tests {
         for count in [1, 15, 16, 17, 50, 190] {
             let all = (1..=count).flat_map(|a| [(a, HASHED), (a, ORDERED), (a + 10_000, HASHED)]);
             let mut plan = LookupPlan::new(view);
-            let key = |a: i64| {
-                let mut key = Vec::new();
-                encode_key_value(&mut key, &Value::Int8(a));
-                key
-            };
             for (a, index) in all.clone() {
                 plan.push(TABLE, index, &key(a), Fetch::Bytes(0));
             }
             plan.finish();
             for ((a, index), planned) in all.zip(&plan.lookups) {
-                let row = planned.row((TABLE, index), &key(a), view.pin());
+                let row = planned.row(&plan.ways, (TABLE, index), &key(a), view.pin());
                 assert_eq!(row.is_some(), a < 10_000, "{a} by {index:?}");
-                assert!(planned.row((TABLE, index), &key(a + 1), view.pin()).is_none());
-                assert!(planned.row((TableId(1), index), &key(a), view.pin()).is_none());
+                assert!(
+                    planned
+                        .row(&plan.ways, (TABLE, index), &key(a + 1), view.pin())
+                        .is_none()
+                );
+                assert!(
+                    planned
+                        .row(&plan.ways, (TableId(1), index), &key(a), view.pin())
+                        .is_none()
+                );
                 let mut alone = view.begin_probe(TABLE, index, &key(a));
                 while view.advance_probe(&mut alone) {}
                 assert_eq!(planned.row.slot, alone.slot(), "{a} by {index:?}");
             }
         }
+    }
+
+    /// Lines that were outgrown between two steps of a plan, and slots that came after them, cost time only.
+    #[test]
+    fn plans_outlive_what_they_have_seen() {
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        batch.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();
+        let grow = |number: u32, keys| {
+            let mut member = batch.member(number);
+            insert(&mut member, keys);
+            member.commit();
+        };
+        grow(0, 0..300);
+        let view = batch.view();
+        let mut plan = LookupPlan::new(view);
+        let planned: Vec<i64> = (0..600).step_by(7).collect();
+        for a in &planned {
+            plan.push(TABLE, HASHED, &key(*a), Fetch::Bytes(0));
+        }
+        grow(1, 300..5_000);
+        plan.finish();
+        grow(2, 5_000..20_000);
+        for (number, a) in planned.iter().enumerate() {
+            let mut part = plan.part(0..planned.len());
+            let found = part.lookup(number, &view, (TABLE, HASHED), &key(*a)).unwrap();
+            assert_eq!(found, view.lookup_one(TABLE, HASHED, &key(*a)).unwrap());
+            assert!(found.is_some());
+        }
+    }
+
+    /// Lookups that follow each other find their index once, until they differ in it or in what they fetch.
+    #[test]
+    fn lookups_share_a_way() {
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        batch.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();
+        let mut plan = LookupPlan::new(batch.view());
+        let pushes = [
+            (HASHED, Fetch::Bytes(0), 1),
+            (HASHED, Fetch::Bytes(0), 1),
+            (ORDERED, Fetch::Bytes(0), 2),
+            (ORDERED, Fetch::Bytes(0), 2),
+            (IndexId(1), Fetch::Bytes(0), 2),
+            (ORDERED, Fetch::Column(0), 3),
+            (HASHED, Fetch::Column(0), 4),
+            (HASHED, Fetch::Column(1), 5),
+        ];
+        for (index, fetch, ways) in pushes {
+            plan.push(TABLE, index, &key(1), fetch);
+            let way = plan
+                .lookups
+                .last()
+                .and_then(|lookup| plan.ways.get(lookup.way as usize));
+            assert_eq!(
+                (plan.ways.len(), way.map(|way| way.at)),
+                match index {
+                    IndexId(1) => (ways, None),
+                    index => (ways, Some((TABLE, index))),
+                }
+            );
+        }
+        plan.clear();
+        plan.push(TABLE, HASHED, &key(1), Fetch::Column(1));
+        assert_eq!(plan.ways.len(), 1);
     }
 }

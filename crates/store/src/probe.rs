@@ -18,13 +18,11 @@
 //! A probe never changes what a lookup finds and never fails: it holds numbers and no pointers, so one that
 //! outlives a change, or that is used with another view, only fetches the wrong lines.
 
-use std::ptr;
-
-use weft_base::memory::LINE_BYTES;
+use weft_base::memory::prefetch;
 use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
 
-use crate::fetch::{Fetch, RowAhead, Wanted};
+use crate::fetch::{Fetch, RowAhead, RowPart, Wanted, fetch_of_one};
 use crate::index::ordered::{Descent, OrderedIndex, Step};
 use crate::memory::{Pin, SlotId};
 use crate::table::{Schema, TableData, TableIndex};
@@ -38,6 +36,7 @@ const KEY_BYTES: usize = 31;
 pub struct Probe {
     table: TableId,
     index: IndexId,
+    part: RowPart,
     row: RowAhead,
     next: Next,
     /// For ordered indexes.
@@ -62,7 +61,7 @@ impl Probe {
     #[must_use]
     #[inline(always)]
     pub fn with_fetch(mut self, fetch: Fetch) -> Self {
-        self.row.fetch = fetch;
+        self.part = fetch.into();
         self
     }
 
@@ -89,11 +88,10 @@ impl Probe {
             return Probe::new(table, index, Next::Nothing);
         };
         match (&found.1.data.hash, &found.1.data.ordered) {
-            (Some(_), _) => {
+            (Some(hashed), _) => {
                 let hash = hash64(key);
-                let mut probe = Probe::new(table, index, Next::Line(hash));
-                probe.want_line(found.1, hash).fetch();
-                probe
+                prefetch(hashed.line_address(hash));
+                Probe::new(table, index, Next::Line(hash))
             }
             (None, Some(ordered)) => Probe::down(table, index, ordered, key).begun(),
             (None, None) => Probe::new(table, index, Next::Nothing),
@@ -114,7 +112,8 @@ impl Probe {
         Probe {
             table,
             index,
-            row: RowAhead::new(Fetch::Bytes(0)),
+            part: Fetch::Bytes(0).into(),
+            row: RowAhead::NOWHERE,
             next,
             key: [0; KEY_BYTES],
             key_len: 0,
@@ -134,7 +133,7 @@ impl Probe {
     /// Its first fetch asked for.
     fn begun(mut self) -> Self {
         if let Next::Descent(descent) = self.next {
-            self.want_node(descent).fetch();
+            fetch_of_one(|wanted| self.want_node(descent, wanted));
         }
         self
     }
@@ -142,7 +141,7 @@ impl Probe {
     /// Looks at what was fetched, fetches what comes next; false when nothing is left.
     pub(crate) fn advance(&mut self, schema: &Schema, pin: Pin<'_>) -> bool {
         match find_index(schema, self.table, self.index) {
-            Some(found) => self.look(found, pin).fetch(),
+            Some(found) => fetch_of_one(|wanted| self.look(found, pin, wanted)),
             None => self.next = Next::Nothing,
         }
         let is_under_way = self.is_under_way();
@@ -152,69 +151,52 @@ impl Probe {
         is_under_way
     }
 
-    /// Looks at what was fetched; returns what to fetch next.
+    /// Looks at what was fetched; asks for what comes next.
     #[inline(always)]
-    pub(crate) fn look(&mut self, (table, index): Found<'_>, pin: Pin<'_>) -> Wanted {
+    pub(crate) fn look(&mut self, (table, index): Found<'_>, pin: Pin<'_>, wanted: &mut Wanted<'_>) {
         match std::mem::replace(&mut self.next, Next::Nothing) {
-            Next::Descent(descent) => self.want_node(descent),
+            Next::Descent(descent) => self.want_node(descent, wanted),
             Next::Line(hash) => {
                 let hashed = index.data.hash.as_ref();
-                let slot = hashed.and_then(|hashed| hashed.first_candidate(hash));
-                slot.map_or(Wanted::default(), |slot| self.want_slot(table, slot))
+                if let Some(slot) = hashed.and_then(|hashed| hashed.first_candidate(hash)) {
+                    self.want_slot(table, slot, wanted);
+                }
             }
-            Next::Node(descent) => self.look_at_node((table, index), descent),
-            Next::Slot => match table.core.slots.slot(self.row.slot) {
-                Some(place) => self.row.look_at_slot(table, place, pin),
-                None => Wanted::default(),
-            },
-            Next::Nothing => Wanted::default(),
+            Next::Node(descent) => self.look_at_node((table, index), descent, wanted),
+            Next::Slot => {
+                if let Some(place) = table.core.slots.slot(self.row.slot) {
+                    self.row.look_at_slot((table, self.part), place, pin, wanted);
+                }
+            }
+            Next::Nothing => {}
         }
     }
 
-    fn look_at_node(&mut self, (table, index): Found<'_>, descent: Descent) -> Wanted {
+    fn look_at_node(&mut self, (table, index): Found<'_>, descent: Descent, wanted: &mut Wanted<'_>) {
         let Some(ordered) = &index.data.ordered else {
-            return Wanted::default();
+            return;
         };
         let key = self.key.get(..usize::from(self.key_len)).unwrap_or_default();
         match ordered.step(descent, key) {
-            Step::Down(next) => self.want_node(next),
-            Step::Entry(slot) => self.want_slot(table, slot),
-            Step::Nothing => Wanted::default(),
+            Step::Down(next) => self.want_node(next, wanted),
+            Step::Entry(slot) => self.want_slot(table, slot, wanted),
+            Step::Nothing => {}
         }
     }
 
     #[inline]
-    fn want_line(&mut self, index: &TableIndex, hash: u64) -> Wanted {
-        self.next = Next::Line(hash);
-        index
-            .data
-            .hash
-            .as_ref()
-            .map_or(Wanted::default(), |index| Wanted {
-                address: index.line_address(hash).cast(),
-                bytes: LINE_BYTES,
-                cell: ptr::null(),
-            })
-    }
-
-    #[inline]
-    fn want_node(&mut self, descent: Descent) -> Wanted {
+    fn want_node(&mut self, descent: Descent, wanted: &mut Wanted<'_>) {
         self.next = Next::Node(descent);
         let (address, bytes) = descent.address();
-        Wanted {
-            address,
-            bytes,
-            cell: ptr::null(),
-        }
+        wanted.push(address, bytes);
     }
 
     #[inline]
-    fn want_slot(&mut self, table: &TableData, slot: SlotId) -> Wanted {
-        let Some(place) = table.core.slots.slot(slot) else {
-            return Wanted::default();
-        };
-        self.next = Next::Slot;
-        self.row.want_place(table, slot, place)
+    fn want_slot(&mut self, table: &TableData, slot: SlotId, wanted: &mut Wanted<'_>) {
+        if let Some(place) = table.core.slots.slot(slot) {
+            self.next = Next::Slot;
+            self.row.want_place((table, self.part), (slot, place), wanted);
+        }
     }
 }
 

@@ -41,6 +41,7 @@ use crate::memory::{RowMemory, SlotId};
 pub(crate) type Candidates = SmallVec<[SlotId; 4]>;
 
 const SHARD_BITS: u32 = 6;
+const SHARDS: usize = 1 << SHARD_BITS;
 const CELLS: usize = 7;
 const SLOT_BITS: u32 = 40;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
@@ -61,9 +62,45 @@ struct Line {
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
 impl Line {
+    /// A bit for each cell with an entry of this fragment.
     #[inline(always)]
-    fn load(&self) -> [u64; CELLS] {
-        std::array::from_fn(|at| self.cells.get(at).map_or(0, |cell| cell.load(Ordering::Acquire)))
+    fn found(&self, fragment: u64) -> u32 {
+        let cells = self.cells.iter().rev();
+        cells.fold(0, |found, cell| {
+            found << 1 | u32::from(slot_of(cell.load(Ordering::Acquire), fragment) < SLOT_MASK)
+        })
+    }
+}
+
+/// The line that a hash names, in its table as that was at some moment: for hints, as the table may have been
+/// outgrown since.
+#[derive(Clone, Copy)]
+pub(crate) struct HomeLine<'i>(&'i Line);
+
+impl HomeLine<'_> {
+    /// Where it lies.
+    #[inline(always)]
+    pub(crate) fn address(self) -> *const u8 {
+        ptr::from_ref(self.0).cast()
+    }
+
+    /// The first slot with this hash that has its entry here.
+    // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen instructions
+    // and fetches a foreign row.
+    #[inline(always)]
+    pub(crate) fn first_candidate(self, hash: u64) -> Option<SlotId> {
+        let mut first = NO_SLOT;
+        for cell in self.0.cells.iter().rev() {
+            let slot = slot_of(cell.load(Ordering::Acquire), fragment_of(hash));
+            first = if slot < SLOT_MASK { slot } else { first };
+        }
+        (first != NO_SLOT).then_some(SlotId(first))
+    }
+
+    /// Entries found the line full and went on.
+    #[inline(always)]
+    pub(crate) fn was_passed(self) -> bool {
+        self.0.passed.load(Ordering::Acquire) != 0
     }
 }
 
@@ -135,7 +172,7 @@ struct WriterSide {
 
 /// A set of pairs of key hash and slot.
 pub(crate) struct HashIndex {
-    shards: Box<[Shard]>,
+    shards: Box<[Shard; SHARDS]>,
     memory: Arc<RowMemory>,
 }
 
@@ -149,11 +186,14 @@ fn cell_of(hash: u64, slot: SlotId) -> u64 {
     fragment_of(hash) << SLOT_BITS | ((slot.0 + 1) & SLOT_MASK)
 }
 
-/// The slot in a cell that is not empty.
+/// The slot in a cell with an entry of this fragment; no less than [`SLOT_MASK`] in any other cell.
 #[inline(always)]
-fn slot_of(cell: u64) -> SlotId {
-    SlotId((cell & SLOT_MASK) - 1)
+fn slot_of(cell: u64, fragment: u64) -> u64 {
+    cell.wrapping_sub((fragment << SLOT_BITS) + 1)
 }
+
+/// No slot has this number.
+const NO_SLOT: u64 = u64::MAX;
 
 impl HashIndex {
     pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
@@ -164,7 +204,7 @@ impl HashIndex {
             },
         };
         HashIndex {
-            shards: (0..1 << SHARD_BITS).map(|_| shard()).collect(),
+            shards: Box::new(std::array::from_fn(|_| shard())),
             memory: Arc::clone(memory),
         }
     }
@@ -176,12 +216,12 @@ impl HashIndex {
             return;
         }
         // Some shards have more than the mean; four deviations more have one in thirty thousand.
-        let mean = entries.div_ceil(1 << SHARD_BITS);
+        let mean = entries.div_ceil(SHARDS);
         let of_shard = mean + 4 * mean.isqrt();
         let line_count = (of_shard * 100)
             .div_ceil(CELLS * LOAD_PERCENT_MAX)
             .next_power_of_two();
-        for shard in &mut self.shards {
+        for shard in self.shards.iter_mut() {
             if shard.table.get_mut().is_null() {
                 *shard.table.get_mut() = Table::new(&self.memory, line_count).tagged();
             }
@@ -292,19 +332,12 @@ impl HashIndex {
         for distance in 0..table.line_count() {
             // SAFETY: the arena lives as long as the index.
             let line = unsafe { table.line(home + distance) };
-            let cells = line.load();
-            // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen
-            // instructions and fetches a foreign row. What a cell of this fragment keeps, less the fragment,
-            // is a slot's number plus one.
-            let wanted = fragment << SLOT_BITS;
-            let mut found = 0u32;
-            for cell in cells.iter().rev() {
-                let is_found = (cell ^ wanted).wrapping_sub(1) < SLOT_MASK;
-                found = found << 1 | u32::from(is_found);
-            }
+            let mut found = line.found(fragment);
             while found != 0 {
-                let cell = cells.get(found.trailing_zeros() as usize).copied();
-                if cell.is_some_and(|cell| !see(slot_of(cell))) {
+                let cell = line.cells.get(found.trailing_zeros() as usize);
+                // It may have changed meanwhile.
+                let slot = cell.map_or(NO_SLOT, |cell| slot_of(cell.load(Ordering::Acquire), fragment));
+                if slot < SLOT_MASK && !see(SlotId(slot)) {
                     return;
                 }
                 found &= found - 1;
@@ -339,19 +372,33 @@ impl HashIndex {
         }
     }
 
-    /// The line that the hash names: for hints. Null while there is none.
+    /// The line that the hash names: for hints. `None` while there is none.
+    #[inline(always)]
+    pub(crate) fn home(&self, hash: u64) -> Option<HomeLine<'_>> {
+        let table = Table::from_tagged(self.shard(hash)?.table.load(Ordering::Acquire))?;
+        // SAFETY: the arena lives as long as the index.
+        Some(HomeLine(unsafe { table.line(table.home(fragment_of(hash))) }))
+    }
+
+    /// Where the hash's line lies: for hints. Null while there is none.
     #[inline(always)]
     pub(crate) fn line_address(&self, hash: u64) -> *const u8 {
-        let tagged = self.shard(hash).map(|shard| shard.table.load(Ordering::Acquire));
-        tagged.and_then(Table::from_tagged).map_or(ptr::null(), |table| {
-            let home = table.home(fragment_of(hash));
-            table.lines.as_ptr().cast_const().wrapping_add(home).cast()
-        })
+        self.home(hash).map_or(ptr::null(), HomeLine::address)
     }
 
     /// The first slot with this hash: for hints.
     #[inline(always)]
     pub(crate) fn first_candidate(&self, hash: u64) -> Option<SlotId> {
+        let home = self.home(hash)?;
+        match home.first_candidate(hash) {
+            None if home.was_passed() => self.first_candidate_behind(hash),
+            found => found,
+        }
+    }
+
+    /// [`HashIndex::first_candidate`] where lines that were full are behind.
+    #[cold]
+    pub(crate) fn first_candidate_behind(&self, hash: u64) -> Option<SlotId> {
         let table = Table::from_tagged(self.shard(hash)?.table.load(Ordering::Acquire))?;
         let mut found = None;
         self.look(table, fragment_of(hash), |slot| {

@@ -73,15 +73,20 @@ impl IndexData {
     }
 
     /// The row carries this encoded key. Integers and times are compared as they lie.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn carries(&self, layout: &RowLayout, row: &[u8], key: &[u8]) -> bool {
         match self.key_columns.matches_integers(row, key) {
             Some(carries) => carries,
-            None => with_key_buffer(|buffer| {
-                self.key_of(layout, row, buffer);
-                buffer.as_slice() == key
-            }),
+            None => self.carries_encoded(layout, row, key),
         }
+    }
+
+    #[inline(never)]
+    fn carries_encoded(&self, layout: &RowLayout, row: &[u8], key: &[u8]) -> bool {
+        with_key_buffer(|buffer| {
+            self.key_of(layout, row, buffer);
+            buffer.as_slice() == key
+        })
     }
 
     /// One of the key's columns is NULL, so it takes no part in uniqueness.
