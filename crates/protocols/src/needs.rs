@@ -108,7 +108,10 @@ impl NeedFinder {
         self.requests.clear();
         let requests = &mut self.requests;
         self.keys.prepare(&job.program, &job.inputs)?;
-        self.keys.for_each(|_, access, key, _| {
+        self.keys.for_each(|number, key, _| {
+            let Some(access) = job.program.accesses.get(number) else {
+                return;
+            };
             let (resource, mode) = match access.kind {
                 AccessKind::ReadRow => (ResourceId::row(access.table, key), LockMode::S),
                 AccessKind::WriteRow | AccessKind::InsertRow if key.is_empty() => return,

@@ -129,9 +129,9 @@ impl LockPlan {
             last: [LockRequest::new(ResourceId(0), LockMode::NL); REMEMBERED],
         };
         asking.out.extend_from_slice(&self.tables);
-        keys.for_each(|number, _, key, hi| match self.touches.get(number) {
+        keys.for_each(|number, key, hi| match self.touches.get(number) {
             Some(Touch::Row(place)) => asking.row(place, key),
-            Some(Touch::Range(place)) => asking.range(place, key, hi.unwrap_or_default()),
+            Some(Touch::Range(place)) => asking.range(place, key, hi),
             Some(Touch::Value(index)) => asking.push(ResourceId::value(*index, key), LockMode::X),
             Some(Touch::Nothing) | None => {}
         });

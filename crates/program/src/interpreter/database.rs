@@ -75,7 +75,10 @@ impl<A: DataAccess> Machine<'_, A> {
             false => {
                 if !join.is_covered {
                     let shape = program.tables.get(table).ok_or_else(|| broken("no such table"))?;
-                    scratch.guard.search(shape, join.search.index(), &key.bytes)?;
+                    let accesses = &program.accesses;
+                    scratch
+                        .guard
+                        .search(accesses, shape, join.search.index(), &key.bytes)?;
                 }
                 self.access
                     .search_probed(join.index, join.table, &key.bytes, probe)?
@@ -113,7 +116,10 @@ impl<A: DataAccess> Machine<'_, A> {
         let row = if key.unmatchable {
             None
         } else {
-            self.scratch.guard.search(table, instr.index(), &key.bytes)?;
+            let accesses = &self.program.accesses;
+            self.scratch
+                .guard
+                .search(accesses, table, instr.index(), &key.bytes)?;
             let ahead = &self.scratch.ahead;
             if let Some(probe) = ahead.probe_of(self.program, instr, &self.scratch.collect) {
                 return self.search_ahead(instr, index.id, table.id, *probe);
@@ -165,8 +171,9 @@ impl<A: DataAccess> Machine<'_, A> {
         let mut source = None;
         if !nothing {
             let hi_exclusive = flags & SCAN_HI_EXCLUSIVE != 0;
-            let guard = &mut scratch.guard;
-            source = Some(guard.scan(table, instr.index(), &lo.bytes, &hi.bytes, hi_exclusive)?);
+            let (accesses, at) = (&self.program.accesses, (table, instr.index()));
+            let bounds = (lo.bytes.as_slice(), hi.bytes.as_slice());
+            source = Some(scratch.guard.scan(accesses, at, bounds, hi_exclusive)?);
         }
         scratch.lo.clear();
         scratch.lo.extend_from_slice(&lo.bytes);
@@ -261,7 +268,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let row = image.finish();
         self.scratch
             .guard
-            .write(table.id, keys, layout, None, Some(row))?;
+            .write((&program.accesses, table.id), (keys, layout), None, Some(row))?;
         let handle = self.access.insert(table.id, row)?;
         let collected = slot(self.scratch, instr.a);
         collected.clear(instr.table() as u8);
@@ -300,7 +307,8 @@ impl<A: DataAccess> Machine<'_, A> {
             Some(handle) => match kept().or_else(|| self.access.row(&handle)) {
                 Some(old) => {
                     let guard = &mut self.scratch.guard;
-                    if !guard.update(table.id, (keys, layout), source, (old, row))? {
+                    let at = (program.accesses.as_slice(), table.id);
+                    if !guard.update(at, (keys, layout), source, (old, row))? {
                         // The row may have another key from now on, in whatever register it is.
                         self.scratch
                             .collect
@@ -333,9 +341,12 @@ impl<A: DataAccess> Machine<'_, A> {
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
-                    self.scratch
-                        .guard
-                        .write(table.id, keys, layout, Some(old), None)?;
+                    self.scratch.guard.write(
+                        (&program.accesses, table.id),
+                        (keys, layout),
+                        Some(old),
+                        None,
+                    )?;
                     self.scratch.ahead.forget_keys(program, table.id);
                     self.access.remove(&handle)?;
                     true

@@ -499,7 +499,10 @@ impl Flight<'_> {
         self.holds.resize(needs.len(), false);
         let holds = &mut self.holds;
         state.keys.prepare(&job.program, &job.inputs)?;
-        state.keys.for_each(|_, access, key, _| {
+        state.keys.for_each(|number, key, _| {
+            let Some(access) = job.program.accesses.get(number) else {
+                return;
+            };
             let is_row = matches!(
                 access.kind,
                 AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
