@@ -1,10 +1,9 @@
 //! From declared accesses and bound inputs to key bytes.
 
-use weft_base::TableId;
 use weft_ops::hash64;
 use weft_types::{SqlError, SqlState};
 
-use crate::program::{AccessKind, Program};
+use crate::program::Program;
 
 /// Where one value of an access key comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,82 +24,82 @@ impl KeyPart {
 }
 
 /// The encoded keys of one run's accesses: made once, for the lock manager, the plan of the lookups and the
-/// guard.
+/// guard. What else there is to know of an access stands in the program, under the same number.
 #[derive(Clone, Debug, Default)]
 pub struct AccessKeys {
     pub(crate) entries: Vec<AccessKey>,
     bytes: Vec<u8>,
 }
 
-/// The key of one access, and what is asked of the access itself.
+/// The key of one access.
 #[derive(Clone, Copy, Debug)]
-pub struct AccessKey {
-    /// See [`crate::Access::kind`].
-    pub kind: AccessKind,
-    /// See [`crate::Access::table`].
-    pub table: TableId,
-    /// Columns in `key`.
-    pub(crate) columns: usize,
-    pub(crate) key: (usize, usize),
-    hash: u64,
-    pub(crate) hi: Option<(usize, usize)>,
-    /// A part of the key is NULL: it equals nothing.
-    pub(crate) has_null: bool,
-    /// A range of all keys that begin with `key`.
+pub(crate) struct AccessKey {
+    start: u32,
+    end: u32,
+    /// The upper prefix of a range lies from `end` to here.
+    hi_end: u32,
+    /// It is of one row or value, but a part of it is NULL: it equals nothing.
+    pub(crate) equals_nothing: bool,
+    /// A range of all keys that begin with it.
     pub(crate) is_prefix: bool,
+    /// [`hash64`] of the key of a row or value.
+    pub(crate) hash: u64,
 }
 
-impl AccessKey {
+const _: () = assert!(size_of::<AccessKey>() == 24);
+
+/// The encoded key of one access, as [`AccessKeys::for_each`] shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct BoundKey<'k> {
+    /// The key; of a range, the lower prefix.
+    pub bytes: &'k [u8],
+    /// The upper prefix of a range; empty if there is none.
+    pub hi: &'k [u8],
     /// [`hash64`] of the key of a row or value; of others, 0.
-    #[inline]
-    pub(crate) fn hash(&self) -> u64 {
-        self.hash
-    }
+    pub hash: u64,
 }
 
 /// Room for a key in [`AccessKeys`], in bytes.
 const KEY_ROOM: usize = 24;
 
 impl AccessKeys {
-    /// Encodes the keys for some inputs. Errors: inputs that are no row of the program's input types.
+    /// Encodes the keys for some inputs. Errors: inputs that are no row of the program's input types, or
+    /// whose keys take more than 4 GiB.
     pub fn prepare(&mut self, program: &Program, inputs: &[u8]) -> Result<(), SqlError> {
-        let layouts = &program.layouts;
-        layouts.inputs.validate(inputs).map_err(|_| bad_inputs())?;
-        self.entries.clear();
-        self.bytes.clear();
-        self.entries.reserve(program.accesses.len());
-        self.bytes.reserve((program.accesses.len() + 3) * KEY_ROOM);
-        for (access, recipe) in program.accesses.iter().zip(&layouts.resolved.accesses) {
-            let start = self.bytes.len();
-            let has_null = recipe.key.append(&layouts.inputs, inputs, &mut self.bytes);
-            let key_end = self.bytes.len();
-            let hi = recipe.hi.as_ref().map(|recipe| {
-                recipe.append(&layouts.inputs, inputs, &mut self.bytes);
-                (key_end, self.bytes.len())
-            });
-            let is_prefix = hi.is_some_and(|hi| self.slice(hi) == self.slice((start, key_end)));
-            let hash = match access.kind {
-                AccessKind::ReadRow
-                | AccessKind::WriteRow
-                | AccessKind::InsertRow
-                | AccessKind::WriteValue(_) => hash64(self.slice((start, key_end))),
-                AccessKind::ReadRange
-                | AccessKind::WriteRange
-                | AccessKind::ReadTable
-                | AccessKind::WriteTable => 0,
+        let layout = &program.layouts.inputs;
+        layout.validate(inputs).map_err(|_| bad_inputs())?;
+        let AccessKeys { entries, bytes } = self;
+        let recipes = &program.layouts.resolved.accesses;
+        entries.clear();
+        bytes.clear();
+        bytes.reserve((recipes.len() + 3) * KEY_ROOM);
+        entries.extend(recipes.iter().map(|recipe| {
+            let start = bytes.len();
+            let has_null = recipe.key.append(layout, inputs, bytes);
+            let key = bytes.get(start..).unwrap_or_default();
+            let mut entry = AccessKey {
+                start: start as u32,
+                end: bytes.len() as u32,
+                hi_end: bytes.len() as u32,
+                equals_nothing: has_null && recipe.is_single,
+                is_prefix: false,
+                hash: match recipe.is_single {
+                    true => hash64(key),
+                    false => 0,
+                },
             };
-            self.entries.push(AccessKey {
-                hash,
-                kind: access.kind,
-                table: access.table,
-                columns: access.key.len(),
-                key: (start, key_end),
-                hi,
-                has_null,
-                is_prefix,
-            });
+            if let Some(hi) = &recipe.hi {
+                let end = bytes.len();
+                hi.append(layout, inputs, bytes);
+                entry.hi_end = bytes.len() as u32;
+                entry.is_prefix = bytes.get(start..end) == bytes.get(end..);
+            }
+            entry
+        }));
+        match u32::try_from(bytes.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(too_long_keys()),
         }
-        Ok(())
     }
 
     /// Takes the keys of others.
@@ -109,38 +108,50 @@ impl AccessKeys {
         self.bytes.clone_from(&other.bytes);
     }
 
+    /// The key; of a range, the lower prefix.
     #[inline]
-    pub(crate) fn slice(&self, (start, end): (usize, usize)) -> &[u8] {
-        self.bytes.get(start..end).unwrap_or_default()
+    pub(crate) fn key(&self, entry: &AccessKey) -> &[u8] {
+        let key = self.bytes.get(entry.start as usize..entry.end as usize);
+        key.unwrap_or_default()
     }
 
-    /// The access with this number, unless its key equals nothing, and its key.
+    /// The upper prefix of a range; empty if there is none.
     #[inline]
-    pub(crate) fn known(&self, access: usize) -> Option<(&AccessKey, &[u8])> {
-        let entry = self.entries.get(access).filter(|entry| !entry.has_null)?;
-        Some((entry, self.slice(entry.key)))
+    pub(crate) fn hi(&self, entry: &AccessKey) -> &[u8] {
+        let hi = self.bytes.get(entry.end as usize..entry.hi_end as usize);
+        hi.unwrap_or_default()
     }
 
     /// The key of an access; `None` if it equals nothing or there is no such access.
     #[inline]
     pub(crate) fn key_of(&self, access: usize) -> Option<&[u8]> {
-        Some(self.known(access)?.1)
+        let entry = self.entries.get(access).filter(|entry| !entry.equals_nothing)?;
+        Some(self.key(entry))
     }
 
-    /// Calls `see` for every access, in order, with its number, the encoded key and, for a range with an
-    /// upper bound, the encoded upper prefix. Rows and values with a NULL in their key are left out: no row
-    /// has such a primary key, and such values conflict with nothing.
+    /// Calls `see` for every access, in order, with its number and key. Rows and values with a NULL in their
+    /// key are left out: no row has such a primary key, and such values conflict with nothing.
     #[inline]
-    pub fn for_each(&self, mut see: impl FnMut(usize, &AccessKey, &[u8], Option<&[u8]>)) {
+    pub fn for_each(&self, mut see: impl FnMut(usize, BoundKey<'_>)) {
         for (number, entry) in self.entries.iter().enumerate() {
-            let of_one_key = !matches!(entry.kind, AccessKind::ReadRange | AccessKind::WriteRange);
-            if entry.has_null && of_one_key {
-                continue;
+            if !entry.equals_nothing {
+                let key = BoundKey {
+                    bytes: self.key(entry),
+                    hi: self.hi(entry),
+                    hash: entry.hash,
+                };
+                see(number, key);
             }
-            let hi = entry.hi.map(|hi| self.slice(hi));
-            see(number, entry, self.slice(entry.key), hi);
         }
     }
+}
+
+#[cold]
+fn too_long_keys() -> SqlError {
+    SqlError::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        "the keys of a program's accesses take more than 4 GiB",
+    )
 }
 
 /// The error for inputs that are no row of the program's input layout.

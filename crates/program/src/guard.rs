@@ -29,7 +29,7 @@ use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
 use crate::access_keys::{AccessKey, AccessKeys, upper_prefix_within};
 use crate::interpreter::KeyImage;
-use crate::program::{AccessKind, TableShape};
+use crate::program::{Access, AccessKind, TableShape};
 use crate::resolve::TableKeys;
 
 /// State of a refusal: class XX, internal error.
@@ -48,7 +48,8 @@ fn refuse(what: &str, table: TableId) -> SqlError {
     )
 }
 
-/// The encoded keys of one run's accesses, and what the guard needs to compare with them.
+/// The encoded keys of one run's accesses, and what the guard needs to compare with them. Whoever asks brings
+/// the accesses themselves, which are the program's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GuardKeys {
     pub keys: AccessKeys,
@@ -70,38 +71,22 @@ impl GuardKeys {
         self.keys.key_of(access as usize)
     }
 
-    /// The access allows to change the rows that it covers.
-    #[inline]
-    fn is_written(&self, access: u32) -> bool {
-        let entry = self.keys.entries.get(access as usize);
-        entry.is_some_and(|entry| {
-            matches!(
-                entry.kind,
-                AccessKind::WriteRow
-                    | AccessKind::InsertRow
-                    | AccessKind::WriteRange
-                    | AccessKind::WriteTable
-            )
-        })
-    }
-
-    #[inline]
-    fn slice(&self, span: (usize, usize)) -> &[u8] {
-        self.keys.slice(span)
-    }
-
     /// Whether some access on the table satisfies a rule; remembers where.
     #[inline]
-    fn any(&mut self, table: TableId, covers: impl Fn(&GuardKeys, &AccessKey) -> bool) -> bool {
+    fn any(
+        &mut self,
+        (accesses, table): (&[Access], TableId),
+        covers: impl Fn(&AccessKeys, &Access, &AccessKey) -> bool,
+    ) -> bool {
         let count = self.keys.entries.len();
         let mut at = self.hint;
         for _ in 0..count {
             if at >= count {
                 at = 0;
             }
-            if let Some(entry) = self.keys.entries.get(at)
-                && entry.table == table
-                && covers(self, entry)
+            if let Some((access, entry)) = accesses.get(at).zip(self.keys.entries.get(at))
+                && access.table == table
+                && covers(&self.keys, access, entry)
             {
                 self.hint = at;
                 return true;
@@ -111,37 +96,24 @@ impl GuardKeys {
         false
     }
 
-    #[inline]
-    fn in_range(&self, entry: &AccessKey, key: &[u8]) -> bool {
-        let hi = entry.hi.map_or(&[][..], |hi| self.slice(hi));
-        let lo = self.slice(entry.key);
-        // What begins with the range's one prefix is not below it.
-        match key.starts_with(hi) {
-            true => entry.is_prefix || key >= lo,
-            false => key >= lo && key <= hi,
-        }
-    }
-
-    /// Whether everything between two keys of an index that shares its first columns with the primary key
-    /// lies in the range that an entry declares.
-    fn covers_prefix(&self, entry: &AccessKey, shared: usize, lo: &[u8], hi: &[u8]) -> bool {
-        let prefix = self.slice(entry.key);
-        let one_prefix = entry.is_prefix && !prefix.is_empty();
-        one_prefix && entry.columns <= shared && lo.starts_with(prefix) && hi.starts_with(prefix)
-    }
-
     /// SEARCH.
     #[inline]
-    pub fn search(&mut self, table: &TableShape, index: usize, key: &[u8]) -> Result<(), SqlError> {
+    pub fn search(
+        &mut self,
+        accesses: &[Access],
+        table: &TableShape,
+        index: usize,
+        key: &[u8],
+    ) -> Result<(), SqlError> {
         let primary = table.primary == Some(index);
-        let covered = self.any(table.id, |keys, entry| match entry.kind {
+        let covered = self.any((accesses, table.id), |keys, access, entry| match access.kind {
             AccessKind::ReadTable | AccessKind::WriteTable => true,
             AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => {
-                primary && keys.slice(entry.key) == key
+                primary && keys.key(entry) == key
             }
-            AccessKind::ReadRange | AccessKind::WriteRange if primary => keys.in_range(entry, key),
+            AccessKind::ReadRange | AccessKind::WriteRange if primary => in_range(keys, entry, key),
             AccessKind::ReadRange | AccessKind::WriteRange => {
-                keys.covers_prefix(entry, shared_columns(table, index), key, key)
+                covers_prefix(keys, (access, entry), shared_columns(table, index), (key, key))
             }
             AccessKind::WriteValue(_) => false,
         });
@@ -156,25 +128,24 @@ impl GuardKeys {
     /// Returns the access that covers all that may be found.
     pub fn scan(
         &mut self,
-        table: &TableShape,
-        index: usize,
-        lo: &[u8],
-        hi: &[u8],
+        accesses: &[Access],
+        (table, index): (&TableShape, usize),
+        (lo, hi): (&[u8], &[u8]),
         hi_exclusive: bool,
     ) -> Result<u32, SqlError> {
         let primary = table.primary == Some(index);
-        let covered = self.any(table.id, |keys, entry| match entry.kind {
+        let covered = self.any((accesses, table.id), |keys, access, entry| match access.kind {
             AccessKind::ReadTable | AccessKind::WriteTable => true,
             AccessKind::ReadRange | AccessKind::WriteRange if !primary => {
-                keys.covers_prefix(entry, shared_columns(table, index), lo, hi)
+                covers_prefix(keys, (access, entry), shared_columns(table, index), (lo, hi))
             }
             AccessKind::ReadRange | AccessKind::WriteRange => {
-                let bound = entry.hi.map_or(&[][..], |bound| keys.slice(bound));
+                let bound = keys.hi(entry);
                 let hi_within = match hi_exclusive {
                     true => hi <= bound || hi.starts_with(bound),
                     false => upper_prefix_within(hi, bound),
                 };
-                lo >= keys.slice(entry.key) && (bound.is_empty() || hi_within)
+                lo >= keys.key(entry) && (bound.is_empty() || hi_within)
             }
             _ => false,
         });
@@ -185,20 +156,20 @@ impl GuardKeys {
         }
     }
 
-    fn write_row(&mut self, table: TableId, key: &[u8], inserts: bool) -> bool {
-        self.any(table, |keys, entry| match entry.kind {
+    fn write_row(&mut self, at: (&[Access], TableId), key: &[u8], inserts: bool) -> bool {
+        self.any(at, |keys, access, entry| match access.kind {
             AccessKind::WriteTable => true,
-            AccessKind::WriteRange => !key.is_empty() && keys.in_range(entry, key),
-            AccessKind::WriteRow => !key.is_empty() && keys.slice(entry.key) == key,
-            AccessKind::InsertRow => (inserts || !key.is_empty()) && keys.slice(entry.key) == key,
+            AccessKind::WriteRange => !key.is_empty() && in_range(keys, entry, key),
+            AccessKind::WriteRow => !key.is_empty() && keys.key(entry) == key,
+            AccessKind::InsertRow => (inserts || !key.is_empty()) && keys.key(entry) == key,
             _ => false,
         })
     }
 
-    fn write_value(&mut self, table: TableId, index: IndexId, key: &[u8]) -> bool {
-        self.any(table, |keys, entry| match entry.kind {
+    fn write_value(&mut self, at: (&[Access], TableId), index: IndexId, key: &[u8]) -> bool {
+        self.any(at, |keys, access, entry| match access.kind {
             AccessKind::WriteTable => true,
-            AccessKind::WriteValue(id) => id == index && keys.slice(entry.key) == key,
+            AccessKind::WriteValue(id) => id == index && keys.key(entry) == key,
             _ => false,
         })
     }
@@ -207,8 +178,8 @@ impl GuardKeys {
     pub fn copy_key(&self, access: u32, image: &mut KeyImage) {
         image.bytes.clear();
         if let Some(entry) = self.keys.entries.get(access as usize) {
-            image.bytes.extend_from_slice(self.slice(entry.key));
-            image.unmatchable = entry.has_null;
+            image.bytes.extend_from_slice(self.keys.key(entry));
+            image.unmatchable = entry.equals_nothing;
         }
     }
 
@@ -218,7 +189,7 @@ impl GuardKeys {
     #[inline]
     pub fn update(
         &mut self,
-        table: TableId,
+        at: (&[Access], TableId),
         (keys, layout): (&TableKeys, &RowLayout),
         source: Option<u32>,
         (old, new): (&[u8], &[u8]),
@@ -226,8 +197,9 @@ impl GuardKeys {
         let same = |columns: &KeyColumns| columns.same(layout, old, new);
         let keeps_keys =
             keys.primary.as_ref().is_none_or(same) && keys.unique.iter().all(|(_, columns)| same(columns));
-        if !keeps_keys || !source.is_some_and(|access| self.is_written(access)) {
-            self.write(table, keys, layout, Some(old), Some(new))?;
+        let source = source.and_then(|access| at.0.get(access as usize));
+        if !keeps_keys || !source.is_some_and(is_row_write) {
+            self.write(at, (keys, layout), Some(old), Some(new))?;
         }
         Ok(keeps_keys)
     }
@@ -235,15 +207,14 @@ impl GuardKeys {
     /// INSERT (`old` is `None`), UPDATE (both), REMOVE (`new` is `None`).
     pub fn write(
         &mut self,
-        table: TableId,
-        keys: &TableKeys,
-        layout: &RowLayout,
+        at: (&[Access], TableId),
+        (keys, layout): (&TableKeys, &RowLayout),
         old: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<(), SqlError> {
         let mut old_key = std::mem::take(&mut self.old);
         let mut new_key = std::mem::take(&mut self.new);
-        let result = self.check_write(table, keys, (layout, old, new), &mut old_key, &mut new_key);
+        let result = self.check_write(at, keys, (layout, old, new), &mut old_key, &mut new_key);
         (self.old, self.new) = (old_key, new_key);
         result
     }
@@ -251,7 +222,7 @@ impl GuardKeys {
     #[inline(always)]
     fn check_write(
         &mut self,
-        table: TableId,
+        at: (&[Access], TableId),
         keys: &TableKeys,
         (layout, old, new): (&RowLayout, Option<&[u8]>, Option<&[u8]>),
         old_key: &mut Vec<u8>,
@@ -262,18 +233,18 @@ impl GuardKeys {
         let keeps = |columns: &KeyColumns| both.is_some_and(|(old, new)| columns.same(layout, old, new));
         let primary = keys.primary.as_ref();
         encode(old_key, layout, old.or(new), primary);
-        if !self.write_row(table, old_key, old.is_none()) {
+        if !self.write_row(at, old_key, old.is_none()) {
             let what = if old.is_some() {
                 "changes a row"
             } else {
                 "writes a row"
             };
-            return Err(refuse(what, table));
+            return Err(refuse(what, at.1));
         }
         if both.is_some() && !primary.is_none_or(keeps) {
             encode(new_key, layout, new, primary);
-            if old_key != new_key && !self.write_row(table, new_key, false) {
-                return Err(refuse("writes a row", table));
+            if old_key != new_key && !self.write_row(at, new_key, false) {
+                return Err(refuse("writes a row", at.1));
             }
         }
         for (index, columns) in &keys.unique {
@@ -287,13 +258,45 @@ impl GuardKeys {
             }
             for (row, key) in [(old, &*old_key), (new, &*new_key)] {
                 let matters = row.is_some_and(|row| !columns.has_null(layout, row));
-                if matters && !self.write_value(table, *index, key) {
-                    return Err(refuse("writes a value", table));
+                if matters && !self.write_value(at, *index, key) {
+                    return Err(refuse("writes a value", at.1));
                 }
             }
         }
         Ok(())
     }
+}
+
+/// The key lies in the range that an entry declares.
+#[inline]
+fn in_range(keys: &AccessKeys, entry: &AccessKey, key: &[u8]) -> bool {
+    let (lo, hi) = (keys.key(entry), keys.hi(entry));
+    // What begins with the range's one prefix is not below it.
+    match key.starts_with(hi) {
+        true => entry.is_prefix || key >= lo,
+        false => key >= lo && key <= hi,
+    }
+}
+
+/// Whether everything between two keys of an index that shares its first columns with the primary key lies in
+/// the range that an access declares.
+fn covers_prefix(
+    keys: &AccessKeys,
+    (access, entry): (&Access, &AccessKey),
+    shared: usize,
+    (lo, hi): (&[u8], &[u8]),
+) -> bool {
+    let prefix = keys.key(entry);
+    let one_prefix = entry.is_prefix && !prefix.is_empty();
+    one_prefix && access.key.len() <= shared && lo.starts_with(prefix) && hi.starts_with(prefix)
+}
+
+/// The access allows to change the rows that it covers.
+fn is_row_write(access: &Access) -> bool {
+    matches!(
+        access.kind,
+        AccessKind::WriteRow | AccessKind::InsertRow | AccessKind::WriteRange | AccessKind::WriteTable
+    )
 }
 
 /// How many first columns an index shares with the primary key.

@@ -55,7 +55,7 @@ pub mod report;
 mod resolve;
 pub mod verify;
 
-pub use access_keys::{AccessKey, AccessKeys, KeyPart};
+pub use access_keys::{AccessKeys, BoundKey, KeyPart};
 pub use ahead::KeyList;
 pub use builder::{Cp, KeyBuf, Label, ProgramBuilder, Reg, RowBuf, TableNo};
 pub use class::{Class, fits_without_check};

@@ -36,54 +36,62 @@ use crate::instr::{Instr, Op};
 use crate::program::{Access, AccessKind, IndexShape, ProgramParts, TableShape};
 use crate::projection::Projection;
 
-/// Where a piece of a key comes from.
+/// How a key is made from inputs and constants.
 #[derive(Clone, Debug)]
-enum KeySource {
-    /// Encoded constants.
-    Bytes { bytes: Vec<u8>, has_null: bool },
-    /// Inputs one after the other.
+pub(crate) enum KeyRecipe {
+    /// Inputs one after the other: most keys are of nothing else.
     Inputs(KeyColumns),
+    /// Encoded constants.
+    Constants { bytes: Vec<u8>, has_null: bool },
+    /// One behind the other.
+    Parts(Vec<KeyRecipe>),
 }
-
-/// How a key is made from inputs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct KeyRecipe(Vec<KeySource>);
 
 impl KeyRecipe {
     fn new(parts: &[KeyPart], inputs: &RowLayout, consts: &RowLayout, const_row: &[u8]) -> KeyRecipe {
         let is_input = |part: &KeyPart| matches!(part, KeyPart::Input(_));
         let runs = parts.chunk_by(|part, next| is_input(part) == is_input(next));
-        let sources = runs.map(|run| {
+        let recipes = runs.map(|run| {
             let columns: Vec<usize> = run.iter().map(|part| usize::from(part.number())).collect();
             match run.first().is_some_and(is_input) {
-                true => KeySource::Inputs(KeyColumns::new(inputs, &columns)),
+                true => KeyRecipe::Inputs(KeyColumns::new(inputs, &columns)),
                 false => {
                     let mut bytes = Vec::new();
                     encode_key_from_row(&mut bytes, consts, const_row, &columns);
                     let has_null = columns.iter().any(|column| consts.is_null(const_row, *column));
-                    KeySource::Bytes { bytes, has_null }
+                    KeyRecipe::Constants { bytes, has_null }
                 }
             }
         });
-        KeyRecipe(sources.collect())
+        let mut recipes: Vec<KeyRecipe> = recipes.collect();
+        match recipes.len() {
+            1 => recipes.swap_remove(0),
+            _ => KeyRecipe::Parts(recipes),
+        }
     }
 
     /// Appends the key; true if a part of it is NULL, so that it equals nothing.
     #[inline]
     pub fn append(&self, layout: &RowLayout, inputs: &[u8], out: &mut Vec<u8>) -> bool {
-        let mut any_null = false;
-        for source in &self.0 {
-            match source {
-                KeySource::Inputs(columns) => {
-                    any_null |= columns.encode_and_tell(out, layout, inputs);
-                }
-                KeySource::Bytes { bytes, has_null } => {
-                    any_null |= *has_null;
-                    out.extend_from_slice(bytes);
-                }
+        match self {
+            KeyRecipe::Inputs(columns) => columns.encode_and_tell(out, layout, inputs),
+            _ => self.append_parts(layout, inputs, out),
+        }
+    }
+
+    #[inline(never)]
+    fn append_parts(&self, layout: &RowLayout, inputs: &[u8], out: &mut Vec<u8>) -> bool {
+        match self {
+            KeyRecipe::Inputs(columns) => columns.encode_and_tell(out, layout, inputs),
+            KeyRecipe::Constants { bytes, has_null } => {
+                out.extend_from_slice(bytes);
+                *has_null
+            }
+            KeyRecipe::Parts(parts) => {
+                let append = |has_null, part: &KeyRecipe| part.append_parts(layout, inputs, out) | has_null;
+                parts.iter().fold(false, append)
             }
         }
-        any_null
     }
 }
 
@@ -112,9 +120,11 @@ impl TableKeys {
 #[derive(Clone, Debug)]
 pub(crate) struct AccessRecipe {
     pub key: KeyRecipe,
-    pub hi: Option<KeyRecipe>,
-    /// The index that leads to the one row or value with the key.
-    pub index: Option<IndexId>,
+    pub hi: Option<Box<KeyRecipe>>,
+    /// The key is of one row or value.
+    pub is_single: bool,
+    /// The table, and the index that leads to the one row or value with the key.
+    pub lookup: Option<(TableId, IndexId)>,
 }
 
 /// A SEARCH, with the instructions before it that make its key, for exactly the key of an access.
@@ -187,8 +197,15 @@ impl Resolved {
         let recipe = |parts_of: &[KeyPart]| KeyRecipe::new(parts_of, inputs, consts, const_row);
         let accesses = parts.accesses.iter().map(|access| AccessRecipe {
             key: recipe(&access.key),
-            hi: access.hi.as_deref().map(recipe),
-            index: index_of(parts, access),
+            hi: access.hi.as_deref().map(recipe).map(Box::new),
+            is_single: matches!(
+                access.kind,
+                AccessKind::ReadRow
+                    | AccessKind::WriteRow
+                    | AccessKind::InsertRow
+                    | AccessKind::WriteValue(_)
+            ),
+            lookup: index_of(parts, access).map(|index| (access.table, index)),
         });
         let mut resolved = Resolved {
             uses: frame_use(&parts.instrs),

@@ -108,14 +108,17 @@ impl NeedFinder {
         self.requests.clear();
         let requests = &mut self.requests;
         self.keys.prepare(&job.program, &job.inputs)?;
-        self.keys.for_each(|_, access, key, _| {
+        self.keys.for_each(|number, key| {
+            let Some(access) = job.program.accesses.get(number) else {
+                return;
+            };
             let (resource, mode) = match access.kind {
-                AccessKind::ReadRow => (ResourceId::row(access.table, key), LockMode::S),
-                AccessKind::WriteRow | AccessKind::InsertRow if key.is_empty() => return,
+                AccessKind::ReadRow => (ResourceId::row_hashed(access.table, key.hash), LockMode::S),
+                AccessKind::WriteRow | AccessKind::InsertRow if key.bytes.is_empty() => return,
                 AccessKind::WriteRow | AccessKind::InsertRow => {
-                    (ResourceId::row(access.table, key), LockMode::X)
+                    (ResourceId::row_hashed(access.table, key.hash), LockMode::X)
                 }
-                AccessKind::WriteValue(index) => (ResourceId::value(index, key), LockMode::X),
+                AccessKind::WriteValue(index) => (ResourceId::value_hashed(index, key.hash), LockMode::X),
                 // Not here: their tables are coarse.
                 AccessKind::ReadRange
                 | AccessKind::WriteRange

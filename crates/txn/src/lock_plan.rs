@@ -19,7 +19,7 @@ use crate::locks::{
 use smallvec::SmallVec;
 use weft_base::{IndexId, TableId};
 use weft_lock::{LockMode, LockRequest, ResourceId};
-use weft_program::{Access, AccessKeys, AccessKind, Program, TableShape};
+use weft_program::{Access, AccessKeys, AccessKind, BoundKey, Program, TableShape};
 use weft_types::SqlError;
 
 /// Levels of partitions, of all tables of a program, on which the partition asked for last is remembered.
@@ -129,10 +129,12 @@ impl LockPlan {
             last: [LockRequest::new(ResourceId(0), LockMode::NL); REMEMBERED],
         };
         asking.out.extend_from_slice(&self.tables);
-        keys.for_each(|number, _, key, hi| match self.touches.get(number) {
+        keys.for_each(|number, key| match self.touches.get(number) {
             Some(Touch::Row(place)) => asking.row(place, key),
-            Some(Touch::Range(place)) => asking.range(place, key, hi.unwrap_or_default()),
-            Some(Touch::Value(index)) => asking.push(ResourceId::value(*index, key), LockMode::X),
+            Some(Touch::Range(place)) => asking.range(place, key.bytes, key.hi),
+            Some(Touch::Value(index)) => {
+                asking.push(ResourceId::value_hashed(*index, key.hash), LockMode::X);
+            }
             Some(Touch::Nothing) | None => {}
         });
         asking.out
@@ -195,10 +197,10 @@ impl Asking {
     }
 
     #[inline(always)]
-    fn row(&mut self, place: &Place, key: &[u8]) {
+    fn row(&mut self, place: &Place, key: BoundKey<'_>) {
         let (intent, mode) = modes(place.is_written);
         for (depth, len) in place.levels.iter().enumerate() {
-            let prefix = key.get(..*len).unwrap_or(key);
+            let prefix = key.bytes.get(..*len).unwrap_or(key.bytes);
             self.partition(
                 ResourceId::range(place.table, prefix),
                 intent,
@@ -206,7 +208,7 @@ impl Asking {
             );
         }
         // Asked twice for, a row is locked once; looking for it would cost more.
-        self.push(ResourceId::row(place.table, key), mode);
+        self.push(ResourceId::row_hashed(place.table, key.hash), mode);
     }
 
     /// All keys between two primary keys: partitions of the finest level that holds them in few.

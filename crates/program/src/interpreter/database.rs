@@ -86,7 +86,10 @@ impl<A: DataAccess> Machine<'_, A> {
             false => {
                 if !join.is_covered {
                     let shape = program.tables.get(table).ok_or_else(|| broken("no such table"))?;
-                    scratch.guard.search(shape, join.search.index(), made.key)?;
+                    let accesses = &program.accesses;
+                    scratch
+                        .guard
+                        .search(accesses, shape, join.search.index(), made.key)?;
                 }
                 self.access
                     .search_hinted(join.index, join.table, made.key, made.hint)?
@@ -129,7 +132,10 @@ impl<A: DataAccess> Machine<'_, A> {
         let row = if key.unmatchable {
             None
         } else {
-            self.scratch.guard.search(table, instr.index(), &key.bytes)?;
+            let accesses = &self.program.accesses;
+            self.scratch
+                .guard
+                .search(accesses, table, instr.index(), &key.bytes)?;
             let ahead = &self.scratch.ahead;
             if let Some(hint) = ahead.hint(self.program, instr, &self.scratch.collect) {
                 let row = self.access.search_hinted(index.id, table.id, &key.bytes, hint)?;
@@ -171,8 +177,9 @@ impl<A: DataAccess> Machine<'_, A> {
         let mut source = None;
         if !nothing {
             let hi_exclusive = flags & SCAN_HI_EXCLUSIVE != 0;
-            let guard = &mut scratch.guard;
-            source = Some(guard.scan(table, instr.index(), &lo.bytes, &hi.bytes, hi_exclusive)?);
+            let (accesses, at) = (&self.program.accesses, (table, instr.index()));
+            let bounds = (lo.bytes.as_slice(), hi.bytes.as_slice());
+            source = Some(scratch.guard.scan(accesses, at, bounds, hi_exclusive)?);
         }
         scratch.lo.clear();
         scratch.lo.extend_from_slice(&lo.bytes);
@@ -267,7 +274,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let row = image.finish();
         self.scratch
             .guard
-            .write(table.id, keys, layout, None, Some(row))?;
+            .write((&program.accesses, table.id), (keys, layout), None, Some(row))?;
         let handle = self.access.insert(table.id, row)?;
         let collected = slot(self.scratch, instr.a);
         collected.clear(instr.table() as u8);
@@ -306,7 +313,8 @@ impl<A: DataAccess> Machine<'_, A> {
             Some(handle) => match kept().or_else(|| self.access.row(&handle)) {
                 Some(old) => {
                     let guard = &mut self.scratch.guard;
-                    if !guard.update(table.id, (keys, layout), source, (old, row))? {
+                    let at = (program.accesses.as_slice(), table.id);
+                    if !guard.update(at, (keys, layout), source, (old, row))? {
                         // The row may have another key from now on, in whatever register it is.
                         self.scratch
                             .collect
@@ -339,9 +347,12 @@ impl<A: DataAccess> Machine<'_, A> {
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
-                    self.scratch
-                        .guard
-                        .write(table.id, keys, layout, Some(old), None)?;
+                    self.scratch.guard.write(
+                        (&program.accesses, table.id),
+                        (keys, layout),
+                        Some(old),
+                        None,
+                    )?;
                     self.scratch.ahead.forget_keys(program, table.id);
                     self.access.remove(&handle)?;
                     true

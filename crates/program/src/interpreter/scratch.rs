@@ -185,13 +185,13 @@ impl Scratch {
     pub fn plan_lookups(&mut self, program: &Program, inputs: &[u8], plan: &mut LookupPlan<'_>) {
         let resolved = &program.layouts.resolved;
         let fetch = resolved.row_fetch;
-        let accesses = program.accesses.iter().zip(&resolved.accesses);
-        for (number, (access, recipe)) in accesses.enumerate() {
-            match self.guard.keys.known(number).zip(recipe.index) {
-                Some(((known, key), index)) => {
-                    plan.push_hashed(access.table, index, (key, known.hash()), fetch);
+        let keys = &self.guard.keys;
+        for (recipe, entry) in resolved.accesses.iter().zip(&keys.entries) {
+            match recipe.lookup {
+                Some((table, index)) if !entry.equals_nothing => {
+                    plan.push_hashed(table, index, (keys.key(entry), entry.hash), fetch);
                 }
-                None => plan.push_nothing(),
+                _ => plan.push_nothing(),
             }
         }
         for range in &resolved.ranges {

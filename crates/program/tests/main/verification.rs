@@ -2,7 +2,8 @@
 
 use weft_program::{Access, AccessKind, KeyPart};
 use weft_program::{
-    AccessKeys, Cond, Op, Program, ProgramBuilder, ProgramError, Reg, asm, builder, is_refusal, verify,
+    AccessKeys, BoundKey, Cond, Op, Program, ProgramBuilder, ProgramError, Reg, asm, builder, is_refusal,
+    verify,
 };
 use weft_types::{SqlType, Value, encode_key_value};
 
@@ -374,28 +375,33 @@ fn access_keys_are_those_of_the_index() {
         values.iter().for_each(|value| encode_key_value(&mut key, value));
         key
     };
-    let inputs = program
-        .encode_inputs(&[Value::Int4(-3), Value::Text("x\0y".into())])
-        .unwrap();
-    let mut seen = Vec::new();
     let mut keys = AccessKeys::default();
-    keys.prepare(&program, &inputs).unwrap();
-    keys.for_each(|_, access, key, hi| seen.push((access.kind, key.to_vec(), hi.map(<[u8]>::to_vec))));
-    let (minus_three, seven) = (Value::Int4(-3), Value::Int4(7));
-    let expected = vec![
-        (
-            AccessKind::WriteRow,
-            key(&[minus_three.clone(), seven.clone()]),
-            None,
-        ),
-        (AccessKind::ReadRange, key(&[minus_three]), Some(key(&[seven]))),
-        (
-            AccessKind::WriteValue(ACCOUNTS_EMAIL),
-            key(&[Value::Text("x\0y".into())]),
-            None,
-        ),
-    ];
-    assert_eq!(seen, expected);
+    let mut seen_with = |a: &Value| {
+        let inputs = [a.clone(), Value::Text("x\0y".into())];
+        keys.prepare(&program, &program.encode_inputs(&inputs).unwrap())
+            .unwrap();
+        let mut seen = Vec::new();
+        keys.for_each(|number, BoundKey { bytes: key, hi, .. }| {
+            seen.push((program.accesses[number].kind, key.to_vec(), hi.to_vec()));
+        });
+        seen
+    };
+    let expected = |a: &Value| {
+        let seven = Value::Int4(7);
+        vec![
+            (AccessKind::WriteRow, key(&[a.clone(), seven.clone()]), vec![]),
+            (AccessKind::ReadRange, key(std::slice::from_ref(a)), key(&[seven])),
+            (
+                AccessKind::WriteValue(ACCOUNTS_EMAIL),
+                key(&[Value::Text("x\0y".into())]),
+                vec![],
+            ),
+        ]
+    };
+    assert_eq!(seen_with(&Value::Int4(-3)), expected(&Value::Int4(-3)));
+    // No row has a NULL in its primary key, but a range may begin with one.
+    assert_eq!(seen_with(&Value::Null), expected(&Value::Null)[1..]);
+    let inputs = program.encode_inputs(&[Value::Null, Value::Null]).unwrap();
     assert!(keys.prepare(&program, &inputs[1..]).is_err());
 }
 

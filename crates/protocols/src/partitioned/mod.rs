@@ -105,8 +105,9 @@ impl<G> Partitioned<G> {
             let mut runner = None;
             // One whose inputs do not fit fails wherever it is run.
             if keys.prepare(&job.program, &job.inputs).is_ok() {
-                keys.for_each(|_, access, key, _| {
-                    runner = runner.or(Some(self.owner(access.table, key, workers)));
+                keys.for_each(|number, key| {
+                    let table = job.program.accesses.get(number).map(|access| access.table);
+                    runner = runner.or(table.map(|table| self.owner(table, key.bytes, workers)));
                 });
             }
             runner.unwrap_or(0) as u8

@@ -499,21 +499,24 @@ impl Flight<'_> {
         self.holds.resize(needs.len(), false);
         let holds = &mut self.holds;
         state.keys.prepare(&job.program, &job.inputs)?;
-        state.keys.for_each(|_, access, key, _| {
+        state.keys.for_each(|number, key| {
+            let Some(access) = job.program.accesses.get(number) else {
+                return;
+            };
             let is_row = matches!(
                 access.kind,
                 AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow
             );
-            if !is_row || key.is_empty() {
+            if !is_row || key.bytes.is_empty() {
                 return;
             }
-            let slot = slot_of(ResourceId::row(access.table, key), mask);
+            let slot = slot_of(ResourceId::row_hashed(access.table, key.hash), mask);
             let Some(at) = needs.iter().position(|need| need.slot == slot) else {
                 return;
             };
             let def = epoch.catalog.table_by_id(access.table);
             let index = def.and_then(|def| def.primary_key);
-            let probe = index.and_then(|index| Probe::new(access.table, index, key));
+            let probe = index.and_then(|index| Probe::new(access.table, index, key.bytes));
             let (Some(place), Some(need)) = (probed.get_mut(at), needs.get(at)) else {
                 return;
             };
