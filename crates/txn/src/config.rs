@@ -15,7 +15,8 @@ pub struct EngineConfig {
     pub split_batch_at: usize,
     /// Most members of one batch.
     pub max_batch_members: usize,
-    /// Slots of the wave planner; more slots, fewer false conflicts. 8 bytes each.
+    /// Slots of the wave planner for rows, and as many for what holds rows; more slots, fewer false
+    /// conflicts. 8 bytes each.
     pub batch_lock_slots: usize,
     /// Size of a log segment in bytes.
     pub segment_bytes: u64,

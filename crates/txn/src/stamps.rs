@@ -31,8 +31,8 @@ pub struct BatchLocks {
 }
 
 impl BatchLocks {
-    /// A table of `slot_count` slots for rows, rounded up to a power of two, at least 64, and a sixteenth of
-    /// that for what holds many rows. 8 bytes a slot.
+    /// A table of `slot_count` slots for rows, rounded up to a power of two, at least 64, and as many for
+    /// what holds many rows. 8 bytes a slot.
     pub fn new(slot_count: usize) -> BatchLocks {
         let slot_of = LockSlots::new(slot_count);
         BatchLocks {

@@ -91,8 +91,8 @@ pub struct WavePlanner {
 }
 
 impl WavePlanner {
-    /// A planner with `slot_count` slots for rows, rounded up to a power of two, at least 64, and a sixteenth
-    /// of that for what holds many rows. 8 bytes a slot.
+    /// A planner with `slot_count` slots for rows, rounded up to a power of two, at least 64, and as many
+    /// for what holds many rows. 8 bytes a slot.
     pub fn new(slot_count: usize) -> WavePlanner {
         let slot_of = LockSlots::new(slot_count);
         WavePlanner {
