@@ -1,7 +1,7 @@
 //! The regions that a table's slots lie in, by number, and the directory that leads to them.
 //!
-//! A directory that is full is replaced by one of twice its length, and stays for who looks into it just then:
-//! all of them, and the regions, live as long as the table. So nobody who looks for a slot waits.
+//! A directory that is full is replaced by one of twice its length, and stays for who looks into it just
+//! then: all of them, and the regions, live as long as the table. So nobody who looks for a slot waits.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -130,6 +130,8 @@ impl Drop for Regions {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     /// Directories are outgrown while others look for regions; what was found stays where it is.
@@ -138,10 +140,12 @@ mod tests {
         let regions = Regions::new();
         let count = FIRST_REGIONS as u64 * 4 + 1;
         let address = |number: u64| regions.get(number).map(ptr::from_ref);
+        let is_complete = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut found = Vec::new();
-                while (found.len() as u64) < count {
+                loop {
+                    let is_last = is_complete.load(Ordering::Acquire);
                     found.extend((found.len() as u64..count).map_while(|number| regions.get(number)));
                     for (number, known) in (0..).zip(&found) {
                         assert_eq!(
@@ -149,7 +153,11 @@ mod tests {
                             (Some(ptr::from_ref(*known)), number as u32)
                         );
                     }
+                    if is_last {
+                        break;
+                    }
                 }
+                assert_eq!(found.len() as u64, count);
             });
             for number in 0..count {
                 let region = Region {
@@ -161,6 +169,7 @@ mod tests {
                 // SAFETY: one thread, one after the other.
                 unsafe { regions.add(number as usize, region) };
             }
+            is_complete.store(true, Ordering::Release);
         });
         assert!(address(count).is_none() && address(u64::MAX).is_none());
     }
