@@ -281,12 +281,10 @@ pub fn prefetch<T>(address: *const T) {
 pub fn prefetch_bytes<T>(address: *const T, bytes: usize) {
     let behind = address.addr() % LINE_BYTES;
     let mut line = address.cast::<u8>().wrapping_sub(behind);
-    let mut left = bytes.saturating_add(behind);
     // Beyond the last address it begins anew: any address may be given.
-    while left > 0 {
+    for _ in 0..bytes.saturating_add(behind + LINE_BYTES - 1) / LINE_BYTES {
         prefetch(line);
         line = line.wrapping_add(LINE_BYTES);
-        left = left.saturating_sub(LINE_BYTES);
     }
 }
 

@@ -32,7 +32,6 @@ use crate::index::hash::{HashIndex, HomeLine};
 use crate::memory::{Pin, Slot, SlotArena, SlotId};
 use crate::probe::{Found, Probe, find_index};
 use crate::read::{ReadView, RowVersion, lookup_in, row_in};
-use crate::table::TableData;
 
 /// Lookups that are kept without memory from elsewhere: those of a group and of its last program.
 const LOOKUPS_AT_HAND: usize = 128;
@@ -60,13 +59,14 @@ pub struct LookupPlan<'s> {
     has_rests: bool,
 }
 
-/// What lookups that follow each other have in common, found once for all of them.
+/// What lookups by one index have in common, found once for all of them.
 struct Way<'s> {
     at: (TableId, IndexId),
+    fetch: Fetch,
+    part: RowPart,
     /// One row at most has a key: then the row where a lookup has led is what it finds, if it has the key.
     is_unique: bool,
-    part: RowPart,
-    table: &'s TableData,
+    found: Found<'s>,
     slots: &'s SlotArena,
     layout: &'s RowLayout,
     index: &'s IndexData,
@@ -165,24 +165,21 @@ impl<'s> LookupPlan<'s> {
     /// As [`LookupPlan::push`], for who knows the key's [`hash64`].
     #[inline]
     pub fn push_hashed(&mut self, table: TableId, index: IndexId, (key, hash): (&[u8], u64), fetch: Fetch) {
-        let is_current = |way: &CurrentWay<'_>| way.at == (table, index) && way.fetch == fetch;
-        if !self.current.as_ref().is_some_and(is_current) {
-            self.begin_way((table, index), fetch);
+        if let Some(way) = &self.current
+            && way.at == (table, index)
+            && way.fetch == fetch
+            && let Some(hashed) = way.hashed
+        {
+            let (home, way) = (hashed.home(hash), way.number);
+            self.push_line(hash, home, way);
+        } else {
+            self.push_changing((table, index), (key, hash), fetch);
         }
-        let (way, home) = match &self.current {
-            Some(way) => match way.hashed {
-                Some(hashed) => {
-                    self.in_flight += 1;
-                    (way.number, hashed.home(hash))
-                }
-                None => {
-                    let way = way.number;
-                    self.descend((table, index), key, fetch);
-                    (way, None)
-                }
-            },
-            None => (NO_WAY, None),
-        };
+    }
+
+    #[inline(always)]
+    fn push_line(&mut self, hash: u64, home: Option<HomeLine<'s>>, way: u32) {
+        self.in_flight += 1;
         self.lookups.push(PlannedLookup {
             hash,
             home,
@@ -191,27 +188,55 @@ impl<'s> LookupPlan<'s> {
         });
     }
 
-    /// Makes this the way of the lookups to come; none if there is no such index.
+    /// Plans a lookup that goes another way than the one before, or by an ordered index.
     #[inline(never)]
-    fn begin_way(&mut self, at: (TableId, IndexId), fetch: Fetch) {
-        let found = find_index(self.view.schema(), at.0, at.1);
-        self.current = found.map(|(table, index)| {
-            self.ways.push(Way {
-                at,
-                is_unique: index.def.unique,
-                part: fetch.into(),
-                table,
-                slots: &table.core.slots,
-                layout: table.layout(),
-                index: &index.data,
-            });
-            CurrentWay {
-                at,
-                fetch,
-                hashed: index.data.hash.as_ref(),
-                number: self.ways.len() as u32 - 1,
-            }
+    fn push_changing(&mut self, at: (TableId, IndexId), (key, hash): (&[u8], u64), fetch: Fetch) {
+        let Some(number) = self.way(at, fetch) else {
+            return self.push_nothing();
+        };
+        let Some(way) = self.ways.get(number) else {
+            return self.push_nothing();
+        };
+        let (found, hashed, number) = (way.found, way.index.hash.as_ref(), number as u32);
+        self.current = Some(CurrentWay {
+            at,
+            fetch,
+            hashed,
+            number,
         });
+        match hashed {
+            Some(hashed) => self.push_line(hash, hashed.home(hash), number),
+            None => {
+                self.descend(at, found, key, fetch);
+                self.lookups.push(PlannedLookup {
+                    way: number,
+                    ..PlannedLookup::NOTHING
+                });
+            }
+        }
+    }
+
+    /// Number of the way by this index, if there is such an index.
+    fn way(&mut self, at: (TableId, IndexId), fetch: Fetch) -> Option<usize> {
+        let known = self
+            .ways
+            .iter()
+            .position(|way| way.at == at && way.fetch == fetch);
+        if known.is_some() {
+            return known;
+        }
+        let (table, index) = find_index(self.view.schema(), at.0, at.1)?;
+        self.ways.push(Way {
+            at,
+            fetch,
+            part: fetch.into(),
+            is_unique: index.def.unique,
+            found: (table, index),
+            slots: &table.core.slots,
+            layout: table.layout(),
+            index: &index.data,
+        });
+        Some(self.ways.len() - 1)
     }
 
     /// Plans a lookup of nothing, for who counts.
@@ -221,16 +246,15 @@ impl<'s> LookupPlan<'s> {
 
     /// Plans to fetch what a range from `lowest` on will touch first: nodes, the leaf, the first row.
     pub fn push_range(&mut self, table: TableId, index: IndexId, lowest: &[u8], fetch: Fetch) {
-        self.descend((table, index), lowest, fetch);
+        if let Some(found) = find_index(self.view.schema(), table, index) {
+            self.descend((table, index), found, lowest, fetch);
+        }
         self.push_nothing();
     }
 
-    /// Begins a way down an ordered index, if it is one, for the lookup to come.
-    #[cold]
-    fn descend(&mut self, at: (TableId, IndexId), key: &[u8], fetch: Fetch) {
-        if let Some(found) = find_index(self.view.schema(), at.0, at.1)
-            && let Some(ordered) = &found.1.data.ordered
-        {
+    /// Begins a way down an index for the lookup to come, if it is an ordered one.
+    fn descend(&mut self, at: (TableId, IndexId), found: Found<'s>, key: &[u8], fetch: Fetch) {
+        if let Some(ordered) = &found.1.data.ordered {
             self.in_flight += 1;
             self.descents.push(Descending {
                 lookup: self.lookups.len(),
@@ -314,14 +338,15 @@ impl<'s> PlannedLookup<'s> {
             && let Some(place) = way.slots.slot(slot)
         {
             self.place = Some(place);
-            self.row.want_place((way.table, way.part), (slot, place), wanted);
+            self.row
+                .want_place((way.found.0, way.part), (slot, place), wanted);
         }
     }
 
     #[inline(always)]
     fn look_at_slot(&mut self, ways: &[Way<'s>], place: Slot<'s>, pin: Pin<'s>, wanted: &mut Wanted<'_>) {
         if let Some(way) = ways.get(self.way as usize) {
-            self.row.look_at_slot((way.table, way.part), place, pin, wanted);
+            self.row.look_at_slot((way.found.0, way.part), place, pin, wanted);
         }
     }
 
@@ -439,7 +464,7 @@ impl<'s> ReadView<'s> {
         mut see: impl FnMut(usize, RowVersion<'s>),
     ) -> Result<(), SqlError> {
         let at = (table, index);
-        let table: &'s TableData = self.schema().table(table)?;
+        let table = self.schema().table(table)?;
         let index = table.index(index)?;
         let mut plan = LookupPlan::new(*self);
         let mut position = 0;
@@ -577,7 +602,7 @@ mod tests {
         }
     }
 
-    /// Lookups that follow each other find their index once, until they differ in it or in what they fetch.
+    /// Lookups find their index once for all that fetch the same.
     #[test]
     fn lookups_share_a_way() {
         let store = Store::new();
@@ -593,6 +618,8 @@ mod tests {
             (ORDERED, Fetch::Column(0), 3),
             (HASHED, Fetch::Column(0), 4),
             (HASHED, Fetch::Column(1), 5),
+            (HASHED, Fetch::Bytes(0), 5),
+            (ORDERED, Fetch::Column(0), 5),
         ];
         for (index, fetch, ways) in pushes {
             plan.push(TABLE, index, &key(1), fetch);

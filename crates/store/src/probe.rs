@@ -123,10 +123,11 @@ impl Probe {
     /// A probe that goes down an ordered index. Fetches nothing before it is advanced.
     pub(crate) fn down(table: TableId, index: IndexId, ordered: &OrderedIndex, key: &[u8]) -> Self {
         let mut probe = Probe::new(table, index, Next::Descent(ordered.begin_descent(key)));
-        for (to, from) in probe.key.iter_mut().zip(key) {
-            *to = *from;
+        let len = key.len().min(KEY_BYTES);
+        if let (Some(to), Some(from)) = (probe.key.get_mut(..len), key.get(..len)) {
+            to.copy_from_slice(from);
         }
-        probe.key_len = key.len().min(KEY_BYTES) as u8;
+        probe.key_len = len as u8;
         probe
     }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - `arena`: blocks of huge pages. `ahead`: pages for what will be cut next. `slab`: size classes.
-//!   `version`: one version. `slots`: where rows live.
+//!   `version`: one version. `slots`: where rows live. `regions`: where slots lie.
 //!
 //! Invariants:
 //! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every
@@ -24,6 +24,7 @@
 
 mod ahead;
 pub(crate) mod arena;
+mod regions;
 mod slab;
 mod slots;
 mod version;

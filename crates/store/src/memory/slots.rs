@@ -15,9 +15,7 @@
 //!
 //! Region r holds the slot numbers from r * 4096 on: 256 slots in a table's first region, then 1024, then
 //! 4096, at addresses that never change. Its stride follows from the rows that the table has seen:
-//! the longest one's length when lengths hardly differ, their mean otherwise. A directory leads to the
-//! regions; one that is full is replaced by one of twice its length, and stays for who looks into it just
-//! then.
+//! the longest one's length when lengths hardly differ, their mean otherwise. (regions.rs)
 //!
 //! A region has a mark for every 64 slots: whether one of them was written since a checkpoint last took the
 //! marks. The mark lies beside the region's address, which a writer has just looked at, and is written once
@@ -35,6 +33,7 @@ use weft_base::{BatchId, RowId};
 
 use super::SlotId;
 use super::arena::Kind;
+use super::regions::{Region, Regions};
 use super::slab::{RowMemory, class_bytes, class_of};
 use super::version::{self, HEADER_BYTES, Home, Pin, Retired, Version, VersionRef};
 
@@ -49,10 +48,6 @@ const STRIDE_MAX: usize = 4_096;
 const STRIDE_MIN: usize = 64;
 /// Slots up to this long are a multiple of 8 bytes, longer ones of a cache line.
 const CLOSE_BYTES_MAX: usize = 512;
-/// Regions that a table's first directory has room for.
-const FIRST_REGIONS: usize = 4;
-/// 2^40 slots.
-const REGIONS_MAX: usize = 1 << 28;
 /// One insertion in so many counts for the mean length.
 const SAMPLE_EVERY: u64 = 8;
 /// Slots that share a mark.
@@ -83,6 +78,18 @@ pub(crate) struct Slot<'s> {
 }
 
 impl<'s> Slot<'s> {
+    /// # Safety
+    /// For all of `'s`, head, header and `room` bytes for a row lie there, aligned to 8; the first time all
+    /// zero.
+    #[inline(always)]
+    pub(super) unsafe fn new(start: NonNull<u8>, room: u32) -> Self {
+        Slot {
+            start: start.cast(),
+            room,
+            lifetime: PhantomData,
+        }
+    }
+
     fn head(self) -> &'s SlotHead {
         // SAFETY: slots live as long as their arena; the head is made of atomics.
         unsafe { self.start.as_ref() }
@@ -205,59 +212,10 @@ impl<'s> Slot<'s> {
     }
 }
 
-/// Slots of one stride, side by side.
-struct Region {
-    base: NonNull<u8>,
-    stride: u32,
-    slots: u32,
-    /// A bit for each group of slots: one of them was written.
-    written: AtomicU64,
-}
-
-impl Region {
-    /// The slot of that number, which is of this region or of one behind its end.
-    #[inline(always)]
-    fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
-        let offset = slot.0 & (REGION_SLOTS - 1);
-        if offset >= u64::from(self.slots) {
-            return None;
-        }
-        // SAFETY: inside the region.
-        let start = unsafe { self.base.add(offset as usize * self.stride as usize) };
-        Some(Slot {
-            start: start.cast(),
-            room: self.stride - SLOT_OVERHEAD as u32,
-            lifetime: PhantomData,
-        })
-    }
-}
-
-// SAFETY: an address of memory that lives as long as the arena; what lies there is made of atomics and of
-// versions, which have their own rules.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
-
-/// Where the regions of a table are, by number; null for those to come.
-struct Directory {
-    regions: Box<[AtomicPtr<Region>]>,
-    /// The one before, of half the length.
-    outgrown: *mut Directory,
-}
-
-impl Directory {
-    /// An empty one in the stead of another.
-    fn new(length: usize, outgrown: *mut Directory) -> *mut Self {
-        let regions = (0..length).map(|_| AtomicPtr::default()).collect();
-        Box::into_raw(Box::new(Directory { regions, outgrown }))
-    }
-}
-
 /// All slots of a table.
 pub(crate) struct SlotArena {
-    /// Made by [`Directory::new`]; it and those that it has outgrown, and the regions that it leads to, live
-    /// as long as the arena. Changes under the latch of `growth`.
-    directory: AtomicPtr<Directory>,
+    /// More of them under the latch of `growth`.
+    regions: Regions,
     /// The region that is being filled, and how many of its slots are taken: region << 32 | taken. The count
     /// may run past the region's end.
     cursor: AtomicU64,
@@ -276,7 +234,7 @@ pub(crate) struct SlotArena {
 impl SlotArena {
     pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
         SlotArena {
-            directory: AtomicPtr::new(Directory::new(FIRST_REGIONS, ptr::null_mut())),
+            regions: Regions::new(),
             cursor: AtomicU64::new(u64::from(u32::MAX) << 32),
             region_count: AtomicU32::new(0),
             growth: Mutex::new(()),
@@ -471,33 +429,10 @@ impl SlotArena {
             slots,
             written: AtomicU64::new(0),
         };
-        self.add_region(number as usize, region);
+        // SAFETY: the latch of growth is held.
+        unsafe { self.regions.add(number as usize, region) };
         self.region_count.store(number + 1, Ordering::Release);
         self.cursor.store(u64::from(number) << 32, Ordering::Release);
-    }
-
-    /// Makes the next region known. The caller holds the latch of growth.
-    fn add_region(&self, number: usize, region: Region) {
-        assert!(number < REGIONS_MAX, "a table has at most 2^40 rows");
-        if number >= self.directory().regions.len() {
-            let outgrown = self.directory();
-            let longer = Directory::new(2 * outgrown.regions.len(), self.directory.load(Ordering::Relaxed));
-            // SAFETY: made just now, and nobody else's yet.
-            let entries = unsafe { &(*longer).regions };
-            for (to, from) in entries.iter().zip(&outgrown.regions) {
-                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
-            self.directory.store(longer, Ordering::Release);
-        }
-        if let Some(entry) = self.directory().regions.get(number) {
-            entry.store(Box::into_raw(Box::new(region)), Ordering::Release);
-        }
-    }
-
-    #[inline(always)]
-    fn directory(&self) -> &Directory {
-        // SAFETY: never null, and lives as long as the arena, as those that it has outgrown.
-        unsafe { &*self.directory.load(Ordering::Acquire) }
     }
 
     fn next_stride(&self) -> usize {
@@ -551,9 +486,7 @@ impl SlotArena {
 
     #[inline]
     fn region(&self, number: u64) -> Option<&Region> {
-        let entry = self.directory().regions.get(number as usize)?;
-        // SAFETY: null, or a region of a directory, which lives as long as the arena.
-        unsafe { entry.load(Ordering::Acquire).as_ref() }
+        self.regions.get(number)
     }
 }
 
@@ -571,22 +504,10 @@ impl Drop for SlotArena {
                 }
             }
         }
-        let mut directory = *self.directory.get_mut();
-        let mut is_newest = true;
-        while !directory.is_null() {
-            // SAFETY: made by `Directory::new`, and nobody looks into it any more.
-            let outgrown = unsafe { Box::from_raw(directory) };
-            let regions = outgrown.regions.iter().filter(|_| is_newest);
-            for region in regions.map(|entry| entry.load(Ordering::Relaxed)) {
-                if !region.is_null() {
-                    // SAFETY: made in `add_region`; the newest directory leads to each of them once.
-                    let region = unsafe { Box::from_raw(region) };
-                    let bytes = region.slots as usize * region.stride as usize;
-                    // SAFETY: taken in `grow` with this size; the table is gone.
-                    unsafe { self.memory.arena.give_back(Kind::Slots, region.base, bytes) };
-                }
-            }
-            (directory, is_newest) = (outgrown.outgrown, false);
+        for region in (0..self.region_count()).filter_map(|number| self.region(number)) {
+            let bytes = region.slots as usize * region.stride as usize;
+            // SAFETY: taken in `grow` with this size; the table is gone.
+            unsafe { self.memory.arena.give_back(Kind::Slots, region.base, bytes) };
         }
     }
 }
@@ -609,33 +530,6 @@ mod tests {
         let pin = unsafe { Pin::new(horizon) };
         slot.at(pin)
             .map(|version| (version.is_live(), version.bytes().to_vec()))
-    }
-
-    /// Directories are outgrown while others look for slots; what was found stays where it is.
-    #[test]
-    fn slots_stay_while_directories_grow() {
-        let arena = arena();
-        let regions = FIRST_REGIONS as u64 * 4 + 1;
-        let address = |id: u64| arena.slot(SlotId(id)).map(|slot| slot.address().addr());
-        std::thread::scope(|scope| {
-            let finder = scope.spawn(|| {
-                let mut found: Vec<Option<usize>> = Vec::new();
-                while (found.len() as u64) < regions {
-                    let count = arena.region_count();
-                    found.extend((found.len() as u64..count).map(|number| address(number << REGION_BITS)));
-                    for (number, known) in (0..).zip(&found) {
-                        assert!(known.is_some() && address(number << REGION_BITS) == *known);
-                    }
-                }
-            });
-            while arena.region_count() < regions {
-                arena.reserve_run(1_000, 8);
-            }
-            finder.join().unwrap();
-        });
-        let ids: Vec<SlotId> = arena.ids().collect();
-        assert!(ids.is_sorted() && ids.iter().all(|id| arena.slot(*id).is_some()));
-        assert!(address(regions << REGION_BITS).is_none() && address(u64::MAX).is_none());
     }
 
     #[test]

@@ -1,0 +1,176 @@
+//! The regions that a table's slots lie in, by number, and the directory that leads to them.
+//!
+//! A directory that is full is replaced by one of twice its length, and stays for who looks into it just
+//! then: all of them, and the regions, live as long as the table. So nobody who looks for a slot waits.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::SlotId;
+use super::slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot};
+
+/// Regions that a table's first directory has room for.
+const FIRST_REGIONS: usize = 4;
+/// 2^40 slots.
+const REGIONS_MAX: usize = 1 << 28;
+
+/// Slots of one stride, side by side.
+pub(super) struct Region {
+    pub(super) base: NonNull<u8>,
+    pub(super) stride: u32,
+    pub(super) slots: u32,
+    /// A bit for each group of slots: one of them was written.
+    pub(super) written: AtomicU64,
+}
+
+impl Region {
+    /// The slot of that number, which is of this region or of one behind its end.
+    #[inline(always)]
+    pub(super) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
+        let offset = slot.0 & (REGION_SLOTS - 1);
+        if offset >= u64::from(self.slots) {
+            return None;
+        }
+        // SAFETY: inside the region, whose memory lives as long and was all zero.
+        unsafe {
+            let start = self.base.add(offset as usize * self.stride as usize);
+            Some(Slot::new(start, self.stride - SLOT_OVERHEAD as u32))
+        }
+    }
+}
+
+// SAFETY: an address of memory that lives as long as the arena; what lies there is made of atomics and of
+// versions, which have their own rules.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// Where the regions of a table are, by number; null for those to come.
+struct Directory {
+    regions: Box<[AtomicPtr<Region>]>,
+    /// The one before, of half the length.
+    outgrown: *mut Directory,
+}
+
+impl Directory {
+    /// An empty one in the stead of another.
+    fn new(length: usize, outgrown: *mut Directory) -> *mut Self {
+        let regions = (0..length).map(|_| AtomicPtr::default()).collect();
+        Box::into_raw(Box::new(Directory { regions, outgrown }))
+    }
+}
+
+/// See the module. Owns the regions, but not the memory of their slots.
+pub(super) struct Regions {
+    /// Made by [`Directory::new`].
+    directory: AtomicPtr<Directory>,
+}
+
+impl Regions {
+    pub(super) fn new() -> Self {
+        Regions {
+            directory: AtomicPtr::new(Directory::new(FIRST_REGIONS, ptr::null_mut())),
+        }
+    }
+
+    #[inline(always)]
+    fn directory(&self) -> &Directory {
+        // SAFETY: never null, and lives as long as this, as those that it has outgrown.
+        unsafe { &*self.directory.load(Ordering::Acquire) }
+    }
+
+    /// The region of that number, if there is one.
+    #[inline]
+    pub(super) fn get(&self, number: u64) -> Option<&Region> {
+        let entry = self.directory().regions.get(number as usize)?;
+        // SAFETY: null, or a region of a directory, which lives as long as this.
+        unsafe { entry.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Makes the next region known.
+    ///
+    /// # Safety
+    /// Nobody else does so at the same time, and no region has this number.
+    pub(super) unsafe fn add(&self, number: usize, region: Region) {
+        assert!(number < REGIONS_MAX, "a table has at most 2^40 rows");
+        if number >= self.directory().regions.len() {
+            let outgrown = self.directory();
+            let longer = Directory::new(2 * outgrown.regions.len(), self.directory.load(Ordering::Relaxed));
+            // SAFETY: made just now, and nobody else's yet.
+            let entries = unsafe { &(*longer).regions };
+            for (to, from) in entries.iter().zip(&outgrown.regions) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            self.directory.store(longer, Ordering::Release);
+        }
+        if let Some(entry) = self.directory().regions.get(number) {
+            entry.store(Box::into_raw(Box::new(region)), Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Regions {
+    fn drop(&mut self) {
+        let mut directory = *self.directory.get_mut();
+        let mut is_newest = true;
+        while !directory.is_null() {
+            // SAFETY: made by `Directory::new`, and nobody looks into it any more.
+            let outgrown = unsafe { Box::from_raw(directory) };
+            let regions = outgrown.regions.iter().filter(|_| is_newest);
+            for region in regions.map(|entry| entry.load(Ordering::Relaxed)) {
+                if !region.is_null() {
+                    // SAFETY: made in `add`; the newest directory leads to each of them once.
+                    drop(unsafe { Box::from_raw(region) });
+                }
+            }
+            (directory, is_newest) = (outgrown.outgrown, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Directories are outgrown while others look for regions; what was found stays where it is.
+    #[test]
+    fn regions_stay_while_directories_grow() {
+        let regions = Regions::new();
+        let count = FIRST_REGIONS as u64 * 4 + 1;
+        let address = |number: u64| regions.get(number).map(ptr::from_ref);
+        let is_complete = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut found = Vec::new();
+                loop {
+                    let is_last = is_complete.load(Ordering::Acquire);
+                    found.extend((found.len() as u64..count).map_while(|number| regions.get(number)));
+                    for (number, known) in (0..).zip(&found) {
+                        assert_eq!(
+                            (address(number), known.stride),
+                            (Some(ptr::from_ref(*known)), number as u32)
+                        );
+                    }
+                    if is_last {
+                        break;
+                    }
+                }
+                assert_eq!(found.len() as u64, count);
+            });
+            for number in 0..count {
+                let region = Region {
+                    base: NonNull::dangling(),
+                    stride: number as u32,
+                    slots: 0,
+                    written: AtomicU64::new(0),
+                };
+                // SAFETY: one thread, one after the other.
+                unsafe { regions.add(number as usize, region) };
+            }
+            is_complete.store(true, Ordering::Release);
+        });
+        assert!(address(count).is_none() && address(u64::MAX).is_none());
+    }
+}
