@@ -184,7 +184,10 @@ pub(crate) fn to_prefix_successor(prefix: &mut Vec<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Access, ProgramBuilder};
     use proptest::prelude::*;
+    use weft_base::{CatalogVersion, TableId};
+    use weft_types::{SqlType, Value};
 
     #[test]
     fn successor_of_a_prefix() {
@@ -196,6 +199,23 @@ mod tests {
         assert_eq!(successor(&[1, 0xFF, 0xFF]), Some(vec![2]));
         assert_eq!(successor(&[0xFF]), None);
         assert_eq!(successor(&[]), None);
+    }
+
+    #[test]
+    fn a_range_from_a_prefix_to_itself_is_one_prefix() {
+        let mut b = ProgramBuilder::new(CatalogVersion(1));
+        let (one, other) = (b.input(SqlType::Int4), b.input(SqlType::Int4));
+        let (one, other) = (KeyPart::Input(one), KeyPart::Input(other));
+        b.add_access(Access::range(TableId(1), vec![one], Some(vec![other])));
+        let program = b.finish().unwrap();
+        let mut keys = AccessKeys::default();
+        for (values, is_prefix) in [([5, 5], true), ([5, 6], false)] {
+            let inputs = program.encode_inputs(&values.map(Value::Int4)).unwrap();
+            keys.prepare(&program, &inputs).unwrap();
+            let entry = &keys.entries[0];
+            assert_eq!(entry.is_prefix, is_prefix);
+            assert_eq!(keys.key(entry) == keys.hi(entry), is_prefix);
+        }
     }
 
     proptest! {
