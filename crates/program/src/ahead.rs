@@ -353,7 +353,7 @@ impl Ahead {
     #[inline]
     pub fn go_on<A: DataAccess>(&mut self, run: (&Program, &[u8]), outer: u8, rows: &Collected, access: &A) {
         let at = rows.next.saturating_sub(1);
-        if self.join == 0 || at < self.first + self.keys.ends.len() {
+        if self.join == 0 || at < self.first + self.keys.ends.len() || at >= rows.rows.len() {
             return;
         }
         let is_it = |join: &Join| join.outer == outer && join.outer_table == rows.table;
@@ -402,6 +402,10 @@ impl Ahead {
         }
         let fetch = program.layouts.resolved.row_fetch;
         self.has_hints = access.find_ahead(join.index, join.table, &self.keys, fetch, &mut self.hints);
+        if !self.has_hints {
+            // Nor for the blocks to come.
+            self.join = 0;
+        }
     }
 
     /// A hint for a search, if it is the present join's. It may be for another row: whoever uses it checks

@@ -290,6 +290,31 @@ mod tests {
         }
     }
 
+    /// 1,000 programs that write 4 rows each, in 40,000 partitions, then ranges of one partition each: a tenth
+    /// of them meet a write.
+    #[test]
+    fn ranges_wait_for_writes_of_their_partition_and_hardly_for_others() {
+        let mut waves = WavePlanner::new(1 << 16);
+        let mut random = weft_base::Prng::new(7);
+        let range = |n: u64, mode| LockRequest::new(ResourceId::range(TableId(1), &n.to_be_bytes()), mode);
+        let mut written = std::collections::HashSet::new();
+        for n in 0..4_000_u64 {
+            let partition = random.below(40_000);
+            written.insert(partition);
+            place(&mut waves, &[range(partition, LockMode::IX), row(n, LockMode::X)]);
+        }
+        let (mut waited, mut must) = (0, 0);
+        for _ in 0..1_000 {
+            let partition = random.below(40_000);
+            must += u32::from(written.contains(&partition));
+            waited += u32::from(place(&mut waves, &[range(partition, LockMode::S)]) > 0);
+        }
+        assert!(
+            must <= waited && waited < 2 * must,
+            "{waited}, of which {must} must"
+        );
+    }
+
     #[test]
     fn a_later_reader_may_join_a_wave_below_the_last_reader() {
         let mut waves = WavePlanner::new(1 << 12);

@@ -12,6 +12,7 @@ mod decoding;
 mod fixture;
 mod joins;
 mod kept_rows;
+mod loops;
 mod random_programs;
 mod scripts;
 mod verification;
