@@ -141,8 +141,8 @@ impl<'s> ReadView<'s> {
         self.lookup_hinted((table, index), key, probe.slot())
     }
 
-    /// Brings lookups that will follow to where their rows are, together ([`LookupPlan`]): `slots` says where,
-    /// for each key, as a hint for [`ReadView::lookup_hinted`].
+    /// Brings lookups that will follow to where their rows are, together ([`LookupPlan`]): `slots` says
+    /// where, for each key, as a hint for [`ReadView::lookup_hinted`].
     pub fn find_ahead<'k>(
         &self,
         (table, index): (TableId, IndexId),

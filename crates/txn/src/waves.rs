@@ -290,8 +290,8 @@ mod tests {
         }
     }
 
-    /// 1,000 programs that write 4 rows each, in 40,000 partitions, then ranges of one partition each: a tenth
-    /// of them meet a write.
+    /// 1,000 programs that write 4 rows each, in 40,000 partitions, then ranges of one partition each: a
+    /// tenth of them meet a write.
     #[test]
     fn ranges_wait_for_writes_of_their_partition_and_hardly_for_others() {
         let mut waves = WavePlanner::new(1 << 16);
