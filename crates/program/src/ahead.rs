@@ -16,8 +16,8 @@
 //! proved about the way control takes; a loop that ends early has fetched some rows too many.
 //!
 //! The keys of a join are made for all of a block, so the search takes them from here ([`Ahead::made`]) and
-//! the instructions that would make them again are done with it ([`crate::resolve::Fused`]). A program that has
-//! changed rows since may have changed the range's, and makes its keys itself from then on.
+//! the instructions that would make them again are done with it ([`crate::resolve::Fused`]). A program that
+//! has changed rows since may have changed the range's, and makes its keys itself from then on.
 //!
 //! Source: Chen et al., "Improving hash join performance through prefetching" (2004), its group prefetching.
 
