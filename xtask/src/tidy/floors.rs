@@ -11,11 +11,12 @@ use super::Finding;
 use super::tree::SourceFile;
 
 /// Floor of every crate, by package name.
-const FLOORS: [(&str, u8); 22] = [
+const FLOORS: [(&str, u8); 24] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
     ("weft-device", 1),
+    ("weft-expression", 2),
     ("weft-offload", 2),
     ("weft-lock", 3),
     ("weft-wal", 3),
@@ -24,6 +25,7 @@ const FLOORS: [(&str, u8); 22] = [
     ("weft-join", 3),
     ("weft-store", 4),
     ("weft-storage-load", 4),
+    ("weft-binder", 5),
     ("weft-program", 5),
     ("weft-txn", 6),
     ("weft-sql", 7),
@@ -49,7 +51,7 @@ const FENCES: [(&str, Fence); 7] = [
     ("pgwire", Fence::Only("weft-server")),
     ("datafusion", Fence::FromFloor(7)),
     ("arrow", Fence::FromFloor(7)),
-    ("sqlparser", Fence::FromFloor(7)),
+    ("sqlparser", Fence::FromFloor(5)),
     ("mpi", Fence::Only("weft-cluster")),
     ("opencl3", Fence::Only("weft-device")),
     ("rocksdb", Fence::Only("weft-storage-load")),

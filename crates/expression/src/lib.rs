@@ -1,0 +1,21 @@
+//! Expressions: what a function, an operator, a cast or an aggregate means, once, for every way of computing it.
+//!
+//! ```text
+//!   table      one Entry a function or operator: types, volatility, errors, the computation of a value
+//!   resolve    which Entry a call means, and the types that its arguments take (PostgreSQL, chapter 10)
+//!   tree       a typed expression: nodes in post-order, every cast written out
+//!   evaluate   its value over one row
+//!   columns    the computations that have a loop of their own over columns of values
+//!   aggregate  the same for aggregates
+//! ```
+//!
+//! Nothing here knows tables, transactions or DataFusion. What varies (clock, session, sequences) comes through
+//! [`Session`].
+
+pub mod context;
+pub mod table;
+pub mod tree;
+
+pub use context::{Context, Session};
+pub use table::{Arg, Entry, Kernel, Kind, Returns, Volatility};
+pub use tree::{ColumnId, CompareOp, Expr, Node, Op};

@@ -1,0 +1,265 @@
+//! A typed expression.
+//!
+//! [`Expr`] keeps its nodes in post-order in one vector, the root last: a node's arguments lie before it, the
+//! last argument next to it. There are no boxes, so an expression of any depth is built, visited, compared,
+//! cloned and dropped without recursion.
+//!
+//! Invariants:
+//! 1. Every node has its type; every conversion is a node of its own ([`Op::Cast`]).
+//! 2. `size` of a node is 1 plus the sizes of its `arity` arguments.
+
+use weft_types::{SqlType, Value};
+
+use crate::table::Entry;
+
+/// One column of one relation of a statement, unlike every other column of the statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ColumnId(pub u32);
+
+/// Comparison of two values of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompareOp {
+    /// `=`
+    Eq,
+    /// `<>`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+/// What a node computes from its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A value of the node's type; no arguments.
+    Constant(Value),
+    /// `$n`, from 0; no arguments.
+    Parameter(u32),
+    /// A column; no arguments.
+    Column(ColumnId),
+    /// A function or operator of the table.
+    Call(&'static Entry),
+    /// One argument of type `from` becomes the node's type; `explicit` as CAST does it, otherwise as an assignment or
+    /// an implicit conversion does it (text that is too long is refused instead of cut).
+    Cast {
+        /// Type of the argument.
+        from: SqlType,
+        /// By CAST or `::`.
+        explicit: bool,
+    },
+    /// Comparison of two arguments of one type; NULL if one is NULL.
+    Compare(CompareOp),
+    /// `IS DISTINCT FROM`, two arguments of one type; never NULL.
+    IsDistinct,
+    /// Comparison of two rows: the columns of the left row, then as many of the right, pairwise of one type.
+    CompareRows(CompareOp),
+    /// AND of two or more; arguments behind one that is false are not computed.
+    And,
+    /// OR of two or more; arguments behind one that is true are not computed.
+    Or,
+    /// NOT
+    Not,
+    /// IS NULL
+    IsNull,
+    /// IS TRUE (`true`) or IS FALSE; never NULL.
+    IsTruth(bool),
+    /// The first argument that is not NULL; those behind it are not computed.
+    Coalesce,
+    /// The first argument unless the second, a condition over it, is true: `NULLIF(a, b)` with `a = b` written out.
+    NullIf,
+    /// The greatest argument, NULLs left out.
+    Greatest,
+    /// The least argument, NULLs left out.
+    Least,
+    /// CASE: with `operand` the operand first, then conditions and values in turn, the value of ELSE last. Conditions
+    /// refer to the operand by [`Op::CaseOperand`].
+    Case {
+        /// CASE operand WHEN ...
+        operand: bool,
+    },
+    /// The operand of the innermost CASE around.
+    CaseOperand,
+    /// `IN (list)`: a value, then the items, all of one type; `NOT IN` if negated.
+    InList {
+        /// NOT IN
+        negated: bool,
+    },
+    /// `value op ANY (array)` or `ALL`, by a comparison of the element type.
+    CompareArray {
+        /// The comparison.
+        op: CompareOp,
+        /// ALL
+        all: bool,
+    },
+    /// `ARRAY[...]`, items of the array's element type (or arrays of its type: one dimension more).
+    Array,
+    /// `array[i][j]...`: the array, then subscripts of type integer.
+    Subscript,
+    /// `ROW(...)`
+    Row,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What it computes.
+    pub op: Op,
+    /// The type of its value.
+    pub ty: SqlType,
+    /// How many arguments it has.
+    pub arity: u32,
+    /// Nodes of the expression that ends here.
+    pub size: u32,
+}
+
+/// A typed expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    nodes: Vec<Node>,
+}
+
+impl Expr {
+    /// An expression without arguments.
+    #[must_use]
+    pub fn leaf(op: Op, ty: SqlType) -> Expr {
+        Expr {
+            nodes: vec![Node {
+                op,
+                ty,
+                arity: 0,
+                size: 1,
+            }],
+        }
+    }
+
+    /// A constant.
+    #[must_use]
+    pub fn constant(value: Value, ty: SqlType) -> Expr {
+        Expr::leaf(Op::Constant(value), ty)
+    }
+
+    /// A column.
+    #[must_use]
+    pub fn column(id: ColumnId, ty: SqlType) -> Expr {
+        Expr::leaf(Op::Column(id), ty)
+    }
+
+    /// An operation on arguments.
+    #[must_use]
+    pub fn new(op: Op, ty: SqlType, arguments: Vec<Expr>) -> Expr {
+        let arity = arguments.len() as u32;
+        let mut arguments = arguments.into_iter();
+        // The first argument's vector is used again: a chain that leans to the left is built in linear time.
+        let mut nodes = arguments.next().map_or_else(Vec::new, |first| first.nodes);
+        for argument in arguments {
+            nodes.extend(argument.nodes);
+        }
+        let size = nodes.len() as u32 + 1;
+        nodes.push(Node { op, ty, arity, size });
+        Expr { nodes }
+    }
+
+    /// All nodes in post-order.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All nodes, to be changed in place: operations and types, not arity.
+    pub fn nodes_mut(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn root(&self) -> &Node {
+        // Never empty: both constructors push the root.
+        &self.nodes[self.nodes.len() - 1]
+    }
+
+    /// The type of the value.
+    #[must_use]
+    pub fn ty(&self) -> SqlType {
+        self.root().ty
+    }
+
+    /// The arguments of the root, as expressions of their own.
+    #[must_use]
+    pub fn into_arguments(self) -> Vec<Expr> {
+        let mut nodes = self.nodes;
+        let Some(root) = nodes.pop() else {
+            return Vec::new();
+        };
+        let mut arguments = Vec::with_capacity(root.arity as usize);
+        for _ in 0..root.arity {
+            let size = nodes.last().map_or(0, |node| node.size as usize);
+            let rest = nodes.split_off(nodes.len() - size);
+            arguments.push(Expr { nodes: rest });
+        }
+        arguments.reverse();
+        arguments
+    }
+
+    /// Where the arguments of the node at `at` end (the places of their roots), in order.
+    #[must_use]
+    pub fn argument_roots(&self, at: usize) -> Vec<usize> {
+        let mut roots = Vec::new();
+        let mut end = at;
+        for _ in 0..self.nodes.get(at).map_or(0, |node| node.arity) {
+            end -= 1;
+            roots.push(end);
+            end -= self.nodes[end].size as usize - 1;
+        }
+        roots.reverse();
+        roots
+    }
+
+    /// The expression that ends at a node.
+    #[must_use]
+    pub fn subtree(&self, at: usize) -> Expr {
+        let size = self.nodes[at].size as usize;
+        Expr {
+            nodes: self.nodes[at + 1 - size..=at].to_vec(),
+        }
+    }
+
+    /// The column, if it is nothing else.
+    #[must_use]
+    pub fn as_column(&self) -> Option<ColumnId> {
+        match &self.nodes[..] {
+            [
+                Node {
+                    op: Op::Column(id), ..
+                },
+            ] => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The constant, if it is nothing else.
+    #[must_use]
+    pub fn as_constant(&self) -> Option<&Value> {
+        match &self.nodes[..] {
+            [
+                Node {
+                    op: Op::Constant(value),
+                    ..
+                },
+            ] => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The columns that it names, each as often as it names it.
+    pub fn columns(&self) -> impl Iterator<Item = ColumnId> + '_ {
+        self.nodes.iter().filter_map(|node| match node.op {
+            Op::Column(id) => Some(id),
+            _ => None,
+        })
+    }
+}
