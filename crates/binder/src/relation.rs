@@ -90,6 +90,11 @@ pub enum Relation {
     },
     /// A user's table.
     Scan(Scan),
+    /// Rows that are given when the query runs: those just written, for RETURNING.
+    Given {
+        /// The columns.
+        columns: Vec<(ColumnId, SqlType)>,
+    },
     /// A relation of `pg_catalog` or `information_schema`.
     System {
         /// Schema and name.
@@ -226,8 +231,10 @@ pub struct Scan {
     pub alias: String,
     /// Position in the table, id and type of the columns that are read.
     pub columns: Vec<(usize, ColumnId, SqlType)>,
-    /// The row's handle and stored bytes, for statements that change or lock rows: two ids.
+    /// The row's handle (uuid) and stored bytes (bytea), for statements that change or lock rows: two ids.
     pub hidden: Option<(ColumnId, ColumnId)>,
+    /// The table that the statement changes: evaluated again over single rows after they were locked.
+    pub target: bool,
 }
 
 /// A call of a set-returning function.
@@ -445,4 +452,34 @@ pub enum SetOp {
     Intersect,
     /// EXCEPT
     Except,
+}
+
+/// INSERT, UPDATE or DELETE whose rows a query computes.
+#[derive(Clone, Debug)]
+pub struct Modify {
+    /// Which statement.
+    pub kind: ModifyKind,
+    /// The table written to.
+    pub table: Arc<TableDef>,
+    /// The rows. UPDATE and DELETE: output 0 and 1 are the target row's handle and stored bytes. Then the values of
+    /// `columns`, converted as assignments; then those of `carried`.
+    pub rows: Query,
+    /// INSERT and UPDATE: positions of the table's columns that get a value from `rows`, in order.
+    pub columns: Vec<usize>,
+    /// How many further outputs of `rows` RETURNING needs.
+    pub carried: usize,
+    /// RETURNING: a query over [`Relation::Given`], whose columns are the table's (new values; DELETE: the old ones),
+    /// then the carried ones.
+    pub returning: Option<Query>,
+}
+
+/// Which statement changes rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModifyKind {
+    /// INSERT: columns without a value get their default; VALUES' DEFAULT likewise (they are bound as the default).
+    Insert,
+    /// UPDATE
+    Update,
+    /// DELETE
+    Delete,
 }

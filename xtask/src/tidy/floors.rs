@@ -11,12 +11,13 @@ use super::Finding;
 use super::tree::SourceFile;
 
 /// Floor of every crate, by package name.
-const FLOORS: [(&str, u8); 24] = [
+const FLOORS: [(&str, u8); 26] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
     ("weft-device", 1),
     ("weft-expression", 2),
+    ("weft-syntax", 2),
     ("weft-offload", 2),
     ("weft-lock", 3),
     ("weft-wal", 3),
@@ -27,6 +28,7 @@ const FLOORS: [(&str, u8); 24] = [
     ("weft-storage-load", 4),
     ("weft-binder", 5),
     ("weft-program", 5),
+    ("weft-query", 6),
     ("weft-txn", 6),
     ("weft-sql", 7),
     ("weft", 8),
@@ -49,9 +51,9 @@ enum Fence {
 /// Foreign crates by the first word of their name, so that `arrow-array` is `arrow`.
 const FENCES: [(&str, Fence); 7] = [
     ("pgwire", Fence::Only("weft-server")),
-    ("datafusion", Fence::FromFloor(7)),
-    ("arrow", Fence::FromFloor(7)),
-    ("sqlparser", Fence::FromFloor(5)),
+    ("datafusion", Fence::FromFloor(6)),
+    ("arrow", Fence::FromFloor(6)),
+    ("sqlparser", Fence::FromFloor(2)),
     ("mpi", Fence::Only("weft-cluster")),
     ("opencl3", Fence::Only("weft-device")),
     ("rocksdb", Fence::Only("weft-storage-load")),

@@ -1,0 +1,1 @@
+//! Syntax: from SQL text to syntax trees, with PostgreSQL's grammar.
