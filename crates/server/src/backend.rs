@@ -31,7 +31,7 @@ use std::time::Duration;
 
 pub use weft::BlockRole;
 pub use weft::sink::{
-    CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope, TxnStatus,
+    CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope, SharedZone, TxnStatus,
 };
 use weft_types::{SqlError, SqlType, Value};
 
@@ -148,6 +148,11 @@ pub trait BackendSession: Send {
 
     /// Changes whenever a value that [`Self::setting`] tells may have changed.
     fn settings_version(&self) -> u64;
+
+    /// The time zone that values are read and shown in, always the session's present one.
+    fn zone(&self) -> SharedZone {
+        SharedZone::default()
+    }
 
     /// Stops the statement that the session is running, from another thread.
     fn cancel_handle(&self) -> Arc<dyn CancelHandle>;

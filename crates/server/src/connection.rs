@@ -256,7 +256,7 @@ impl<S: BackendSession> Connection<S> {
             reader: FrameReader::new(socket.clone(), config.message_bytes_max),
             replies,
             names: Names::new(config.names_max),
-            scratch: Scratch::default(),
+            scratch: Scratch::new(session.zone()),
             executions: 0,
             block: None,
             skipping: false,
@@ -401,7 +401,9 @@ impl<S: BackendSession> Connection<S> {
     fn fail_pipeline(&mut self, error: &SqlError) -> Result<(), Failure> {
         self.session.fail();
         self.skipping = true;
-        self.report(error)
+        self.report(error)?;
+        // At once, as PostgreSQL does: a client may wait for it before it sends Sync.
+        self.replies.flush()
     }
 
     /// The next message that has arrived.

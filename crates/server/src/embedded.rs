@@ -13,7 +13,7 @@ use weft_types::{SqlError, SqlType, Value};
 
 use crate::backend::{
     Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn, PreparedStatement, Ran,
-    ResultSink, Scope, SessionStart, TxnStatus,
+    ResultSink, Scope, SessionStart, SharedZone, TxnStatus,
 };
 
 impl Backend for Database {
@@ -116,6 +116,10 @@ impl BackendSession for Session {
 
     fn setting(&self, name: &str) -> Option<String> {
         Session::setting(self, name)
+    }
+
+    fn zone(&self) -> SharedZone {
+        Session::zone(self)
     }
 
     fn settings_version(&self) -> u64 {

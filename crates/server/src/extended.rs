@@ -43,7 +43,8 @@ pub fn parse<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) ->
 /// Bind: a portal from a statement and its parameters.
 pub fn bind<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
     let bind = frontend::bind(connection.reader.body(frame))?;
-    connection.names.bind(&bind)?;
+    let zone = connection.scratch.zone();
+    connection.names.bind(&bind, &zone)?;
     reply::bind_complete(&mut connection.replies.out);
     Ok(())
 }

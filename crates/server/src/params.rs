@@ -4,7 +4,7 @@
 //! Weft keeps as another (`name`, `bpchar` without length, `oid`). What it declared is kept beside the type,
 //! because ParameterDescription repeats it and binary values have its form.
 
-use weft_types::{SqlError, SqlState, SqlType, Value, decode_binary, parse_text};
+use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value, decode_binary, parse_text_in};
 
 use crate::frontend::{Bind, Format, utf8};
 
@@ -44,11 +44,12 @@ pub fn described_oids(declared: &[u32], types: &[SqlType]) -> Vec<u32> {
     types.iter().enumerate().map(describe).collect()
 }
 
-/// The values of a Bind message, into `values`.
+/// The values of a Bind message, into `values`; texts of timestamptz without a zone are in `zone`.
 pub fn decode(
     bind: &Bind<'_>,
     described: &[u32],
     types: &[SqlType],
+    zone: &TimeZone,
     values: &mut Vec<Value>,
 ) -> Result<(), SqlError> {
     values.clear();
@@ -57,7 +58,7 @@ pub fn decode(
         let value = match bytes {
             None => Value::Null,
             Some(bytes) => match bind.param_formats.get(index) {
-                Format::Text => decode_text(bytes, ty)?,
+                Format::Text => decode_text(bytes, ty, zone)?,
                 Format::Binary => {
                     let oid = described.get(index).copied().unwrap_or_default();
                     decode_declared_binary(bytes, oid, ty).map_err(|error| name_parameter(error, index))?
@@ -69,11 +70,11 @@ pub fn decode(
     Ok(())
 }
 
-fn decode_text(bytes: &[u8], ty: &SqlType) -> Result<Value, SqlError> {
+fn decode_text(bytes: &[u8], ty: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
     let text = utf8(bytes)?;
     match ty {
         SqlType::Text | SqlType::Varchar(None) => Ok(Value::Text(text.to_owned())),
-        _ => parse_text(text, ty),
+        _ => parse_text_in(text, ty, zone),
     }
 }
 

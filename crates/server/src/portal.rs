@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
-use weft_types::{SqlError, SqlState, Value};
+use weft_types::{SqlError, SqlState, TimeZone, Value};
 
 use crate::backend::{CommandTag, PreparedStatement};
 use crate::frontend::{Bind, Format};
@@ -103,10 +103,11 @@ pub struct Portal<P> {
 }
 
 impl<P: PreparedStatement> Portal<P> {
-    /// A portal as Bind makes it; `params` is a buffer to use.
+    /// A portal as Bind makes it; `values` is a buffer to use.
     pub fn new(
         statement: Arc<Statement<P>>,
         bind: &Bind<'_>,
+        zone: &TimeZone,
         mut values: Vec<Value>,
     ) -> Result<Self, SqlError> {
         let types = statement.prepared.params();
@@ -128,7 +129,7 @@ impl<P: PreparedStatement> Portal<P> {
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
-        params::decode(bind, &statement.param_oids, types, &mut values)?;
+        params::decode(bind, &statement.param_oids, types, zone, &mut values)?;
         let formats: Vec<Format> = (0..columns.len())
             .map(|column| bind.result_formats.get(column))
             .collect();
@@ -221,7 +222,7 @@ impl<P: PreparedStatement> Names<P> {
     }
 
     /// Makes a portal: 42P03 if there is one of that name.
-    pub fn bind(&mut self, bind: &Bind<'_>) -> Result<(), SqlError> {
+    pub fn bind(&mut self, bind: &Bind<'_>, zone: &TimeZone) -> Result<(), SqlError> {
         let statement = self.statement(bind.statement)?.clone();
         if bind.portal.is_empty() {
             self.close_portal("");
@@ -231,7 +232,7 @@ impl<P: PreparedStatement> Names<P> {
         } else {
             self.check_room()?;
         }
-        let portal = Portal::new(statement, bind, std::mem::take(&mut self.spare_params))?;
+        let portal = Portal::new(statement, bind, zone, std::mem::take(&mut self.spare_params))?;
         match bind.portal {
             "" => self.unnamed_portal = Some(portal),
             name => drop(self.portals.insert(name.to_owned(), portal)),

@@ -13,9 +13,11 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use weft_types::{RowLayout, SqlError, SqlState, SqlType, ValueRef, encode_binary_ref, format_text_ref};
+use weft_types::{
+    RowLayout, SqlError, SqlState, SqlType, TimeZone, ValueRef, encode_binary_ref, format_text_in,
+};
 
-use crate::backend::{OutputColumn, RowRef};
+use crate::backend::{OutputColumn, RowRef, SharedZone};
 use crate::frontend::Format;
 use crate::reply;
 
@@ -134,9 +136,23 @@ impl RowEncoder {
 pub struct Scratch {
     text: String,
     bytes: Vec<u8>,
+    zone: SharedZone,
 }
 
 impl Scratch {
+    /// Buffers for a session that shows times in a zone.
+    pub fn new(zone: SharedZone) -> Scratch {
+        Scratch {
+            zone,
+            ..Scratch::default()
+        }
+    }
+
+    /// The session's zone as it is now.
+    pub fn zone(&self) -> TimeZone {
+        self.zone.get()
+    }
+
     /// Gives back what one large value has taken.
     pub fn shrink(&mut self) {
         self.text.clear();
@@ -187,7 +203,8 @@ fn encode_cell(
         }
         CellCodec::ValueText(ty) => {
             scratch.text.clear();
-            format_text_ref(&value(layout, bytes, column)?, ty, &mut scratch.text);
+            let zone = scratch.zone();
+            format_text_in(&value(layout, bytes, column)?, ty, &zone, &mut scratch.text);
             put_counted(out, scratch.text.as_bytes())?;
         }
         CellCodec::ValueBinary(ty) => {

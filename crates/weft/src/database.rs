@@ -24,8 +24,8 @@ pub struct Options {
     pub query_threads: usize,
     /// Memory that analytical queries may use together, in bytes; more is an error of the query (53200).
     pub query_memory_bytes: usize,
-    /// Statements whose plans are kept.
-    pub plan_cache_entries: usize,
+    /// Bytes of plans that are kept for statements that come again.
+    pub plan_cache_bytes: usize,
 }
 
 impl Default for Options {
@@ -36,7 +36,7 @@ impl Default for Options {
             synchronous_commit: true,
             query_threads: cores,
             query_memory_bytes: 2 << 30,
-            plan_cache_entries: 4096,
+            plan_cache_bytes: 64 << 20,
         }
     }
 }
@@ -213,7 +213,7 @@ impl Database {
         let shared = Shared {
             engine,
             queries,
-            plans: PlanCache::new(options.plan_cache_entries),
+            plans: PlanCache::new(options.plan_cache_bytes),
             sequences: Sequences::default(),
             clock,
             options,

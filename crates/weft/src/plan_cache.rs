@@ -1,8 +1,9 @@
 //! Plans kept for statements that come again.
 //!
-//! A plan belongs to a statement text, the parameter types that its client declared, and a catalog version. A
-//! new catalog version makes old plans void; when the cache is full it is emptied, which costs each statement
-//! in use one planning and needs no bookkeeping on the way.
+//! A plan belongs to a statement text, the parameter types that its client declared, the session's time zone and a
+//! catalog version. A new catalog version makes old plans void. The cache is bounded in bytes, as far as plans can
+//! tell how large they are; when it is full it is emptied, which costs each statement in use one planning and needs no
+//! bookkeeping on the way. A plan that would take much of the cache for itself is not kept.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -11,18 +12,23 @@ use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
 use weft_base::CatalogVersion;
 use weft_sql::statement::Plan;
-use weft_types::SqlType;
+use weft_types::{SqlType, TimeZone};
+
+/// The part of the cache that one plan may take.
+const PLAN_SHARE: usize = 16;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Key {
     sql: Box<str>,
     param_types: Box<[Option<SqlType>]>,
+    zone: TimeZone,
 }
 
 /// The same key, borrowed, so that a look-up copies nothing.
 struct KeyRef<'a> {
     sql: &'a str,
     param_types: &'a [Option<SqlType>],
+    zone: TimeZone,
 }
 
 impl Hash for Key {
@@ -30,6 +36,7 @@ impl Hash for Key {
         KeyRef {
             sql: &self.sql,
             param_types: &self.param_types,
+            zone: self.zone,
         }
         .hash(state);
     }
@@ -44,21 +51,28 @@ impl Hash for KeyRef<'_> {
 
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        *self.sql == *key.sql && *self.param_types == *key.param_types
+        *self.sql == *key.sql && *self.param_types == *key.param_types && self.zone == key.zone
     }
+}
+
+#[derive(Debug, Default)]
+struct Plans {
+    plans: HashMap<Key, (CatalogVersion, Arc<Plan>)>,
+    bytes: usize,
 }
 
 /// A cache shared by all sessions of a database.
 #[derive(Debug)]
 pub(crate) struct PlanCache {
-    entries_max: usize,
-    plans: RwLock<HashMap<Key, (CatalogVersion, Arc<Plan>)>>,
+    bytes_max: usize,
+    plans: RwLock<Plans>,
 }
 
 impl PlanCache {
-    pub(crate) fn new(entries_max: usize) -> PlanCache {
+    /// A cache of so many bytes.
+    pub(crate) fn new(bytes_max: usize) -> PlanCache {
         PlanCache {
-            entries_max,
+            bytes_max,
             plans: RwLock::default(),
         }
     }
@@ -69,9 +83,15 @@ impl PlanCache {
         sql: &str,
         param_types: &[Option<SqlType>],
         version: CatalogVersion,
+        zone: TimeZone,
     ) -> Option<Arc<Plan>> {
         let plans = self.plans.read();
-        let (of, plan) = plans.get(&KeyRef { sql, param_types })?;
+        let key = KeyRef {
+            sql,
+            param_types,
+            zone,
+        };
+        let (of, plan) = plans.plans.get(&key)?;
         (*of == version).then(|| Arc::clone(plan))
     }
 
@@ -81,18 +101,66 @@ impl PlanCache {
         sql: &str,
         param_types: &[Option<SqlType>],
         version: CatalogVersion,
+        zone: TimeZone,
         plan: &Arc<Plan>,
     ) {
-        let mut plans = self.plans.write();
-        if plans.len() >= self.entries_max {
-            plans.clear();
+        let bytes = entry_bytes(sql, param_types, plan);
+        if bytes > self.bytes_max / PLAN_SHARE {
+            return;
         }
-        plans.insert(
-            Key {
-                sql: sql.into(),
-                param_types: param_types.into(),
-            },
-            (version, Arc::clone(plan)),
+        let mut plans = self.plans.write();
+        if plans.bytes + bytes > self.bytes_max {
+            *plans = Plans::default();
+        }
+        plans.bytes += bytes;
+        let key = Key {
+            sql: sql.into(),
+            param_types: param_types.into(),
+            zone,
+        };
+        if let Some((_, replaced)) = plans.plans.insert(key, (version, Arc::clone(plan))) {
+            let freed = entry_bytes(sql, param_types, &replaced);
+            plans.bytes = plans.bytes.saturating_sub(freed);
+        }
+    }
+}
+
+fn entry_bytes(sql: &str, param_types: &[Option<SqlType>], plan: &Plan) -> usize {
+    sql.len() + size_of_val(param_types) + size_of::<Key>() + plan.bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_bounded_in_bytes_and_tells_zones_apart() {
+        let cache = PlanCache::new(1 << 20);
+        let plan = Arc::new(Plan::Empty);
+        let version = CatalogVersion::default();
+        let zone = TimeZone::Fixed(3600);
+        cache.put("select 1", &[], version, TimeZone::UTC, &plan);
+        assert!(cache.get("select 1", &[], version, TimeZone::UTC).is_some());
+        assert!(cache.get("select 1", &[], version, zone).is_none());
+        for number in 0..10_000 {
+            cache.put(&format!("select {number}"), &[], version, TimeZone::UTC, &plan);
+            assert!(cache.plans.read().bytes <= 1 << 20);
+        }
+        cache.put(&"x".repeat(128 << 10), &[], version, TimeZone::UTC, &plan);
+        assert!(
+            cache
+                .get(&"x".repeat(128 << 10), &[], version, TimeZone::UTC)
+                .is_none()
         );
+    }
+
+    #[test]
+    fn a_plan_put_again_is_counted_once() {
+        let cache = PlanCache::new(1 << 20);
+        let plan = Arc::new(Plan::Empty);
+        for _ in 0..100_000 {
+            cache.put("select 1", &[], CatalogVersion::default(), TimeZone::UTC, &plan);
+        }
+        assert_eq!(cache.plans.read().bytes, entry_bytes("select 1", &[], &plan));
     }
 }

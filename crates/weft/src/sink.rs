@@ -6,9 +6,11 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 pub use weft_types::NoticeLevel;
-use weft_types::{RowLayout, SqlError, SqlType};
+use weft_types::{RowLayout, SqlError, SqlType, TimeZone};
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,5 +154,26 @@ pub trait ResultSink {
     fn deallocate(&mut self, name: Option<&str>) -> bool {
         let _ = name;
         false
+    }
+}
+
+/// A session's time zone, for those who read and show its values beside it.
+#[derive(Clone, Debug)]
+pub struct SharedZone(Arc<RwLock<TimeZone>>);
+
+impl SharedZone {
+    /// The zone as it is now.
+    pub fn get(&self) -> TimeZone {
+        *self.0.read()
+    }
+
+    pub(crate) fn set(&self, zone: TimeZone) {
+        *self.0.write() = zone;
+    }
+}
+
+impl Default for SharedZone {
+    fn default() -> Self {
+        SharedZone(Arc::new(RwLock::new(TimeZone::UTC)))
     }
 }

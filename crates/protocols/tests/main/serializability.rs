@@ -220,7 +220,8 @@ impl World {
             .collect();
         let asts: Vec<_> = parsed.iter().collect();
         let types = vec![Some(SqlType::Int8); 4];
-        let plan = statement::compile_many(&asts, &self.store.catalog(), &types).unwrap();
+        let plan =
+            statement::compile_many(&asts, &self.store.catalog(), &types, weft_types::TimeZone::UTC).unwrap();
         plan.unwrap_or_else(|| panic!("{kind:?} is no point statement"))
     }
 

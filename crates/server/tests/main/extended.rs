@@ -400,6 +400,17 @@ fn a_long_pipeline_waits_once_for_the_disk() {
 }
 
 #[test]
+fn an_error_is_told_before_sync_and_the_rest_is_skipped() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    client.send(&[bind("", "nobody", &[]), execute("", 0), flush()].concat());
+    let error = client.reply().unwrap();
+    assert!(error.contains("26000"), "{error}");
+    client.assert_silent();
+    assert_eq!(client.ask(&sync()), ["Z I"]);
+}
+
+#[test]
 fn flush_sends_what_there_is_without_ending_the_pipeline() {
     let bench = Bench::new();
     let mut client = bench.client();

@@ -14,10 +14,11 @@
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, UnaryOperator};
 use weft_program::Function;
 use weft_store::{Catalog, TableDef};
-use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, cast_context};
+use weft_types::{CastContext, SqlError, SqlState, SqlType, TimeZone, Value, cast_context};
 
 use super::bind_aggregates::AggregateCall;
 use super::bind_calls::{called, numeric_function};
+use super::compile::values::needs_zone;
 use super::literals::{number_literal, parse_unknown};
 use super::params::ParamTypes;
 use super::scalar::{ArithmeticOp, CompareOp, Scalar};
@@ -513,14 +514,23 @@ impl<'a> Binder<'a> {
         if from.same_storage(to) && matches!(from, SqlType::Char(_)) == matches!(to, SqlType::Char(_)) {
             return Ok(typed.scalar);
         }
+        self.check_zone(&from, to)?;
         Ok(Scalar::Cast(Box::new(typed.scalar), from, *to))
+    }
+
+    /// A conversion that depends on the session's zone is made here in UTC only.
+    fn check_zone(&self, from: &SqlType, to: &SqlType) -> Bound<()> {
+        match self.params.zone != TimeZone::UTC && needs_zone(from, to) {
+            true => Err(Refusal::General),
+            false => Ok(()),
+        }
     }
 
     /// An unknown literal or parameter becomes a value of a type.
     fn resolve_unknown(&mut self, scalar: Scalar, to: &SqlType) -> Bound<Scalar> {
         match scalar {
             Scalar::Constant(Value::Text(text)) => {
-                let value = parse_unknown(&text, to);
+                let value = parse_unknown(&text, to, &self.params.zone);
                 self.converted(value, &SqlType::Text, to, || {
                     let text = Box::new(Scalar::Constant(Value::Text(text)));
                     Scalar::Cast(text, SqlType::Text, base_type(to))
@@ -530,7 +540,10 @@ impl<'a> Binder<'a> {
                 self.params.learn(usize::from(number), base_type(to));
                 match self.params.get(usize::from(number)) {
                     Some(known) if known.same_storage(to) => Ok(Scalar::Input(number)),
-                    Some(known) => Ok(Scalar::Cast(Box::new(Scalar::Input(number)), known, *to)),
+                    Some(known) => {
+                        self.check_zone(&known, to)?;
+                        Ok(Scalar::Cast(Box::new(Scalar::Input(number)), known, *to))
+                    }
                     None => Ok(Scalar::Input(number)),
                 }
             }
@@ -578,6 +591,7 @@ impl<'a> Binder<'a> {
             {
                 return Err(error::assignment_mismatch(&column.name, &to, &from).into());
             }
+            self.check_zone(&from, &to)?;
             let assigned = weft_types::assign_from(value.clone(), &from, &to);
             return self.converted(assigned, &from, &to, || {
                 Scalar::Assign(Box::new(Scalar::Constant(value)), from, to)
@@ -595,6 +609,7 @@ impl<'a> Binder<'a> {
         {
             return Err(error::assignment_mismatch(&column.name, &to, &from).into());
         }
+        self.check_zone(&from, &to)?;
         Ok(Scalar::Assign(Box::new(scalar), from, to))
     }
 
@@ -630,6 +645,7 @@ impl<'a> Binder<'a> {
             )
             .into());
         }
+        self.check_zone(&from, to)?;
         Ok(match typed.scalar {
             Scalar::Constant(value) => self.cast_constant(value, &from, to)?,
             other => Scalar::Cast(Box::new(other), from, *to),

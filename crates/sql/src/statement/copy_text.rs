@@ -9,7 +9,7 @@
 //! Errors name the line, from 1, as PostgreSQL does in CONTEXT: `COPY t, line 3, column a: "x"`. A line
 //! longer than [`LINE_BYTES_MAX`] is refused, so that memory is bounded by it.
 
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
 
 use super::copy::{CopyFormat, CopyOptions};
 
@@ -30,6 +30,7 @@ pub struct CopyDecoder {
     table: String,
     columns: Vec<(String, SqlType)>,
     options: CopyOptions,
+    zone: TimeZone,
     /// Bytes that are no complete line yet.
     pending: Vec<u8>,
     /// How far `pending` has been searched for a line end.
@@ -47,6 +48,7 @@ impl CopyDecoder {
         table: impl Into<String>,
         columns: Vec<(String, SqlType)>,
         options: CopyOptions,
+        zone: TimeZone,
     ) -> Result<Self, SqlError> {
         if options.format == CopyFormat::Binary {
             return Err(SqlError::unsupported(
@@ -57,6 +59,7 @@ impl CopyDecoder {
             table: table.into(),
             columns,
             options,
+            zone,
             pending: Vec::new(),
             searched: 0,
             in_quotes: false,
@@ -230,7 +233,7 @@ impl CopyDecoder {
             )
             .context(format!("COPY {}, line {}", self.table, self.line)));
         }
-        weft_types::parse_text(text, ty).map_err(|error| {
+        weft_types::parse_text_in(text, ty, &self.zone).map_err(|error| {
             let shown: String = text.chars().take(100).collect();
             error.context(format!(
                 "COPY {}, line {}, column {name}: \"{shown}\"",
@@ -360,7 +363,13 @@ impl CopyDecoder {
 }
 
 /// Appends one row in text or CSV format, line end included: what COPY TO STDOUT sends.
-pub fn encode_line(values: &[Value], types: &[SqlType], options: &CopyOptions, out: &mut Vec<u8>) {
+pub fn encode_line(
+    values: &[Value],
+    types: &[SqlType],
+    options: &CopyOptions,
+    zone: &TimeZone,
+    out: &mut Vec<u8>,
+) {
     let mut text = String::new();
     for (number, (value, ty)) in values.iter().zip(types).enumerate() {
         if number > 0 {
@@ -371,7 +380,7 @@ pub fn encode_line(values: &[Value], types: &[SqlType], options: &CopyOptions, o
             continue;
         }
         text.clear();
-        weft_types::format_text(value, ty, &mut text);
+        weft_types::format_text_in(&value.as_ref(), ty, zone, &mut text);
         match options.format {
             CopyFormat::Csv => encode_csv(&text, options, out),
             _ => encode_text(&text, options.delimiter, out),
@@ -430,7 +439,7 @@ mod tests {
             .enumerate()
             .map(|(n, ty)| (format!("c{n}"), *ty))
             .collect();
-        CopyDecoder::new("t", columns, options).unwrap()
+        CopyDecoder::new("t", columns, options, TimeZone::UTC).unwrap()
     }
 
     fn decode(
@@ -526,7 +535,7 @@ mod tests {
             let options = options_of(&format!("COPY t FROM STDIN {how}")).unwrap();
             let mut data = Vec::new();
             for row in &rows {
-                encode_line(row, &types, &options, &mut data);
+                encode_line(row, &types, &options, &TimeZone::UTC, &mut data);
             }
             proptest::prop_assert_eq!(decode(how, &types, &data, piece).unwrap(), rows);
         }

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
 use weft_store::Catalog;
-use weft_types::{SqlError, SqlType};
+use weft_types::{SqlError, SqlType, TimeZone};
 
 use self::bind::{Binder, Refusal};
 use self::compile::analyse::Analyser;
@@ -80,6 +80,8 @@ pub struct PlanContext<'a> {
     pub param_types: &'a [Option<SqlType>],
     /// The statement's text, for positions in errors; may be empty.
     pub text: &'a str,
+    /// The session's zone.
+    pub zone: TimeZone,
 }
 
 impl<'a> PlanContext<'a> {
@@ -89,6 +91,7 @@ impl<'a> PlanContext<'a> {
             catalog,
             param_types: &[],
             text,
+            zone: TimeZone::UTC,
         }
     }
 }
@@ -116,8 +119,9 @@ pub fn compile_many(
     asts: &[&ParsedAst],
     catalog: &Catalog,
     param_types: &[Option<SqlType>],
+    zone: TimeZone,
 ) -> Result<Option<ProgramPlan>, SqlError> {
-    let mut params = ParamTypes::new(param_types);
+    let mut params = ParamTypes::new(param_types, zone);
     let mut statements = Vec::with_capacity(asts.len());
     for ast in asts {
         let ParsedAst::Sql(statement) = ast else {
@@ -154,12 +158,13 @@ pub fn compile_many(
 pub fn compile_each(
     statements: &[(&ParsedAst, &[SqlType])],
     catalog: &Catalog,
+    zone: TimeZone,
 ) -> Result<Option<ProgramPlan>, SqlError> {
     let given: Vec<Option<SqlType>> = statements
         .iter()
         .flat_map(|(_, types)| types.iter().copied().map(Some))
         .collect();
-    let mut params = ParamTypes::new(&given);
+    let mut params = ParamTypes::new(&given, zone);
     let mut points = Vec::with_capacity(statements.len());
     let mut before = 0;
     for (ast, types) in statements {
@@ -209,7 +214,7 @@ fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, S
 
 /// The program of a point statement; `None` if it is none.
 fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Option<ProgramPlan>, SqlError> {
-    let mut params = ParamTypes::new(ctx.param_types);
+    let mut params = ParamTypes::new(ctx.param_types, ctx.zone);
     let mut analyser = Analyser {
         catalog: ctx.catalog,
         params: &mut params,
@@ -266,7 +271,7 @@ fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<Con
     if !plain {
         return Ok(None);
     }
-    let mut params = ParamTypes::new(ctx.param_types);
+    let mut params = ParamTypes::new(ctx.param_types, ctx.zone);
     let mut binder = Binder::new(ctx.catalog, None, &mut params, ctx.text);
     let mut row = Vec::with_capacity(select.projection.len());
     let mut columns = Vec::with_capacity(select.projection.len());
@@ -403,7 +408,7 @@ pub fn named_type(text: &str) -> Result<SqlType, SqlError> {
 /// An argument of EXECUTE.
 fn argument(text: &str, ctx: &PlanContext<'_>) -> Result<(Scalar, SqlType), SqlError> {
     let expr = parse::parse_expression(text)?;
-    let mut params = ParamTypes::default();
+    let mut params = ParamTypes::new(&[], ctx.zone);
     let mut binder = Binder::new(ctx.catalog, None, &mut params, "");
     match binder.bind(&expr).and_then(|typed| binder.settle(typed)) {
         Ok(found) if params.len() == 0 => Ok(found),

@@ -27,7 +27,7 @@
 
 use std::ops::Range;
 
-use weft_types::{SqlError, SqlType, Value};
+use weft_types::{SqlError, SqlType, TimeZone, Value};
 
 use super::scanner::{Scanner, Token, TokenKind};
 
@@ -83,7 +83,7 @@ pub struct Literal {
 
 impl Literal {
     /// The literal's value for a parameter of type `ty`. Errors are those of the literal: 22P02 and the like.
-    pub fn value(&self, sql: &str, ty: &SqlType) -> Result<Value, SqlError> {
+    pub fn value(&self, sql: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
         match (self.kind, ty) {
             (LiteralKind::Int4, SqlType::Int4) => Ok(Value::Int4(self.integer as i32)),
             (LiteralKind::Int8, SqlType::Int8) => Ok(Value::Int8(self.integer)),
@@ -98,7 +98,7 @@ impl Literal {
                 };
                 match ty {
                     SqlType::Text | SqlType::Varchar(None) | SqlType::Char(_) => Ok(Value::Text(text)),
-                    _ => weft_types::parse_text(&text, ty),
+                    _ => weft_types::parse_text_in(&text, ty, zone),
                 }
             }
             _ => {
@@ -109,7 +109,7 @@ impl Literal {
                     .chars()
                     .filter(|c| !c.is_whitespace())
                     .collect();
-                weft_types::parse_text(&text, ty)
+                weft_types::parse_text_in(&text, ty, zone)
             }
         }
     }
@@ -142,11 +142,11 @@ impl Normalized {
     }
 
     /// Values of the parameters for a plan with the parameter types given.
-    pub fn values(&self, sql: &str, types: &[SqlType]) -> Result<Vec<Value>, SqlError> {
+    pub fn values(&self, sql: &str, types: &[SqlType], zone: &TimeZone) -> Result<Vec<Value>, SqlError> {
         self.literals
             .iter()
             .zip(types)
-            .map(|(literal, ty)| literal.value(sql, ty))
+            .map(|(literal, ty)| literal.value(sql, ty, zone))
             .collect()
     }
 
@@ -619,7 +619,11 @@ mod tests {
         let sql = "INSERT INTO t VALUES (- 5, 3000000000, 'it''s')";
         let normalized = normalize(sql).unwrap();
         let values = normalized
-            .values(sql, &[SqlType::Int4, SqlType::Int8, SqlType::Text])
+            .values(
+                sql,
+                &[SqlType::Int4, SqlType::Int8, SqlType::Text],
+                &TimeZone::UTC,
+            )
             .unwrap();
         assert_eq!(
             values,

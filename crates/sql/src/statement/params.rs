@@ -1,7 +1,7 @@
 //! Parameter types while a statement is being bound: given by the client, or found at the first place that
 //! tells.
 
-use weft_types::{SqlError, SqlState, SqlType};
+use weft_types::{SqlError, SqlState, SqlType, TimeZone};
 
 use crate::error;
 
@@ -9,22 +9,32 @@ use crate::error;
 pub(crate) const PARAMS_MAX: usize = 32_767;
 
 /// Types of `$1..$n` as far as they are known.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ParamTypes {
     types: Vec<Option<SqlType>>,
     /// Those that occur in the statement; one that was given a type need not occur.
     seen: Vec<bool>,
     /// Parameters before `$1`: those of earlier statements of one program.
     before: usize,
+    /// The session's zone, in which literals are read.
+    pub(crate) zone: TimeZone,
+}
+
+impl Default for ParamTypes {
+    /// No parameters; literals are read in UTC.
+    fn default() -> Self {
+        ParamTypes::new(&[], TimeZone::UTC)
+    }
 }
 
 impl ParamTypes {
     /// Starts from what the client gave.
-    pub(crate) fn new(given: &[Option<SqlType>]) -> Self {
+    pub(crate) fn new(given: &[Option<SqlType>], zone: TimeZone) -> Self {
         ParamTypes {
             types: given.to_vec(),
             seen: vec![false; given.len()],
             before: 0,
+            zone,
         }
     }
 
@@ -95,7 +105,7 @@ mod tests {
 
     #[test]
     fn first_use_decides_and_gaps_are_errors() {
-        let mut params = ParamTypes::new(&[None, Some(SqlType::Int8)]);
+        let mut params = ParamTypes::new(&[None, Some(SqlType::Int8)], TimeZone::UTC);
         assert_eq!(params.placeholder("$1").unwrap(), 0);
         params.learn(0, SqlType::Int4);
         params.learn(0, SqlType::Text);

@@ -32,6 +32,13 @@ use super::finish::Finish;
 use super::scalar::Scalar;
 use crate::query::{ModifyKind, ModifyQuery};
 
+/// Bytes of an instruction with what the verifier and the executors keep beside it.
+const INSTRUCTION_BYTES: usize = 96;
+/// Bytes of a small expression.
+const SCALAR_BYTES: usize = 256;
+/// Bytes of syntax for a byte of text.
+const SYNTAX_BYTES: usize = 64;
+
 /// One planned statement.
 #[derive(Clone, Debug)]
 pub enum Plan {
@@ -76,6 +83,19 @@ impl Plan {
             Plan::Cursor(plan) => plan.params(),
             _ => Some(&[]),
         }
+    }
+
+    /// About how many bytes the plan takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Plan>()
+            + match self {
+                Plan::Program(plan) => plan.bytes(),
+                Plan::Query(plan) => plan.text.len().saturating_mul(SYNTAX_BYTES),
+                Plan::Modify(_) => 64 << 10,
+                Plan::Explain(plan) => plan.inner.bytes(),
+                Plan::Constant(plan) => plan.row.len() * SCALAR_BYTES,
+                _ => 1 << 10,
+            }
     }
 
     /// Columns of the result where planning already knows them; `None` for forms whose columns the query
@@ -226,6 +246,18 @@ pub struct CallPlan {
 }
 
 impl ProgramPlan {
+    fn bytes(&self) -> usize {
+        let program = &self.program;
+        let instructions = program.instrs.len() * INSTRUCTION_BYTES;
+        let inputs = (program.inputs.len() + self.hidden_inputs.len()) * SCALAR_BYTES;
+        let accesses = (program.accesses.len() + program.consts.len()) * SCALAR_BYTES;
+        let fallback = self
+            .fallback
+            .as_ref()
+            .map_or(0, |plan| plan.text.len() * SYNTAX_BYTES);
+        instructions + inputs + accesses + fallback
+    }
+
     /// Columns of the first statement.
     pub fn columns(&self) -> &[OutputColumn] {
         self.statements

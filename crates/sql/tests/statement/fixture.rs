@@ -93,6 +93,7 @@ impl Db {
                 catalog: &catalog,
                 param_types: types,
                 text: sql,
+                zone: weft_types::TimeZone::UTC,
             },
         )
     }
@@ -197,7 +198,7 @@ impl Db {
         let types = plan.params().unwrap_or(&[]).to_vec();
         Some(
             normalized
-                .values(sql, &types)
+                .values(sql, &types, &weft_types::TimeZone::UTC)
                 .and_then(|values| self.run_plan(&plan, &values)),
         )
     }
@@ -206,7 +207,7 @@ impl Db {
     pub fn run_many(&mut self, sql: &str) -> Option<Result<Vec<String>, SqlError>> {
         let parsed = split_and_parse(sql).unwrap();
         let asts: Vec<_> = parsed.iter().map(|statement| &statement.ast).collect();
-        let plan = compile_many(&asts, &self.store.catalog(), &[]).unwrap()?;
+        let plan = compile_many(&asts, &self.store.catalog(), &[], weft_types::TimeZone::UTC).unwrap()?;
         Some(self.run_plan(&Plan::Program(Arc::new(plan)), &[]))
     }
 }

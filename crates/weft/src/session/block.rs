@@ -103,19 +103,29 @@ impl Session {
             .flat_map(|(prepared, _)| prepared.params.iter().copied().map(Some))
             .collect();
         let catalog = self.catalog();
-        if let Some(plan) = self.shared.plans.get(&key, &types, catalog.version()) {
+        if let Some(plan) = self
+            .shared
+            .plans
+            .get(&key, &types, catalog.version(), self.settings.zone)
+        {
             return Some(plan);
         }
-        let plan = Arc::new(match compile(steps, &catalog) {
+        let plan = Arc::new(match compile(steps, &catalog, self.settings.zone) {
             Some(program) => Plan::Program(Arc::new(program)),
             None => Plan::Empty,
         });
-        self.shared.plans.put(&key, &types, catalog.version(), &plan);
+        self.shared
+            .plans
+            .put(&key, &types, catalog.version(), self.settings.zone, &plan);
         Some(plan)
     }
 }
 
-fn compile(steps: &[(&Arc<Prepared>, &[Value])], catalog: &weft_store::Catalog) -> Option<ProgramPlan> {
+fn compile(
+    steps: &[(&Arc<Prepared>, &[Value])],
+    catalog: &weft_store::Catalog,
+    zone: weft_types::TimeZone,
+) -> Option<ProgramPlan> {
     let mut parsed = Vec::with_capacity(steps.len());
     for (prepared, _) in steps {
         let mut statements = statement::split_and_parse(&prepared.sql).ok()?;
@@ -124,5 +134,5 @@ fn compile(steps: &[(&Arc<Prepared>, &[Value])], catalog: &weft_store::Catalog) 
         parsed.push((only.ast, prepared.params.as_slice()));
     }
     let parsed: Vec<(&ParsedAst, &[SqlType])> = parsed.iter().map(|(ast, types)| (ast, *types)).collect();
-    statement::compile_each(&parsed, catalog).ok().flatten()
+    statement::compile_each(&parsed, catalog, zone).ok().flatten()
 }

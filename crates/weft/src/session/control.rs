@@ -255,7 +255,8 @@ impl Session {
     }
 
     /// Tells the settings to those who act on them between statements.
-    fn heed_settings(&mut self) {
+    pub(crate) fn heed_settings(&mut self) {
+        self.zone.set(self.settings.zone);
         self.gate.set_waits(self.settings.synchronous_commit);
         if let Some(open) = &mut self.open {
             open.txn.set_lock_timeout(self.settings.lock_timeout);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_sql::statement::copy_text::{CopyDecoder, encode_line};
 use weft_sql::statement::{CopyFormat, CopyOptions, CopyPlan, Plan, Scalar};
 use weft_store::TableDef;
-use weft_types::{SqlError, SqlType, Value};
+use weft_types::{SqlError, SqlType, TimeZone, Value};
 
 use super::{Planned, Session};
 use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope};
@@ -75,7 +75,8 @@ impl Session {
                     binary: false,
                     column_count: named.len() as u16,
                 };
-                let mut decoder = CopyDecoder::new(table.name.clone(), named, options.clone())?;
+                let mut decoder =
+                    CopyDecoder::new(table.name.clone(), named, options.clone(), self.settings.zone)?;
                 let mut writer = RowWriter {
                     session: self,
                     table,
@@ -96,6 +97,7 @@ impl Session {
                 let mut out = CopyOut {
                     sink,
                     options,
+                    zone: self.settings.zone,
                     types: Vec::new(),
                     line: Vec::new(),
                     rows: 0,
@@ -118,6 +120,7 @@ impl Session {
 struct CopyOut<'a> {
     sink: &'a mut dyn ResultSink,
     options: &'a CopyOptions,
+    zone: TimeZone,
     types: Vec<SqlType>,
     line: Vec<u8>,
     rows: u64,
@@ -136,7 +139,7 @@ impl ResultSink for CopyOut<'_> {
                 .map(|column| Value::Text(column.name.clone()))
                 .collect();
             let types = vec![SqlType::Text; names.len()];
-            encode_line(&names, &types, self.options, &mut self.line);
+            encode_line(&names, &types, self.options, &self.zone, &mut self.line);
             let _ = self.sink.copy_data(&self.line);
         }
     }
@@ -146,7 +149,7 @@ impl ResultSink for CopyOut<'_> {
             return ControlFlow::Break(());
         };
         self.line.clear();
-        encode_line(&values, &self.types, self.options, &mut self.line);
+        encode_line(&values, &self.types, self.options, &self.zone, &mut self.line);
         self.rows += 1;
         self.sink.copy_data(&self.line)
     }

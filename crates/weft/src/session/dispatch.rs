@@ -79,7 +79,7 @@ impl Session {
         let version = catalog.version();
         let private_era = self.private_era();
         let shared_catalog = private_era.is_none();
-        if shared_catalog && let Some(plan) = self.shared.plans.get(sql, types, version) {
+        if shared_catalog && let Some(plan) = self.shared.plans.get(sql, types, version, self.settings.zone) {
             return Ok(Planned {
                 plan,
                 version,
@@ -92,10 +92,13 @@ impl Session {
                 catalog: &catalog,
                 param_types: types,
                 text: sql,
+                zone: self.settings.zone,
             },
         )?);
         if shared_catalog {
-            self.shared.plans.put(sql, types, version, &plan);
+            self.shared
+                .plans
+                .put(sql, types, version, self.settings.zone, &plan);
         }
         Ok(Planned {
             plan,

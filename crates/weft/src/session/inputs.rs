@@ -28,19 +28,26 @@ impl Session {
     }
 }
 
+impl Session {
+    /// What the clocks of the session's zone show at an instant.
+    fn local(&self, micros: i64) -> i64 {
+        micros + i64::from(self.settings.zone.offset_at(micros)) * 1_000_000
+    }
+}
+
 impl InputSource for Session {
     fn session_value(&mut self, which: SessionValue) -> Result<Value, SqlError> {
         let now = self.transaction_micros() - POSTGRES_EPOCH_MICROS;
         Ok(match which {
             SessionValue::TransactionTimestamp => Value::TimestampTz(now),
-            SessionValue::LocalTimestamp => Value::Timestamp(now),
+            SessionValue::LocalTimestamp => Value::Timestamp(self.local(now)),
             SessionValue::StatementTimestamp => {
                 Value::TimestampTz(self.statement_micros - POSTGRES_EPOCH_MICROS)
             }
             SessionValue::ClockTimestamp => {
                 Value::TimestampTz(self.shared.clock.unix_micros() - POSTGRES_EPOCH_MICROS)
             }
-            SessionValue::CurrentDate => Value::Date(now.div_euclid(DAY_MICROS) as i32),
+            SessionValue::CurrentDate => Value::Date(self.local(now).div_euclid(DAY_MICROS) as i32),
             SessionValue::CurrentUser | SessionValue::SessionUser => Value::Text(self.user.to_string()),
             SessionValue::CurrentDatabase => Value::Text("postgres".into()),
             SessionValue::CurrentSchema => Value::Text("public".into()),

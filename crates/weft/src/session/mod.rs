@@ -53,7 +53,7 @@ use weft_types::{SqlError, SqlState, SqlType, Value};
 use crate::database::Shared;
 use crate::gate::DurabilityGate;
 use crate::rows::{Collected, Rows};
-use crate::sink::{OutputColumn, ResultSink, Scope, TxnStatus};
+use crate::sink::{OutputColumn, ResultSink, Scope, SharedZone, TxnStatus};
 pub use block::BlockRole;
 pub(crate) use cursor::Cursor;
 pub(crate) use settings::Settings;
@@ -161,6 +161,8 @@ pub struct Session {
     pub(crate) normalized: Normalized,
     pub(crate) settings: Arc<Settings>,
     pub(crate) first_settings: Arc<Settings>,
+    /// What the server reads the zone of `settings` from.
+    pub(crate) zone: SharedZone,
     pub(crate) user: Arc<str>,
     pub(crate) pid: u32,
     pub(crate) gate: Arc<DurabilityGate>,
@@ -209,6 +211,7 @@ impl Session {
             normalized: Normalized::default(),
             first_settings: Arc::clone(&settings),
             settings,
+            zone: SharedZone::default(),
             user: user.into(),
             pid,
             gate,
@@ -259,8 +262,13 @@ impl Session {
     pub fn set_startup(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         Arc::make_mut(&mut self.settings).set(name, value)?;
         Arc::make_mut(&mut self.first_settings).set(name, value)?;
-        self.gate.set_waits(self.settings.synchronous_commit);
+        self.heed_settings();
         Ok(())
+    }
+
+    /// The time zone that values are read and shown in, always the present one.
+    pub fn zone(&self) -> SharedZone {
+        self.zone.clone()
     }
 
     /// How long a client may now stay silent.

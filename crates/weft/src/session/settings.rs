@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weft_txn::Isolation;
-use weft_types::{SqlError, SqlState};
+use weft_types::{SqlError, SqlState, TimeZone};
 
 const UNDEFINED_OBJECT: SqlState = SqlState("42704");
 const INVALID_PARAMETER_VALUE: SqlState = SqlState("22023");
@@ -75,6 +75,8 @@ pub(crate) struct Settings {
     pub lock_timeout: Duration,
     /// Zero: none.
     pub idle_in_transaction_timeout: Duration,
+    /// `TimeZone`: in which timestamptz is read and shown.
+    pub zone: TimeZone,
     version: u64,
 }
 
@@ -131,6 +133,125 @@ fn show_duration(duration: Duration) -> String {
     }
 }
 
+fn invalid(name: &str, value: &str) -> SqlError {
+    SqlError::new(
+        INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"{name}\": \"{value}\""),
+    )
+}
+
+/// A zone by its name, or hours east of UTC (`-8`, `5.5`, `+05:30`), and how SHOW prints it.
+fn parse_zone(value: &str) -> Option<(TimeZone, String)> {
+    let text = value.trim();
+    if matches!(text.to_ascii_lowercase().as_str(), "default" | "local") {
+        return Some((TimeZone::UTC, "UTC".to_owned()));
+    }
+    if let Some(zone) = TimeZone::from_name(text) {
+        let shown = match zone {
+            TimeZone::Named(named) => named.name().to_owned(),
+            TimeZone::Fixed(_) => text.to_owned(),
+        };
+        return Some((zone, shown));
+    }
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (-1.0, text.get(1..)?),
+        b'+' => (1.0, text.get(1..)?),
+        _ => (1.0, text),
+    };
+    let hours: f64 = match digits.split_once(':') {
+        Some((hours, minutes)) => {
+            hours.parse::<u32>().ok()? as f64 + minutes.parse::<u32>().ok()? as f64 / 60.0
+        }
+        None => digits.parse().ok().filter(|hours: &f64| hours.is_finite())?,
+    };
+    let seconds = (sign * hours * 3600.0).round();
+    if seconds.abs() >= 168.0 * 3600.0 {
+        return None;
+    }
+    let seconds = seconds as i32;
+    let (east, rest) = (if seconds < 0 { '-' } else { '+' }, seconds.unsigned_abs());
+    let minutes = match rest / 60 % 60 {
+        0 => String::new(),
+        minutes => format!(":{minutes:02}"),
+    };
+    let west = if seconds < 0 { '+' } else { '-' };
+    let shown = format!(
+        "<{east}{:02}{minutes}>{west}{:02}{minutes}",
+        rest / 3600,
+        rest / 3600
+    );
+    Some((TimeZone::Fixed(seconds), shown))
+}
+
+/// Refuses values of parameters that would change what a client sees and are not built: nothing is taken and
+/// ignored.
+fn check_plain(key: &str, name: &str, value: &str) -> Result<(), SqlError> {
+    let lower = value.trim().to_ascii_lowercase();
+    let words: Vec<&str> = lower
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let (built, known) = match key {
+        "datestyle" => (
+            words
+                .iter()
+                .all(|word| matches!(*word, "iso" | "mdy" | "us" | "default")),
+            words.iter().all(|word| {
+                matches!(
+                    *word,
+                    "iso"
+                        | "sql"
+                        | "postgres"
+                        | "german"
+                        | "mdy"
+                        | "dmy"
+                        | "ymd"
+                        | "us"
+                        | "noneuropean"
+                        | "european"
+                        | "default"
+                )
+            }),
+        ),
+        "intervalstyle" => (
+            lower == "postgres",
+            matches!(
+                lower.as_str(),
+                "postgres" | "postgres_verbose" | "sql_standard" | "iso_8601"
+            ),
+        ),
+        "bytea_output" => (lower == "hex", matches!(lower.as_str(), "hex" | "escape")),
+        "extra_float_digits" => {
+            let digits = lower
+                .parse::<i32>()
+                .ok()
+                .filter(|digits| (-15..=3).contains(digits));
+            (digits.is_some_and(|digits| digits > 0), digits.is_some())
+        }
+        "search_path" => (
+            words.iter().all(|word| {
+                matches!(
+                    word.trim_matches(['"', '\'']),
+                    "$user" | "public" | "pg_catalog" | "information_schema"
+                )
+            }) && words
+                .iter()
+                .any(|word| word.trim_matches(['"', '\'']) == "public"),
+            true,
+        ),
+        _ => (true, true),
+    };
+    match (known, built) {
+        (false, _) => Err(invalid(name, value)),
+        (true, false) => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("{name} = \"{value}\" is not supported"),
+        )),
+        (true, true) => Ok(()),
+    }
+}
+
 /// The isolation level that a setting or a SET TRANSACTION names.
 pub(crate) fn parse_isolation(value: &str) -> Result<Isolation, SqlError> {
     match value.to_ascii_lowercase().as_str() {
@@ -172,6 +293,7 @@ impl Settings {
             statement_timeout: Duration::ZERO,
             lock_timeout: Duration::ZERO,
             idle_in_transaction_timeout: Duration::ZERO,
+            zone: TimeZone::UTC,
             version: 0,
         }
     }
@@ -223,19 +345,14 @@ impl Settings {
                 }
             }
             "timezone" => {
-                let plain = value.to_ascii_uppercase();
-                if !matches!(
-                    plain.as_str(),
-                    "UTC" | "GMT" | "ETC/UTC" | "UCT" | "ZULU" | "DEFAULT"
-                ) {
-                    return Err(SqlError::new(
-                        SqlState::FEATURE_NOT_SUPPORTED,
-                        format!("time zone \"{value}\" is not supported for display"),
-                    )
-                    .hint("Sessions show timestamptz in UTC; input may name any zone."));
-                }
+                let (zone, shown) = parse_zone(value).ok_or_else(|| invalid(name, value))?;
+                self.zone = zone;
+                self.set_plain(&key, name, &shown)?;
             }
-            _ => self.set_plain(&key, name, value)?,
+            _ => {
+                check_plain(&key, name, value)?;
+                self.set_plain(&key, name, value)?;
+            }
         }
         self.version += 1;
         Ok(())
@@ -249,7 +366,10 @@ impl Settings {
             ));
         }
         if let Some(slot) = self.plain.get_mut(key) {
-            slot.1 = value.to_string();
+            slot.1 = match key {
+                "datestyle" => "ISO, MDY".to_owned(),
+                _ => value.to_string(),
+            };
         } else if key.contains('.') {
             self.plain
                 .insert(key.to_string(), (name.to_string(), value.to_string()));
@@ -341,8 +461,54 @@ mod tests {
     fn parameters_are_matched_without_regard_to_case() {
         let mut settings = Settings::new("ann", true);
         settings.set("datestyle", "ISO").unwrap();
-        assert_eq!(settings.show("DateStyle").as_deref(), Some("ISO"));
+        assert_eq!(settings.show("DateStyle").as_deref(), Some("ISO, MDY"));
         assert_eq!(settings.show("session_authorization").as_deref(), Some("ann"));
+    }
+
+    #[test]
+    fn what_is_not_built_is_refused_and_what_makes_no_sense_too() {
+        let mut settings = Settings::new("ann", true);
+        for (name, value, state) in [
+            ("datestyle", "German", "0A000"),
+            ("datestyle", "ISO, DMY", "0A000"),
+            ("datestyle", "martian", "22023"),
+            ("bytea_output", "escape", "0A000"),
+            ("bytea_output", "octal", "22023"),
+            ("intervalstyle", "iso_8601", "0A000"),
+            ("extra_float_digits", "0", "0A000"),
+            ("extra_float_digits", "4", "22023"),
+            ("search_path", "other", "0A000"),
+            ("timezone", "Mars/Olympus", "22023"),
+        ] {
+            assert_eq!(
+                settings.set(name, value).unwrap_err().state.0,
+                state,
+                "{name} = {value}"
+            );
+        }
+        for (name, value) in [
+            ("datestyle", "ISO, MDY"),
+            ("extra_float_digits", "3"),
+            ("search_path", "\"$user\", public"),
+        ] {
+            settings.set(name, value).unwrap();
+        }
+    }
+
+    #[test]
+    fn zones_have_names_or_hours() {
+        let mut settings = Settings::new("ann", true);
+        for (value, shown) in [
+            ("europe/zurich", "Europe/Zurich"),
+            ("-8", "<-08>+08"),
+            ("5.5", "<+05:30>-05:30"),
+            ("+05:30", "<+05:30>-05:30"),
+            ("UTC", "UTC"),
+        ] {
+            settings.set("TimeZone", value).unwrap();
+            assert_eq!(settings.show("timezone").as_deref(), Some(shown), "{value}");
+        }
+        assert_eq!(settings.zone, TimeZone::UTC);
     }
 
     #[test]

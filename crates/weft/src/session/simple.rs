@@ -77,11 +77,17 @@ impl Session {
             return self.run_statements(sql, sink);
         }
         let version = self.catalog().version();
-        let plan = match self.shared.plans.get(&lifted.key, &types, version) {
+        let plan = match self
+            .shared
+            .plans
+            .get(&lifted.key, &types, version, self.settings.zone)
+        {
             Some(plan) => plan,
             None => {
                 let plan = Arc::new(self.plan_lifted(lifted, &types)?);
-                self.shared.plans.put(&lifted.key, &types, version, &plan);
+                self.shared
+                    .plans
+                    .put(&lifted.key, &types, version, self.settings.zone, &plan);
                 plan
             }
         };
@@ -94,7 +100,7 @@ impl Session {
         if one_transaction && self.open.is_some() {
             return self.run_statements(sql, sink);
         }
-        let params: Vec<Value> = match lifted.values(sql, &program.params) {
+        let params: Vec<Value> = match lifted.values(sql, &program.params, &self.settings.zone) {
             Ok(params) => params,
             // The statement itself tells best what is wrong with its literal.
             Err(_) => return self.run_statements(sql, sink),
@@ -149,6 +155,7 @@ impl Session {
                     catalog: &catalog,
                     param_types: types,
                     text: lifted.text(),
+                    zone: self.settings.zone,
                 };
                 match statement::plan(&only.ast, &context) {
                     Ok(plan @ Plan::Program(_)) => return Ok(plan),
@@ -157,7 +164,9 @@ impl Session {
             }
             [first, inner @ .., last] if begins(&first.ast) && commits(&last.ast) => {
                 let inner: Vec<&ParsedAst> = inner.iter().map(|statement| &statement.ast).collect();
-                statement::compile_many(&inner, &catalog, types).ok().flatten()
+                statement::compile_many(&inner, &catalog, types, self.settings.zone)
+                    .ok()
+                    .flatten()
             }
             _ => None,
         };

@@ -29,7 +29,9 @@ pub fn compile(
     let types: Vec<Option<SqlType>> = types.iter().cloned().map(Some).collect();
     let catalog = database.engine().catalog();
     let what = || statements.first().cloned().unwrap_or_default();
-    match statement::compile_many(&asts, &catalog, &types).map_err(|e| RunError::doing(&what(), e))? {
+    match statement::compile_many(&asts, &catalog, &types, weft_types::TimeZone::UTC)
+        .map_err(|e| RunError::doing(&what(), e))?
+    {
         Some(plan) if plan.hidden_inputs.is_empty() => Ok(Arc::new(plan)),
         Some(_) => Err(RunError(format!("{}: depends on clock or session", what()))),
         None => Err(RunError(format!("{}: is no point statement", what()))),

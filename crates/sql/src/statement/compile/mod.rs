@@ -27,7 +27,7 @@ pub(crate) mod point;
 pub(crate) mod scan;
 mod select;
 pub(crate) mod shape;
-mod values;
+pub(in crate::statement) mod values;
 mod workspace;
 
 use std::sync::Arc;

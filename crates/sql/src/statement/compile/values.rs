@@ -23,7 +23,7 @@ fn plain(ty: &SqlType) -> SqlType {
 }
 
 /// The session's time zone would have a say.
-fn needs_zone(from: &SqlType, to: &SqlType) -> bool {
+pub(in crate::statement) fn needs_zone(from: &SqlType, to: &SqlType) -> bool {
     matches!(from, SqlType::TimestampTz) != matches!(to, SqlType::TimestampTz)
 }
 

@@ -172,7 +172,7 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
     let given = arguments(function)?;
     check_count(procedure, given.len())?;
     let compiled = compile::compile(ctx.catalog, procedure)?;
-    let mut params = ParamTypes::new(ctx.param_types);
+    let mut params = ParamTypes::new(ctx.param_types, ctx.zone);
     let mut values = Vec::with_capacity(compiled.inputs.len());
     for (argument, param) in given.into_iter().zip(&procedure.params) {
         let mut binder = Binder::new(ctx.catalog, None, &mut params, ctx.text);
