@@ -81,6 +81,21 @@ pub trait BackendSession: Send {
     /// PostgreSQL has it. The message ends at its first error.
     fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError>;
 
+    /// The statement described anew, where what it returns depends on the session (FETCH); `None` for all others.
+    fn described_anew(
+        &mut self,
+        prepared: &Arc<Self::Prepared>,
+    ) -> Result<Option<Arc<Self::Prepared>>, SqlError> {
+        let _ = prepared;
+        Ok(None)
+    }
+
+    /// Columns of a cursor that was declared in SQL; `None` if there is none of that name.
+    fn cursor_columns(&self, name: &str) -> Option<Vec<OutputColumn>> {
+        let _ = name;
+        None
+    }
+
     /// Runs a prepared statement to its end. `params` has the types of [`PreparedStatement::params`], in
     /// order.
     fn execute(

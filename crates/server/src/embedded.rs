@@ -57,6 +57,14 @@ impl BackendSession for Session {
         Session::prepare(self, sql, param_types)
     }
 
+    fn described_anew(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Arc<Prepared>>, SqlError> {
+        Session::described_anew(self, prepared)
+    }
+
+    fn cursor_columns(&self, name: &str) -> Option<Vec<OutputColumn>> {
+        Session::cursor_columns(self, name).ok()
+    }
+
     fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
         Session::execute_simple(self, sql, sink)
     }

@@ -44,7 +44,11 @@ pub fn parse<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) ->
 pub fn bind<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
     let bind = frontend::bind(connection.reader.body(frame))?;
     let zone = connection.scratch.zone();
-    connection.names.bind(&bind, &zone)?;
+    let mut statement = Arc::clone(connection.names.statement(bind.statement)?);
+    if let Some(prepared) = connection.session.described_anew(&statement.prepared)? {
+        statement = Arc::new(Statement::new(prepared, &statement.param_oids));
+    }
+    connection.names.bind(statement, &bind, &zone)?;
     reply::bind_complete(&mut connection.replies.out);
     Ok(())
 }
@@ -57,10 +61,15 @@ pub fn describe<S: BackendSession>(connection: &mut Connection<S>, frame: Frame)
     let failed = connection.session.status() == TxnStatus::Failed;
     let (statement, formats) = match target {
         Target::Statement(name) => (connection.names.statement(name)?, None),
-        Target::Portal(name) => {
-            let portal = connection.names.portal(name)?;
-            (&portal.statement, Some(&portal.formats))
-        }
+        Target::Portal(name) => match connection.names.portal(name) {
+            Ok(portal) => (&portal.statement, Some(&portal.formats)),
+            // A cursor that was declared in SQL is a portal, too.
+            Err(error) => {
+                let columns = connection.session.cursor_columns(name).ok_or(error)?;
+                reply::row_description(out, &columns, |_| Format::Text);
+                return Ok(());
+            }
+        },
     };
     let columns = statement.prepared.columns();
     if failed && !columns.is_empty() {

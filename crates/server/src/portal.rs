@@ -222,8 +222,12 @@ impl<P: PreparedStatement> Names<P> {
     }
 
     /// Makes a portal: 42P03 if there is one of that name.
-    pub fn bind(&mut self, bind: &Bind<'_>, zone: &TimeZone) -> Result<(), SqlError> {
-        let statement = self.statement(bind.statement)?.clone();
+    pub fn bind(
+        &mut self,
+        statement: Arc<Statement<P>>,
+        bind: &Bind<'_>,
+        zone: &TimeZone,
+    ) -> Result<(), SqlError> {
         if bind.portal.is_empty() {
             self.close_portal("");
         } else if self.portals.contains_key(bind.portal) {

@@ -4,7 +4,9 @@
 //! Errors of conversion (a text too long for its column, a number out of range) are raised here, before
 //! anything runs.
 
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use std::collections::HashSet;
+
+use weft_types::{SqlError, SqlState, SqlType, Value, encode_key_value};
 
 use super::plan::{ConstantPlan, HiddenInput, ProgramPlan};
 use super::scalar::{InputSource, Scalar};
@@ -69,12 +71,43 @@ impl ProgramPlan {
             let inputs = bind_inputs(&call.inputs, &self.hidden_inputs, &arguments, source)?;
             return self.input_layout.encode_into(&inputs, out);
         }
+        self.check_affected_once(params, source)?;
         if self.hidden_inputs.is_empty() {
             check_params(&self.params, params)?;
             return self.input_layout.encode_into(params, out);
         }
         let inputs = bind_inputs(&self.params, &self.hidden_inputs, params, source)?;
         self.input_layout.encode_into(&inputs, out)
+    }
+
+    /// Refuses an ON CONFLICT DO UPDATE that would change a row twice (21000).
+    fn check_affected_once(&self, params: &[Value], source: &mut dyn InputSource) -> Result<(), SqlError> {
+        for once in &self.once {
+            let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(once.keys.len());
+            for key in &once.keys {
+                let mut bytes = Vec::new();
+                let mut distinct = false;
+                for part in key {
+                    let value = part.evaluate(params, &[], source)?;
+                    distinct |= value.is_null();
+                    encode_key_value(&mut bytes, &value);
+                }
+                if distinct || seen.insert(bytes) {
+                    continue;
+                }
+                if once.conditional {
+                    let message =
+                        "ON CONFLICT DO UPDATE with a condition and a key that comes twice is not supported";
+                    return Err(SqlError::unsupported(message));
+                }
+                let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+                return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).hint(
+                    "Ensure that no rows proposed for insertion within the same command have duplicate \
+                     constrained values.",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The encoded input row for one execution.

@@ -110,6 +110,7 @@ impl Plan {
             Plan::Explain(plan) => Some(&plan.columns),
             Plan::Setting(plan) => Some(plan.columns()),
             Plan::Prepared(_) => None,
+            Plan::Cursor(plan) if matches!(plan.as_ref(), CursorPlan::Fetch { .. }) => None,
             _ => Some(&[]),
         }
     }
@@ -226,8 +227,19 @@ pub struct ProgramPlan {
     pub fallback: Option<Arc<QueryPlan>>,
     /// The inputs that bound an integer range from below and above.
     pub range_inputs: Option<(u16, u16)>,
+    /// What each ON CONFLICT DO UPDATE of several rows may meet once.
+    pub once: Vec<AffectedOnce>,
     /// For CALL: the procedure, and how the program's first inputs follow from the parameters.
     pub procedure: Option<Arc<CallPlan>>,
+}
+
+/// Keys of an INSERT's rows, of which no two may be the same: its DO UPDATE would change one row twice.
+#[derive(Clone, Debug)]
+pub struct AffectedOnce {
+    /// The values of the arbiter's columns, row by row, over the parameters.
+    pub keys: Vec<Vec<Scalar>>,
+    /// DO UPDATE has a condition: whether a row is changed twice is seen only when it runs.
+    pub conditional: bool,
 }
 
 /// What a CALL has beyond a point statement.

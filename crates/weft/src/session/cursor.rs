@@ -168,7 +168,10 @@ impl Session {
     }
 
     /// Columns that FETCH from a cursor returns.
-    pub(crate) fn cursor_columns(&self, name: &str) -> Result<Vec<OutputColumn>, SqlError> {
+    ///
+    /// # Errors
+    /// 34000 if there is no such cursor.
+    pub fn cursor_columns(&self, name: &str) -> Result<Vec<OutputColumn>, SqlError> {
         self.cursors
             .get(name)
             .map(|cursor| cursor.columns.clone())

@@ -12,7 +12,7 @@ use weft_store::{Catalog, CatalogOp};
 use weft_types::SqlError;
 
 use super::Session;
-use crate::sink::{CommandTag, NoticeLevel, ResultSink};
+use crate::sink::{CommandTag, NoticeLevel, ResultSink, Scope};
 
 /// The tables that exist and that an operation changes.
 fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
@@ -46,6 +46,7 @@ impl Session {
         &mut self,
         plan: &DdlPlan,
         planned_for: CatalogVersion,
+        scope: Scope,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         for notice in &plan.notices {
@@ -75,6 +76,10 @@ impl Session {
                     open.sequences_set.push(*id);
                 }
             }
+        }
+        if scope == Scope::Alone && self.open.as_ref().is_some_and(|open| !open.explicit) {
+            // What rows say against a definition is found at the end of the transaction: before success is told.
+            self.sync()?;
         }
         sink.complete(&CommandTag::plain(plan.tag));
         Ok(())

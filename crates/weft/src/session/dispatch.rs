@@ -244,7 +244,7 @@ impl Session {
             Plan::Program(plan) => self.run_program(plan, params, scope, sink),
             Plan::Query(plan) => self.run_query(plan, params, sink),
             Plan::Modify(plan) => self.run_modify(plan, planned, params, sink),
-            Plan::Ddl(plan) => self.run_ddl(plan, planned.version, sink),
+            Plan::Ddl(plan) => self.run_ddl(plan, planned.version, scope, sink),
             Plan::Transaction(plan) => self.run_transaction(plan, sink),
             Plan::Copy(plan) => self.run_copy(plan, planned, params, sink),
             Plan::Setting(plan) => self.run_setting(plan, scope, sink),

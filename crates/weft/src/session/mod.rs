@@ -45,6 +45,7 @@ use parking_lot::RwLock;
 use weft_base::CatalogVersion;
 use weft_program::Program;
 use weft_sql::query::CancelSignal;
+use weft_sql::statement::control::{CursorPlan, PrepareControl};
 use weft_sql::statement::{Normalized, Plan};
 use weft_store::Catalog;
 use weft_txn::{CancelToken, Mark, Transaction, TxnOptions};
@@ -108,6 +109,16 @@ pub struct Prepared {
     planned: RwLock<Planned>,
     params: Vec<SqlType>,
     columns: Vec<OutputColumn>,
+    /// What it returns is that of a cursor, or of a statement made by PREPARE.
+    depends_on_session: bool,
+}
+
+fn depends_on_session(plan: &Plan) -> bool {
+    match plan {
+        Plan::Cursor(plan) => matches!(plan.as_ref(), CursorPlan::Fetch { .. }),
+        Plan::Prepared(plan) => matches!(plan.as_ref(), PrepareControl::Execute { .. }),
+        _ => false,
+    }
 }
 
 impl Prepared {
@@ -316,8 +327,27 @@ impl Session {
             param_types: param_types.to_vec(),
             params,
             columns,
+            depends_on_session: depends_on_session(&planned.plan),
             planned: RwLock::new(planned),
         }))
+    }
+
+    /// The statement described anew, where what it returns depends on the session: FETCH, and EXECUTE of a statement
+    /// made by PREPARE. `None` for all others.
+    pub fn described_anew(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Arc<Prepared>>, SqlError> {
+        if !prepared.depends_on_session || self.failed {
+            return Ok(None);
+        }
+        let planned = prepared.planned.read().clone();
+        let (params, columns) = self.describe(&planned.plan)?;
+        Ok(Some(Arc::new(Prepared {
+            sql: Arc::clone(&prepared.sql),
+            param_types: prepared.param_types.clone(),
+            params,
+            columns,
+            depends_on_session: true,
+            planned: RwLock::new(planned),
+        })))
     }
 
     /// Runs a prepared statement to its end and pushes its result. `params` has the types of

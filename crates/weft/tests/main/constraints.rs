@@ -113,6 +113,34 @@ fn statements_see_the_state_before_themselves() {
 }
 
 #[test]
+fn a_row_has_a_value_for_every_column_that_is_named() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int, w text)");
+    c.fails("insert into t (id, v, w) values (1, 2)", "42601");
+    c.fails("insert into t (id, v) values (1, 2, 3)", "42601");
+    c.fails("insert into t values (1, 2, 'x', 4)", "42601");
+    assert_eq!(c.ok("insert into t values (1, 2)"), "INSERT 1");
+    assert_eq!(c.ok("insert into t (id, v) values (2, 2)"), "INSERT 1");
+}
+
+#[test]
+fn a_definition_that_rows_contradict_is_not_announced() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    c.ok("insert into t values (1, null), (2, 5), (3, 5)");
+    for (sql, state) in [
+        ("alter table t alter column v set not null", "23502"),
+        ("create unique index t_v on t (v)", "23505"),
+    ] {
+        let mut results = crate::client::Results::default();
+        let error = c.0.execute_simple(sql, &mut results).unwrap_err();
+        assert_eq!(error.state.0, state);
+        assert!(results.tags.is_empty(), "{sql}: {:?}", results.tags);
+    }
+    assert_eq!(c.ok("update t set v = id"), "UPDATE 3");
+}
+
+#[test]
 fn on_conflict() {
     let db = database();
     let mut c = Client::with(&db, "create table t (id int primary key, v int)");
@@ -131,6 +159,18 @@ fn on_conflict() {
     );
     c.ok("begin; insert into t values (2, 9) on conflict (id) do update set v = excluded.v; commit");
     assert_eq!(c.rows("select * from t order by id"), "1,6;2,9");
+    c.fails(
+        "insert into t values (3, 1), (3, 2) on conflict (id) do update set v = excluded.v",
+        "21000",
+    );
+    c.fails(
+        "insert into t values (3, 1), (3, 2) on conflict (id) do update set v = excluded.v where t.v > 1",
+        "0A000",
+    );
+    assert_eq!(
+        c.ok("insert into t values (3, 1), (3, 2) on conflict (id) do nothing"),
+        "INSERT 1"
+    );
     c.fails(
         "insert into t select id, v from t where v > 0 on conflict (id) do nothing",
         "0A000",

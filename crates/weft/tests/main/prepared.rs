@@ -41,6 +41,29 @@ fn a_prepared_statement_is_planned_again_after_a_change_of_definitions() {
 }
 
 #[test]
+fn a_prepared_fetch_returns_what_the_cursor_has_now() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v text)");
+    c.ok("insert into t values (1, 'one')");
+    c.ok("begin; declare c cursor for select id from t");
+    let fetch = c.0.prepare("fetch all from c", &[]).unwrap();
+    assert_eq!(fetch.columns().len(), 1);
+    assert_eq!(fetch.columns()[0].ty, SqlType::Int4);
+    assert!(c.0.described_anew(&fetch).unwrap().is_some());
+    c.ok("close c; declare c cursor for select v, id from t");
+    let fetch = c.0.described_anew(&fetch).unwrap().unwrap();
+    assert_eq!(fetch.columns().len(), 2);
+    let mut results = Results::default();
+    c.0.execute(&fetch, &[], Scope::Pipelined, &mut results).unwrap();
+    assert_eq!(results.rows, ["one,1"]);
+    assert_eq!(c.0.cursor_columns("c").unwrap().len(), 2);
+    c.ok("commit");
+    assert_eq!(c.0.cursor_columns("c").unwrap_err().state.0, "34000");
+    let plain = c.0.prepare("select v from t", &[]).unwrap();
+    assert!(c.0.described_anew(&plain).unwrap().is_none());
+}
+
+#[test]
 fn the_result_type_of_a_prepared_statement_must_stay() {
     let db = database();
     let mut c = Client::with(&db, "create table t (id int primary key, v int)");

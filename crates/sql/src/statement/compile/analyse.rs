@@ -19,7 +19,7 @@ use super::path::{self, conjuncts, folded};
 use super::point::{ConflictRow, OutputItem, Path, PointChange, PointConflict, PointInsert, PointStatement};
 use super::shape::{
     arbiter, check_width, column_item, is_default, is_plain_wildcard, refuse_unique_columns, single_table,
-    target_columns, values_are_implicit,
+    target_columns,
 };
 use crate::error;
 use crate::query::output_name;
@@ -104,7 +104,7 @@ impl Analyser<'_> {
         let rows = match source.as_deref() {
             // DEFAULT VALUES
             None => vec![defaults::all_defaults(self.catalog, &table)?],
-            Some(query) => self.inserted_rows(query, &table, &targets)?,
+            Some(query) => self.inserted_rows(query, &table, &targets, !insert.columns.is_empty())?,
         };
         let on_conflict = match on {
             None => None,
@@ -125,6 +125,7 @@ impl Analyser<'_> {
         query: &Query,
         table: &TableDef,
         targets: &[usize],
+        explicit: bool,
     ) -> Analysed<Vec<Vec<Scalar>>> {
         let plain = query.with.is_none()
             && query.order_by.is_none()
@@ -149,11 +150,7 @@ impl Analyser<'_> {
                 )
                 .into());
             }
-            check_width(
-                expressions.len(),
-                targets.len(),
-                !values_are_implicit(targets, table),
-            )?;
+            check_width(expressions.len(), targets.len(), explicit)?;
             rows.push(self.inserted_row(expressions, table, targets, &mut template)?);
         }
         Ok(rows)

@@ -38,7 +38,7 @@ use weft_types::SqlType;
 use self::code::Coder;
 use self::point::{Path, PointStatement};
 use super::bind::Refusal;
-use super::plan::{ProgramPlan, StatementShape};
+use super::plan::{AffectedOnce, ProgramPlan, StatementShape};
 use super::scalar::Scalar;
 
 /// Widest integer range, in keys, that a program reads; wider ones go to the query engine.
@@ -88,6 +88,10 @@ pub(crate) fn compile(
         statements: shapes,
         fallback: None,
         range_inputs,
+        once: statements
+            .iter()
+            .filter_map(affected_once)
+            .collect::<Result<_, _>>()?,
         procedure: None,
     })
 }
@@ -112,6 +116,32 @@ fn generate(
         coder.statement_into(statement, emit::Sink::Statement(number))?;
     }
     Ok(coder)
+}
+
+/// The keys that one ON CONFLICT DO UPDATE may meet once each.
+fn affected_once(statement: &PointStatement) -> Option<Result<AffectedOnce, Refusal>> {
+    let PointStatement::Insert(insert) = statement else {
+        return None;
+    };
+    let conflict = insert.on_conflict.as_ref()?;
+    let updates = conflict.updates.as_ref()?;
+    if insert.rows.len() < 2 {
+        return None;
+    }
+    let key = |row: &Vec<Scalar>| {
+        let columns = conflict.arbiter.columns.iter();
+        columns
+            .filter_map(|&column| row.get(column).cloned())
+            .collect::<Vec<Scalar>>()
+    };
+    let keys: Vec<Vec<Scalar>> = insert.rows.iter().map(key).collect();
+    if keys.iter().flatten().any(Scalar::is_dynamic) {
+        let message =
+            "ON CONFLICT DO UPDATE of several rows whose keys are not known before is not supported";
+        return Some(Err(crate::error::unsupported(message).into()));
+    }
+    let conditional = updates.iter().any(|update| update.condition.is_some());
+    Some(Ok(AffectedOnce { keys, conditional }))
 }
 
 /// The parameters that bound an integer range.

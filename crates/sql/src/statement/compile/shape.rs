@@ -44,10 +44,6 @@ pub(super) fn target_columns(table: &TableDef, columns: &[ObjectName]) -> Analys
     Ok(targets)
 }
 
-pub(super) fn values_are_implicit(targets: &[usize], table: &TableDef) -> bool {
-    targets.len() == table.columns.len()
-}
-
 pub(super) fn check_width(expressions: usize, targets: usize, explicit: bool) -> Result<(), SqlError> {
     if expressions > targets {
         return Err(SqlError::new(

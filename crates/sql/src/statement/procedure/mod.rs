@@ -214,6 +214,7 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
         }],
         fallback: None,
         range_inputs: None,
+        once: Vec::new(),
         procedure: Some(Arc::new(CallPlan {
             name: procedure.name.clone(),
             inputs,
