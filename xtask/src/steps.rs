@@ -4,8 +4,8 @@
 //! 2. `cargo test --workspace`: unit, property and integration tests; the short crash tests among them.
 //! 3. The whole-system tests: every `tests/<folder>/run`. It is started in the workspace root with
 //!    `WEFT_BIN` (the server's path) and `WEFT_PYTHON` (an interpreter with psycopg) set, prints what it
-//!    tests, and ends with `N passed, N failed`. A line `# needs: psql pgbench python3 psycopg` in it says
-//!    what the system must have; without that the folder is skipped, loudly.
+//!    tests, and ends with `N passed, N failed`. A line `# needs: psql pgbench postgresql python3 psycopg` in
+//!    it says what the system must have; without that the folder is skipped, loudly.
 //!
 //! A failed step does not stop the next ones, so that one run shows everything that is wrong. The last line
 //! is `N passed, N failed`, summed over everything; the exit status is 0 only when nothing failed.

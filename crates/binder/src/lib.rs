@@ -1,6 +1,48 @@
-//! Binding: from a syntax tree to typed relations ([`relation`]), with PostgreSQL's rules for names and types.
+//! Binding: from a syntax tree to typed relations ([`relation`]), with PostgreSQL's rules for names and
+//! types.
 //!
-//! Binding reads the catalog and nothing else. It takes time in proportion to the statement's length, and knows
-//! neither programs nor DataFusion: what runs a [`Query`](relation::Query) is decided above.
+//! Binding reads the catalog and nothing else. It takes time in proportion to the statement's length, and
+//! knows neither programs nor DataFusion: what runs a [`Query`](relation::Query) is decided above.
+//!
+//! ```text
+//!   statement   a whole query, UPDATE ... : what the callers call
+//!   with, set, select, aggregate, window, order   the clauses of a query
+//!   from, scope   tables, joins and the names that they make visible
+//!   expr/*, subquery, parameters, types   expressions
+//!   modify, locking   statements that write or lock rows
+//!   finish   what is known only at the end: columns that nobody reads, relations that are used once
+//!   display   relations as text
+//! ```
+//!
+//! A query level ([`scope::Level`]) is one SELECT. Expressions are bound to columns below the aggregation
+//! first; the aggregation then replaces what it groups by. A column keeps its id through relations that only
+//! pass it on: `Project`, `Aggregate` and `Distinct` may give a column under the id that it has in their
+//! input.
 
+mod aggregate;
+mod binder;
+mod display;
+mod expr;
+mod finish;
+mod from;
+mod locking;
+mod modify;
+mod names;
+mod order;
+mod parameters;
 pub mod relation;
+mod scope;
+mod select;
+mod set;
+mod srf;
+mod subquery;
+mod types;
+mod window;
+mod with;
+
+pub use binder::{Binder, Environment, SystemRelation, bind_query};
+pub use display::expression_text;
+pub use locking::{Locked, Locking, bind_locking};
+pub use modify::{bind_default, bind_modify};
+pub use names::output_name;
+pub use types::sql_type;

@@ -1,8 +1,9 @@
 //! Typed relations: what a bound query is made of.
 //!
-//! Every column of every relation has a [`ColumnId`] of its own; expressions name columns by it. A subquery that
-//! names a column of the query around it is correlated: the id is just not made inside the subquery. Subqueries
-//! in expressions are taken out: a [`Relation::Apply`] below computes a column that the expression names.
+//! Every column of every relation has a [`ColumnId`] of its own; expressions name columns by it. A subquery
+//! that names a column of the query around it is correlated: the id is just not made inside the subquery.
+//! Subqueries in expressions are taken out: a [`Relation::Apply`] below computes a column that the
+//! expression names.
 
 use std::sync::Arc;
 
@@ -118,8 +119,9 @@ pub enum Relation {
         /// The shared column and the id that it has here.
         columns: Vec<(ColumnId, ColumnId, SqlType)>,
     },
-    /// Set-returning functions beside each row of the input (SELECT list, or FROM with `input` = [`Relation::One`]
-    /// or the relations to the left). Several run in step; the shorter ones give NULL. The input's columns stay.
+    /// Set-returning functions beside each row of the input (SELECT list, or FROM with `input` =
+    /// [`Relation::One`] or the relations to the left). Several run in step; the shorter ones give NULL.
+    /// The input's columns stay.
     Functions {
         /// Whose columns the arguments may name.
         input: Box<Relation>,
@@ -419,8 +421,8 @@ pub enum FrameUnit {
 pub enum FrameBound {
     /// UNBOUNDED PRECEDING
     UnboundedPreceding,
-    /// n PRECEDING: a bigint for ROWS and GROUPS. For RANGE the boundary key itself, over the input's columns: the sort
-    /// key less n (plus n if descending), of the sort key's type.
+    /// n PRECEDING: a bigint for ROWS and GROUPS. For RANGE the boundary key itself, over the input's
+    /// columns: the sort key less n (plus n if descending), of the sort key's type.
     Preceding(Expr),
     /// CURRENT ROW
     CurrentRow,
@@ -461,22 +463,24 @@ pub struct Modify {
     pub kind: ModifyKind,
     /// The table written to.
     pub table: Arc<TableDef>,
-    /// The rows. UPDATE and DELETE: output 0 and 1 are the target row's handle and stored bytes. Then the values of
+    /// The rows. UPDATE and DELETE: output 0 and 1 are the target row's handle and stored bytes. Then the
+    /// values of
     /// `columns`, converted as assignments; then those of `carried`.
-    pub rows: Query,
+    pub rows: Arc<Query>,
     /// INSERT and UPDATE: positions of the table's columns that get a value from `rows`, in order.
     pub columns: Vec<usize>,
     /// How many further outputs of `rows` RETURNING needs.
     pub carried: usize,
-    /// RETURNING: a query over [`Relation::Given`], whose columns are the table's (new values; DELETE: the old ones),
-    /// then the carried ones.
-    pub returning: Option<Query>,
+    /// RETURNING: a query over [`Relation::Given`], whose columns are the table's (new values; DELETE: the
+    /// old ones), then the carried ones.
+    pub returning: Option<Arc<Query>>,
 }
 
 /// Which statement changes rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModifyKind {
-    /// INSERT: columns without a value get their default; VALUES' DEFAULT likewise (they are bound as the default).
+    /// INSERT: columns without a value get their default; VALUES' DEFAULT likewise (they are bound as the
+    /// default).
     Insert,
     /// UPDATE
     Update,

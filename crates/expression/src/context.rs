@@ -46,3 +46,67 @@ pub struct Context<'a> {
     /// The session.
     pub session: &'a dyn Session,
 }
+
+impl Context<'static> {
+    /// What immutable functions are computed in where there is no session: in programs, on replay.
+    pub const PURE: Context<'static> = Context {
+        parameters: &[],
+        zone: TimeZone::UTC,
+        session: &NoSession,
+    };
+}
+
+/// No session. Sequences are refused; there is no clock and no setting. Only immutable entries are computed
+/// with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSession;
+
+fn refused() -> SqlError {
+    SqlError::internal("an expression asked for a session where there is none")
+}
+
+impl Session for NoSession {
+    fn transaction_micros(&self) -> i64 {
+        0
+    }
+    fn statement_micros(&self) -> i64 {
+        0
+    }
+    fn clock_micros(&self) -> i64 {
+        0
+    }
+    fn user(&self) -> &str {
+        ""
+    }
+    fn database(&self) -> &str {
+        ""
+    }
+    fn backend_pid(&self) -> i32 {
+        0
+    }
+    fn setting(&self, _: &str) -> Option<String> {
+        None
+    }
+    fn next_value(&self, _: &str) -> Result<i64, SqlError> {
+        Err(refused())
+    }
+    fn current_value(&self, _: &str) -> Result<i64, SqlError> {
+        Err(refused())
+    }
+    fn set_value(&self, _: &str, _: i64, _: bool) -> Result<i64, SqlError> {
+        Err(refused())
+    }
+    fn last_value(&self) -> Result<i64, SqlError> {
+        Err(refused())
+    }
+    fn random_u64(&self) -> u64 {
+        0
+    }
+    /// What is computed without a session is bounded beforehand.
+    fn check_interrupt(&self) -> Result<(), SqlError> {
+        Ok(())
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

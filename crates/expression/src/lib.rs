@@ -1,4 +1,5 @@
-//! Expressions: what a function, an operator, a cast or an aggregate means, once, for every way of computing it.
+//! Expressions: what a function, an operator, a cast or an aggregate means, once, for every way of
+//! computing it.
 //!
 //! ```text
 //!   table      one Entry a function or operator: types, volatility, errors, the computation of a value
@@ -9,13 +10,25 @@
 //!   aggregate  the same for aggregates
 //! ```
 //!
-//! Nothing here knows tables, transactions or DataFusion. What varies (clock, session, sequences) comes through
-//! [`Session`].
+//! Nothing here knows tables, transactions or DataFusion. What varies (clock, session, sequences) comes
+//! through [`Session`].
 
+pub mod aggregate;
+pub mod category;
+pub mod columns;
 pub mod context;
+pub mod evaluate;
+pub mod functions;
+pub mod resolve;
 pub mod table;
 pub mod tree;
 
-pub use context::{Context, Session};
-pub use table::{Arg, Entry, Kernel, Kind, Returns, Volatility};
+pub use category::{BPCHAR, Category, category, is_relabel};
+pub use context::{Context, NoSession, Session};
+pub use evaluate::{Compiled, evaluate, fold, volatility_of};
+pub use resolve::{
+    Operator, Resolved, ResolvedAggregate, ResolvedSet, coerce, common_type, is_aggregate, is_set_returning,
+    resolve_aggregate, resolve_function, resolve_operator, resolve_set,
+};
+pub use table::{Accumulator, AggregateEntry, Arg, Entry, Kernel, Kind, Returns, SetEntry, Volatility};
 pub use tree::{ColumnId, CompareOp, Expr, Node, Op};

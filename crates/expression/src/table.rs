@@ -2,6 +2,7 @@
 
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
+use crate::columns::ColumnLoop;
 use crate::context::Context;
 
 /// How long a value lasts.
@@ -37,6 +38,12 @@ pub enum Arg {
     AnyElement,
     /// The array over that type.
     AnyArray,
+    /// Any type but arrays.
+    AnyNonArray,
+    /// Any type, one common type (as for CASE) wherever it stands in one entry.
+    AnyCompatible,
+    /// The array over that type.
+    AnyCompatibleArray,
 }
 
 /// What type the value has.
@@ -44,14 +51,14 @@ pub enum Arg {
 pub enum Returns {
     /// One type.
     Is(SqlType),
-    /// That of [`Arg::AnyElement`].
+    /// That of [`Arg::AnyElement`] or [`Arg::AnyCompatible`].
     Element,
-    /// The array over that of [`Arg::AnyElement`].
+    /// The array over it.
     Array,
 }
 
-/// A computation over whole values. Arguments are of the types that the entry takes; none is NULL if the entry is
-/// strict.
+/// A computation over whole values. Arguments are of the types that the entry takes; none is NULL if the
+/// entry is strict.
 pub type Compute = fn(&Context<'_>, &[ValueRef<'_>]) -> Result<Value, SqlError>;
 
 /// How the value is computed.
@@ -59,6 +66,18 @@ pub type Compute = fn(&Context<'_>, &[ValueRef<'_>]) -> Result<Value, SqlError>;
 pub enum Kernel {
     /// Value by value.
     Values(Compute),
+    /// Value by value, or over columns of values.
+    Columns(Compute, ColumnLoop),
+}
+
+impl Kernel {
+    /// The computation of one value.
+    #[must_use]
+    pub fn compute(&self) -> Compute {
+        match self {
+            Kernel::Values(compute) | Kernel::Columns(compute, _) => *compute,
+        }
+    }
 }
 
 /// One function or operator.

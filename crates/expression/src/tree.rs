@@ -8,6 +8,8 @@
 //! 1. Every node has its type; every conversion is a node of its own ([`Op::Cast`]).
 //! 2. `size` of a node is 1 plus the sizes of its `arity` arguments.
 
+use std::cmp::Ordering;
+
 use weft_types::{SqlType, Value};
 
 use crate::table::Entry;
@@ -33,6 +35,46 @@ pub enum CompareOp {
     Ge,
 }
 
+impl CompareOp {
+    /// The operator with its sides exchanged.
+    #[must_use]
+    pub fn mirrored(self) -> Self {
+        match self {
+            CompareOp::Lt => CompareOp::Gt,
+            CompareOp::Le => CompareOp::Ge,
+            CompareOp::Gt => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Le,
+            same => same,
+        }
+    }
+
+    /// As SQL writes it.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            CompareOp::Eq => "=",
+            CompareOp::Ne => "<>",
+            CompareOp::Lt => "<",
+            CompareOp::Le => "<=",
+            CompareOp::Gt => ">",
+            CompareOp::Ge => ">=",
+        }
+    }
+
+    /// Whether an order of the sides satisfies it.
+    #[must_use]
+    pub fn holds(self, order: Ordering) -> bool {
+        match self {
+            CompareOp::Eq => order.is_eq(),
+            CompareOp::Ne => order.is_ne(),
+            CompareOp::Lt => order.is_lt(),
+            CompareOp::Le => order.is_le(),
+            CompareOp::Gt => order.is_gt(),
+            CompareOp::Ge => order.is_ge(),
+        }
+    }
+}
+
 /// What a node computes from its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -44,8 +86,8 @@ pub enum Op {
     Column(ColumnId),
     /// A function or operator of the table.
     Call(&'static Entry),
-    /// One argument of type `from` becomes the node's type; `explicit` as CAST does it, otherwise as an assignment or
-    /// an implicit conversion does it (text that is too long is refused instead of cut).
+    /// One argument of type `from` becomes the node's type; `explicit` as CAST does it, otherwise as an
+    /// assignment or an implicit conversion does it (text that is too long is refused instead of cut).
     Cast {
         /// Type of the argument.
         from: SqlType,
@@ -70,14 +112,15 @@ pub enum Op {
     IsTruth(bool),
     /// The first argument that is not NULL; those behind it are not computed.
     Coalesce,
-    /// The first argument unless the second, a condition over it, is true: `NULLIF(a, b)` with `a = b` written out.
+    /// The first argument unless the second, a condition over it, is true: `NULLIF(a, b)` with `a = b`
+    /// written out.
     NullIf,
     /// The greatest argument, NULLs left out.
     Greatest,
     /// The least argument, NULLs left out.
     Least,
-    /// CASE: with `operand` the operand first, then conditions and values in turn, the value of ELSE last. Conditions
-    /// refer to the operand by [`Op::CaseOperand`].
+    /// CASE: with `operand` the operand first, then conditions and values in turn, the value of ELSE last.
+    /// Conditions refer to the operand by [`Op::CaseOperand`].
     Case {
         /// CASE operand WHEN ...
         operand: bool,
@@ -161,6 +204,11 @@ impl Expr {
         }
         let size = nodes.len() as u32 + 1;
         nodes.push(Node { op, ty, arity, size });
+        Expr { nodes }
+    }
+
+    /// The expression of nodes that are in post-order, with their sizes.
+    pub(crate) fn from_nodes(nodes: Vec<Node>) -> Expr {
         Expr { nodes }
     }
 
@@ -253,6 +301,59 @@ impl Expr {
             ] => Some(value),
             _ => None,
         }
+    }
+
+    /// The expression with parts of it replaced: `replace` sees the nodes of each part, the largest first,
+    /// and gives the leaf that stands for it from then on; what lies inside a replaced part is not looked at.
+    ///
+    /// # Errors
+    /// The first one of `replace`.
+    pub fn rewrite<E>(self, mut replace: impl FnMut(&[Node]) -> Result<Option<Node>, E>) -> Result<Expr, E> {
+        let mut reversed: Vec<Node> = Vec::with_capacity(self.nodes.len());
+        let mut end = self.nodes.len();
+        while end > 0 {
+            let size = self.nodes[end - 1].size as usize;
+            match replace(&self.nodes[end - size..end])? {
+                Some(leaf) => {
+                    reversed.push(leaf);
+                    end -= size;
+                }
+                None => {
+                    reversed.push(self.nodes[end - 1].clone());
+                    end -= 1;
+                }
+            }
+        }
+        reversed.reverse();
+        let mut sizes: Vec<u32> = Vec::new();
+        for node in &mut reversed {
+            let first = sizes.len().saturating_sub(node.arity as usize);
+            node.size = 1 + sizes.drain(first..).sum::<u32>();
+            sizes.push(node.size);
+        }
+        Ok(Expr { nodes: reversed })
+    }
+
+    /// The expression with other expressions in place of columns.
+    #[must_use]
+    pub fn with_columns<'a>(&self, replace: impl Fn(ColumnId) -> Option<&'a Expr>) -> Expr {
+        let mut nodes: Vec<Node> = Vec::with_capacity(self.nodes.len());
+        let mut sizes: Vec<u32> = Vec::new();
+        for node in &self.nodes {
+            if let Op::Column(id) = node.op
+                && let Some(expr) = replace(id)
+            {
+                nodes.extend_from_slice(&expr.nodes);
+                sizes.push(u32::try_from(expr.nodes.len()).unwrap_or(u32::MAX));
+                continue;
+            }
+            let mut node = node.clone();
+            let first = sizes.len().saturating_sub(node.arity as usize);
+            node.size = sizes.drain(first..).fold(1, u32::saturating_add);
+            sizes.push(node.size);
+            nodes.push(node);
+        }
+        Expr { nodes }
     }
 
     /// The columns that it names, each as often as it names it.

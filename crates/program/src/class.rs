@@ -39,10 +39,18 @@ pub enum Class {
     Bytea,
     /// uuid
     Uuid,
+    /// time
+    Time,
+    /// interval
+    Interval,
+    /// oid and the types that name things by it
+    Oid,
+    /// arrays and records
+    Nested,
 }
 
 impl Class {
-    const ALL: [Class; 14] = [
+    const ALL: [Class; 18] = [
         Class::Bool,
         Class::Int2,
         Class::Int4,
@@ -57,6 +65,10 @@ impl Class {
         Class::Char,
         Class::Bytea,
         Class::Uuid,
+        Class::Time,
+        Class::Interval,
+        Class::Oid,
+        Class::Nested,
     ];
 
     /// The class of a type.
@@ -73,9 +85,18 @@ impl Class {
             SqlType::TimestampTz => Class::TimestampTz,
             SqlType::Numeric(_) => Class::Numeric,
             SqlType::Text | SqlType::Varchar(_) => Class::Text,
+            SqlType::Name | SqlType::InternalChar | SqlType::Void => Class::Text,
             SqlType::Char(_) => Class::Char,
             SqlType::Bytea => Class::Bytea,
             SqlType::Uuid => Class::Uuid,
+            SqlType::Time => Class::Time,
+            SqlType::Interval => Class::Interval,
+            SqlType::Oid
+            | SqlType::Regclass
+            | SqlType::Regtype
+            | SqlType::Regproc
+            | SqlType::Regnamespace => Class::Oid,
+            SqlType::Array(_) | SqlType::Record => Class::Nested,
         }
     }
 
@@ -86,7 +107,7 @@ impl Class {
 
     /// Values fit a register: at most eight bytes, and an order that integer or float comparison gives.
     pub const fn is_register(self) -> bool {
-        (self as u8) <= Class::TimestampTz as u8
+        (self as u8) <= Class::TimestampTz as u8 || matches!(self, Class::Time)
     }
 
     /// Name in assembler text.
@@ -106,6 +127,10 @@ impl Class {
             Class::Char => "char",
             Class::Bytea => "bytea",
             Class::Uuid => "uuid",
+            Class::Time => "time",
+            Class::Interval => "interval",
+            Class::Oid => "oid",
+            Class::Nested => "nested",
         }
     }
 
@@ -118,5 +143,11 @@ impl Class {
 /// A stored value of `from` is always a valid stored value of `to`: same class, and `to` asks for nothing
 /// that `from` does not promise. (Length and scale are checked where a value is bound, not inside programs.)
 pub fn fits_without_check(from: &SqlType, to: &SqlType) -> bool {
-    from == to || (Class::of(from) == Class::of(to) && matches!(to.typmod(), -1))
+    let same_class = || match to {
+        // `name` and `"char"` are text of a length that `text` does not promise.
+        SqlType::Name | SqlType::InternalChar => false,
+        SqlType::Array(_) | SqlType::Record => from.same_form(to),
+        _ => Class::of(from) == Class::of(to) && matches!(to.typmod(), -1),
+    };
+    from == to || same_class()
 }

@@ -1,3 +1,39 @@
 //! Queries: typed relations ([`weft_binder`]) as DataFusion plans over a snapshot.
 //!
 //! DataFusion gets operators and columns, no meaning: every expression is one function of ours over columns.
+
+pub mod arrays;
+pub mod columns;
+pub mod engine;
+pub mod errors;
+pub mod evaluate;
+pub mod functions;
+pub mod key_range;
+pub mod lower;
+pub mod modify;
+pub mod once;
+pub mod operator;
+mod planner;
+pub mod recursion;
+pub mod results;
+mod rules;
+pub mod scan;
+pub mod schema;
+pub mod session;
+pub mod set_returning;
+pub mod settings;
+pub mod slice;
+pub mod source;
+pub mod stream;
+mod unnest;
+pub mod window;
+
+pub use engine::{EngineOptions, QueryEngine, Reading};
+pub use lower::Environment;
+pub use modify::{Evaluation, NewRow, RowChange};
+pub use settings::{CancelSignal, QuerySettings};
+pub use source::{GivenRows, ReadSource, RowHandle, RowVisitor};
+pub use stream::{RowStream, canceled_by_user, timed_out};
+
+#[cfg(test)]
+mod fixture;

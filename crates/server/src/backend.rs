@@ -31,7 +31,8 @@ use std::time::Duration;
 
 pub use weft::BlockRole;
 pub use weft::sink::{
-    CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope, SharedZone, TxnStatus,
+    CommandTag, CopyHeader, NoticeLevel, OidNames, OutputColumn, ResultSink, RowRef, Scope, SharedZone,
+    TxnStatus,
 };
 use weft_types::{SqlError, SqlType, Value};
 
@@ -81,7 +82,8 @@ pub trait BackendSession: Send {
     /// PostgreSQL has it. The message ends at its first error.
     fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError>;
 
-    /// The statement described anew, where what it returns depends on the session (FETCH); `None` for all others.
+    /// The statement described anew, where what it returns depends on the session (FETCH); `None` for all
+    /// others.
     fn described_anew(
         &mut self,
         prepared: &Arc<Self::Prepared>,

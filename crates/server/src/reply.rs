@@ -145,28 +145,14 @@ pub fn row_description(out: &mut BytesMut, columns: &[OutputColumn], format: imp
         out.put_u32(table);
         out.put_i16(attribute);
         out.put_u32(column.oid());
-        let (typlen, typmod) = match column.type_oid {
-            Some(oid) => (catalog_typlen(oid), -1),
-            None => (column.ty.typlen(), column.ty.typmod()),
-        };
-        out.put_i16(typlen);
-        out.put_i32(typmod);
+        out.put_i16(column.ty.typlen());
+        out.put_i32(column.ty.typmod());
         out.put_i16(match format(index) {
             Format::Text => 0,
             Format::Binary => 1,
         });
     }
     end(out, at);
-}
-
-/// Lengths of the catalog types that an [`OutputColumn`] may announce.
-fn catalog_typlen(oid: u32) -> i16 {
-    match oid {
-        18 => 1,                                            // "char"
-        19 => 64,                                           // name
-        24 | 26 | 28 | 29 | 2205 | 2206 | 4089 | 4096 => 4, // regproc, oid, xid, cid, regclass ...
-        _ => -1,
-    }
 }
 
 /// ErrorResponse.

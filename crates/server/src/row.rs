@@ -17,7 +17,7 @@ use weft_types::{
     RowLayout, SqlError, SqlState, SqlType, TimeZone, ValueRef, encode_binary_ref, format_text_in,
 };
 
-use crate::backend::{OutputColumn, RowRef, SharedZone};
+use crate::backend::{OidNames, OutputColumn, RowRef, SharedZone};
 use crate::frontend::Format;
 use crate::reply;
 
@@ -35,6 +35,8 @@ enum CellCodec {
     FixedBinary(usize),
     /// The cell's own bytes.
     Bytes,
+    /// An oid that is shown as what it names.
+    NameText(Arc<OidNames>),
     /// Through a value, printed.
     ValueText(SqlType),
     /// Through a value, in its binary form.
@@ -42,7 +44,11 @@ enum CellCodec {
 }
 
 impl CellCodec {
-    fn new(ty: &SqlType, format: Format) -> CellCodec {
+    fn new(column: &OutputColumn, format: Format) -> CellCodec {
+        if let (Some(names), Format::Text) = (&column.names, format) {
+            return CellCodec::NameText(Arc::clone(names));
+        }
+        let ty = &column.ty;
         match (ty, format) {
             (SqlType::Int2, Format::Text) => CellCodec::IntegerText(2),
             (SqlType::Int4, Format::Text) => CellCodec::IntegerText(4),
@@ -51,9 +57,10 @@ impl CellCodec {
             (SqlType::Bool, Format::Binary) => CellCodec::FixedBinary(1),
             (SqlType::Int2, Format::Binary) => CellCodec::FixedBinary(2),
             (SqlType::Int4 | SqlType::Float4 | SqlType::Date, Format::Binary) => CellCodec::FixedBinary(4),
-            (SqlType::Int8 | SqlType::Float8 | SqlType::Timestamp | SqlType::TimestampTz, Format::Binary) => {
-                CellCodec::FixedBinary(8)
-            }
+            (
+                SqlType::Int8 | SqlType::Float8 | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time,
+                Format::Binary,
+            ) => CellCodec::FixedBinary(8),
             (SqlType::Text | SqlType::Varchar(_), _) | (SqlType::Bytea, Format::Binary) => CellCodec::Bytes,
             (_, Format::Text) => CellCodec::ValueText(*ty),
             (_, Format::Binary) => CellCodec::ValueBinary(*ty),
@@ -73,10 +80,22 @@ impl RowEncoder {
         let cells = columns
             .iter()
             .enumerate()
-            .map(|(index, column)| CellCodec::new(&column.ty, format(index)));
+            .map(|(index, column)| CellCodec::new(column, format(index)));
         RowEncoder {
             cells: cells.collect(),
         }
+    }
+
+    /// Takes over the names that are known only when the statement runs.
+    pub fn take_names(&mut self, columns: &[OutputColumn]) {
+        if columns.iter().all(|column| column.names.is_none()) {
+            return;
+        }
+        let cells = self.cells.iter().zip(columns).map(|(cell, column)| match cell {
+            CellCodec::ValueText(_) | CellCodec::NameText(_) => CellCodec::new(column, Format::Text),
+            other => other.clone(),
+        });
+        self.cells = cells.collect();
     }
 
     /// Columns of the result.
@@ -200,6 +219,13 @@ fn encode_cell(
         CellCodec::Bytes => {
             let cell = layout.var_bytes(bytes, column).ok_or_else(damaged)?;
             put_counted(out, cell)?;
+        }
+        CellCodec::NameText(names) => {
+            let number = fixed(layout, bytes, column)? as u32;
+            match names.get(&number) {
+                Some(name) => put_counted(out, name.as_bytes())?,
+                None => put_counted(out, number.to_string().as_bytes())?,
+            }
         }
         CellCodec::ValueText(ty) => {
             scratch.text.clear();

@@ -154,6 +154,8 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
                     let message = "cached plan must not change result type";
                     let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
                     let _ = self.fail(Failure::Statement(error));
+                } else {
+                    encoder.take_names(columns);
                 }
             }
         }

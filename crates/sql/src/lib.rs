@@ -1,20 +1,12 @@
-//! SQL: parse, bind, compile to programs; analytical queries through DataFusion.
+//! SQL: from text to plans.
 //!
 //! ```text
-//!   text --statement--> Plan: program | constant row | catalog operations | control
-//!                         |
-//!                         +-- what is no point statement --query--> DataFusion over a snapshot or a view
-//!                                                            |
-//!                                                            +-- pg_catalog: relations made from the catalog
+//!   text --statement--> Plan: program | constant row | bound query or change | catalog operations | control
 //! ```
 //!
-//! - [`statement`]: everything from text to a plan; point statements become programs ([`weft_program`]).
-//! - [`query`]: queries and general changes of rows, through DataFusion. Nothing below this crate knows
-//!   DataFusion.
-//! - [`pg_catalog`]: the system catalogs that clients read.
+//! - [`statement`]: everything from text to a plan. Point statements become programs ([`weft_program`]); what
+//!   is none is bound by [`weft_binder`] and run by whoever has a query engine.
 //! - [`error`]: PostgreSQL's wording of the errors that planning raises.
 
 pub mod error;
-pub mod pg_catalog;
-pub mod query;
 pub mod statement;

@@ -2,5 +2,4 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod query;
 mod statement;

@@ -9,8 +9,14 @@
 
 use std::borrow::Cow;
 
+use crate::calendar::{local_of_utc, utc_of_local};
+use crate::interval::Interval;
+use crate::range::{float_overflow, float_underflow, out_of_range};
 use crate::text::{fit_text, format_text_in, parse_text_in, truncate_text};
-use crate::{Numeric, SqlError, SqlState, SqlType, TimeZone, Value, datetime};
+use crate::{ArrayValue, Element, Numeric, SqlError, SqlState, SqlType, TimeZone, Value, array, datetime};
+
+/// Most bytes of a `name`.
+const NAME_BYTES_MAX: usize = 63;
 
 /// In which contexts a conversion is allowed. Ordered: whoever allows the later allows the earlier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -41,7 +47,10 @@ fn number_rank(ty: &SqlType) -> Option<u8> {
 #[must_use]
 pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
-    use SqlType::{Bool, Date, Int4, Timestamp, TimestampTz};
+    use SqlType::{
+        Array, Bool, Date, Int2, Int4, Int8, InternalChar, Interval, Name, Oid, Regclass, Text, Time,
+        Timestamp, TimestampTz, Varchar,
+    };
     if from.same_storage(to) {
         return Some(Implicit);
     }
@@ -49,8 +58,20 @@ pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
         return Some(if a < b { Implicit } else { Assignment });
     }
     match (from, to) {
-        (_, to) if to.is_text() => Some(Assignment),
-        (from, _) if from.is_text() => Some(Explicit),
+        (InternalChar | Name, Text) | (Text | Varchar(_), Regclass) => Some(Implicit),
+        (from, Name) if from.is_text() => Some(Implicit),
+        (from, InternalChar) if from.is_text() => Some(Assignment),
+        // By their text.
+        (_, to) if to.is_text() || *to == Name => Some(Assignment),
+        (from, _) if from.is_text() || *from == Name => Some(Explicit),
+        (InternalChar, Int4) | (Int4, InternalChar) => Some(Explicit),
+        (Int2 | Int4 | Int8, to) if to.holds_oid() => Some(Implicit),
+        (from, Int4 | Int8) if from.holds_oid() => Some(Assignment),
+        (Oid, to) if to.holds_oid() => Some(Implicit),
+        (from, Oid) if from.holds_oid() => Some(Implicit),
+        (Time, Interval) => Some(Implicit),
+        (Timestamp | TimestampTz | Interval, Time) => Some(Assignment),
+        (Array(from), Array(to)) => cast_context(&from.ty(), &to.ty()),
         (Bool, Int4) | (Int4, Bool) => Some(Explicit),
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Some(Implicit),
         (Timestamp | TimestampTz, Date) | (TimestampTz, Timestamp) => Some(Assignment),
@@ -133,12 +154,15 @@ fn cannot_cast(from: &SqlType, to: &SqlType) -> SqlError {
     )
 }
 
-/// 22003 "integer out of range" and its like.
-pub(crate) fn out_of_range(ty: &SqlType) -> SqlError {
-    SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("{} out of range", ty.base_name()),
-    )
+/// Values of `bpchar` without a length would keep blanks at their end, which texts of that kind are held
+/// without.
+fn check_no_blanks(value: &Value, from: &SqlType) -> Result<(), SqlError> {
+    match value {
+        Value::Text(text) if text.ends_with(' ') || crate::text::padding(text, from) > 0 => Err(
+            SqlError::unsupported("bpchar without a length of a text that ends in blanks is not supported"),
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn convert(
@@ -150,13 +174,18 @@ fn convert(
 ) -> Result<Value, SqlError> {
     let value = match value {
         // What is read as another type is the text that a client would see.
-        Value::Text(mut text) if matches!(from, SqlType::Char(_)) && !to.is_text() => {
+        Value::Text(mut text)
+            if matches!(from, SqlType::Char(_)) && !to.is_text() && *to != SqlType::Name =>
+        {
             let padding = crate::text::padding(&text, from);
             text.extend(std::iter::repeat_n(' ', padding));
             Value::Text(text)
         }
         other => other,
     };
+    if explicit && *to == SqlType::Char(0) {
+        check_no_blanks(&value, from)?;
+    }
     match to {
         SqlType::Bool => to_bool(value, from),
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => to_integer(value, from, to),
@@ -164,12 +193,121 @@ fn convert(
         SqlType::Numeric(_) => to_numeric(value, from, to),
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => to_text(value, from, to, explicit, zone),
         SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => to_time(value, from, to, zone),
-        SqlType::Bytea | SqlType::Uuid => match value {
+        SqlType::Name => to_text(value, from, to, true, zone).map(|value| match value {
+            Value::Text(text) => Value::Text(fit_name(text)),
+            other => other,
+        }),
+        SqlType::InternalChar => to_internal_char(value, from),
+        SqlType::Time | SqlType::Interval => to_span(value, from, to, zone),
+        SqlType::Oid | SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace => {
+            to_oid(value, from, to)
+        }
+        SqlType::Array(element) => to_array(value, from, &element.ty(), explicit, zone),
+        SqlType::Bytea | SqlType::Uuid | SqlType::Record | SqlType::Void => match value {
             Value::Text(text) => parse_text_in(&text, to, zone),
             value if value.fits(to) => Ok(value),
             _ => Err(cannot_cast(from, to)),
         },
     }
+}
+
+/// Text as `name` keeps it: at most 63 bytes, whole characters.
+pub(crate) fn fit_name(mut text: String) -> String {
+    let end = text.floor_char_boundary(NAME_BYTES_MAX);
+    text.truncate(end);
+    text
+}
+
+/// The text that stands for a byte of `"char"`.
+///
+/// # Errors
+/// 0A000 beyond ASCII: such a byte is no character of its own.
+pub(crate) fn internal_char(byte: u8) -> Result<String, SqlError> {
+    match byte {
+        0 => Ok(String::new()),
+        1..0x80 => Ok(char::from(byte).to_string()),
+        _ => Err(SqlError::unsupported(
+            "bytes beyond ASCII are not supported for type \"char\"",
+        )),
+    }
+}
+
+fn to_internal_char(value: Value, from: &SqlType) -> Result<Value, SqlError> {
+    let text = match value {
+        Value::Text(text) => match text.bytes().next() {
+            Some(byte) => internal_char(byte)?,
+            None => String::new(),
+        },
+        Value::Int4(v) => match i8::try_from(v) {
+            Ok(v) => internal_char(v as u8)?,
+            Err(_) => return Err(out_of_range(&SqlType::InternalChar)),
+        },
+        _ => return Err(cannot_cast(from, &SqlType::InternalChar)),
+    };
+    Ok(Value::Text(text))
+}
+
+fn to_oid(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlError> {
+    Ok(Value::Oid(match value {
+        Value::Oid(v) => v,
+        // The same 32 bits.
+        Value::Int2(v) => i32::from(v) as u32,
+        Value::Int4(v) => v as u32,
+        Value::Int8(v) => u32::try_from(v)
+            .map_err(|_| SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range"))?,
+        Value::Text(text) => return parse_text_in(&text, to, &TimeZone::UTC),
+        _ => return Err(cannot_cast(from, to)),
+    }))
+}
+
+/// To `time` and `interval`. An infinite timestamp has no time of day: NULL.
+fn to_span(value: Value, from: &SqlType, to: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
+    let time_of = |micros: i64| match micros {
+        i64::MAX | i64::MIN => Value::Null,
+        micros => Value::Time(micros.rem_euclid(datetime::MICROS_PER_DAY)),
+    };
+    Ok(match (value, to) {
+        (Value::Text(text), _) => return parse_text_in(&text, to, zone),
+        (Value::Time(v), SqlType::Time) => Value::Time(v),
+        (Value::Interval(v), SqlType::Interval) => Value::Interval(v),
+        (Value::Time(v), SqlType::Interval) => Value::Interval(Interval::of_micros(v)),
+        (Value::Interval(v), SqlType::Time) => Value::Time(v.micros.rem_euclid(datetime::MICROS_PER_DAY)),
+        (Value::Timestamp(v), SqlType::Time) => time_of(v),
+        (Value::TimestampTz(v), SqlType::Time) => time_of(local_of_utc(v, zone)?),
+        _ => return Err(cannot_cast(from, to)),
+    })
+}
+
+/// Item by item.
+fn to_array(
+    value: Value,
+    from: &SqlType,
+    element: &SqlType,
+    explicit: bool,
+    zone: &TimeZone,
+) -> Result<Value, SqlError> {
+    let array = match value {
+        Value::Array(array) => *array,
+        Value::Text(text) => {
+            return array::parse_array(&text, element, zone)
+                .map(Box::new)
+                .map(Value::Array);
+        }
+        _ => {
+            let to = Element::of(element).map_or(*element, SqlType::Array);
+            return Err(cannot_cast(from, &to));
+        }
+    };
+    let from = array.element;
+    let items = array.items.into_iter().map(|item| match item {
+        Value::Null => Ok(Value::Null),
+        item => convert(item, &from, element, explicit, zone),
+    });
+    Ok(Value::Array(Box::new(ArrayValue {
+        element: element.without_typmod(),
+        dimensions: array.dimensions,
+        items: items.collect::<Result<_, _>>()?,
+    })))
 }
 
 fn to_bool(value: Value, from: &SqlType) -> Result<Value, SqlError> {
@@ -190,6 +328,9 @@ fn to_integer(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlEr
         Value::Float4(v) => float_to_integer(f64::from(v), to)?,
         Value::Float8(v) => float_to_integer(v, to)?,
         Value::Numeric(v) => v.to_integer(to)?,
+        Value::Oid(v) if *to == SqlType::Int4 => i64::from(v as i32),
+        Value::Oid(v) => i64::from(v),
+        Value::Text(text) if *from == SqlType::InternalChar => i64::from(text.bytes().next().unwrap_or(0)),
         Value::Text(text) => return parse_text_in(&text, to, &TimeZone::UTC),
         _ => return Err(cannot_cast(from, to)),
     };
@@ -201,11 +342,21 @@ fn to_integer(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlEr
     narrow.map_err(|_| out_of_range(to))
 }
 
-/// Rounds half to even, as the processor does.
-fn float_to_integer(value: f64, to: &SqlType) -> Result<i64, SqlError> {
+/// A float as an integer of a type, half to even as the processor rounds.
+///
+/// # Errors
+/// 22003 if the type has no such integer.
+#[inline]
+pub fn float_to_integer(value: f64, to: &SqlType) -> Result<i64, SqlError> {
     let rounded = value.round_ties_even();
-    // 2^63 is a float, 2^63 - 1 is not. NaN fails both comparisons.
-    if rounded >= i64::MIN as f64 && rounded < -(i64::MIN as f64) {
+    // Powers of two: exact, while 2^63 - 1 is no float.
+    let limit = match to {
+        SqlType::Int2 => 32_768.0,
+        SqlType::Int4 => 2_147_483_648.0,
+        _ => 9_223_372_036_854_775_808.0,
+    };
+    // NaN fails both comparisons.
+    if rounded >= -limit && rounded < limit {
         Ok(rounded as i64)
     } else {
         Err(out_of_range(to))
@@ -243,17 +394,20 @@ fn to_float(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlErro
     }
 }
 
-fn narrow_float(value: f64) -> Result<f32, SqlError> {
+/// A `double precision` as a `real`.
+///
+/// # Errors
+/// 22003 if that is infinite or zero where the value is not.
+#[inline]
+pub fn narrow_float(value: f64) -> Result<f32, SqlError> {
     let narrow = value as f32;
-    let what = match () {
-        () if narrow.is_infinite() && !value.is_infinite() => "overflow",
-        () if narrow == 0.0 && value != 0.0 => "underflow",
-        () => return Ok(narrow),
-    };
-    Err(SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("value out of range: {what}"),
-    ))
+    if narrow.is_infinite() && !value.is_infinite() {
+        return Err(float_overflow());
+    }
+    if narrow == 0.0 && value != 0.0 {
+        return Err(float_underflow());
+    }
+    Ok(narrow)
 }
 
 fn numeric_to_float(value: &Numeric, to: &SqlType) -> Result<Value, SqlError> {
@@ -304,7 +458,7 @@ fn to_text(
     let text = match value {
         Value::Text(text) => text,
         // Unlike its text form, a boolean's cast to text spells it out.
-        Value::Bool(v) => if v { "true" } else { "false" }.to_owned(),
+        Value::Bool(v) if *to != SqlType::Name => if v { "true" } else { "false" }.to_owned(),
         other => {
             let mut text = String::new();
             format_text_in(&other.as_ref(), from, zone, &mut text);
@@ -326,33 +480,15 @@ fn to_time(value: Value, from: &SqlType, to: &SqlType, zone: &TimeZone) -> Resul
         (Value::Text(text), _) => return parse_text_in(&text, to, zone),
         (Value::Date(v), Date) => Value::Date(v),
         (Value::Date(v), Timestamp) => Value::Timestamp(datetime::timestamp_of_date(v)?),
-        (Value::Date(v), TimestampTz) => Value::TimestampTz(to_utc(datetime::timestamp_of_date(v)?, zone)?),
+        (Value::Date(v), TimestampTz) => {
+            Value::TimestampTz(utc_of_local(datetime::timestamp_of_date(v)?, zone)?)
+        }
         (Value::Timestamp(v), Date) => Value::Date(datetime::date_of_timestamp(v)),
         (Value::Timestamp(v), Timestamp) => Value::Timestamp(v),
-        (Value::Timestamp(v), TimestampTz) => Value::TimestampTz(to_utc(v, zone)?),
-        (Value::TimestampTz(v), Date) => Value::Date(datetime::date_of_timestamp(to_local(v, zone)?)),
-        (Value::TimestampTz(v), Timestamp) => Value::Timestamp(to_local(v, zone)?),
+        (Value::Timestamp(v), TimestampTz) => Value::TimestampTz(utc_of_local(v, zone)?),
+        (Value::TimestampTz(v), Date) => Value::Date(datetime::date_of_timestamp(local_of_utc(v, zone)?)),
+        (Value::TimestampTz(v), Timestamp) => Value::Timestamp(local_of_utc(v, zone)?),
         (Value::TimestampTz(v), TimestampTz) => Value::TimestampTz(v),
         _ => return Err(cannot_cast(from, to)),
     })
-}
-
-/// The instant at which the clocks of a zone show this.
-fn to_utc(local_micros: i64, zone: &TimeZone) -> Result<i64, SqlError> {
-    shift(local_micros, -i64::from(zone.offset_at_local(local_micros)))
-}
-
-/// What the clocks of a zone show at an instant.
-fn to_local(utc_micros: i64, zone: &TimeZone) -> Result<i64, SqlError> {
-    shift(utc_micros, i64::from(zone.offset_at(utc_micros)))
-}
-
-fn shift(micros: i64, seconds: i64) -> Result<i64, SqlError> {
-    if micros == i64::MAX || micros == i64::MIN {
-        return Ok(micros);
-    }
-    let shifted = micros.checked_add(seconds * datetime::MICROS_PER_SECOND);
-    shifted
-        .filter(|micros| datetime::is_finite_timestamp(*micros))
-        .ok_or_else(|| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
 }

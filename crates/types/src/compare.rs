@@ -3,11 +3,12 @@
 //! Integers compare with each other whatever their width, floats likewise with NaN greatest and equal to
 //! itself, and integers, decimals and floats among each other as PostgreSQL promotes them (a float makes it a
 //! float comparison). Text is ordered by bytes (collation "C"). Dates and timestamps compare as points in
-//! time, with UTC as the time zone.
+//! time, with UTC as the time zone. Intervals compare with months of 30 days and days of 24 hours; arrays and
+//! records item by item.
 
 use std::cmp::Ordering;
 
-use crate::{Numeric, Value, ValueRef};
+use crate::{Numeric, SqlType, Value, ValueRef};
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
@@ -29,6 +30,11 @@ pub fn compare_ref(a: &ValueRef<'_>, b: &ValueRef<'_>) -> Option<Ordering> {
         (ValueRef::Bytea(a), ValueRef::Bytea(b)) => Some(a.cmp(b)),
         (ValueRef::Uuid(a), ValueRef::Uuid(b)) => Some(a.cmp(b)),
         (ValueRef::Date(a), ValueRef::Date(b)) => Some(a.cmp(b)),
+        (ValueRef::Time(a), ValueRef::Time(b)) => Some(a.cmp(b)),
+        (ValueRef::Interval(a), ValueRef::Interval(b)) => Some(a.span().cmp(&b.span())),
+        (ValueRef::Oid(a), ValueRef::Oid(b)) => Some(a.cmp(b)),
+        (ValueRef::Array(a), ValueRef::Array(b)) => a.compare(b),
+        (ValueRef::Record(a), ValueRef::Record(b)) => compare_records(a, b),
         _ => match (integer(a), integer(b)) {
             (Some(a), Some(b)) => Some(a.cmp(&b)),
             _ => compare_numbers(a, b).or_else(|| Some(instant(a)?.cmp(&instant(b)?))),
@@ -36,7 +42,29 @@ pub fn compare_ref(a: &ValueRef<'_>, b: &ValueRef<'_>) -> Option<Ordering> {
     }
 }
 
+/// Order of the items of arrays and records: NULL equals NULL and is greater than every value.
+pub(crate) fn compare_items(a: &Value, b: &Value) -> Option<Ordering> {
+    match (a, b) {
+        (Value::Null, Value::Null) => Some(Ordering::Equal),
+        (Value::Null, _) => Some(Ordering::Greater),
+        (_, Value::Null) => Some(Ordering::Less),
+        _ => compare(a, b),
+    }
+}
+
+/// Field by field; records of different lengths do not compare.
+fn compare_records(a: &[(SqlType, Value)], b: &[(SqlType, Value)]) -> Option<Ordering> {
+    for ((_, a), (_, b)) in a.iter().zip(b) {
+        match compare_items(a, b)? {
+            Ordering::Equal => {}
+            unequal => return Some(unequal),
+        }
+    }
+    (a.len() == b.len()).then_some(Ordering::Equal)
+}
+
 /// Order of floats with NaN greatest and equal to itself, and -0 equal to 0.
+#[inline]
 #[must_use]
 pub fn compare_floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))

@@ -9,17 +9,26 @@
 //! refused: a value is a function of its text.
 
 mod fields;
+pub(crate) mod interval;
+mod interval_iso;
+mod interval_sum;
+#[cfg(test)]
+mod interval_tests;
+mod interval_units;
 
+use crate::interval::Interval;
 use crate::text::{push_i64, push_two};
 use crate::{SqlError, SqlState, SqlType, TimeZone};
+pub use fields::days_in_month;
 use fields::{Fault, Moment};
+pub(crate) use interval_units::Unit;
 
 /// 2000-01-01 00:00 UTC in seconds since 1970.
 pub(crate) const EPOCH_UNIX_SECONDS: i64 = 946_684_800;
 /// Microseconds per second.
-pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
+pub const MICROS_PER_SECOND: i64 = 1_000_000;
 /// Microseconds per day.
-pub(crate) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
+pub const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// 1970-01-01 in days since 2000-01-01.
 const UNIX_EPOCH_DAYS: i32 = -10_957;
 /// 4714-11-24 BC, Julian day 0.
@@ -34,7 +43,8 @@ const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 const DAYS_FROM_MARCH_0: i64 = 730_425;
 
 /// Days since 2000-01-01 of a date; year 0 is 1 BC.
-pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+#[must_use]
+pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     // Years begin in March here, so that the leap day is their last.
     let (year, month) = if month > 2 {
         (year, month - 3)
@@ -47,7 +57,8 @@ pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
 }
 
 /// Year (0 is 1 BC), month and day of a day since 2000-01-01.
-pub(crate) fn civil_from_days(days: i64) -> (i64, u32, u32) {
+#[must_use]
+pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let days = days + DAYS_FROM_MARCH_0;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -78,10 +89,10 @@ fn timestamp_out_of_range(text: &str) -> SqlError {
 
 /// PostgreSQL's wording for a fault found while reading `text` as a value of `ty`.
 fn error_of(fault: Fault, text: &str, ty: &SqlType) -> SqlError {
-    let type_name = if *ty == SqlType::Timestamp {
-        "timestamp"
-    } else {
-        ty.base_name()
+    let type_name = match ty {
+        SqlType::Timestamp => "timestamp",
+        SqlType::Time => "time",
+        ty => ty.base_name(),
     };
     match fault {
         Fault::Syntax => SqlError::new(
@@ -134,6 +145,16 @@ pub(crate) fn parse_timestamptz(text: &str, zone: &TimeZone) -> Result<i64, SqlE
     parse_instant(text, &SqlType::TimestampTz, Some(zone))
 }
 
+/// Reads a `time`; a date or zone beside it is checked and dropped.
+pub(crate) fn parse_time(text: &str) -> Result<i64, SqlError> {
+    fields::parse_time(text).map_err(|fault| error_of(fault, text, &SqlType::Time))
+}
+
+/// Reads an `interval`.
+pub(crate) fn parse_interval(text: &str) -> Result<Interval, SqlError> {
+    interval::parse(text, Unit::Second, false)
+}
+
 fn parse_instant(text: &str, ty: &SqlType, session: Option<&TimeZone>) -> Result<i64, SqlError> {
     let parsed = fields::parse(text).map_err(|fault| error_of(fault, text, ty))?;
     let (days, time_micros, own) = match parsed {
@@ -161,7 +182,8 @@ fn parse_instant(text: &str, ty: &SqlType, session: Option<&TimeZone>) -> Result
 }
 
 /// Whether a number is a finite timestamp.
-pub(crate) fn is_finite_timestamp(micros: i64) -> bool {
+#[must_use]
+pub fn is_finite_timestamp(micros: i64) -> bool {
     (TIMESTAMP_MIN..TIMESTAMP_END).contains(&micros)
 }
 
@@ -180,7 +202,7 @@ pub fn is_date(days: i32) -> bool {
 ///
 /// # Errors
 /// 22008 beyond the range of timestamps.
-pub(crate) fn timestamp_of_date(days: i32) -> Result<i64, SqlError> {
+pub fn timestamp_of_date(days: i32) -> Result<i64, SqlError> {
     match days {
         i32::MAX => Ok(i64::MAX),
         i32::MIN => Ok(i64::MIN),
@@ -197,7 +219,8 @@ pub(crate) fn timestamp_of_date(days: i32) -> Result<i64, SqlError> {
 }
 
 /// The date of a timestamp.
-pub(crate) fn date_of_timestamp(micros: i64) -> i32 {
+#[must_use]
+pub fn date_of_timestamp(micros: i64) -> i32 {
     match micros {
         i64::MAX => i32::MAX,
         i64::MIN => i32::MIN,
@@ -273,22 +296,28 @@ fn push_era(year: i64, out: &mut String) {
     }
 }
 
-fn push_time(micros: i64, out: &mut String) {
+/// Appends a time of day.
+pub(crate) fn push_time(micros: i64, out: &mut String) {
     let (seconds, fraction) = (micros / MICROS_PER_SECOND, micros % MICROS_PER_SECOND);
     push_two((seconds / 3600) as u32, out);
     out.push(':');
     push_two((seconds / 60 % 60) as u32, out);
     out.push(':');
     push_two((seconds % 60) as u32, out);
-    if fraction != 0 {
-        out.push('.');
-        let mut rest = fraction as u32;
-        let mut unit = 100_000;
-        while rest != 0 {
-            out.push(char::from(b'0' + (rest / unit) as u8));
-            rest %= unit;
-            unit /= 10;
-        }
+    push_fraction(fraction as u32, out);
+}
+
+/// Appends the point and the digits of a fraction of a second, without zeros at the end.
+pub(crate) fn push_fraction(micros: u32, out: &mut String) {
+    if micros == 0 {
+        return;
+    }
+    out.push('.');
+    let (mut rest, mut unit) = (micros, 100_000);
+    while rest != 0 {
+        out.push(char::from(b'0' + (rest / unit) as u8));
+        rest %= unit;
+        unit /= 10;
     }
 }
 

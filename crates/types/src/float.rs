@@ -276,6 +276,15 @@ fn shortest<F: LowerExp>(
 
 /// Reads a `double precision`.
 pub(crate) fn parse_f64(text: &str) -> Result<f64, SqlError> {
+    if let Some(number) = Hexadecimal::parse(text) {
+        let (number, ty) = (
+            number.ok_or_else(|| invalid(text, &SqlType::Float8))?,
+            &SqlType::Float8,
+        );
+        return number
+            .rounded(53, -1074, f64::MAX)
+            .ok_or_else(|| out_of_range(text, ty));
+    }
     let (number, kind) = classify(text, &SqlType::Float8)?;
     let value = f64::from_str(number).map_err(|_| invalid(text, &SqlType::Float8))?;
     check_range(number, kind, value.is_infinite(), value == 0.0, &SqlType::Float8)?;
@@ -284,6 +293,16 @@ pub(crate) fn parse_f64(text: &str) -> Result<f64, SqlError> {
 
 /// Reads a `real`. Rounded once, from the decimal.
 pub(crate) fn parse_f32(text: &str) -> Result<f32, SqlError> {
+    if let Some(number) = Hexadecimal::parse(text) {
+        let (number, ty) = (
+            number.ok_or_else(|| invalid(text, &SqlType::Float4))?,
+            &SqlType::Float4,
+        );
+        let value = number.rounded(24, -149, f64::from(f32::MAX));
+        return value
+            .map(|value| value as f32)
+            .ok_or_else(|| out_of_range(text, ty));
+    }
     let (number, kind) = classify(text, &SqlType::Float4)?;
     let value = f32::from_str(number).map_err(|_| invalid(text, &SqlType::Float4))?;
     // PostgreSQL shows the whole text here, blanks and all, but not for `double precision`.
@@ -320,12 +339,108 @@ fn classify<'t>(text: &'t str, ty: &SqlType) -> Result<(&'t str, Kind), SqlError
 
 fn check_range(number: &str, kind: Kind, infinite: bool, zero: bool, ty: &SqlType) -> Result<(), SqlError> {
     if kind == Kind::Number && (infinite || zero) {
-        return Err(SqlError::new(
-            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-            format!("\"{number}\" is out of range for type {}", ty.base_name()),
-        ));
+        return Err(out_of_range(number, ty));
     }
     Ok(())
+}
+
+fn out_of_range(number: &str, ty: &SqlType) -> SqlError {
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("\"{number}\" is out of range for type {}", ty.base_name()),
+    )
+}
+
+/// A number in C's hexadecimal notation, `0x1.8p3`: digits times a power of two.
+struct Hexadecimal {
+    negative: bool,
+    /// The first digits; the lowest bit also stands for all that are cut off.
+    digits: u128,
+    exponent: i64,
+}
+
+impl Hexadecimal {
+    /// `None` if the text does not start like one, nothing in it if it does not end like one.
+    fn parse(text: &str) -> Option<Option<Self>> {
+        let number = text.trim_matches(crate::text::is_space);
+        let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
+        let body = unsigned
+            .strip_prefix("0x")
+            .or_else(|| unsigned.strip_prefix("0X"))?;
+        Some(Self::parse_body(body, number.starts_with('-')))
+    }
+
+    fn parse_body(body: &str, negative: bool) -> Option<Self> {
+        let (mantissa, power) = match body.split_once(['p', 'P']) {
+            Some((mantissa, power)) => (mantissa, Some(power)),
+            None => (body, None),
+        };
+        let (mut digits, mut exponent) = (0_u128, 0_i64);
+        let (mut count, mut behind_point) = (0, false);
+        for character in mantissa.chars() {
+            if character == '.' && !behind_point {
+                behind_point = true;
+                continue;
+            }
+            let digit = u128::from(character.to_digit(16)?);
+            count += 1;
+            if digits >> 120 == 0 {
+                digits = digits << 4 | digit;
+                exponent -= if behind_point { 4 } else { 0 };
+            } else {
+                digits |= u128::from(digit != 0);
+                exponent += if behind_point { 0 } else { 4 };
+            }
+        }
+        if count == 0 {
+            return None;
+        }
+        if let Some(power) = power {
+            let unsigned = power.strip_prefix(['+', '-']).unwrap_or(power);
+            if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+                return None;
+            }
+            let limit = 1 << 40;
+            let size = unsigned.parse().unwrap_or(limit).min(limit);
+            exponent += if power.starts_with('-') { -size } else { size };
+        }
+        Some(Self {
+            negative,
+            digits,
+            exponent,
+        })
+    }
+
+    /// The nearest float with so many bits, none below the lowest; `None` if it is beyond the greatest, or 0
+    /// for a number that is not.
+    fn rounded(&self, bits: i64, lowest: i64, greatest: f64) -> Option<f64> {
+        let sign = if self.negative { -1.0 } else { 1.0 };
+        if self.digits == 0 {
+            return Some(0.0_f64.copysign(sign));
+        }
+        let first = 127 - i64::from(self.digits.leading_zeros()) + self.exponent;
+        let last = (first - bits + 1).max(lowest);
+        let shift = last - self.exponent;
+        let kept = match shift {
+            // Fewer bits than there may be.
+            ..=0 => self.digits,
+            1..=127 => {
+                let kept = self.digits >> shift;
+                let rest = self.digits & ((1 << shift) - 1);
+                let half = 1 << (shift - 1);
+                kept + u128::from(rest > half || (rest == half && kept & 1 == 1))
+            }
+            _ => 0,
+        };
+        let scale = i32::try_from(self.exponent + shift.max(0)).ok()?;
+        if first > 1100 || kept == 0 {
+            return None;
+        }
+        // Both steps are exact: the bits fit, and no step is below the result.
+        let half = scale / 2;
+        let value = kept as f64 * 2.0_f64.powi(half) * 2.0_f64.powi(scale - half);
+        (value <= greatest).then(|| value.copysign(sign))
+    }
 }
 
 fn invalid(text: &str, ty: &SqlType) -> SqlError {

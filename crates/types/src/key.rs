@@ -13,18 +13,27 @@
 //!   bytea                     likewise
 //!   uuid                      16 bytes
 //!   numeric                   class, exponent, digits: see `put_numeric`
+//!   oid and its kin           big endian
+//!   interval                  microseconds in all, months of 30 days: 16 bytes, sign bit flipped
+//!   arrays                    items as columns, 0x00, number of dimensions (1 byte), then their lengths and
+//!                             their lower bounds as integers
+//!   records                   fields as columns, 0x00
 //! ```
 //!
-//! Values that SQL holds equal have equal bytes: 1.0 and 1.00, -0.0 and 0.0. Text is ordered by bytes
-//! (collation "C"). The payload's form is a promise to files; it never changes.
+//! Values that SQL holds equal have equal bytes: 1.0 and 1.00, -0.0 and 0.0, 1 month and 30 days. Text is
+//! ordered by bytes (collation "C"). The payload's form is a promise to files; it never changes.
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 use weft_base::{ByteReader, CodecError};
 
+use crate::array::{ArrayValue, DIMENSIONS_MAX};
+use crate::interval::Interval;
 use crate::{ColumnKind, Numeric, RowLayout, SqlType, Value, ValueRef};
 
 pub(crate) const MARK_VALUE: u8 = 0x01;
 const MARK_NULL: u8 = 0x02;
+/// Behind the items of an array and the fields of a record: before every further one.
+const MARK_END: u8 = 0x00;
 
 /// Appends one column of a key.
 pub fn encode_key_value(out: &mut Vec<u8>, value: &Value) {
@@ -49,7 +58,7 @@ pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
         ValueRef::Null => return out.push(MARK_NULL),
         ValueRef::Int2(v) => return out.extend_from_slice(&int2_key(*v)),
         ValueRef::Int4(v) | ValueRef::Date(v) => return out.extend_from_slice(&int4_key(*v)),
-        ValueRef::Int8(v) | ValueRef::Timestamp(v) | ValueRef::TimestampTz(v) => {
+        ValueRef::Int8(v) | ValueRef::Timestamp(v) | ValueRef::TimestampTz(v) | ValueRef::Time(v) => {
             return out.extend_from_slice(&int8_key(*v));
         }
         _ => out.push(MARK_VALUE),
@@ -61,7 +70,8 @@ pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
         | ValueRef::Date(_)
         | ValueRef::Int8(_)
         | ValueRef::Timestamp(_)
-        | ValueRef::TimestampTz(_) => {}
+        | ValueRef::TimestampTz(_)
+        | ValueRef::Time(_) => {}
         ValueRef::Bool(v) => out.push(u8::from(*v)),
         ValueRef::Float4(v) => out.extend_from_slice(&order_f32(*v).to_be_bytes()),
         ValueRef::Float8(v) => out.extend_from_slice(&order_f64(*v).to_be_bytes()),
@@ -69,6 +79,64 @@ pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
         ValueRef::Text(v) => put_escaped(out, v.as_bytes()),
         ValueRef::Bytea(v) => put_escaped(out, v),
         ValueRef::Uuid(v) => out.extend_from_slice(v),
+        ValueRef::Interval(v) => {
+            out.extend_from_slice(&(v.span() as u128 ^ 1 << 127).to_be_bytes());
+        }
+        ValueRef::Oid(v) => out.extend_from_slice(&v.to_be_bytes()),
+        ValueRef::Array(v) => put_array(out, v),
+        ValueRef::Record(fields) => {
+            for (_, field) in fields.iter() {
+                encode_key_value(out, field);
+            }
+            out.push(MARK_END);
+        }
+    }
+}
+
+/// Items first, dimensions behind the mark: as arrays compare.
+fn put_array(out: &mut Vec<u8>, array: &ArrayValue) {
+    for item in &array.items {
+        encode_key_value(out, item);
+    }
+    out.push(MARK_END);
+    out.push(array.dimensions.len() as u8);
+    for (length, _) in &array.dimensions {
+        out.extend_from_slice(&flip32(*length));
+    }
+    for (_, lower) in &array.dimensions {
+        out.extend_from_slice(&flip32(*lower));
+    }
+}
+
+fn take_array(reader: &mut ByteReader<'_>, ty: SqlType) -> Result<Value, CodecError> {
+    let mut items = Vec::new();
+    loop {
+        match reader.u8()? {
+            MARK_END => break,
+            MARK_NULL => items.push(Value::Null),
+            MARK_VALUE => items.push(decode_payload(reader, &ty)?),
+            _ => return Err(reader.error("array key has an unknown marker")),
+        }
+    }
+    let count = usize::from(reader.u8()?);
+    if count > DIMENSIONS_MAX {
+        return Err(reader.error("array key has too many dimensions"));
+    }
+    let mut dimensions = vec![(0, 0); count];
+    for (length, _) in &mut dimensions {
+        *length = unflip32(reader.array()?);
+    }
+    for (_, lower) in &mut dimensions {
+        *lower = unflip32(reader.array()?);
+    }
+    let array = ArrayValue {
+        element: ty,
+        dimensions,
+        items,
+    };
+    match array.is_valid() {
+        true => Ok(Value::Array(Box::new(array))),
+        false => Err(reader.error("array key has wrong dimensions")),
     }
 }
 
@@ -112,7 +180,8 @@ pub(crate) fn int8_key(v: i64) -> [u8; 9] {
     [MARK_VALUE, a, b, c, d, e, f, g, h]
 }
 
-/// Reads one column of a key. A `numeric` gets the scale of its type, or the fewest digits that show it.
+/// Reads one column of a key. A `numeric` gets the scale of its type, or the fewest digits that show it; an
+/// `interval` has no months.
 ///
 /// # Errors
 /// At the end and for bytes that encode no value of the type.
@@ -123,6 +192,12 @@ pub fn decode_key_value(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Val
         MARK_VALUE => {}
         _ => return Err(CodecError::new(position, "key column has an unknown marker")),
     }
+    decode_payload(reader, ty)
+}
+
+/// What is behind [`MARK_VALUE`].
+fn decode_payload(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Value, CodecError> {
+    let position = reader.position();
     Ok(match ty {
         SqlType::Bool => Value::Bool(reader.bool()?),
         SqlType::Int2 => Value::Int2((u16::from_be_bytes(reader.array()?) ^ 1 << 15) as i16),
@@ -157,12 +232,28 @@ pub fn decode_key_value(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Val
                 Value::Numeric(number)
             }
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+        SqlType::Text
+        | SqlType::Varchar(_)
+        | SqlType::Char(_)
+        | SqlType::Name
+        | SqlType::InternalChar
+        | SqlType::Void => {
             let text = String::from_utf8(take_escaped(reader)?);
             Value::Text(text.map_err(|_| CodecError::new(position, "key text is not UTF-8"))?)
         }
         SqlType::Bytea => Value::Bytea(take_escaped(reader)?),
         SqlType::Uuid => Value::Uuid(reader.array()?),
+        SqlType::Time => Value::Time(unflip64(reader.array()?)),
+        SqlType::Interval => {
+            let span = (u128::from_be_bytes(reader.array()?) ^ 1 << 127) as i128;
+            let interval = Interval::of_span(span);
+            Value::Interval(interval.ok_or(CodecError::new(position, "interval key is out of range"))?)
+        }
+        SqlType::Oid | SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace => {
+            Value::Oid(u32::from_be_bytes(reader.array()?))
+        }
+        SqlType::Array(element) => take_array(reader, element.ty())?,
+        SqlType::Record => return Err(CodecError::new(position, "key of a record has no types")),
     })
 }
 

@@ -64,7 +64,7 @@ impl Form {
         match ty {
             SqlType::Int2 => Form::Int2,
             SqlType::Int4 | SqlType::Date => Form::Int4,
-            SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz => Form::Int8,
+            SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => Form::Int8,
             _ => Form::Other,
         }
     }

@@ -14,28 +14,36 @@
 //! Everything here is a pure function of its arguments: no clock, no random number, no setting. A value's
 //! text and bytes are therefore the same on every replay.
 
+pub mod array;
 pub mod binary;
+pub mod calendar;
 pub mod cast;
 pub mod compare;
 mod datetime;
 pub mod error;
 mod float;
 mod hex;
+pub mod interval;
 pub mod key;
 mod key_columns;
 mod key_shuffle;
 pub mod numeric;
+pub mod range;
 pub mod row;
 pub mod sql_type;
 pub mod text;
 mod timezone;
 pub mod value;
 
+pub use array::ArrayValue;
 pub use binary::{decode_binary, encode_binary, encode_binary_ref};
-pub use cast::{CastContext, assign, assign_from, cast, cast_context, cast_from, cast_in};
-pub use compare::{compare, compare_ref};
+pub use cast::{
+    CastContext, assign, assign_from, cast, cast_context, cast_from, cast_in, float_to_integer, narrow_float,
+};
+pub use compare::{compare, compare_floats, compare_ref};
 pub use datetime::is_date;
 pub use error::{ErrorFields, Notice, NoticeLevel, OWN_STATES_MAX, SqlError, SqlState};
+pub use interval::Interval;
 pub use key::{
     decode_key_value, encode_key_from_row, encode_key_null, encode_key_value, encode_key_value_ref,
     prefix_successor, range_prefix_len,
@@ -43,7 +51,7 @@ pub use key::{
 pub use key_columns::KeyColumns;
 pub use numeric::Numeric;
 pub use row::{RowBuilder, RowLayout};
-pub use sql_type::{ColumnKind, NumericSpec, SqlType};
+pub use sql_type::{ColumnKind, Element, NumericSpec, SqlType};
 pub use text::{format_text, format_text_in, format_text_ref, parse_text, parse_text_in};
 pub use timezone::TimeZone;
 pub use value::{Value, ValueRef};

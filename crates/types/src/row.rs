@@ -5,7 +5,7 @@
 //!   ceil(n / 8)   fixed offsets, no padding   bytes of the variable columns, in column order
 //!
 //! bitmap  bit (i % 8) of byte (i / 8) is set when column i is NULL; bits beyond the last column are 0
-//! cell    fixed types: the value, little endian (uuid: its 16 bytes)
+//! cell    fixed types: the value, little endian (uuid: its 16 bytes; interval: see `Interval`)
 //!         variable types: u32 offset from the start of the row, u32 length
 //! ```
 //!
@@ -17,8 +17,9 @@
 //!    accepted they read exactly; from anything else they give NULL, nothing or some value.
 //! 3. The format is that of files: it never changes its meaning.
 
-use weft_base::CodecError;
+use weft_base::{ByteReader, CodecError};
 
+use crate::interval::Interval;
 use crate::{ColumnKind, Numeric, SqlError, SqlState, SqlType, Value, ValueRef};
 
 /// Bytes of the cell of a variable column.
@@ -258,6 +259,12 @@ impl RowLayout {
                 .map(drop)
                 .map_err(|error| CodecError::new(offset + error.position, error.reason)),
             SqlType::Bytea => Ok(()),
+            SqlType::Array(_) | SqlType::Record => decode_nested(bytes)
+                .and_then(|value| match value.fits(&ty) {
+                    true => Ok(()),
+                    false => Err(CodecError::new(0, "an array or record of another type")),
+                })
+                .map_err(|error| CodecError::new(offset + error.position, error.reason)),
             _ => std::str::from_utf8(bytes)
                 .map(drop)
                 .map_err(|error| CodecError::new(offset + error.valid_up_to(), "text is not UTF-8")),
@@ -360,11 +367,24 @@ impl RowLayout {
             SqlType::Timestamp => ValueRef::Timestamp(bits()? as i64),
             SqlType::TimestampTz => ValueRef::TimestampTz(bits()? as i64),
             SqlType::Numeric(_) => ValueRef::Numeric(Numeric::decode(self.var_bytes(row, col)?).ok()?),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
-                ValueRef::Text(std::str::from_utf8(self.var_bytes(row, col)?).ok()?)
-            }
+            SqlType::Text
+            | SqlType::Varchar(_)
+            | SqlType::Char(_)
+            | SqlType::Name
+            | SqlType::InternalChar
+            | SqlType::Void => ValueRef::Text(std::str::from_utf8(self.var_bytes(row, col)?).ok()?),
             SqlType::Bytea => ValueRef::Bytea(self.var_bytes(row, col)?),
             SqlType::Uuid => ValueRef::Uuid(*self.raw(row, col)?.first_chunk()?),
+            SqlType::Time => ValueRef::Time(bits()? as i64),
+            SqlType::Interval => {
+                ValueRef::Interval(Interval::from_bytes(*self.raw(row, col)?.first_chunk()?))
+            }
+            SqlType::Oid
+            | SqlType::Regclass
+            | SqlType::Regtype
+            | SqlType::Regproc
+            | SqlType::Regnamespace => ValueRef::Oid(bits()? as u32),
+            SqlType::Array(_) | SqlType::Record => ValueRef::nested(self.var_bytes(row, col)?)?,
         })
     }
 
@@ -393,6 +413,16 @@ impl RowLayout {
             *byte &= !(1 << (col % 8));
         }
         true
+    }
+}
+
+/// An array or record of the heap.
+fn decode_nested(bytes: &[u8]) -> Result<Value, CodecError> {
+    let mut reader = ByteReader::new(bytes);
+    let value = Value::decode(&mut reader)?;
+    match (&value, reader.position() == bytes.len()) {
+        (Value::Array(_) | Value::Record(_), true) => Ok(value),
+        _ => Err(reader.error("not one array or record")),
     }
 }
 
@@ -425,11 +455,16 @@ fn fixed_cell<'c>(value: &Value, cell: &'c mut [u8; 16]) -> Option<&'c [u8]> {
         Value::Bool(v) => put(cell, [u8::from(*v)]),
         Value::Int2(v) => put(cell, v.to_le_bytes()),
         Value::Int4(v) | Value::Date(v) => put(cell, v.to_le_bytes()),
-        Value::Int8(v) | Value::Timestamp(v) | Value::TimestampTz(v) => put(cell, v.to_le_bytes()),
+        Value::Int8(v) | Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => {
+            put(cell, v.to_le_bytes())
+        }
+        Value::Interval(v) => put(cell, v.to_bytes()),
+        Value::Oid(v) => put(cell, v.to_le_bytes()),
         Value::Float4(v) => put(cell, v.to_bits().to_le_bytes()),
         Value::Float8(v) => put(cell, v.to_bits().to_le_bytes()),
         Value::Uuid(v) => put(cell, *v),
         Value::Null | Value::Numeric(_) | Value::Text(_) | Value::Bytea(_) => return None,
+        Value::Array(_) | Value::Record(_) => return None,
     };
     cell.get(..len)
 }
@@ -444,6 +479,7 @@ fn append_variable(value: &Value, heap: &mut Vec<u8>) {
         Value::Text(v) => heap.extend_from_slice(v.as_bytes()),
         Value::Bytea(v) => heap.extend_from_slice(v),
         Value::Numeric(v) => v.encode(heap),
+        Value::Array(_) | Value::Record(_) => value.encode(heap),
         _ => {}
     }
 }

@@ -2,10 +2,16 @@
 //!
 //! A [`SqlType`] holds what PostgreSQL keeps in two numbers: the oid of the type and the type modifier
 //! (`typmod`: length of `varchar(n)`, precision and scale of `numeric(p,s)`; -1 for none).
+//!
+//! The last variants are types of expressions, not of columns: `oid`, `name`, arrays, records and the like.
+
+mod element;
 
 use std::fmt;
 
 use weft_base::{ByteReader, ByteWriter, CodecError};
+
+pub use element::Element;
 
 /// Precision and scale of `numeric(precision, scale)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -37,7 +43,7 @@ pub enum SqlType {
     Text,
     /// `character varying`, with a length in characters or without
     Varchar(Option<u32>),
-    /// `character(n)`, length in characters
+    /// `character(n)`, length in characters; 0 is `bpchar` without length
     Char(u32),
     /// `bytea`
     Bytea,
@@ -49,6 +55,30 @@ pub enum SqlType {
     TimestampTz,
     /// `uuid`
     Uuid,
+    /// `time without time zone`
+    Time,
+    /// `interval`
+    Interval,
+    /// `oid`
+    Oid,
+    /// `name`: text of at most 63 bytes
+    Name,
+    /// `"char"`: one byte
+    InternalChar,
+    /// `regclass`: the oid of a relation
+    Regclass,
+    /// `regtype`: the oid of a type
+    Regtype,
+    /// `regproc`: the oid of a function
+    Regproc,
+    /// `regnamespace`: the oid of a schema
+    Regnamespace,
+    /// An array of any dimensions
+    Array(Element),
+    /// `record`: a row without a declared type
+    Record,
+    /// `void`: what a function gives that gives nothing
+    Void,
 }
 
 /// How a value of a type lies in a row.
@@ -90,10 +120,22 @@ impl SqlType {
             Self::TimestampTz => 1184,
             Self::Numeric(_) => 1700,
             Self::Uuid => 2950,
+            Self::Time => 1083,
+            Self::Interval => 1186,
+            Self::Oid => 26,
+            Self::Name => 19,
+            Self::InternalChar => 18,
+            Self::Regclass => 2205,
+            Self::Regtype => 2206,
+            Self::Regproc => 24,
+            Self::Regnamespace => 4089,
+            Self::Array(element) => element.ty().array_oid(),
+            Self::Record => 2249,
+            Self::Void => 2278,
         }
     }
 
-    /// PostgreSQL's oid of the array over the type.
+    /// PostgreSQL's oid of the array over the type; 0 if there is none.
     #[must_use]
     pub const fn array_oid(&self) -> u32 {
         match self {
@@ -112,30 +154,54 @@ impl SqlType {
             Self::TimestampTz => 1185,
             Self::Numeric(_) => 1231,
             Self::Uuid => 2951,
+            Self::Time => 1183,
+            Self::Interval => 1187,
+            Self::Oid => 1028,
+            Self::Name => 1003,
+            Self::InternalChar => 1002,
+            Self::Regclass => 2210,
+            Self::Regtype => 2211,
+            Self::Regproc => 1008,
+            Self::Regnamespace => 4090,
+            Self::Record => 2287,
+            Self::Array(_) | Self::Void => 0,
         }
     }
 
-    /// The type of an oid, without modifier. `bpchar` (1042) becomes `char(1)`: PostgreSQL's `bpchar` without
-    /// length has no counterpart. `unknown` (705), `name` (19) and `"char"` (18) are taken as text.
+    /// The type of an oid, without modifier. `unknown` (705) is taken as text.
     #[must_use]
     pub const fn from_oid(oid: u32) -> Option<Self> {
         Some(match oid {
             16 => Self::Bool,
             17 => Self::Bytea,
-            18 | 19 | 25 | 705 => Self::Text,
+            18 => Self::InternalChar,
+            19 => Self::Name,
+            24 => Self::Regproc,
+            25 | 705 => Self::Text,
+            26 => Self::Oid,
             20 => Self::Int8,
             21 => Self::Int2,
             23 => Self::Int4,
             700 => Self::Float4,
             701 => Self::Float8,
-            1042 => Self::Char(1),
+            1042 => Self::Char(0),
             1043 => Self::Varchar(None),
             1082 => Self::Date,
+            1083 => Self::Time,
             1114 => Self::Timestamp,
             1184 => Self::TimestampTz,
+            1186 => Self::Interval,
             1700 => Self::Numeric(None),
+            2205 => Self::Regclass,
+            2206 => Self::Regtype,
+            2249 => Self::Record,
+            2278 => Self::Void,
             2950 => Self::Uuid,
-            _ => return None,
+            4089 => Self::Regnamespace,
+            other => match Element::of_array_oid(other) {
+                Some(element) => Self::Array(element),
+                None => return None,
+            },
         })
     }
 
@@ -143,12 +209,15 @@ impl SqlType {
     #[must_use]
     pub const fn typlen(&self) -> i16 {
         match self {
-            Self::Bool => 1,
+            Self::Bool | Self::InternalChar => 1,
             Self::Int2 => 2,
             Self::Int4 | Self::Float4 | Self::Date => 4,
-            Self::Int8 | Self::Float8 | Self::Timestamp | Self::TimestampTz => 8,
-            Self::Uuid => 16,
+            Self::Oid | Self::Regclass | Self::Regtype | Self::Regproc | Self::Regnamespace | Self::Void => 4,
+            Self::Int8 | Self::Float8 | Self::Timestamp | Self::TimestampTz | Self::Time => 8,
+            Self::Uuid | Self::Interval => 16,
+            Self::Name => 64,
             Self::Numeric(_) | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Bytea => -1,
+            Self::Array(_) | Self::Record => -1,
         }
     }
 
@@ -156,6 +225,7 @@ impl SqlType {
     #[must_use]
     pub const fn typmod(&self) -> i32 {
         match self {
+            Self::Char(0) => -1,
             Self::Varchar(Some(n)) | Self::Char(n) => *n as i32 + TYPMOD_HEADER,
             Self::Numeric(Some(spec)) => {
                 (((spec.precision as i32) << 16) | (spec.scale as i32 & 0x7ff)) + TYPMOD_HEADER
@@ -175,7 +245,7 @@ impl SqlType {
             .filter(|n| (1..=CHARACTERS_MAX).contains(n));
         Some(match plain {
             Self::Varchar(_) => Self::Varchar(length),
-            Self::Char(_) => Self::Char(length.unwrap_or(1)),
+            Self::Char(_) => Self::Char(length.unwrap_or(0)),
             Self::Numeric(_) => Self::Numeric(bits.and_then(|bits| {
                 let precision = u16::try_from(bits >> 16).ok()?;
                 // Eleven bits, two's complement.
@@ -206,6 +276,18 @@ impl SqlType {
             Self::Timestamp => "timestamp without time zone",
             Self::TimestampTz => "timestamp with time zone",
             Self::Uuid => "uuid",
+            Self::Time => "time without time zone",
+            Self::Interval => "interval",
+            Self::Oid => "oid",
+            Self::Name => "name",
+            Self::InternalChar => "\"char\"",
+            Self::Regclass => "regclass",
+            Self::Regtype => "regtype",
+            Self::Regproc => "regproc",
+            Self::Regnamespace => "regnamespace",
+            Self::Array(element) => element.array_name(),
+            Self::Record => "record",
+            Self::Void => "void",
         }
     }
 
@@ -213,6 +295,7 @@ impl SqlType {
     #[must_use]
     pub fn name(&self) -> String {
         match self {
+            Self::Char(0) => self.base_name().to_owned(),
             Self::Varchar(Some(n)) | Self::Char(n) => format!("{}({n})", self.base_name()),
             Self::Numeric(Some(spec)) => format!("numeric({},{})", spec.precision, spec.scale),
             _ => self.base_name().to_owned(),
@@ -238,15 +321,31 @@ impl SqlType {
             Self::Timestamp => "timestamp",
             Self::TimestampTz => "timestamptz",
             Self::Uuid => "uuid",
+            Self::Time => "time",
+            Self::Interval => "interval",
+            Self::Oid => "oid",
+            Self::Name => "name",
+            Self::InternalChar => "char",
+            Self::Regclass => "regclass",
+            Self::Regtype => "regtype",
+            Self::Regproc => "regproc",
+            Self::Regnamespace => "regnamespace",
+            Self::Array(element) => element.array_catalog_name(),
+            Self::Record => "record",
+            Self::Void => "void",
         }
     }
 
     /// How a value lies in a row.
     #[must_use]
     pub const fn column_kind(&self) -> ColumnKind {
-        match self.typlen() {
-            -1 => ColumnKind::Variable,
-            bytes => ColumnKind::Fixed(bytes as u8),
+        match self {
+            // Held as text.
+            Self::Name | Self::InternalChar | Self::Void => ColumnKind::Variable,
+            _ => match self.typlen() {
+                -1 => ColumnKind::Variable,
+                bytes => ColumnKind::Fixed(bytes as u8),
+            },
         }
     }
 
@@ -254,6 +353,21 @@ impl SqlType {
     #[must_use]
     pub const fn is_text(&self) -> bool {
         matches!(self, Self::Text | Self::Varchar(_) | Self::Char(_))
+    }
+
+    /// One of the types whose values are text: also `name`, `"char"` and `void`.
+    #[must_use]
+    pub const fn holds_text(&self) -> bool {
+        self.is_text() || matches!(self, Self::Name | Self::InternalChar | Self::Void)
+    }
+
+    /// `oid` or one of the types that name a thing by its oid.
+    #[must_use]
+    pub const fn holds_oid(&self) -> bool {
+        matches!(
+            self,
+            Self::Oid | Self::Regclass | Self::Regtype | Self::Regproc | Self::Regnamespace
+        )
     }
 
     /// `smallint`, `integer` or `bigint`.
@@ -268,13 +382,13 @@ impl SqlType {
         matches!(self, Self::Float4 | Self::Float8 | Self::Numeric(_)) || self.is_integer()
     }
 
-    /// The type without its modifier; `char(n)` becomes `char(1)`.
+    /// The type without its modifier.
     #[must_use]
     pub const fn without_typmod(&self) -> Self {
         match self {
             Self::Numeric(_) => Self::Numeric(None),
             Self::Varchar(_) => Self::Varchar(None),
-            Self::Char(_) => Self::Char(1),
+            Self::Char(_) => Self::Char(0),
             other => *other,
         }
     }
@@ -283,6 +397,19 @@ impl SqlType {
     #[must_use]
     pub fn same_storage(&self, other: &Self) -> bool {
         (self.is_text() && other.is_text()) || self.without_typmod() == other.without_typmod()
+    }
+
+    /// Whether a [`Value`](crate::Value) of one type has the form of the other's values.
+    #[must_use]
+    pub fn same_form(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Array(one), Self::Array(other)) => one == other || one.ty().same_form(&other.ty()),
+            _ => {
+                self.same_storage(other)
+                    || (self.holds_text() && other.holds_text())
+                    || (self.holds_oid() && other.holds_oid())
+            }
+        }
     }
 
     /// Appends oid and modifier, for files.
@@ -326,12 +453,13 @@ mod tests {
 
     fn some_types() -> Vec<SqlType> {
         let mut types: Vec<SqlType> = [
-            16, 17, 20, 21, 23, 25, 700, 701, 1042, 1043, 1082, 1114, 1184, 1700, 2950,
+            16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 700, 701, 1007, 1014, 1042, 1043, 1082, 1083, 1114, 1184,
+            1186, 1700, 2205, 2206, 2249, 2278, 2287, 2950,
         ]
         .into_iter()
         .filter_map(SqlType::from_oid)
         .collect();
-        assert_eq!(types.len(), 15);
+        assert_eq!(types.len(), 28);
         types.push(SqlType::Varchar(Some(10)));
         types.push(SqlType::Char(CHARACTERS_MAX));
         for (precision, scale) in [(1, 0), (1000, 1000), (10, -1000), (12, 2), (3, -1)] {
@@ -349,7 +477,7 @@ mod tests {
             assert_eq!(SqlType::decode(&mut ByteReader::new(&bytes)), Ok(ty));
         }
         assert_eq!(SqlType::from_oid(1), None);
-        assert!(SqlType::decode(&mut ByteReader::new(&[19, 0, 0, 0, 255, 255, 255, 255])).is_err());
+        assert!(SqlType::decode(&mut ByteReader::new(&[193, 2, 0, 0, 255, 255, 255, 255])).is_err());
     }
 
     #[test]

@@ -7,7 +7,9 @@
 
 use std::borrow::Cow;
 
-use crate::{Numeric, SqlError, SqlState, SqlType, TimeZone, Value, ValueRef, datetime, float, hex};
+use crate::{
+    Numeric, SqlError, SqlState, SqlType, TimeZone, Value, ValueRef, array, cast, datetime, float, hex,
+};
 
 /// Reads the text form of a value of the type, UTC being the time zone.
 ///
@@ -50,7 +52,55 @@ pub fn parse_text_in(text: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value,
         SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp(text)?),
         SqlType::TimestampTz => Value::TimestampTz(datetime::parse_timestamptz(text, zone)?),
         SqlType::Uuid => Value::Uuid(hex::parse_uuid(text)?),
+        SqlType::Time => Value::Time(datetime::parse_time(text)?),
+        SqlType::Interval => Value::Interval(datetime::parse_interval(text)?),
+        SqlType::Oid => Value::Oid(parse_oid(text)?),
+        SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace => {
+            Value::Oid(parse_named_oid(text, ty)?)
+        }
+        SqlType::Name => {
+            check_no_nul(text)?;
+            Value::Text(cast::fit_name(text.to_owned()))
+        }
+        SqlType::InternalChar => Value::Text(match text.bytes().next() {
+            None => String::new(),
+            Some(byte) => cast::internal_char(byte)?,
+        }),
+        SqlType::Array(element) => Value::Array(Box::new(array::parse_array(text, &element.ty(), zone)?)),
+        SqlType::Record => {
+            return Err(SqlError::unsupported(
+                "input of anonymous composite types is not implemented",
+            ));
+        }
+        SqlType::Void => Value::Text(String::new()),
     })
+}
+
+/// As C's `strtoul` reads it: a negative number counts from 2^32 downwards.
+fn parse_oid(text: &str) -> Result<u32, SqlError> {
+    let wide = parse_integer(text, &SqlType::Oid, i64::MIN, i64::MAX)?;
+    match u32::try_from(wide) {
+        Ok(oid) => Ok(oid),
+        Err(_) => match i32::try_from(wide) {
+            Ok(negative) => Ok(negative as u32),
+            Err(_) => Err(value_out_of_range(text, &SqlType::Oid)),
+        },
+    }
+}
+
+/// The oid of a thing given by number, `-` being none. Names need the catalog: they are refused here, and
+/// resolved where it is known.
+fn parse_named_oid(text: &str, ty: &SqlType) -> Result<u32, SqlError> {
+    if text == "-" {
+        return Ok(0);
+    }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return parse_oid(text);
+    }
+    Err(SqlError::unsupported(format!(
+        "conversion of a name to {} is not supported here",
+        ty.base_name()
+    )))
 }
 
 /// Appends the text form of a value of the type, in UTC; nothing for NULL.
@@ -86,6 +136,24 @@ pub fn format_text_in(value: &ValueRef<'_>, ty: &SqlType, zone: &TimeZone, out: 
         ValueRef::Timestamp(v) => datetime::format_timestamp(*v, out),
         ValueRef::TimestampTz(v) => datetime::format_timestamptz(*v, zone, out),
         ValueRef::Uuid(v) => hex::format_uuid(v, out),
+        ValueRef::Time(v) => datetime::push_time(*v, out),
+        ValueRef::Interval(v) => v.format(out),
+        ValueRef::Oid(v) => format_oid(*v, ty, out),
+        ValueRef::Array(v) => array::format_array(v, zone, out),
+        ValueRef::Record(v) => array::format_record(v, zone, out),
+    }
+}
+
+/// An oid; `regtype` shows the type's name. `regclass` and `regproc` show the number: their names are in the
+/// catalog, which is not known here.
+fn format_oid(oid: u32, ty: &SqlType, out: &mut String) {
+    match (ty, oid) {
+        (SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace, 0) => out.push('-'),
+        (SqlType::Regtype, _) => match SqlType::from_oid(oid) {
+            Some(named) if named.oid() == oid => out.push_str(named.base_name()),
+            _ => push_i64(i64::from(oid), out),
+        },
+        _ => push_i64(i64::from(oid), out),
     }
 }
 
@@ -126,6 +194,7 @@ pub(crate) fn check_no_nul(text: &str) -> Result<(), SqlError> {
 /// 22001 when something else than blanks would be lost.
 pub(crate) fn fit_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Result<Cow<'t, str>, SqlError> {
     let limit = match ty {
+        SqlType::Char(0) => usize::MAX,
         SqlType::Varchar(Some(n)) | SqlType::Char(n) => *n as usize,
         _ => return Ok(text),
     };
@@ -151,6 +220,7 @@ pub(crate) fn fit_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Result<Cow<'t, s
 /// Text cut to the characters of the type, as an explicit cast does, without complaint.
 pub(crate) fn truncate_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Cow<'t, str> {
     let limit = match ty {
+        SqlType::Char(0) => usize::MAX,
         SqlType::Varchar(Some(n)) | SqlType::Char(n) => *n as usize,
         _ => return text,
     };

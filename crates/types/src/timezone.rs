@@ -3,12 +3,22 @@
 //! Signs are those of ISO 8601: positive is east of Greenwich. The IANA database is compiled in
 //! (`chrono-tz`), so that a replay on another machine sees the same rules.
 
+mod abbreviations;
+
 use std::str::FromStr;
 
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeDelta, TimeZone as _};
-use chrono_tz::Tz;
+use chrono_tz::{OffsetName, Tz};
 
-use crate::datetime::{EPOCH_UNIX_SECONDS, MICROS_PER_SECOND};
+use crate::datetime::{
+    EPOCH_UNIX_SECONDS, MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil, days_in_month,
+};
+
+/// The last year whose rules are looked up as they are; the years after it follow the same rules, which the
+/// compiled database does not have for ever.
+const RULES_YEAR_MAX: i64 = 2087;
+/// Years in which every calendar comes: leap or not, beginning on any day of the week.
+const CALENDAR_YEARS: i64 = 28;
 
 /// A session's time zone, or the zone of a timestamp's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,17 +29,6 @@ pub enum TimeZone {
     Named(Tz),
 }
 
-/// Abbreviations of PostgreSQL's default set, in half hours east.
-#[rustfmt::skip]
-const ABBREVIATIONS: &[(&str, i32)] = &[
-    ("acdt", 21), ("acst", 19), ("adt", -6), ("aedt", 22), ("aest", 20), ("akdt", -16), ("akst", -18),
-    ("art", -6), ("ast", -8), ("awst", 16), ("bst", 2), ("cdt", -10), ("cest", 4), ("cet", 2), ("cst", -12),
-    ("edt", -8), ("eest", 6), ("eet", 4), ("est", -10), ("gmt", 0), ("hkt", 16), ("hst", -20), ("ist", 4),
-    ("jst", 18), ("kst", 18), ("mdt", -12), ("mst", -14), ("ndt", -5), ("nst", -7), ("nzdt", 26),
-    ("nzst", 24), ("pdt", -14), ("pkt", 10), ("pst", -16), ("ut", 0), ("utc", 0), ("wat", 2),
-    ("wet", 0), ("z", 0), ("zulu", 0),
-];
-
 impl TimeZone {
     /// Coordinated universal time.
     pub const UTC: Self = Self::Fixed(0);
@@ -38,12 +37,11 @@ impl TimeZone {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
-        if let Some((_, halves)) = ABBREVIATIONS
-            .iter()
-            .find(|(abbreviation, _)| *abbreviation == lower)
-        {
-            return Some(Self::Fixed(halves * 1800));
+        if let Some((_, seconds)) = abbreviations::FIXED.iter().find(|(known, _)| *known == lower) {
+            return Some(Self::Fixed(*seconds));
         }
+        let zone = abbreviations::ZONES.iter().find(|(known, _)| *known == lower);
+        let name = zone.map_or(name, |(_, zone)| zone);
         if let Ok(zone) = Tz::from_str(name) {
             return Some(Self::Named(zone));
         }
@@ -63,6 +61,28 @@ impl TimeZone {
                 None => 0,
             },
         }
+    }
+
+    /// What the zone's time is called at an instant: "CEST", or the offset where it has no name.
+    #[must_use]
+    pub fn abbreviation_at(&self, utc_micros: i64) -> String {
+        let named = match self {
+            Self::Fixed(0) => return "UTC".to_owned(),
+            Self::Fixed(_) => None,
+            Self::Named(zone) => naive(utc_micros).and_then(|instant| {
+                let offset = zone.offset_from_utc_datetime(&instant);
+                offset.abbreviation().map(str::to_owned)
+            }),
+        };
+        named.unwrap_or_else(|| {
+            let seconds = self.offset_at(utc_micros);
+            let sign = if seconds < 0 { '-' } else { '+' };
+            let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
+            match minutes {
+                0 => format!("{sign}{hours:02}"),
+                _ => format!("{sign}{hours:02}:{minutes:02}"),
+            }
+        })
     }
 
     /// Seconds east of UTC when the clocks of the zone show this (microseconds since 2000-01-01 00:00). Of
@@ -90,8 +110,25 @@ impl TimeZone {
     }
 }
 
+/// The same time of a year of the same calendar that the database has rules for.
+fn in_known_year(micros: i64) -> i64 {
+    let (year, _, _) = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
+    if year <= RULES_YEAR_MAX {
+        return micros;
+    }
+    let start = days_from_civil(year, 1, 1);
+    let same_calendar = |other: &i64| {
+        (start - days_from_civil(*other, 1, 1)) % 7 == 0 && days_in_month(*other, 2) == days_in_month(year, 2)
+    };
+    let known = (RULES_YEAR_MAX - CALENDAR_YEARS + 1..=RULES_YEAR_MAX).find(same_calendar);
+    known.map_or(micros, |known| {
+        micros - (start - days_from_civil(known, 1, 1)) * MICROS_PER_DAY
+    })
+}
+
 /// `None` beyond the years that the IANA rules are computed for; UTC is used there.
 fn naive(micros: i64) -> Option<NaiveDateTime> {
+    let micros = in_known_year(micros);
     let seconds = micros
         .div_euclid(MICROS_PER_SECOND)
         .checked_add(EPOCH_UNIX_SECONDS)?;

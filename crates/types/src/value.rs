@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! 1. The variant follows the type: a column of type `bigint` holds `Int8` or `Null`, never `Int4`. `text`,
-//!    `varchar` and `char` share `Text`.
+//!    `varchar` and `char`, `name` and `"char"` share `Text`; `oid` and the types that name things by it
+//!    share `Oid`. `"char"` is one character of ASCII, or no character for the byte 0.
 //! 2. A value of type `char(n)` is kept WITHOUT trailing blanks. Blanks mean nothing in `char(n)`, so
 //!    comparison, hashing and keys then need not know the type; only the text and binary forms pad again.
 //! 3. Text has no NUL character and is UTF-8.
@@ -10,11 +11,17 @@
 //! `PartialEq` and `Hash` are those of the stored form, for tests and caches: NaN equals NaN, 1.0 differs
 //! from 1.00. SQL's comparison is [`compare()`](crate::compare()).
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 
 use weft_base::{ByteReader, ByteWriter, CodecError};
 
-use crate::{Numeric, SqlType};
+use crate::array::ArrayValue;
+use crate::interval::Interval;
+use crate::{Element, Numeric, SqlType};
+
+/// How deep arrays and records may lie in each other where bytes are decoded.
+const DEPTH_MAX: u32 = 200;
 
 /// A value of one of the column types.
 #[derive(Clone, Debug, Default)]
@@ -48,10 +55,20 @@ pub enum Value {
     TimestampTz(i64),
     /// `uuid`
     Uuid([u8; 16]),
+    /// `time`: microseconds since midnight, 24:00 included
+    Time(i64),
+    /// `interval`
+    Interval(Interval),
+    /// `oid`, `regclass`, `regtype`, `regproc`
+    Oid(u32),
+    /// An array
+    Array(Box<ArrayValue>),
+    /// A record: its fields with their types
+    Record(Vec<(SqlType, Value)>),
 }
 
 /// A value borrowed from where it lies. Making one allocates nothing, unless it is a `numeric` beyond 64
-/// bits.
+/// bits, or an array or record of a row.
 #[derive(Clone, Debug)]
 pub enum ValueRef<'a> {
     /// NULL of any type.
@@ -82,6 +99,16 @@ pub enum ValueRef<'a> {
     TimestampTz(i64),
     /// `uuid`
     Uuid([u8; 16]),
+    /// `time`
+    Time(i64),
+    /// `interval`
+    Interval(Interval),
+    /// `oid`, `regclass`, `regtype`, `regproc`
+    Oid(u32),
+    /// An array
+    Array(Cow<'a, Box<ArrayValue>>),
+    /// A record: its fields with their types
+    Record(Cow<'a, [(SqlType, Value)]>),
 }
 
 impl Value {
@@ -109,6 +136,11 @@ impl Value {
             Self::Timestamp(v) => ValueRef::Timestamp(*v),
             Self::TimestampTz(v) => ValueRef::TimestampTz(*v),
             Self::Uuid(v) => ValueRef::Uuid(*v),
+            Self::Time(v) => ValueRef::Time(*v),
+            Self::Interval(v) => ValueRef::Interval(*v),
+            Self::Oid(v) => ValueRef::Oid(*v),
+            Self::Array(v) => ValueRef::Array(Cow::Borrowed(v)),
+            Self::Record(v) => ValueRef::Record(Cow::Borrowed(v)),
         }
     }
 
@@ -130,6 +162,14 @@ impl Value {
             Self::Timestamp(_) => SqlType::Timestamp,
             Self::TimestampTz(_) => SqlType::TimestampTz,
             Self::Uuid(_) => SqlType::Uuid,
+            Self::Time(_) => SqlType::Time,
+            Self::Interval(_) => SqlType::Interval,
+            Self::Oid(_) => SqlType::Oid,
+            Self::Array(v) => match Element::of(&v.element) {
+                Some(element) => SqlType::Array(element),
+                None => return None,
+            },
+            Self::Record(_) => SqlType::Record,
         })
     }
 
@@ -137,7 +177,7 @@ impl Value {
     /// at.
     #[must_use]
     pub fn fits(&self, ty: &SqlType) -> bool {
-        self.sql_type().is_none_or(|own| own.same_storage(ty))
+        self.sql_type().is_none_or(|own| own.same_form(ty))
     }
 
     /// An integer of any width.
@@ -219,6 +259,30 @@ impl Value {
                 out.put_u8(13);
                 out.put_bytes(v);
             }
+            Self::Time(v) => {
+                out.put_u8(14);
+                out.put_i64(*v);
+            }
+            Self::Interval(v) => {
+                out.put_u8(15);
+                out.put_bytes(&v.to_bytes());
+            }
+            Self::Oid(v) => {
+                out.put_u8(16);
+                out.put_u32(*v);
+            }
+            Self::Array(v) => {
+                out.put_u8(17);
+                v.encode(out);
+            }
+            Self::Record(v) => {
+                out.put_u8(18);
+                out.put_u32(v.len() as u32);
+                for (ty, field) in v {
+                    ty.encode(out);
+                    field.encode(out);
+                }
+            }
         }
     }
 
@@ -227,7 +291,15 @@ impl Value {
     /// # Errors
     /// At the end, for unknown tags and for payloads that are no value.
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
+        Self::decode_at(reader, 0)
+    }
+
+    /// [`Value::decode`] of an item so deep in others.
+    pub(crate) fn decode_at(reader: &mut ByteReader<'_>, depth: u32) -> Result<Self, CodecError> {
         let position = reader.position();
+        if depth > DEPTH_MAX {
+            return Err(CodecError::new(position, "value is nested too deeply"));
+        }
         Ok(match reader.u8()? {
             0 => Self::Null,
             1 => Self::Bool(reader.bool()?),
@@ -243,8 +315,34 @@ impl Value {
             11 => Self::Timestamp(reader.i64()?),
             12 => Self::TimestampTz(reader.i64()?),
             13 => Self::Uuid(reader.array()?),
+            14 => Self::Time(reader.i64()?),
+            15 => Self::Interval(Interval::from_bytes(reader.array()?)),
+            16 => Self::Oid(reader.u32()?),
+            17 => Self::Array(Box::new(ArrayValue::decode(reader, depth)?)),
+            18 => {
+                let count = reader.u32()?;
+                let mut fields = Vec::new();
+                for _ in 0..count {
+                    let ty = SqlType::decode(reader)?;
+                    fields.push((ty, Self::decode_at(reader, depth + 1)?));
+                }
+                Self::Record(fields)
+            }
             _ => return Err(CodecError::new(position, "unknown value tag")),
         })
+    }
+}
+
+impl ValueRef<'static> {
+    /// The array or record that [`Value::encode`] wrote to all of `bytes`; `None` if they are none.
+    #[must_use]
+    pub fn nested(bytes: &[u8]) -> Option<Self> {
+        let mut reader = ByteReader::new(bytes);
+        match Value::decode(&mut reader) {
+            Ok(Value::Array(v)) if reader.position() == bytes.len() => Some(Self::Array(Cow::Owned(v))),
+            Ok(Value::Record(v)) if reader.position() == bytes.len() => Some(Self::Record(Cow::Owned(v))),
+            _ => None,
+        }
     }
 }
 
@@ -273,6 +371,11 @@ impl ValueRef<'_> {
             Self::Timestamp(v) => Value::Timestamp(*v),
             Self::TimestampTz(v) => Value::TimestampTz(*v),
             Self::Uuid(v) => Value::Uuid(*v),
+            Self::Time(v) => Value::Time(*v),
+            Self::Interval(v) => Value::Interval(*v),
+            Self::Oid(v) => Value::Oid(*v),
+            Self::Array(v) => Value::Array(v.clone().into_owned()),
+            Self::Record(v) => Value::Record(v.clone().into_owned()),
         }
     }
 }
@@ -286,6 +389,7 @@ impl PartialEq for ValueRef<'_> {
             (Self::Int4(a), Self::Int4(b)) | (Self::Date(a), Self::Date(b)) => a == b,
             (Self::Int8(a), Self::Int8(b))
             | (Self::Timestamp(a), Self::Timestamp(b))
+            | (Self::Time(a), Self::Time(b))
             | (Self::TimestampTz(a), Self::TimestampTz(b)) => a == b,
             (Self::Float4(a), Self::Float4(b)) => a.to_bits() == b.to_bits(),
             (Self::Float8(a), Self::Float8(b)) => a.to_bits() == b.to_bits(),
@@ -293,6 +397,10 @@ impl PartialEq for ValueRef<'_> {
             (Self::Text(a), Self::Text(b)) => a == b,
             (Self::Bytea(a), Self::Bytea(b)) => a == b,
             (Self::Uuid(a), Self::Uuid(b)) => a == b,
+            (Self::Interval(a), Self::Interval(b)) => a == b,
+            (Self::Oid(a), Self::Oid(b)) => a == b,
+            (Self::Array(a), Self::Array(b)) => a == b,
+            (Self::Record(a), Self::Record(b)) => a == b,
             _ => false,
         }
     }
@@ -316,13 +424,17 @@ impl Hash for Value {
             Self::Bool(v) => v.hash(state),
             Self::Int2(v) => v.hash(state),
             Self::Int4(v) | Self::Date(v) => v.hash(state),
-            Self::Int8(v) | Self::Timestamp(v) | Self::TimestampTz(v) => v.hash(state),
+            Self::Int8(v) | Self::Timestamp(v) | Self::TimestampTz(v) | Self::Time(v) => v.hash(state),
             Self::Float4(v) => v.to_bits().hash(state),
             Self::Float8(v) => v.to_bits().hash(state),
             Self::Numeric(v) => v.hash(state),
             Self::Text(v) => v.hash(state),
             Self::Bytea(v) => v.hash(state),
             Self::Uuid(v) => v.hash(state),
+            Self::Interval(v) => v.hash(state),
+            Self::Oid(v) => v.hash(state),
+            Self::Array(v) => v.hash(state),
+            Self::Record(v) => v.hash(state),
         }
     }
 }

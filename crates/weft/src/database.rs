@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_base::{BatchId, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
-use weft_sql::query::{EngineOptions, QueryEngine};
+use weft_query::{EngineOptions, QueryEngine};
 use weft_txn::{Engine, EngineConfig, EngineStats};
 
 use crate::error::Error;

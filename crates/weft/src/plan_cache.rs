@@ -1,9 +1,10 @@
 //! Plans kept for statements that come again.
 //!
-//! A plan belongs to a statement text, the parameter types that its client declared, the session's time zone and a
-//! catalog version. A new catalog version makes old plans void. The cache is bounded in bytes, as far as plans can
-//! tell how large they are; when it is full it is emptied, which costs each statement in use one planning and needs no
-//! bookkeeping on the way. A plan that would take much of the cache for itself is not kept.
+//! A plan belongs to a statement text, the parameter types that its client declared, the session's time zone
+//! and a catalog version. A new catalog version makes old plans void. The cache is bounded in bytes, as far
+//! as plans can tell how large they are; when it is full it is emptied, which costs each statement in use one
+//! planning and needs no bookkeeping on the way. A plan that would take much of the cache for itself is not
+//! kept.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -5,12 +5,16 @@
 //! Arrow or values only once. An error is returned by the session's call, never pushed.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 pub use weft_types::NoticeLevel;
 use weft_types::{RowLayout, SqlError, SqlType, TimeZone};
+
+/// Names by oid.
+pub type OidNames = BTreeMap<u32, String>;
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +23,9 @@ pub struct OutputColumn {
     pub name: String,
     /// Its type.
     pub ty: SqlType,
-    /// The type to announce in place of `ty`'s own where the two differ on the client's side only: a catalog
-    /// column of type `oid` or `name`. Its values are encoded as `ty`, so the binary forms must agree.
-    pub type_oid: Option<u32>,
+    /// What the text form of the values is, where they name things of the catalog by their oids: `regclass`
+    /// and the like. An oid that is not here is shown as a number.
+    pub names: Option<Arc<OidNames>>,
     /// The table's oid and the column's number in it, from 1, if it is a plain column of a table.
     pub table: Option<(u32, i16)>,
 }
@@ -32,14 +36,14 @@ impl OutputColumn {
         OutputColumn {
             name: name.into(),
             ty,
-            type_oid: None,
+            names: None,
             table: None,
         }
     }
 
     /// The type oid that a client is told.
     pub fn oid(&self) -> u32 {
-        self.type_oid.unwrap_or_else(|| self.ty.oid())
+        self.ty.oid()
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use weft_base::{BatchId, TableId};
-use weft_sql::query::{ReadSource, RowVisitor};
+use weft_query::{ReadSource, RowVisitor};
 use weft_store::{Catalog, IndexDef};
 use weft_txn::TxnView;
 use weft_types::SqlError;

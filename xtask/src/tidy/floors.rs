@@ -11,7 +11,7 @@ use super::Finding;
 use super::tree::SourceFile;
 
 /// Floor of every crate, by package name.
-const FLOORS: [(&str, u8); 26] = [
+const FLOORS: [(&str, u8); 28] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
@@ -27,9 +27,10 @@ const FLOORS: [(&str, u8); 26] = [
     ("weft-store", 4),
     ("weft-storage-load", 4),
     ("weft-binder", 5),
+    ("weft-pg-catalog", 5),
     ("weft-program", 5),
-    ("weft-query", 6),
     ("weft-txn", 6),
+    ("weft-query", 7),
     ("weft-sql", 7),
     ("weft", 8),
     ("weft-server", 9),
@@ -37,6 +38,7 @@ const FLOORS: [(&str, u8); 26] = [
     ("weft-workload", 9),
     ("weft-protocols", 9),
     ("weft-cli", 10),
+    ("weft-sql-compare", 10),
     ("xtask", 11),
 ];
 
@@ -51,8 +53,8 @@ enum Fence {
 /// Foreign crates by the first word of their name, so that `arrow-array` is `arrow`.
 const FENCES: [(&str, Fence); 7] = [
     ("pgwire", Fence::Only("weft-server")),
-    ("datafusion", Fence::FromFloor(6)),
-    ("arrow", Fence::FromFloor(6)),
+    ("datafusion", Fence::FromFloor(7)),
+    ("arrow", Fence::FromFloor(7)),
     ("sqlparser", Fence::FromFloor(2)),
     ("mpi", Fence::Only("weft-cluster")),
     ("opencl3", Fence::Only("weft-device")),
@@ -242,7 +244,7 @@ mod tests {
             1
         );
         assert_eq!(
-            messages("weft-sql", "[dependencies]\ndatafusion.workspace = true\n"),
+            messages("weft-query", "[dependencies]\ndatafusion.workspace = true\n"),
             [""; 0]
         );
     }

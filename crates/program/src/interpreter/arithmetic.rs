@@ -1,68 +1,39 @@
-//! Checked arithmetic as PostgreSQL does it: its errors, its words, its order of checks.
+//! Operations of registers, by the functions that operators have everywhere ([`weft_expression`]).
 //!
 //! Integers are computed in 64 bits; a narrower result is checked by NARROW afterwards, which is exact
-//! because no operation on narrower operands leaves 64 bits. Floats are IEEE basics; an infinite result of
-//! finite operands is an overflow, a zero product of operands that are not zero an underflow (`float.h` of
-//! PostgreSQL).
-//!
-//! Source: PostgreSQL int8.c, int.c, float.c, float.h.
+//! because no operation on narrower operands leaves 64 bits.
 
-use std::cmp::Ordering;
-
-use weft_types::{SqlError, SqlState};
+use weft_expression::functions::numbers::{float4, float8, int8};
+use weft_types::range::out_of_range;
+use weft_types::{SqlError, SqlType, float_to_integer};
 
 use crate::instr::Op;
 
-/// 22012.
-#[cold]
-pub(crate) fn division_by_zero() -> SqlError {
-    SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
+/// The integer type of some bytes.
+const fn integer_type(width_bytes: u8) -> SqlType {
+    match width_bytes {
+        2 => SqlType::Int2,
+        4 => SqlType::Int4,
+        _ => SqlType::Int8,
+    }
 }
 
 /// 22003 for an integer of some bytes.
 #[cold]
 pub(crate) fn integer_out_of_range(width_bytes: u8) -> SqlError {
-    let name = match width_bytes {
-        2 => "smallint",
-        4 => "integer",
-        _ => "bigint",
-    };
-    SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("{name} out of range"),
-    )
-}
-
-#[cold]
-fn float_overflow() -> SqlError {
-    SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        "value out of range: overflow",
-    )
-}
-
-#[cold]
-fn float_underflow() -> SqlError {
-    SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        "value out of range: underflow",
-    )
+    out_of_range(&integer_type(width_bytes))
 }
 
 /// ADD SUB MUL DIV MOD.
 #[inline]
 pub(crate) fn integer(op: Op, a: i64, b: i64) -> Result<i64, SqlError> {
-    let result = match op {
-        Op::Add => a.checked_add(b),
-        Op::Sub => a.checked_sub(b),
-        Op::Mul => a.checked_mul(b),
-        Op::Div if b == 0 => return Err(division_by_zero()),
-        Op::Div => a.checked_div(b),
-        _ if b == 0 => return Err(division_by_zero()),
-        // The least number by -1 leaves nothing, though the quotient would not fit.
-        _ => Some(a.wrapping_rem(b)),
-    };
-    result.ok_or_else(|| integer_out_of_range(8))
+    match op {
+        Op::Add => int8::add(a, b),
+        Op::Sub => int8::sub(a, b),
+        Op::Mul => int8::mul(a, b),
+        Op::Div => int8::div(a, b),
+        _ => int8::rem(a, b),
+    }
 }
 
 /// Whether an integer fits some bytes.
@@ -85,82 +56,31 @@ pub(crate) fn narrow(value: i64, width_bytes: u8) -> Result<i64, SqlError> {
     }
 }
 
-macro_rules! float_operations {
-    ($name:ident, $float:ty, $add:pat, $sub:pat, $mul:pat) => {
-        /// Sum, difference, product, quotient (the rest) of one float type.
-        #[inline]
-        pub(crate) fn $name(op: Op, a: $float, b: $float) -> Result<$float, SqlError> {
-            match op {
-                $add | $sub => {
-                    let result = if matches!(op, $add) { a + b } else { a - b };
-                    if result.is_infinite() && !a.is_infinite() && !b.is_infinite() {
-                        return Err(float_overflow());
-                    }
-                    Ok(result)
-                }
-                $mul => {
-                    let result = a * b;
-                    if result.is_infinite() && !a.is_infinite() && !b.is_infinite() {
-                        return Err(float_overflow());
-                    }
-                    if result == 0.0 && a != 0.0 && b != 0.0 {
-                        return Err(float_underflow());
-                    }
-                    Ok(result)
-                }
-                _ => {
-                    if b == 0.0 && !a.is_nan() {
-                        return Err(division_by_zero());
-                    }
-                    let result = a / b;
-                    if result.is_infinite() && !a.is_infinite() {
-                        return Err(float_overflow());
-                    }
-                    if result == 0.0 && a != 0.0 && !b.is_infinite() {
-                        return Err(float_underflow());
-                    }
-                    Ok(result)
-                }
-            }
-        }
-    };
-}
-
-float_operations!(double, f64, Op::Fadd, Op::Fsub, Op::Fmul);
-float_operations!(real, f32, Op::F4add, Op::F4sub, Op::F4mul);
-
-/// FTOF4.
-pub(crate) fn double_to_real(value: f64) -> Result<f32, SqlError> {
-    let result = value as f32;
-    if result.is_infinite() && !value.is_infinite() {
-        return Err(float_overflow());
-    }
-    if result == 0.0 && value != 0.0 {
-        return Err(float_underflow());
-    }
-    Ok(result)
-}
-
-/// FTOI: half to even, then the range of the width. `limit` of each width is a power of two, so exact.
-pub(crate) fn double_to_integer(value: f64, width_bytes: u8) -> Result<i64, SqlError> {
-    let rounded = value.round_ties_even();
-    let limit = match width_bytes {
-        2 => 32_768.0,
-        4 => 2_147_483_648.0,
-        _ => 9_223_372_036_854_775_808.0,
-    };
-    // NaN fails both comparisons.
-    if rounded >= -limit && rounded < limit {
-        Ok(rounded as i64)
-    } else {
-        Err(integer_out_of_range(width_bytes))
-    }
-}
-
-/// SQL order of floats: NaN equals NaN and is above everything.
+/// FADD FSUB FMUL FDIV.
 #[inline]
-pub(crate) fn compare_floats(a: f64, b: f64) -> Ordering {
-    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+pub(crate) fn double(op: Op, a: f64, b: f64) -> Result<f64, SqlError> {
+    match op {
+        Op::Fadd => float8::add(a, b),
+        Op::Fsub => float8::sub(a, b),
+        Op::Fmul => float8::mul(a, b),
+        _ => float8::div(a, b),
+    }
+}
+
+/// F4ADD F4SUB F4MUL F4DIV.
+#[inline]
+pub(crate) fn real(op: Op, a: f32, b: f32) -> Result<f32, SqlError> {
+    match op {
+        Op::F4add => float4::add(a, b),
+        Op::F4sub => float4::sub(a, b),
+        Op::F4mul => float4::mul(a, b),
+        _ => float4::div(a, b),
+    }
+}
+
+/// FTOI: half to even, then the range of the width.
+pub(crate) fn double_to_integer(value: f64, width_bytes: u8) -> Result<i64, SqlError> {
+    float_to_integer(value, &integer_type(width_bytes))
 }
 
 /// Three-valued AND: false wins over NULL.
@@ -186,6 +106,10 @@ pub(crate) fn or(a: Option<i64>, b: Option<i64>) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
+    use weft_types::{compare_floats, narrow_float};
+
     use super::*;
 
     fn message<T: std::fmt::Debug>(result: Result<T, SqlError>) -> (&'static str, String) {
@@ -255,8 +179,8 @@ mod tests {
         assert_eq!(double(Op::Fdiv, 1.0, f64::INFINITY).unwrap(), 0.0);
         assert!(double(Op::Fsub, f64::INFINITY, f64::INFINITY).unwrap().is_nan());
         assert_eq!(message(real(Op::F4mul, 1e30, 1e30)), overflow);
-        assert_eq!(message(double_to_real(1e39)), overflow);
-        assert_eq!(message(double_to_real(1e-60)), underflow);
+        assert_eq!(message(narrow_float(1e39)), overflow);
+        assert_eq!(message(narrow_float(1e-60)), underflow);
         assert_eq!(double_to_integer(2.5, 4).unwrap(), 2);
         assert_eq!(double_to_integer(-32_768.4, 2).unwrap(), -32_768);
         assert_eq!(

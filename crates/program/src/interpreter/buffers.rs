@@ -6,9 +6,10 @@
 //! Source: DESIGN.md, "Programs" (a transaction block holds what registers do not); extension of BionicDB
 //! 4.3, Table 2.
 
+use weft_expression::functions::text::cut::first_characters;
 use weft_types::{
-    Numeric, RowLayout, SqlError, SqlState, SqlType, ValueRef, assign, encode_key_null, encode_key_value_ref,
-    format_text_ref,
+    Interval, Numeric, RowLayout, SqlError, SqlState, SqlType, ValueRef, assign, encode_key_null,
+    encode_key_value_ref, format_text_ref,
 };
 
 use super::data::{image_layout, load, register_value};
@@ -50,6 +51,12 @@ fn value_of<'x>(ty: &SqlType, raw: &'x [u8]) -> ValueRef<'x> {
         Class::Uuid => raw
             .first_chunk()
             .map_or(ValueRef::Null, |bytes| ValueRef::Uuid(*bytes)),
+        Class::Time => ValueRef::Time(bits() as i64),
+        Class::Interval => raw.first_chunk().map_or(ValueRef::Null, |bytes| {
+            ValueRef::Interval(Interval::from_bytes(*bytes))
+        }),
+        Class::Oid => ValueRef::Oid(bits() as u32),
+        Class::Nested => ValueRef::nested(raw).unwrap_or(ValueRef::Null),
     }
 }
 
@@ -196,16 +203,7 @@ impl<A: DataAccess> Machine<'_, A> {
 /// `left` does.
 fn kept_bytes(raw: &[u8], wanted: i64) -> usize {
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let characters = match usize::try_from(wanted) {
-        Ok(characters) => characters,
-        Err(_) => {
-            let off = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
-            text.chars().count().saturating_sub(off)
-        }
-    };
-    text.char_indices()
-        .nth(characters)
-        .map_or(text.len(), |(at, _)| at)
+    first_characters(text, wanted).len()
 }
 
 #[cfg(test)]

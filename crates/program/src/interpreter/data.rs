@@ -2,12 +2,13 @@
 
 use std::cmp::Ordering;
 
+use weft_expression::functions::numbers::int8;
 use weft_types::{
-    RowLayout, SqlError, SqlState, SqlType, ValueRef, compare_ref, encode_key_from_row, encode_key_null,
-    encode_key_value_ref,
+    RowLayout, SqlError, SqlState, SqlType, ValueRef, compare_floats, compare_ref, encode_key_from_row,
+    encode_key_null, encode_key_value_ref, narrow_float,
 };
 
-use super::arithmetic::{self, compare_floats, integer_out_of_range};
+use super::arithmetic::{self, integer_out_of_range};
 use super::row_image::{RowImage, RowTarget};
 use super::scratch::{Collected, Scratch};
 use super::{Flow, Machine, RESULT_BYTES_MAX, broken};
@@ -25,7 +26,7 @@ fn store_bits(class: Class, bits: u64) -> Result<u64, SqlError> {
         Class::Bool => return Ok(u64::from(bits != 0)),
         Class::Int2 => 2,
         Class::Int4 | Class::Date => 4,
-        Class::Float4 | Class::Float8 | Class::Int8 | Class::Timestamp | Class::TimestampTz => {
+        Class::Float4 | Class::Float8 | Class::Int8 | Class::Timestamp | Class::TimestampTz | Class::Time => {
             return Ok(bits);
         }
         _ => return Err(broken("a register goes where none fits")),
@@ -43,7 +44,7 @@ pub(crate) fn load(layout: &RowLayout, row: &[u8], column: usize) -> Option<u64>
     let bits = layout.fixed_u64(row, column)?;
     Some(match layout.types().get(column)? {
         SqlType::Int4 | SqlType::Date => i64::from(bits as i32) as u64,
-        SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Float8 => bits,
+        SqlType::Int8 | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time | SqlType::Float8 => bits,
         SqlType::Int2 => i64::from(bits as i16) as u64,
         SqlType::Bool => u64::from(bits != 0),
         SqlType::Float4 => u64::from(bits as u32),
@@ -104,7 +105,7 @@ impl<A: DataAccess> Machine<'_, A> {
             },
             Op::Neg | Op::Abs => match as_int(left) {
                 Some(value) if op == Op::Abs && value >= 0 => Some(value as u64),
-                Some(value) => Some(value.checked_neg().ok_or_else(|| integer_out_of_range(8))? as u64),
+                Some(value) => Some(int8::neg(value)? as u64),
                 None => None,
             },
             Op::Narrow => match registers.get(a) {
@@ -386,7 +387,7 @@ fn float(op: Op, left: u64, right: Option<u64>, width: u8) -> Result<Option<u64>
         Op::Itof => double_bits(left as i64 as f64),
         Op::Itof4 => real_bits(left as i64 as f32),
         Op::F4tof => double_bits(real(left).into()),
-        Op::Ftof4 => real_bits(arithmetic::double_to_real(f64::from_bits(left))?),
+        Op::Ftof4 => real_bits(narrow_float(f64::from_bits(left))?),
         Op::Ftoi => Some(arithmetic::double_to_integer(f64::from_bits(left), width)? as u64),
         Op::F4toi => Some(arithmetic::double_to_integer(real(left).into(), width)? as u64),
         _ => return Err(broken("an operation is not implemented")),
@@ -412,6 +413,7 @@ pub(super) fn register_value(bits: Option<u64>, code: u32) -> Result<ValueRef<'s
         Class::Date => ValueRef::Date(bits as i32),
         Class::Timestamp => ValueRef::Timestamp(bits as i64),
         Class::TimestampTz => ValueRef::TimestampTz(bits as i64),
+        Class::Time => ValueRef::Time(bits as i64),
         _ => return Err(broken("a register goes where none fits")),
     })
 }

@@ -11,7 +11,7 @@
 //! is of *unknown* type and takes the type of what it meets; integers widen to the wider side; an integer or
 //! real that meets another kind of number is computed in double precision.
 
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, UnaryOperator};
+use sqlparser::ast::{self, BinaryOperator, Expr, Ident, UnaryOperator};
 use weft_program::Function;
 use weft_store::{Catalog, TableDef};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, TimeZone, Value, cast_context};
@@ -28,7 +28,7 @@ use super::type_rules::{
 };
 use super::{functions, names};
 use crate::error;
-use crate::query::sql_type;
+use weft_binder::sql_type;
 
 /// Deepest expression that is bound; deeper ones go the general way.
 const DEPTH_MAX: usize = 64;
@@ -79,6 +79,40 @@ pub(crate) trait Variables {
     fn positional(&self, number: usize) -> Option<Typed>;
     /// Whether a constant that cannot be converted is an error only where control gets to it, as in PL/pgSQL.
     fn converts_late(&self) -> bool;
+}
+
+/// A type that programs compute with; times of few digits are not among them.
+fn point_type(data_type: &ast::DataType) -> Bound<SqlType> {
+    let digits = matches!(
+        data_type,
+        ast::DataType::Timestamp(Some(_), _) | ast::DataType::Time(..) | ast::DataType::Interval { .. }
+    );
+    match sql_type(data_type) {
+        Ok(ty) if !digits && is_stored(&ty) => Ok(ty),
+        _ => Err(Refusal::General),
+    }
+}
+
+/// The types that programs have always had.
+fn is_stored(ty: &SqlType) -> bool {
+    matches!(
+        ty,
+        SqlType::Bool
+            | SqlType::Int2
+            | SqlType::Int4
+            | SqlType::Int8
+            | SqlType::Float4
+            | SqlType::Float8
+            | SqlType::Numeric(_)
+            | SqlType::Text
+            | SqlType::Varchar(_)
+            | SqlType::Char(1..)
+            | SqlType::Bytea
+            | SqlType::Date
+            | SqlType::Timestamp
+            | SqlType::TimestampTz
+            | SqlType::Uuid
+    )
 }
 
 /// Binds expressions of one statement.
@@ -161,7 +195,7 @@ impl<'a> Binder<'a> {
                 ..
             } => self.cast(expr, data_type),
             Expr::TypedString(typed) => {
-                let ty = sql_type(&typed.data_type).ok_or(Refusal::General)?;
+                let ty = point_type(&typed.data_type)?;
                 let inner = self.literal(&typed.value.value, false)?;
                 Ok(Typed::known(self.explicit(inner, &ty)?, ty))
             }
@@ -344,10 +378,21 @@ impl<'a> Binder<'a> {
             UnaryOperator::Minus => {
                 // A sign before a number is part of the number, as PostgreSQL's grammar has it: -2147483648
                 // is an integer.
-                if let Expr::Value(value) = expr
+                let (mut signed, mut negative) = (expr, true);
+                loop {
+                    match signed {
+                        Expr::Nested(inner) => signed = inner,
+                        Expr::UnaryOp {
+                            op: UnaryOperator::Minus,
+                            expr: inner,
+                        } => (signed, negative) = (inner, !negative),
+                        _ => break,
+                    }
+                }
+                if let Expr::Value(value) = signed
                     && matches!(value.value, ast::Value::Number(..))
                 {
-                    return self.literal(&value.value, true);
+                    return self.literal(&value.value, negative);
                 }
                 let inner = self.bind(expr)?;
                 match inner.ty {
@@ -660,7 +705,7 @@ impl<'a> Binder<'a> {
     }
 
     fn cast(&mut self, expr: &Expr, data_type: &ast::DataType) -> Bound<Typed> {
-        let ty = sql_type(data_type).ok_or(Refusal::General)?;
+        let ty = point_type(data_type)?;
         let inner = self.bind(expr)?;
         Ok(Typed::known(self.explicit(inner, &ty)?, ty))
     }

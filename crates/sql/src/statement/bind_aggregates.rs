@@ -8,7 +8,7 @@
 //! `max` of varchar are text. Floats are not summed here: their sum depends on the order of the rows, and the
 //! query engine's order is its own.
 
-use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
 use weft_program::Function;
 use weft_types::{SqlType, Value};
 

@@ -3,7 +3,7 @@
 //! A function is found by its name and the types of its arguments, which widen as PostgreSQL's implicit casts
 //! have it. What is not known here is refused with [`Refusal::General`]: the query engine may know it.
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, CaseWhen, CeilFloorKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TrimWhereField,
 };
 use weft_program::Function;
@@ -133,6 +133,10 @@ impl Binder<'_> {
         let types: Vec<Option<SqlType>> = arguments.iter().map(|argument| argument.ty).collect();
         if let Some(bound) = self.number_call(name, &types, &arguments)? {
             return Ok(bound);
+        }
+        // A constant of no type behind the text may be a pattern.
+        if matches!((name, types.get(1)), ("substring", Some(None))) {
+            return Err(Refusal::General);
         }
         use Function as F;
         let (function, more) = match (name, arguments.len()) {
@@ -332,7 +336,19 @@ impl Binder<'_> {
     /// NULL if both are equal, else the first.
     fn nullif(&mut self, value: &Expr, other: &Expr) -> Bound<Typed> {
         let (value, other) = (self.bind(value)?, self.bind(other)?);
-        if value.scalar.is_volatile() {
+        // The type of the value is that which the comparison takes: with one type it is that one.
+        let same = match (value.ty, other.ty) {
+            (Some(SqlType::Varchar(_)), _) => false,
+            (Some(one), Some(other)) => one == other,
+            (Some(_), None) => true,
+            _ => false,
+        };
+        if value.scalar.is_volatile() || !same {
+            return Err(Refusal::General);
+        }
+        let compared = |ty| weft_expression::resolve::compared_left(ty, other.ty);
+        if value.ty.is_some_and(|ty| compared(ty) != Ok(ty)) {
+            // It has the type in which its first argument is compared.
             return Err(Refusal::General);
         }
         let equal = self.comparison(CompareOp::Eq, value.clone(), other)?.scalar;

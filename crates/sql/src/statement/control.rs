@@ -287,7 +287,7 @@ pub enum PrepareControl {
         /// Name.
         name: String,
         /// Arguments, to be cast to the parameter types as by assignment.
-        arguments: Vec<(Scalar, SqlType)>,
+        arguments: Vec<(Scalar, Option<SqlType>)>,
     },
     /// DEALLOCATE; `None` is ALL.
     Deallocate(Option<String>),

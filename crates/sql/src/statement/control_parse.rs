@@ -13,8 +13,8 @@ use super::ddl::sequence;
 use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
 use super::procedure;
-use super::token_reader::TokenReader;
 use crate::error;
+use weft_syntax::reader::TokenReader;
 
 /// Reads `sql` if it is one of these statements.
 pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError> {
@@ -186,7 +186,7 @@ fn set(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         reader.accept("SESSION");
     }
     let (name, value) = if reader.accept_all(&["TIME", "ZONE"]) {
-        ("timezone".to_owned(), setting_value(reader)?)
+        ("timezone".to_owned(), zone_value(reader)?)
     } else if reader.accept("NAMES") {
         ("client_encoding".to_owned(), setting_value(reader)?)
     } else if reader.accept("ROLE") {
@@ -199,6 +199,18 @@ fn set(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         (name, setting_value(reader)?)
     };
     Ok(ControlStatement::Setting(SettingPlan::Set { name, value, local }))
+}
+
+/// What stands behind SET TIME ZONE: a value, or `INTERVAL 'hours' HOUR TO MINUTE`.
+fn zone_value(reader: &mut TokenReader<'_>) -> Result<Option<String>, SqlError> {
+    if !reader.accept("INTERVAL") {
+        return setting_value(reader);
+    }
+    let hours = reader.string()?;
+    if reader.accept("HOUR") && reader.accept("TO") {
+        reader.expect("MINUTE")?;
+    }
+    Ok(Some(hours))
 }
 
 fn setting_value(reader: &mut TokenReader<'_>) -> Result<Option<String>, SqlError> {
@@ -214,7 +226,7 @@ fn setting_value(reader: &mut TokenReader<'_>) -> Result<Option<String>, SqlErro
                 value.push('-');
             }
             match reader.peek_kind() {
-                Some(super::scanner::TokenKind::Integer | super::scanner::TokenKind::Decimal) => {
+                Some(weft_syntax::scanner::TokenKind::Integer | weft_syntax::scanner::TokenKind::Decimal) => {
                     value.push_str(reader.peek_text());
                     reader.next_token();
                 }
@@ -299,7 +311,8 @@ fn parse_rest(reader: &mut TokenReader<'_>) -> Result<ParsedAst, SqlError> {
     }
     let rest = reader.rest();
     let offset = u32::try_from(reader.offset()).unwrap_or(0);
-    parse::parse_one(rest).map_err(|error| match error.fields().position {
+    let parsed = parse::parse_one(rest).map(|inner| inner.after(offset));
+    parsed.map_err(|error| match error.fields().position {
         Some(position) => error.position(position + offset),
         None => error,
     })

@@ -12,9 +12,9 @@ use weft_types::{SqlError, SqlState, SqlType};
 use super::parse::{self, ParsedAst};
 use super::plan::{OutputColumn, Plan};
 use super::scalar::Scalar;
-use super::token_reader::TokenReader;
 use super::{PlanContext, names};
 use crate::error;
+use weft_syntax::reader::TokenReader;
 
 /// COPY as written.
 #[derive(Clone, Debug)]
@@ -201,8 +201,10 @@ fn query_in_parentheses(reader: &mut TokenReader<'_>) -> Result<ParsedAst, SqlEr
             "(" => depth += 1,
             ")" if depth == 1 => {
                 let inner = whole.get(start - base..token.start - base).unwrap_or("");
-                return parse::parse_one(inner).map_err(|error| match error.fields().position {
-                    Some(position) => error.position(position + u32::try_from(start).unwrap_or(0)),
+                let before = u32::try_from(start).unwrap_or(0);
+                let parsed = parse::parse_one(inner).map(|inner| inner.after(before));
+                return parsed.map_err(|error| match error.fields().position {
+                    Some(position) => error.position(position + before),
                     None => error,
                 });
             }
@@ -389,13 +391,11 @@ pub(crate) fn plan_copy(statement: &CopyStatement, ctx: &PlanContext<'_>) -> Res
     let options = statement.options.clone();
     match &statement.source {
         CopySource::Query(ast) => {
-            if let ParsedAst::Sql(inner) = ast.as_ref()
-                && matches!(**inner, datafusion::sql::sqlparser::ast::Statement::Query(_))
+            let plan = super::plan(ast, ctx)?;
+            if matches!(plan, Plan::Query(_) | Plan::Constant(_))
+                || plan.is_read_only() && matches!(plan, Plan::Program(_))
             {
-                return Ok(CopyPlan::To {
-                    plan: super::plan(ast, ctx)?,
-                    options,
-                });
+                return Ok(CopyPlan::To { plan, options });
             }
             Err(error::unsupported(
                 "COPY of anything but a query is not supported",

@@ -3,16 +3,14 @@
 //! A default is kept in the catalog as text and bound again for each plan. It may contain what the binder
 //! understands and no columns; CREATE TABLE refuses others, so that an INSERT never meets one.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use sqlparser::ast::Expr;
 use weft_store::{Catalog, ColumnDef, TableDef};
 use weft_types::{SqlError, SqlType, Value};
 
 use super::bind::{Binder, Refusal};
 use super::params::ParamTypes;
-use super::parse;
-use super::scalar::{InputSource, Scalar};
+use super::scalar::Scalar;
 use crate::error;
-use crate::query::InsertDefaults;
 
 /// The value that a column gets when none is given, in the column's type.
 pub(crate) fn column_default(catalog: &Catalog, column: &ColumnDef) -> Result<Scalar, SqlError> {
@@ -28,7 +26,7 @@ pub(crate) fn column_default(catalog: &Catalog, column: &ColumnDef) -> Result<Sc
         Some(default) => bind_default(
             catalog,
             column,
-            &parse::parse_expression(&default.sql)?,
+            &weft_syntax::parse_expression(&default.sql)?,
             &default.sql,
         ),
     }
@@ -86,21 +84,4 @@ pub(crate) fn all_defaults(catalog: &Catalog, table: &TableDef) -> Result<Vec<Sc
         .iter()
         .map(|column| column_default(catalog, column))
         .collect()
-}
-
-/// Defaults of a plan, evaluated in a session for each row that the query engine computes.
-pub struct PlannedDefaults<'a> {
-    /// One per column of the table ([`super::plan::ModifyPlan::defaults`]).
-    pub defaults: &'a [Scalar],
-    /// The session.
-    pub source: &'a mut dyn InputSource,
-}
-
-impl InsertDefaults for PlannedDefaults<'_> {
-    fn value(&mut self, _table: &TableDef, column: usize) -> Result<Value, SqlError> {
-        match self.defaults.get(column) {
-            Some(default) => default.evaluate(&[], &[], self.source),
-            None => Ok(Value::Null),
-        }
-    }
 }

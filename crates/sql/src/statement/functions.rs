@@ -1,12 +1,12 @@
 //! Functions of the session that need no rows: clock, identity, sequences.
 
-use datafusion::sql::sqlparser::ast::ObjectName;
+use sqlparser::ast::ObjectName;
 use weft_store::{Catalog, SequenceId};
 use weft_types::{SqlError, SqlState};
 
 use super::names;
 use super::scalar::SessionValue;
-use super::token_reader::TokenReader;
+use weft_syntax::reader::TokenReader;
 
 /// A function's name without `pg_catalog.`; `None` if it lives elsewhere.
 pub(crate) fn function_name(name: &ObjectName) -> Option<String> {

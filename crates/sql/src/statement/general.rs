@@ -1,16 +1,24 @@
-//! Statements for the query engine: what the session must know beside the syntax tree.
+//! Statements for the query engine: bound to typed relations.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, LockType, NonBlock, ObjectName, Visit, Visitor};
-use weft_base::TableId;
-use weft_store::Catalog;
+use sqlparser::ast::{self, LockType, NonBlock};
+use weft_binder::{Environment, bind_locking, bind_modify, bind_query};
 use weft_types::SqlError;
 
-use super::plan::{ModifyPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks};
-use super::{PlanContext, defaults, functions, names};
-use crate::error;
-use crate::query::{ModifyKind, ModifyQuery};
+use super::PlanContext;
+use super::plan::{ModifyPlan, OutputColumn, QueryPlan, RowLockStrength, RowLockWait, RowLocks, bound_bytes};
+
+/// What binding sees.
+pub(crate) fn environment<'a>(ctx: &PlanContext<'a>) -> Environment<'a> {
+    Environment {
+        catalog: ctx.catalog,
+        parameters: ctx.param_types,
+        text: ctx.text,
+        functions: &weft_pg_catalog::functions,
+        relations: &weft_pg_catalog::relation_columns,
+    }
+}
 
 /// A query that is no point statement.
 pub(crate) fn query(
@@ -18,153 +26,56 @@ pub(crate) fn query(
     query: &ast::Query,
     ctx: &PlanContext<'_>,
 ) -> Result<QueryPlan, SqlError> {
-    let found = survey(statement, ctx.catalog);
-    let row_locks = row_locks(query, &found.tables, ctx.catalog)?;
-    Ok(QueryPlan {
-        statement: Box::new(statement.clone()),
-        text: ctx.text.to_owned(),
-        param_types: ctx.param_types.to_vec(),
-        row_locks,
-        tables: found.tables,
-        moves_sequence: found.moves_sequence,
-    })
+    if query.locks.is_empty() {
+        return Ok(QueryPlan::new(
+            bind_query(statement, environment(ctx))?,
+            None,
+            ctx.text,
+        ));
+    }
+    let bound = bind_locking(statement, environment(ctx))?;
+    let locks = RowLocks {
+        strength: strength(query),
+        wait: wait(query),
+        rows: Arc::new(bound.rows),
+        tables: bound.tables.iter().map(|locked| locked.table.id).collect(),
+    };
+    Ok(QueryPlan::new(bound.query, Some(locks), ctx.text))
 }
 
 /// INSERT, UPDATE or DELETE that is no point statement.
 pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<ModifyPlan, SqlError> {
-    check_target(statement, ctx.catalog)?;
-    let query = ModifyQuery::new(statement, ctx.catalog)?;
-    let defaults = match query.kind {
-        ModifyKind::Insert => defaults::all_defaults(ctx.catalog, &query.table)?,
-        _ => Vec::new(),
-    };
-    let mut tables = survey(statement, ctx.catalog).tables;
-    if query.kind == ModifyKind::Insert && !reads_target(statement, &query, ctx.catalog) {
-        tables.retain(|table| *table != query.table.id);
-    }
+    let modify = bind_modify(statement, environment(ctx))?;
+    let returning = modify.returning.as_ref();
+    let columns = returning.map_or_else(Vec::new, |query| {
+        query.output.iter().map(OutputColumn::of).collect()
+    });
     Ok(ModifyPlan {
-        query,
-        statement: Box::new(statement.clone()),
-        param_types: ctx.param_types.to_vec(),
-        defaults,
-        tables,
+        modify: Arc::new(modify),
+        columns,
+        bytes: bound_bytes(ctx.text),
     })
 }
 
-/// The table that is written to must be a user's table.
-fn check_target(statement: &ast::Statement, catalog: &Catalog) -> Result<(), SqlError> {
-    let relation = match statement {
-        ast::Statement::Update(update) => Some(&update.table.relation),
-        ast::Statement::Delete(delete) => {
-            let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
-            from.first().map(|from| &from.relation)
-        }
-        _ => None,
-    };
-    let name = match (statement, relation) {
-        (
-            ast::Statement::Insert(ast::Insert {
-                table: ast::TableObject::TableName(name),
-                ..
-            }),
-            _,
-        ) => name,
-        (_, Some(ast::TableFactor::Table { name, .. })) => name,
-        _ => return Ok(()),
-    };
-    names::table(catalog, &names::parts(name)).map(|_| ())
-}
-
-/// Whether an INSERT's source names its own target.
-fn reads_target(statement: &ast::Statement, query: &ModifyQuery, catalog: &Catalog) -> bool {
-    match statement {
-        ast::Statement::Insert(insert) => insert.source.as_ref().is_some_and(|source| {
-            let source = ast::Statement::Query(source.clone());
-            survey(&source, catalog).tables.contains(&query.table.id)
-        }),
-        _ => true,
+/// The strongest lock that the query asks for.
+fn strength(query: &ast::Query) -> RowLockStrength {
+    let update = |clause: &ast::LockClause| matches!(clause.lock_type, LockType::Update);
+    match query.locks.iter().any(update) {
+        true => RowLockStrength::Update,
+        false => RowLockStrength::Share,
     }
 }
 
-/// What a statement names.
-#[derive(Default)]
-struct Survey<'c> {
-    catalog: Option<&'c Catalog>,
-    tables: Vec<TableId>,
-    moves_sequence: bool,
-}
-
-fn survey<'c>(statement: &ast::Statement, catalog: &'c Catalog) -> Survey<'c> {
-    let mut survey = Survey {
-        catalog: Some(catalog),
-        ..Survey::default()
-    };
-    let _ = statement.visit(&mut survey);
-    survey
-}
-
-impl Visitor for Survey<'_> {
-    type Break = ();
-
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-        let table = self
-            .catalog
-            .and_then(|catalog| names::find_table(catalog, &names::parts(relation)));
-        if let Some(table) = table
-            && !self.tables.contains(&table.id)
-        {
-            self.tables.push(table.id);
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-        if let ast::Expr::Function(function) = expr {
-            let name = functions::function_name(&function.name);
-            self.moves_sequence |= matches!(name.as_deref(), Some("nextval" | "setval"));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn row_locks(
-    query: &ast::Query,
-    tables: &[TableId],
-    catalog: &Catalog,
-) -> Result<Option<RowLocks>, SqlError> {
-    let Some(first) = query.locks.first() else {
-        return Ok(None);
-    };
-    let mut locks = RowLocks {
-        strength: RowLockStrength::Share,
-        wait: RowLockWait::Wait,
-        tables: Vec::new(),
-    };
-    for clause in &query.locks {
-        if matches!(clause.lock_type, LockType::Update) {
-            locks.strength = RowLockStrength::Update;
-        }
-        match &clause.of {
-            None => locks.tables = tables.to_vec(),
-            Some(name) => {
-                // OF names tables or their aliases; an alias locks what the query reads, which is never too
-                // little.
-                match names::find_table(catalog, &names::parts(name)) {
-                    Some(table) if tables.contains(&table.id) => locks.tables.push(table.id),
-                    _ => locks.tables = tables.to_vec(),
-                }
-            }
-        }
-    }
-    locks.wait = match first.nonblock {
+/// What the query does about rows that somebody else holds: NOWAIT before SKIP LOCKED before waiting.
+fn wait(query: &ast::Query) -> RowLockWait {
+    let policies = query.locks.iter().map(|clause| match clause.nonblock {
         None => RowLockWait::Wait,
         Some(NonBlock::Nowait) => RowLockWait::NoWait,
         Some(NonBlock::SkipLocked) => RowLockWait::SkipLocked,
-    };
-    if locks.tables.is_empty() && !tables.is_empty() {
-        return Err(error::unsupported(
-            "FOR UPDATE of these relations is not supported",
-        ));
-    }
-    Ok(Some(locks))
+    });
+    let policies: Vec<RowLockWait> = policies.collect();
+    [RowLockWait::NoWait, RowLockWait::SkipLocked]
+        .into_iter()
+        .find(|policy| policies.contains(policy))
+        .unwrap_or(RowLockWait::Wait)
 }

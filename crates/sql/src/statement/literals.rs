@@ -1,6 +1,6 @@
 //! Literals: what a number or a quoted string is by itself, and as a value of a type.
 
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use sqlparser::ast::{self, Expr};
 use weft_types::{SqlError, SqlType, TimeZone, Value};
 
 use super::bind::{Refusal, Typed};
@@ -47,8 +47,8 @@ pub(super) fn number_literal(digits: &str, negative: bool) -> Bound<Typed> {
 /// An unknown literal as a value of a type, modifiers left out of account.
 pub(super) fn parse_unknown(text: &str, to: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
     match to {
-        // Longer than the column is no error in a comparison.
-        SqlType::Char(_) => Ok(Value::Text(text.to_owned())),
+        // Longer than the column is no error in a comparison; trailing blanks mean nothing.
+        SqlType::Char(_) => Ok(Value::Text(text.trim_end_matches(' ').to_owned())),
         _ => weft_types::parse_text_in(text, &base_type(to), zone),
     }
 }

@@ -6,7 +6,7 @@
 //!      +--normalize: literals lifted, so that a        +-- compile: point statements -> program
 //!         simple-protocol text finds a cached plan     +-- ddl: catalog operations
 //!                                                      +-- copy, control, explain
-//!                                                      +-- general: handed to crate::query
+//!                                                      +-- general: bound by weft_binder
 //! ```
 //!
 //! Planning is a pure function of syntax tree, catalog and the parameter types that the client gave. It reads
@@ -32,17 +32,16 @@ mod names;
 pub mod normalize;
 mod params;
 pub mod parse;
+mod place;
 pub mod plan;
 pub(crate) mod procedure;
 pub mod scalar;
-mod scanner;
 mod show;
-mod token_reader;
 mod type_rules;
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use weft_store::Catalog;
 use weft_types::{SqlError, SqlType, TimeZone};
 
@@ -52,24 +51,23 @@ use self::compile::shape::plain_select;
 use self::control::{ControlStatement, CursorPlan, PrepareControl};
 use self::params::ParamTypes;
 use crate::error;
-use crate::query::output_name;
+use weft_binder::output_name;
 
 pub use self::control::{
     DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TransactionModes, TransactionPlan,
 };
 pub use self::copy::{CopyFormat, CopyOptions, CopyPlan};
-pub use self::defaults::PlannedDefaults;
 pub use self::finish::Finish;
 pub use self::inputs::bind_inputs;
 pub use self::normalize::{Literal, LiteralKind, Normalized, normalize};
-pub use self::parse::{ParsedAst, ParsedStatement, parse_one, parse_sql, split, split_and_parse};
+pub use self::parse::{ParsedAst, ParsedStatement, SqlText, parse_one, split, split_and_parse};
 pub use self::plan::{
     CallPlan, ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn,
     Plan, ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
 };
 pub use self::scalar::{InputSource, NoSource, Scalar, SessionValue};
 /// The name that PostgreSQL gives an expression's output column (`?column?`, `count`, `case` ...).
-pub use crate::query::output_name as column_name;
+pub use weft_binder::output_name as column_name;
 
 /// What planning looks at.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +99,18 @@ pub fn plan(ast: &ParsedAst, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     match ast {
         ParsedAst::Empty => Ok(Plan::Empty),
         ParsedAst::Control(control) => plan_control(control, ctx),
-        ParsedAst::Sql(statement) => {
-            plan_sql(statement, ctx).map_err(|error| crate::query::placed(error, statement, ctx.text))
+        ParsedAst::Sql(sql) => {
+            let ctx = &PlanContext {
+                text: &sql.text,
+                ..*ctx
+            };
+            let planned = weft_syntax::with_statement(&sql.text, |statement| {
+                plan_sql(statement, ctx).map_err(|error| place::placed(error, statement, ctx.text))
+            });
+            planned.map_err(|error| match error.fields().position {
+                Some(position) if sql.before > 0 => error.position(position + sql.before),
+                _ => error,
+            })
         }
     }
 }
@@ -124,7 +132,11 @@ pub fn compile_many(
     let mut params = ParamTypes::new(param_types, zone);
     let mut statements = Vec::with_capacity(asts.len());
     for ast in asts {
-        let ParsedAst::Sql(statement) = ast else {
+        let ParsedAst::Sql(sql) = ast else {
+            return Ok(None);
+        };
+        // Statements of a program are short: a deep one goes the general way.
+        let Ok(statement) = weft_syntax::parse_statement(&sql.text) else {
             return Ok(None);
         };
         let mut analyser = Analyser {
@@ -133,7 +145,7 @@ pub fn compile_many(
             text: "",
             variables: None,
         };
-        match analyser.statement(statement) {
+        match analyser.statement(&statement) {
             Ok(point) => statements.push(point),
             // An error in one statement must not hide the effects that PostgreSQL would report before it.
             Err(_) => return Ok(None),
@@ -168,7 +180,10 @@ pub fn compile_each(
     let mut points = Vec::with_capacity(statements.len());
     let mut before = 0;
     for (ast, types) in statements {
-        let ParsedAst::Sql(statement) = ast else {
+        let ParsedAst::Sql(sql) = ast else {
+            return Ok(None);
+        };
+        let Ok(statement) = weft_syntax::parse_statement(&sql.text) else {
             return Ok(None);
         };
         params.begin_at(before);
@@ -179,7 +194,7 @@ pub fn compile_each(
             text: "",
             variables: None,
         };
-        match analyser.statement(statement) {
+        match analyser.statement(&statement) {
             Ok(point) => points.push(point),
             Err(_) => return Ok(None),
         }
@@ -200,6 +215,9 @@ pub fn compile_each(
 
 fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     match statement {
+        ast::Statement::Query(query) if changes_rows(query) => {
+            general::modify(statement, ctx).map(|plan| Plan::Modify(Arc::new(plan)))
+        }
         ast::Statement::Query(query) => plan_query(statement, query, ctx),
         ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => {
             match point_program(statement, ctx)? {
@@ -210,6 +228,14 @@ fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, S
         ast::Statement::Call(function) => procedure::plan_call(function, ctx),
         _ => ddl::plan_ddl(statement, ctx),
     }
+}
+
+/// `WITH ... INSERT` and the like, which the grammar calls a query.
+fn changes_rows(query: &ast::Query) -> bool {
+    matches!(
+        query.body.as_ref(),
+        ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_)
+    )
 }
 
 /// The program of a point statement; `None` if it is none.
@@ -295,6 +321,14 @@ fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<Con
         row,
         columns,
     }))
+}
+
+/// The plan of a query for the query engine, whatever plan its text has otherwise.
+pub fn query_plan(text: &str, ctx: &PlanContext<'_>) -> Result<QueryPlan, SqlError> {
+    weft_syntax::with_statement(text, |statement| match statement {
+        ast::Statement::Query(query) => general::query(statement, query, ctx),
+        _ => Err(error::unsupported("only a query returns record batches")),
+    })
 }
 
 fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
@@ -398,20 +432,20 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
 
 /// A type by its SQL text.
 pub fn named_type(text: &str) -> Result<SqlType, SqlError> {
-    let cast = parse::parse_expression(&format!("NULL::{text}"))?;
+    let cast = weft_syntax::parse_expression(&format!("NULL::{text}"))?;
     match &cast {
         ast::Expr::Cast { data_type, .. } => ddl::types::known_type(data_type),
         _ => Err(error::syntax(text)),
     }
 }
 
-/// An argument of EXECUTE.
-fn argument(text: &str, ctx: &PlanContext<'_>) -> Result<(Scalar, SqlType), SqlError> {
-    let expr = parse::parse_expression(text)?;
+/// An argument of EXECUTE; without a type where it has none of its own.
+fn argument(text: &str, ctx: &PlanContext<'_>) -> Result<(Scalar, Option<SqlType>), SqlError> {
+    let expr = weft_syntax::parse_expression(text)?;
     let mut params = ParamTypes::new(&[], ctx.zone);
     let mut binder = Binder::new(ctx.catalog, None, &mut params, "");
-    match binder.bind(&expr).and_then(|typed| binder.settle(typed)) {
-        Ok(found) if params.len() == 0 => Ok(found),
+    match binder.bind(&expr) {
+        Ok(found) if params.len() == 0 => Ok((found.scalar, found.ty)),
         Ok(_) => Err(error::undefined_parameter(1)),
         Err(Refusal::Error(error)) => Err(error),
         Err(Refusal::General) => Err(error::unsupported("this argument of EXECUTE is not supported")),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use sqlparser::ast::{Ident, ObjectName};
 use weft_store::{Catalog, TableDef};
 use weft_types::{SqlError, SqlState};
 

@@ -29,7 +29,8 @@ use std::ops::Range;
 
 use weft_types::{SqlError, SqlType, TimeZone, Value};
 
-use super::scanner::{Scanner, Token, TokenKind};
+use weft_syntax::literal::decode_string;
+use weft_syntax::scanner::{Scanner, Token, TokenKind};
 
 /// Longest text that is normalised, in bytes.
 const TEXT_BYTES_MAX: usize = 32 * 1024;
@@ -88,16 +89,11 @@ impl Literal {
             (LiteralKind::Int4, SqlType::Int4) => Ok(Value::Int4(self.integer as i32)),
             (LiteralKind::Int8, SqlType::Int8) => Ok(Value::Int8(self.integer)),
             (LiteralKind::Unknown, _) => {
-                let text = sql.get(self.range.clone()).unwrap_or("''");
-                let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");
-                let doubled = inner.contains("''");
-                let text = if doubled {
-                    inner.replace("''", "'")
-                } else {
-                    inner.to_owned()
-                };
+                let text = decode_string(sql.get(self.range.clone()).unwrap_or("''"))?;
                 match ty {
-                    SqlType::Text | SqlType::Varchar(None) | SqlType::Char(_) => Ok(Value::Text(text)),
+                    SqlType::Text | SqlType::Varchar(None) => Ok(Value::Text(text)),
+                    // Trailing blanks mean nothing.
+                    SqlType::Char(_) => Ok(Value::Text(text.trim_end_matches(' ').to_owned())),
                     _ => weft_types::parse_text_in(&text, ty, zone),
                 }
             }
@@ -306,7 +302,12 @@ impl Lifter<'_> {
                 }
             }
             TokenKind::OtherString => self.before = Before::Operand,
-            TokenKind::Parameter | TokenKind::Unterminated(_) | TokenKind::Semicolon => return false,
+            TokenKind::Parameter
+            | TokenKind::Unterminated(_)
+            | TokenKind::Junk(_)
+            | TokenKind::ColonEquals
+            | TokenKind::DotDot
+            | TokenKind::Semicolon => return false,
             TokenKind::DoubleColon => self.before = Before::Cast,
             TokenKind::Operator => self.operator(token, text),
             TokenKind::Punctuation => return self.punctuation(text),

@@ -20,7 +20,6 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast;
 use weft_base::TableId;
 use weft_program::Program;
 use weft_store::CatalogOp;
@@ -30,14 +29,20 @@ use super::control::{CursorPlan, PrepareControl, SettingPlan, TransactionPlan};
 use super::copy::CopyPlan;
 use super::finish::Finish;
 use super::scalar::Scalar;
-use crate::query::{ModifyKind, ModifyQuery};
+use weft_binder::relation::{Modify, ModifyKind, Output, Query};
 
 /// Bytes of an instruction with what the verifier and the executors keep beside it.
 const INSTRUCTION_BYTES: usize = 96;
 /// Bytes of a small expression.
 const SCALAR_BYTES: usize = 256;
-/// Bytes of syntax for a byte of text.
-const SYNTAX_BYTES: usize = 64;
+
+/// Bytes of relations and expressions for a byte of text.
+const BOUND_BYTES: usize = 64;
+
+/// About how many bytes a bound statement takes: binding makes a few nodes of every word.
+pub(crate) fn bound_bytes(text: &str) -> usize {
+    text.len().saturating_mul(BOUND_BYTES)
+}
 
 /// One planned statement.
 #[derive(Clone, Debug)]
@@ -72,13 +77,13 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Types of the parameters `$1..$n`; `None` where the query engine tells them ([`Plan::Query`],
-    /// [`Plan::Modify`]).
+    /// Types of the parameters `$1..$n`; `None` where the session tells them.
     pub fn params(&self) -> Option<&[SqlType]> {
         match self {
             Plan::Constant(plan) => Some(&plan.params),
             Plan::Program(plan) => Some(&plan.params),
-            Plan::Query(_) | Plan::Modify(_) => None,
+            Plan::Query(plan) => Some(&plan.query.parameters),
+            Plan::Modify(plan) => Some(&plan.modify.rows.parameters),
             Plan::Explain(plan) => plan.inner.params(),
             Plan::Cursor(plan) => plan.params(),
             _ => Some(&[]),
@@ -90,23 +95,22 @@ impl Plan {
         size_of::<Plan>()
             + match self {
                 Plan::Program(plan) => plan.bytes(),
-                Plan::Query(plan) => plan.text.len().saturating_mul(SYNTAX_BYTES),
-                Plan::Modify(_) => 64 << 10,
+                Plan::Query(plan) => plan.bytes,
+                Plan::Modify(plan) => plan.bytes,
                 Plan::Explain(plan) => plan.inner.bytes(),
                 Plan::Constant(plan) => plan.row.len() * SCALAR_BYTES,
                 _ => 1 << 10,
             }
     }
 
-    /// Columns of the result where planning already knows them; `None` for forms whose columns the query
-    /// engine tells ([`Plan::Query`], [`Plan::Modify`] with RETURNING). An empty slice means that the
-    /// statement gives no rows.
+    /// Columns of the result; `None` for forms whose columns the session tells (FETCH, EXECUTE). An empty
+    /// slice means that the statement gives no rows.
     pub fn columns(&self) -> Option<&[OutputColumn]> {
         match self {
             Plan::Constant(plan) => Some(&plan.columns),
             Plan::Program(plan) => Some(plan.columns()),
-            Plan::Query(_) => None,
-            Plan::Modify(plan) if plan.query.has_returning() => None,
+            Plan::Query(plan) => Some(&plan.columns),
+            Plan::Modify(plan) => Some(&plan.columns),
             Plan::Explain(plan) => Some(&plan.columns),
             Plan::Setting(plan) => Some(plan.columns()),
             Plan::Prepared(_) => None,
@@ -120,7 +124,7 @@ impl Plan {
         match self {
             Plan::Program(plan) => plan.program.read_only,
             Plan::Constant(plan) => !plan.row.iter().any(Scalar::moves_sequence),
-            Plan::Query(plan) => !plan.moves_sequence,
+            Plan::Query(plan) => !plan.query.moves_sequence,
             Plan::Modify(_) | Plan::Ddl(_) => false,
             Plan::Copy(plan) => !plan.is_from(),
             _ => true,
@@ -140,6 +144,15 @@ pub struct OutputColumn {
 }
 
 impl OutputColumn {
+    /// A column of a bound query.
+    pub fn of(output: &Output) -> Self {
+        OutputColumn {
+            name: output.name.clone(),
+            ty: output.ty,
+            table: output.origin,
+        }
+    }
+
     /// A computed column.
     pub fn computed(name: impl Into<String>, ty: SqlType) -> Self {
         OutputColumn {
@@ -263,10 +276,7 @@ impl ProgramPlan {
         let instructions = program.instrs.len() * INSTRUCTION_BYTES;
         let inputs = (program.inputs.len() + self.hidden_inputs.len()) * SCALAR_BYTES;
         let accesses = (program.accesses.len() + program.consts.len()) * SCALAR_BYTES;
-        let fallback = self
-            .fallback
-            .as_ref()
-            .map_or(0, |plan| plan.text.len() * SYNTAX_BYTES);
+        let fallback = self.fallback.as_ref().map_or(0, |plan| plan.bytes);
         instructions + inputs + accesses + fallback
     }
 
@@ -306,55 +316,57 @@ pub enum RowLockWait {
 }
 
 /// `FOR UPDATE` and its relatives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct RowLocks {
     /// Mode.
     pub strength: RowLockStrength,
     /// Waiting policy.
     pub wait: RowLockWait,
+    /// The query that finds the rows: handle and stored bytes of each table, in the order of `tables`.
+    pub rows: Arc<Query>,
     /// Tables whose rows are locked.
     pub tables: Vec<TableId>,
 }
 
-/// A query for the query engine. Parameter types that nobody gave, and the columns, are told by
-/// [`crate::query::QueryEngine::describe`].
+/// A query for the query engine.
 #[derive(Clone, Debug)]
 pub struct QueryPlan {
-    /// The statement as parsed.
-    pub statement: Box<ast::Statement>,
-    /// Its text: the query engine's cache key. May be empty.
-    pub text: String,
-    /// Parameter types as the client gave them.
-    pub param_types: Vec<Option<SqlType>>,
+    /// The query, bound.
+    pub query: Arc<Query>,
+    /// Its columns.
+    pub columns: Vec<OutputColumn>,
     /// FOR UPDATE or FOR SHARE.
     pub row_locks: Option<RowLocks>,
-    /// User tables that it names, without repetition: what SERIALIZABLE locks.
-    pub tables: Vec<TableId>,
-    /// Calls `nextval` or `setval`.
-    pub moves_sequence: bool,
+    /// About how many bytes it takes.
+    pub bytes: usize,
 }
 
-/// INSERT, UPDATE or DELETE whose rows the query engine computes ([`crate::query::QueryEngine::changes`],
-/// [`crate::query::QueryEngine::new_rows`]).
+impl QueryPlan {
+    pub(crate) fn new(query: Query, row_locks: Option<RowLocks>, text: &str) -> QueryPlan {
+        QueryPlan {
+            columns: query.output.iter().map(OutputColumn::of).collect(),
+            query: Arc::new(query),
+            row_locks,
+            bytes: bound_bytes(text),
+        }
+    }
+}
+
+/// INSERT, UPDATE or DELETE whose rows the query engine computes.
 #[derive(Clone, Debug)]
 pub struct ModifyPlan {
-    /// The statement taken apart.
-    pub query: ModifyQuery,
-    /// The statement as parsed: what the query engine describes.
-    pub statement: Box<ast::Statement>,
-    /// Parameter types as the client gave them.
-    pub param_types: Vec<Option<SqlType>>,
-    /// For INSERT: what each column of the table gets when no value is given, in column order; see
-    /// [`super::defaults::PlannedDefaults`].
-    pub defaults: Vec<Scalar>,
-    /// User tables that are read, without repetition; holds the target too when its rows are read.
-    pub tables: Vec<TableId>,
+    /// The statement, bound.
+    pub modify: Arc<Modify>,
+    /// Columns of RETURNING; empty without.
+    pub columns: Vec<OutputColumn>,
+    /// About how many bytes it takes.
+    pub bytes: usize,
 }
 
 impl ModifyPlan {
     /// How the statement is announced.
     pub fn tag(&self) -> Tag {
-        match self.query.kind {
+        match self.modify.kind {
             ModifyKind::Insert => Tag::Insert,
             ModifyKind::Update => Tag::Update,
             ModifyKind::Delete => Tag::Delete,

@@ -11,9 +11,13 @@
 
 use std::cmp::Ordering;
 
+pub use weft_expression::CompareOp;
+use weft_expression::evaluate::{and, extreme, or};
+use weft_expression::functions::numbers::{float4, float8, int2, int4, int8};
+use weft_expression::functions::text::cut::first_characters;
 use weft_program::Function;
 use weft_store::SequenceId;
-use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
+use weft_types::{SqlError, SqlType, Value, ValueRef};
 
 /// What a session supplies when a statement's inputs are bound. All of it goes into the log with the inputs.
 pub trait InputSource {
@@ -87,60 +91,6 @@ pub enum ArithmeticOp {
     Divide,
     /// `%`
     Modulo,
-}
-
-/// Comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CompareOp {
-    /// `=`
-    Eq,
-    /// `<>`
-    Ne,
-    /// `<`
-    Lt,
-    /// `<=`
-    Le,
-    /// `>`
-    Gt,
-    /// `>=`
-    Ge,
-}
-
-impl CompareOp {
-    /// The operator with its sides exchanged.
-    pub fn mirrored(self) -> Self {
-        match self {
-            CompareOp::Lt => CompareOp::Gt,
-            CompareOp::Le => CompareOp::Ge,
-            CompareOp::Gt => CompareOp::Lt,
-            CompareOp::Ge => CompareOp::Le,
-            same => same,
-        }
-    }
-
-    /// As SQL writes it.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            CompareOp::Eq => "=",
-            CompareOp::Ne => "<>",
-            CompareOp::Lt => "<",
-            CompareOp::Le => "<=",
-            CompareOp::Gt => ">",
-            CompareOp::Ge => ">=",
-        }
-    }
-
-    /// Whether an order of the sides satisfies it.
-    pub fn holds(self, order: Ordering) -> bool {
-        match self {
-            CompareOp::Eq => order.is_eq(),
-            CompareOp::Ne => order.is_ne(),
-            CompareOp::Lt => order.is_lt(),
-            CompareOp::Le => order.is_le(),
-            CompareOp::Gt => order.is_gt(),
-            CompareOp::Ge => order.is_ge(),
-        }
-    }
 }
 
 /// A bound expression. Types are those of [`Scalar::ty`]'s caller; nodes that need a type carry it.
@@ -333,7 +283,7 @@ impl Scalar {
             }
             Scalar::OrNull(inner) => part(inner, source).unwrap_or(Value::Null),
             Scalar::Left(text, count) => match (part(text, source)?, part(count, source)?.as_i64()) {
-                (Value::Text(text), Some(count)) => Value::Text(left(&text, count)),
+                (Value::Text(text), Some(count)) => Value::Text(first_characters(&text, count).to_owned()),
                 _ => Value::Null,
             },
             Scalar::Session(which) => source.session_value(*which)?,
@@ -364,16 +314,14 @@ impl Scalar {
                 (Value::Text(left), Value::Text(right)) => Value::Text(left + &right),
                 _ => Value::Null,
             },
-            Scalar::And(left, right) => match (truth(part(left, source)?), truth(part(right, source)?)) {
-                (Some(false), _) | (_, Some(false)) => Value::Bool(false),
-                (Some(true), Some(true)) => Value::Bool(true),
-                _ => Value::Null,
-            },
-            Scalar::Or(left, right) => match (truth(part(left, source)?), truth(part(right, source)?)) {
-                (Some(true), _) | (_, Some(true)) => Value::Bool(true),
-                (Some(false), Some(false)) => Value::Bool(false),
-                _ => Value::Null,
-            },
+            Scalar::And(left, right) => {
+                let (left, right) = (part(left, source)?, part(right, source)?);
+                and(truth(left), truth(right)).map_or(Value::Null, Value::Bool)
+            }
+            Scalar::Or(left, right) => {
+                let (left, right) = (part(left, source)?, part(right, source)?);
+                or(truth(left), truth(right)).map_or(Value::Null, Value::Bool)
+            }
             Scalar::Not(inner) => {
                 truth(part(inner, source)?).map_or(Value::Null, |value| Value::Bool(!value))
             }
@@ -416,25 +364,19 @@ impl Scalar {
                 evaluate(otherwise)?
             }
             Scalar::Extreme { greatest, items } => {
-                let mut found = Value::Null;
+                let mut values = Vec::with_capacity(items.len());
                 for item in items {
-                    let value = evaluate(item)?;
-                    let better = match weft_types::compare(&value, &found) {
-                        Some(order) => {
-                            order
-                                == if *greatest {
-                                    Ordering::Greater
-                                } else {
-                                    Ordering::Less
-                                }
-                        }
-                        None => found.is_null(),
-                    };
-                    if better {
-                        found = value;
-                    }
+                    values.push(evaluate(item)?);
                 }
-                found
+                let values: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
+                extreme(
+                    &values,
+                    if *greatest {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    },
+                )
             }
             _ => {
                 return Err(SqlError::internal(
@@ -443,18 +385,6 @@ impl Scalar {
             }
         })
     }
-}
-
-/// `left(text, count)`: a negative count leaves so many characters off.
-fn left(text: &str, count: i64) -> String {
-    let kept = match usize::try_from(count) {
-        Ok(count) => count,
-        Err(_) => {
-            let off = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-            text.chars().count().saturating_sub(off)
-        }
-    };
-    text.chars().take(kept).collect()
 }
 
 fn at(values: &[Value], number: u16) -> Result<Value, SqlError> {
@@ -518,98 +448,50 @@ fn integer(number: i64, ty: &SqlType) -> Option<Value> {
     }
 }
 
-fn out_of_range(ty: &SqlType) -> SqlError {
-    SqlError::new(
-        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("{} out of range", ty.name()),
-    )
+fn negate(value: Value) -> Result<Value, SqlError> {
+    match value {
+        Value::Null => Ok(Value::Null),
+        Value::Int2(v) => int2::neg(v).map(Value::Int2),
+        Value::Int4(v) => int4::neg(v).map(Value::Int4),
+        Value::Int8(v) => int8::neg(v).map(Value::Int8),
+        Value::Float4(v) => Ok(Value::Float4(-v)),
+        Value::Float8(v) => Ok(Value::Float8(-v)),
+        _ => Err(misfit()),
+    }
 }
 
-fn negate(value: Value) -> Result<Value, SqlError> {
-    Ok(match value {
-        Value::Int2(v) => Value::Int2(v.checked_neg().ok_or_else(|| out_of_range(&SqlType::Int2))?),
-        Value::Int4(v) => Value::Int4(v.checked_neg().ok_or_else(|| out_of_range(&SqlType::Int4))?),
-        Value::Int8(v) => Value::Int8(v.checked_neg().ok_or_else(|| out_of_range(&SqlType::Int8))?),
-        Value::Float4(v) => Value::Float4(-v),
-        Value::Float8(v) => Value::Float8(-v),
-        _ => Value::Null,
-    })
+#[cold]
+fn misfit() -> SqlError {
+    SqlError::internal("arithmetic was computed over values of other types")
+}
+
+/// The operation of one type's functions.
+macro_rules! operate {
+    ($family:ident, $op:expr, $left:expr, $right:expr, $remainder:expr) => {
+        match $op {
+            ArithmeticOp::Add => $family::add($left, $right),
+            ArithmeticOp::Subtract => $family::sub($left, $right),
+            ArithmeticOp::Multiply => $family::mul($left, $right),
+            ArithmeticOp::Divide => $family::div($left, $right),
+            ArithmeticOp::Modulo => $remainder($left, $right),
+        }
+    };
 }
 
 fn arithmetic(op: ArithmeticOp, left: Value, right: Value) -> Result<Value, SqlError> {
     match (left, right) {
+        (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
+        (Value::Int2(l), Value::Int2(r)) => operate!(int2, op, l, r, int2::rem).map(Value::Int2),
+        (Value::Int4(l), Value::Int4(r)) => operate!(int4, op, l, r, int4::rem).map(Value::Int4),
+        (Value::Int8(l), Value::Int8(r)) => operate!(int8, op, l, r, int8::rem).map(Value::Int8),
         (Value::Float4(l), Value::Float4(r)) => {
-            let (l, r) = (f64::from(l), f64::from(r));
-            // Computing in double precision and rounding once equals the operation in single precision.
-            let exact = float_arithmetic(op, l, r)?;
-            let rounded = exact as f32;
-            check_float(f64::from(rounded), exact == 0.0, l, r, op)?;
-            Ok(Value::Float4(rounded))
+            operate!(float4, op, l, r, |_, _| Err(misfit())).map(Value::Float4)
         }
         (Value::Float8(l), Value::Float8(r)) => {
-            let result = float_arithmetic(op, l, r)?;
-            check_float(
-                result,
-                l == 0.0 || (r == 0.0 && op == ArithmeticOp::Multiply),
-                l,
-                r,
-                op,
-            )?;
-            Ok(Value::Float8(result))
+            operate!(float8, op, l, r, |_, _| Err(misfit())).map(Value::Float8)
         }
-        (left, right) => match (left.as_i64(), right.as_i64(), left.sql_type()) {
-            (Some(l), Some(r), Some(ty)) => integer_arithmetic(op, l, r, &ty),
-            _ => Ok(Value::Null),
-        },
+        _ => Err(misfit()),
     }
-}
-
-fn division_by_zero() -> SqlError {
-    SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
-}
-
-fn integer_arithmetic(op: ArithmeticOp, l: i64, r: i64, ty: &SqlType) -> Result<Value, SqlError> {
-    let result = match op {
-        ArithmeticOp::Add => l.checked_add(r),
-        ArithmeticOp::Subtract => l.checked_sub(r),
-        ArithmeticOp::Multiply => l.checked_mul(r),
-        ArithmeticOp::Divide | ArithmeticOp::Modulo if r == 0 => return Err(division_by_zero()),
-        ArithmeticOp::Divide => l.checked_div(r),
-        ArithmeticOp::Modulo => Some(l.wrapping_rem(r)),
-    };
-    result
-        .and_then(|number| integer(number, ty))
-        .ok_or_else(|| out_of_range(ty))
-}
-
-fn float_arithmetic(op: ArithmeticOp, l: f64, r: f64) -> Result<f64, SqlError> {
-    Ok(match op {
-        ArithmeticOp::Add => l + r,
-        ArithmeticOp::Subtract => l - r,
-        ArithmeticOp::Multiply => l * r,
-        ArithmeticOp::Divide if r == 0.0 && !l.is_nan() => return Err(division_by_zero()),
-        ArithmeticOp::Divide => l / r,
-        ArithmeticOp::Modulo => return Err(SqlError::internal("no modulo of floating-point numbers")),
-    })
-}
-
-/// PostgreSQL's checks of a float result: no infinity from finite sides, no zero from a product or quotient
-/// of others.
-fn check_float(result: f64, zero_is_exact: bool, l: f64, r: f64, op: ArithmeticOp) -> Result<(), SqlError> {
-    let range = |what: &str| {
-        Err(SqlError::new(
-            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-            format!("value out of range: {what}"),
-        ))
-    };
-    if result.is_infinite() && l.is_finite() && r.is_finite() {
-        return range("overflow");
-    }
-    let scales = matches!(op, ArithmeticOp::Multiply | ArithmeticOp::Divide);
-    if result == 0.0 && scales && !zero_is_exact && l != 0.0 && r.is_finite() {
-        return range("underflow");
-    }
-    Ok(())
 }
 
 /// A source for expressions that need none: every request is an error.

@@ -1,6 +1,6 @@
 //! Small facts about types and operators that binding and compiling share.
 
-use datafusion::sql::sqlparser::ast::BinaryOperator;
+use sqlparser::ast::BinaryOperator;
 use weft_types::SqlType;
 
 use super::scalar::{ArithmeticOp, CompareOp};

@@ -120,7 +120,12 @@ fn codes_words_and_positions() {
             None,
         ),
         ("VACUUM nope", "42P01", "relation \"nope\" does not exist", None),
-        ("INSERT INTO s VALUES (1)", "42809", "\"s\" is not a table", None),
+        (
+            "INSERT INTO s VALUES (1)",
+            "42809",
+            "cannot change sequence \"s\"",
+            None,
+        ),
         ("SELECT 1 +", "42601", "syntax error at end of input", Some(11)),
         (
             "CREATE VIEW v AS SELECT 1",

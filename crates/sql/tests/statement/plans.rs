@@ -175,7 +175,7 @@ fn column_names_and_origins() {
         .iter()
         .map(|column| column.name.as_str())
         .collect();
-    assert_eq!(names, ["?column?", "now", "bool", "varchar", "current_date"]);
+    assert_eq!(names, ["?column?", "now", "?column?", "varchar", "current_date"]);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn row_locks_of_queries() {
         (locks.strength, locks.wait),
         (RowLockStrength::Update, RowLockWait::NoWait)
     );
-    assert_eq!(locks.tables, plan.tables);
+    assert_eq!(locks.tables, plan.query.tables);
     let Plan::Query(plan) = db
         .plan("SELECT * FROM t WHERE id = 1 FOR UPDATE SKIP LOCKED")
         .unwrap()
@@ -209,9 +209,9 @@ fn modify_knows_what_it_reads() {
     else {
         panic!()
     };
-    assert!(!plan.tables.contains(&target) && plan.tables.len() == 1);
+    assert!(!plan.modify.rows.tables.contains(&target) && plan.modify.rows.tables.len() == 1);
     let Plan::Modify(plan) = db.plan("UPDATE t SET a = 1 WHERE a = 2").unwrap() else {
         panic!()
     };
-    assert_eq!(plan.tables, [target]);
+    assert_eq!(plan.modify.rows.tables, [target]);
 }

@@ -365,6 +365,19 @@ pub(super) fn put_type(out: &mut Vec<u8>, ty: &SqlType) {
         SqlType::Timestamp => out.put_u8(15),
         SqlType::TimestampTz => out.put_u8(16),
         SqlType::Uuid => out.put_u8(17),
+        SqlType::Time => out.put_u8(18),
+        SqlType::Interval => out.put_u8(19),
+        // Types of expressions: by their oids.
+        SqlType::Oid
+        | SqlType::Name
+        | SqlType::InternalChar
+        | SqlType::Regclass
+        | SqlType::Regtype
+        | SqlType::Regproc
+        | SqlType::Regnamespace
+        | SqlType::Array(_)
+        | SqlType::Record
+        | SqlType::Void => put_tagged(out, 20, ty.oid()),
     }
 }
 
@@ -390,6 +403,9 @@ pub(super) fn sql_type(reader: &mut Reader<'_>) -> Decoded<SqlType> {
         15 => SqlType::Timestamp,
         16 => SqlType::TimestampTz,
         17 => SqlType::Uuid,
+        18 => SqlType::Time,
+        19 => SqlType::Interval,
+        20 => SqlType::from_oid(reader.u32()?).ok_or_else(|| invalid("type oid"))?,
         _ => return Err(invalid("type tag")),
     })
 }

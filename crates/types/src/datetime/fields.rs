@@ -10,6 +10,7 @@
 
 use super::{MICROS_PER_DAY, MICROS_PER_SECOND, days_from_civil};
 use crate::TimeZone;
+use crate::calendar::EPOCH_JULIAN_DAY;
 
 /// What a text means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +83,12 @@ struct Known {
     afternoon: Option<bool>,
     before_christ: bool,
     special: Option<Moment>,
+    /// `J` is read: the number behind it is a Julian day.
+    julian: bool,
+    /// The day of the year, instead of month and day.
+    day_of_year: Option<u32>,
+    /// A time of day is read: a date may be missing.
+    time_only: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -93,12 +100,44 @@ struct Year {
 
 /// Reads a date with or without time and zone.
 pub(super) fn parse(text: &str) -> Result<Moment, Fault> {
+    take_fields(text, Known::default())?.finish()
+}
+
+/// Reads a time of day, with or without date and zone: microseconds since midnight.
+pub(super) fn parse_time(text: &str) -> Result<i64, Fault> {
+    let known = Known {
+        time_only: true,
+        ..Known::default()
+    };
+    let known = take_fields(text, known)?;
+    let has_date = known.year.is_some() || known.month.is_some() || known.day.is_some();
+    if has_date {
+        if known.time_micros.is_none() {
+            return Err(Fault::Syntax);
+        }
+        return match known.finish()? {
+            Moment::At { time_micros, .. } => Ok(time_micros),
+            _ => Err(Fault::Syntax),
+        };
+    }
+    if known.special.is_some() {
+        return Err(Fault::Syntax);
+    }
+    let micros = known.time_micros.ok_or(Fault::Syntax)?;
+    let micros = known.in_afternoon(micros)?;
+    // Without a date nobody knows which of a zone's offsets is meant.
+    match known.zone {
+        Some(TimeZone::Named(_)) => Err(Fault::Syntax),
+        _ => Ok(micros),
+    }
+}
+
+fn take_fields(text: &str, mut known: Known) -> Result<Known, Fault> {
     if text.len() > TEXT_BYTES_MAX || !text.is_ascii() {
         return Err(Fault::Syntax);
     }
     let lower = text.to_ascii_lowercase();
     let mut rest = lower.as_str();
-    let mut known = Known::default();
     loop {
         rest = rest.trim_start_matches(|c: char| c == ',' || crate::text::is_space(c));
         let Some(first) = rest.chars().next() else {
@@ -114,7 +153,7 @@ pub(super) fn parse(text: &str) -> Result<Moment, Fault> {
         known.take(field)?;
         rest = tail;
     }
-    known.finish()
+    Ok(known)
 }
 
 fn run(text: &str, belongs: impl Fn(u8) -> bool) -> usize {
@@ -216,17 +255,37 @@ impl Known {
         match first {
             b'+' | b'-' if second.is_ascii_alphabetic() => self.take_infinity(field),
             b'+' | b'-' => {
-                self.day.ok_or(Fault::Syntax)?;
+                if self.day.is_none() && !(self.time_only && self.time_micros.is_some()) {
+                    return Err(Fault::Syntax);
+                }
                 set(&mut self.zone, TimeZone::Fixed(offset(field)?))
             }
             b'0'..=b'9' if has(b":") => {
                 let micros = time_of_day(field)?;
                 set(&mut self.time_micros, micros)
             }
+            b'0'..=b'9' if self.is_run_together_time(field) => {
+                let (whole, _) = field.split_at_checked(6).ok_or(Fault::Syntax)?;
+                let part = |from: usize| number(whole.get(from..from + 2).unwrap_or(""));
+                let fraction = fraction_micros(field.get(7..).unwrap_or(""))?;
+                let micros = clock(part(0)?, part(2)?, part(4)?, fraction)?;
+                set(&mut self.time_micros, micros)
+            }
             b'0'..=b'9' if has(b"-/.") => self.take_date(field),
             b'0'..=b'9' => self.take_number(field),
             _ => self.take_word(field),
         }
+    }
+
+    /// `101112.5` where a time may be.
+    fn is_run_together_time(&self, field: &str) -> bool {
+        let date_known = self.year.is_some() && self.month.is_some() && self.day.is_some();
+        (date_known || self.time_only)
+            && field.find('.') == Some(6)
+            && field
+                .bytes()
+                .enumerate()
+                .all(|(at, byte)| at == 6 || byte.is_ascii_digit())
     }
 
     fn take_infinity(&mut self, field: &str) -> Result<(), Fault> {
@@ -251,8 +310,12 @@ impl Known {
                 return Ok(());
             }
             "ad" | "at" | "on" => return Ok(()),
+            "j" | "jd" | "julian" => {
+                self.julian = true;
+                return Ok(());
+            }
             // The T of ISO 8601, between date and time.
-            "t" if self.day.is_some() && self.time_micros.is_none() => return Ok(()),
+            "t" if (self.day.is_some() || self.time_only) && self.time_micros.is_none() => return Ok(()),
             "allballs" => {
                 set(&mut self.zone, TimeZone::UTC)?;
                 return set(&mut self.time_micros, 0);
@@ -282,6 +345,15 @@ impl Known {
             return Err(Fault::Syntax);
         }
         let mut parts = field.split(['-', '/', '.']);
+        if let Some((year, day)) = field.split_once(['-', '/', '.'])
+            && year.len() >= 3
+            && day.len() == 3
+            && let (Ok(number), Ok(day @ 1..=366)) = (number(year), small(day))
+        {
+            self.year = Some(Year { number, short: false });
+            (self.month, self.day, self.day_of_year) = (Some(1), Some(1), Some(day));
+            return Ok(());
+        }
         let (Some(a), Some(b), Some(c), None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(Fault::Syntax);
@@ -306,9 +378,20 @@ impl Known {
         let part = |from: usize, to: usize| small(field.get(from..to).unwrap_or(""));
         let date_known = self.year.is_some() && self.month.is_some() && self.day.is_some();
         let nothing_known = self.year.is_none() && self.month.is_none() && self.day.is_none();
+        if std::mem::take(&mut self.julian) {
+            if !nothing_known {
+                return Err(Fault::Syntax);
+            }
+            let (year, month, day) = super::civil_from_days(number(field)?.min(1 << 40) - EPOCH_JULIAN_DAY);
+            self.before_christ = year <= 0;
+            let number = if year <= 0 { 1 - year } else { year };
+            self.year = Some(Year { number, short: false });
+            (self.month, self.day) = (Some(month), Some(day));
+            return Ok(());
+        }
         match field.len() {
             // 101112 or 1011 behind a date.
-            4 | 6 if date_known && self.time_micros.is_none() => {
+            4 | 6 if (date_known || (self.time_only && nothing_known)) && self.time_micros.is_none() => {
                 let seconds = if field.len() == 6 { part(4, 6)? } else { 0 };
                 let micros = clock(
                     i64::from(part(0, 2)?),
@@ -342,6 +425,9 @@ impl Known {
     }
 
     fn finish(self) -> Result<Moment, Fault> {
+        if self.julian {
+            return Err(Fault::Syntax);
+        }
         if let Some(special) = self.special {
             let alone = self.year.is_none() && self.month.is_none() && self.day.is_none();
             return if alone { Ok(special) } else { Err(Fault::Syntax) };
@@ -367,27 +453,40 @@ impl Known {
         if year.abs() > 10_000_000 {
             return Err(Fault::Field);
         }
-        let mut time_micros = self.time_micros.unwrap_or(0);
-        if let Some(afternoon) = self.afternoon {
-            let hour = time_micros / (3600 * MICROS_PER_SECOND);
-            if hour > 12 || self.time_micros.is_none() {
-                return Err(if hour > 12 { Fault::Field } else { Fault::Syntax });
-            }
-            if afternoon && hour < 12 {
-                time_micros += MICROS_PER_DAY / 2;
-            } else if !afternoon && hour == 12 {
-                time_micros -= MICROS_PER_DAY / 2;
-            }
-        }
+        let time_micros = match (self.time_micros, self.afternoon) {
+            (None, Some(_)) => return Err(Fault::Syntax),
+            (micros, _) => self.in_afternoon(micros.unwrap_or(0))?,
+        };
         Ok(Moment::At {
-            days: days_from_civil(year, month, day),
+            days: match self.day_of_year {
+                Some(number) => days_from_civil(year, 1, 1) + i64::from(number) - 1,
+                None => days_from_civil(year, month, day),
+            },
             time_micros,
             zone: self.zone,
         })
     }
 }
 
-fn days_in_month(year: i64, month: u32) -> u32 {
+impl Known {
+    /// A time with AM or PM behind it.
+    fn in_afternoon(&self, micros: i64) -> Result<i64, Fault> {
+        let Some(afternoon) = self.afternoon else {
+            return Ok(micros);
+        };
+        let hour = micros / (3600 * MICROS_PER_SECOND);
+        match (afternoon, hour) {
+            (_, 13..) => Err(Fault::Field),
+            (true, ..=11) => Ok(micros + MICROS_PER_DAY / 2),
+            (false, 12) => Ok(micros - MICROS_PER_DAY / 2),
+            _ => Ok(micros),
+        }
+    }
+}
+
+/// Days of a month; year 0 is 1 BC.
+#[must_use]
+pub fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         4 | 6 | 9 | 11 => 30,
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,

@@ -10,7 +10,8 @@
 use bigdecimal::num_bigint::{BigInt, Sign};
 
 use super::{Big, Numeric, Repr, SCALE_MAX, big_pow10, pow10, value_overflow};
-use crate::{SqlError, SqlState};
+use crate::SqlError;
+use crate::range::division_by_zero;
 
 /// PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`: digits that a quotient has at least, or nearly.
 const QUOTIENT_DIGITS_MIN: i32 = 16;
@@ -18,10 +19,6 @@ const QUOTIENT_DIGITS_MIN: i32 = 16;
 const QUOTIENT_SCALE_MAX: i32 = 1000;
 /// PostgreSQL computes in digits of base 10000: four decimal digits each.
 const DECIMALS_PER_DIGIT: i32 = 4;
-
-fn division_by_zero() -> SqlError {
-    SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
-}
 
 impl Numeric {
     /// The sum; its scale is the larger one.
@@ -301,7 +298,7 @@ impl Numeric {
 
     /// Position of the first base-10000 digit that is not zero (0: it is the ones digit) and that digit, both
     /// 0 for zero: what PostgreSQL's scale rule looks at.
-    fn leading_digit(&self) -> (i32, u32) {
+    pub(super) fn leading_digit(&self) -> (i32, u32) {
         if self.is_zero() || self.is_nan() {
             return (0, 0);
         }

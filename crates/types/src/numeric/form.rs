@@ -101,7 +101,7 @@ impl Numeric {
         rounded
             .small_parts()
             .map(|(mantissa, _)| mantissa)
-            .ok_or_else(|| crate::cast::out_of_range(ty))
+            .ok_or_else(|| crate::range::out_of_range(ty))
     }
 
     /// The nearest float; infinite beyond its range.

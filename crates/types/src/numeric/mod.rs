@@ -13,9 +13,11 @@
 //!
 //! - `arithmetic`: add, sub, mul, div, rem, rounding; scale rules of PostgreSQL's `numeric.c`.
 //! - `form`: decimal text, base-10000 digits of the wire, floats.
+//! - `functions`: roots, powers, logarithms, common divisors.
 
 mod arithmetic;
 mod form;
+mod functions;
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

@@ -125,8 +125,11 @@ proptest! {
             prop_assert_eq!(key_columns.encode_and_tell(&mut again, &layout, row), has_null);
             prop_assert_eq!(again, key);
             let integers = |column: &usize| {
-                use SqlType::{Date, Int2, Int4, Int8, Timestamp, TimestampTz};
-                matches!(types.get(*column), Some(Int2 | Int4 | Int8 | Date | Timestamp | TimestampTz))
+                use SqlType::{Date, Int2, Int4, Int8, Time, Timestamp, TimestampTz};
+                matches!(
+                    types.get(*column),
+                    Some(Int2 | Int4 | Int8 | Date | Time | Timestamp | TimestampTz)
+                )
             };
             let told = row.len() >= layout.fixed_bytes().max(8) && !has_null && columns.iter().all(integers);
             for against in [&one, &other] {

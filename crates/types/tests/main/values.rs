@@ -1,7 +1,7 @@
 //! Arbitrary types and values for the property tests.
 
 use proptest::prelude::*;
-use weft_types::{Numeric, NumericSpec, SqlType, Value};
+use weft_types::{ArrayValue, Element, Interval, Numeric, NumericSpec, SqlType, Value};
 
 pub(crate) fn any_type() -> impl Strategy<Value = SqlType> {
     prop_oneof![
@@ -22,6 +22,14 @@ pub(crate) fn any_type() -> impl Strategy<Value = SqlType> {
         Just(SqlType::Timestamp),
         Just(SqlType::TimestampTz),
         Just(SqlType::Uuid),
+        Just(SqlType::Time),
+        Just(SqlType::Interval),
+        Just(SqlType::Oid),
+        Just(SqlType::Name),
+        Just(SqlType::InternalChar),
+        Just(SqlType::Array(Element::Int4)),
+        Just(SqlType::Array(Element::Text)),
+        Just(SqlType::Array(Element::Interval)),
     ]
 }
 
@@ -101,6 +109,44 @@ pub(crate) fn value_of(ty: SqlType) -> BoxedStrategy<Value> {
         SqlType::Uuid => prop_oneof![any::<[u8; 16]>(), (0_u8..3).prop_map(|b| [b; 16])]
             .prop_map(Value::Uuid)
             .boxed(),
+        SqlType::Time => prop_oneof![
+            0_i64..=86_400_000_000,
+            (0_i64..=24).prop_map(|h| h * 3_600_000_000)
+        ]
+        .prop_map(Value::Time)
+        .boxed(),
+        SqlType::Interval => {
+            let any_field = || prop_oneof![any::<i32>(), -40_i32..40, Just(0)];
+            (
+                any_field(),
+                any_field(),
+                prop_oneof![any::<i64>(), Just(0), -9_i64..9],
+            )
+                .prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros }))
+                .boxed()
+        }
+        SqlType::Oid | SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace => {
+            prop_oneof![any::<u32>(), 0_u32..3].prop_map(Value::Oid).boxed()
+        }
+        SqlType::Name => any_text(15).prop_map(Value::Text).boxed(),
+        SqlType::InternalChar => prop_oneof![Just(String::new()), "[a-z]"]
+            .prop_map(Value::Text)
+            .boxed(),
+        SqlType::Void => Just(Value::Text(String::new())).boxed(),
+        SqlType::Array(element) => {
+            let item = prop_oneof![1 => Just(Value::Null), 4 => value_of(element.ty())];
+            let items = proptest::collection::vec(item, 0..5);
+            (items, any::<bool>(), -3_i32..3)
+                .prop_map(move |(items, square, lower)| {
+                    let mut array = ArrayValue::of_items(element.ty(), items);
+                    if square && array.items.len() == 4 {
+                        array.dimensions = vec![(2, lower), (2, 1)];
+                    }
+                    Value::Array(Box::new(array))
+                })
+                .boxed()
+        }
+        SqlType::Record => Just(Value::Record(vec![(SqlType::Int4, Value::Int4(1))])).boxed(),
     }
 }
 

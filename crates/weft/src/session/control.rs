@@ -286,7 +286,7 @@ impl Session {
         }
     }
 
-    fn show(&self, name: &str) -> Result<String, SqlError> {
+    pub(crate) fn show(&self, name: &str) -> Result<String, SqlError> {
         if name == "transaction_isolation" {
             let isolation = self
                 .open
@@ -386,7 +386,13 @@ impl Session {
                 }
                 let mut bound = Vec::with_capacity(values.len());
                 for ((value, from), to) in values.into_iter().zip(&wanted) {
-                    bound.push(weft_types::assign_from(value, &from, to)?);
+                    bound.push(match (value, from) {
+                        (value, Some(from)) => weft_types::assign_from(value, &from, to)?,
+                        (Value::Text(text), None) => {
+                            weft_types::parse_text_in(&text, to, &self.settings.zone)?
+                        }
+                        (value, None) => value,
+                    });
                 }
                 // Its arguments would be evaluated again: it waits for locks on its thread.
                 self.waker = None;

@@ -78,7 +78,8 @@ impl Session {
             }
         }
         if scope == Scope::Alone && self.open.as_ref().is_some_and(|open| !open.explicit) {
-            // What rows say against a definition is found at the end of the transaction: before success is told.
+            // What rows say against a definition is found at the end of the transaction: before success is
+            // told.
             self.sync()?;
         }
         sink.complete(&CommandTag::plain(plan.tag));

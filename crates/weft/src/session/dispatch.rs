@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::Statement;
 use weft_sql::statement::control::{ControlStatement, CursorPlan, PrepareControl};
 use weft_sql::statement::{self, CopyPlan, ParsedAst, Plan, PlanContext, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::query::result_column;
 use super::{Planned, Prepared, Session};
 use crate::sink::{OutputColumn, ResultSink, Scope};
 
@@ -183,8 +181,6 @@ impl Session {
             ));
         }
         match plan {
-            Plan::Query(query) => self.describe_query(&query.text, &query.statement, &query.param_types),
-            Plan::Modify(modify) => self.describe_query("", &modify.statement, &modify.param_types),
             Plan::Explain(plan) => {
                 let columns = plan.columns.iter().map(super::program::sink_column).collect();
                 Ok((self.describe(&plan.inner)?.0, columns))
@@ -204,24 +200,6 @@ impl Session {
             },
             _ => Ok(Default::default()),
         }
-    }
-
-    fn describe_query(
-        &mut self,
-        text: &str,
-        ast: &Statement,
-        types: &[Option<SqlType>],
-    ) -> Result<(Vec<SqlType>, Vec<OutputColumn>), SqlError> {
-        let source = self.describe_source();
-        let settings = self.query_settings();
-        let described = self
-            .shared
-            .queries
-            .describe(text, ast, source, types, &settings)?;
-        Ok((
-            described.params,
-            described.columns.iter().map(result_column).collect(),
-        ))
     }
 
     /// Runs a plan. `Scope::Alone`: with no transaction open, the statement is a whole transaction by itself.

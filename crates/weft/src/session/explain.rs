@@ -1,8 +1,10 @@
 //! EXPLAIN: the program of a point statement, or the query engine's plan.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::sql::sqlparser::ast::Statement;
+use weft_binder::relation::Query;
+use weft_query::Reading;
 use weft_sql::statement::{self, ExplainPlan, Plan};
 use weft_types::{SqlError, Value};
 
@@ -40,11 +42,11 @@ impl Session {
         match plan {
             Plan::Constant(plan) => Ok(statement::explain::explain_constant(plan)),
             Plan::Program(plan) => Ok(statement::explain::explain_program(plan, &self.catalog())),
-            Plan::Query(query) => self.explain_query(&query.statement, params),
+            Plan::Query(plan) => self.explain_query(&plan.query, params),
             Plan::Modify(modify) => {
-                let query = &modify.query;
-                let mut lines = vec![format!("{:?} on {}", query.kind, query.table.name)];
-                let below = self.explain_query(query.select(), params)?;
+                let modify = &modify.modify;
+                let mut lines = vec![format!("{:?} on {}", modify.kind, modify.table.name)];
+                let below = self.explain_query(&modify.rows, params)?;
                 lines.extend(below.into_iter().map(|line| format!("  {line}")));
                 Ok(lines)
             }
@@ -52,9 +54,15 @@ impl Session {
         }
     }
 
-    fn explain_query(&mut self, ast: &Statement, params: &[Value]) -> Result<Vec<String>, SqlError> {
+    fn explain_query(&mut self, query: &Arc<Query>, params: &[Value]) -> Result<Vec<String>, SqlError> {
         let source = self.describe_source();
-        let settings = self.query_settings();
-        self.shared.queries.explain(ast, source, params, &settings)
+        let settings = self.query_settings(&self.statement_session());
+        let reading = Reading {
+            source,
+            target: None,
+            given: None,
+            environment: self.environment(&settings),
+        };
+        self.shared.queries.explain(query, reading, params, &settings)
     }
 }

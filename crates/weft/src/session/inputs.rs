@@ -11,6 +11,7 @@ use weft_store::{CatalogOp, SequenceId};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::{Session, settings};
+use crate::database::Shared;
 
 /// Microseconds from 1970-01-01 to 2000-01-01, where PostgreSQL's timestamps begin.
 pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -97,10 +98,7 @@ impl InputSource for Session {
     }
 
     fn random_u64(&mut self) -> u64 {
-        let draw = DRAWS.fetch_add(1, Ordering::Relaxed);
-        let clock =
-            self.shared.clock.monotonic_nanos() ^ (self.shared.clock.unix_micros() as u64).rotate_left(32);
-        weft_ops::mix64(self.shared.random_seed ^ weft_ops::mix64(clock ^ draw.rotate_left(17)))
+        random_word(&self.shared)
     }
 }
 
@@ -118,6 +116,13 @@ impl Session {
         })?;
         Ok(value)
     }
+}
+
+/// A random word.
+pub(crate) fn random_word(shared: &Shared) -> u64 {
+    let draw = DRAWS.fetch_add(1, Ordering::Relaxed);
+    let clock = shared.clock.monotonic_nanos() ^ (shared.clock.unix_micros() as u64).rotate_left(32);
+    weft_ops::mix64(shared.random_seed ^ weft_ops::mix64(clock ^ draw.rotate_left(17)))
 }
 
 /// What `version()` says.

@@ -32,6 +32,7 @@ mod program;
 mod query;
 mod settings;
 mod simple;
+mod statement_session;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,9 +45,9 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use weft_base::CatalogVersion;
 use weft_program::Program;
-use weft_sql::query::CancelSignal;
+use weft_query::{CancelSignal, RowStream};
 use weft_sql::statement::control::{CursorPlan, PrepareControl};
-use weft_sql::statement::{Normalized, Plan};
+use weft_sql::statement::{Normalized, Plan, PlanContext};
 use weft_store::Catalog;
 use weft_txn::{CancelToken, Mark, Transaction, TxnOptions};
 use weft_types::{SqlError, SqlState, SqlType, Value};
@@ -190,6 +191,8 @@ pub struct Session {
     pub(crate) last_drawn: Option<i64>,
     /// When the running statement began, microseconds since 1970.
     pub(crate) statement_micros: i64,
+    /// When it is to be ended, statement_timeout.
+    pub(crate) deadline: Option<Instant>,
     /// The statement that runs may leave its thread instead of waiting for a lock.
     pub(crate) waker: Option<Waker>,
     /// The statement that has left its thread: its program, and its inputs, which are not computed again. It
@@ -235,6 +238,7 @@ impl Session {
             drawn: BTreeMap::new(),
             last_drawn: None,
             statement_micros: 0,
+            deadline: None,
             waker: None,
             parked: None,
         }
@@ -332,8 +336,8 @@ impl Session {
         }))
     }
 
-    /// The statement described anew, where what it returns depends on the session: FETCH, and EXECUTE of a statement
-    /// made by PREPARE. `None` for all others.
+    /// The statement described anew, where what it returns depends on the session: FETCH, and EXECUTE of a
+    /// statement made by PREPARE. `None` for all others.
     pub fn described_anew(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Arc<Prepared>>, SqlError> {
         if !prepared.depends_on_session || self.failed {
             return Ok(None);
@@ -442,6 +446,7 @@ impl Session {
         self.parked = None;
         let timeout = self.settings.statement_timeout;
         let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
+        self.deadline = deadline;
         self.cancel.token.reset(deadline);
         self.cancel.signal.reset();
         self.cancel.running.store(true, Ordering::Release);
@@ -586,6 +591,19 @@ impl Session {
         if !planned.plan.is_read_only() {
             return Err(SqlError::unsupported("only a query returns record batches"));
         }
-        self.start_text(sql)?.collect()
+        let catalog = self.catalog();
+        let plan = weft_sql::statement::query_plan(
+            sql,
+            &PlanContext {
+                zone: self.settings.zone,
+                ..PlanContext::new(&catalog, sql)
+            },
+        )?;
+        let session = self.statement_session();
+        let collected = self
+            .start_query(&plan, &[], &session)
+            .and_then(RowStream::collect);
+        let ended = self.end_statement_session(&session);
+        collected.and_then(|batches| ended.map(|()| batches))
     }
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_base::RowId;
+use weft_binder::relation::{Modify, ModifyKind};
 use weft_lock::LockMode;
-use weft_sql::query::{Evaluation, ModifyKind, ModifyQuery, QuerySettings, RowChange};
-use weft_sql::statement::{ModifyPlan, PlannedDefaults, QueryPlan, RowLockStrength, RowLockWait};
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange};
+use weft_sql::statement::{ModifyPlan, QueryPlan, RowLockStrength, RowLockWait};
+use weft_types::{SqlError, SqlState, Value};
 
 use super::query::push_stream;
+use super::statement_session::StatementSession;
 use super::{Planned, Session};
 use crate::sink::{CommandTag, ResultSink};
 
@@ -28,16 +30,16 @@ const LOCKING_ROUNDS: usize = 64;
 /// What a statement is evaluated with.
 struct Bound<'a> {
     params: &'a [Value],
-    types: &'a [Option<SqlType>],
     settings: QuerySettings,
+    environment: Arc<dyn Environment>,
 }
 
 impl Bound<'_> {
     fn evaluation(&self) -> Evaluation<'_> {
         Evaluation {
-            params: self.params,
-            param_types: self.types,
+            parameters: self.params,
             settings: &self.settings,
+            environment: &self.environment,
         }
     }
 }
@@ -50,31 +52,47 @@ impl Session {
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        let query = &plan.query;
-        self.keep_definition(query.table.id, planned)?;
+        self.keep_definition(plan.modify.table.id, planned)?;
         self.shared.query_statements.fetch_add(1, Relaxed);
+        let session = self.statement_session();
+        let settings = self.query_settings(&session);
         let bound = Bound {
             params,
-            types: &plan.param_types,
-            settings: self.query_settings(),
+            environment: self.environment(&settings),
+            settings,
         };
-        let written = match query.kind {
-            ModifyKind::Insert => self.insert_rows(plan, &bound)?,
-            ModifyKind::Update | ModifyKind::Delete => self.change_rows(plan, &bound)?,
-        };
-        let count = written.count;
-        if query.has_returning() {
-            let source = self.read_source(&[])?;
-            let shared = Arc::clone(&self.shared);
-            let stream = shared
-                .queries
-                .returning(query, source, written.rows, &bound.evaluation())?;
-            push_stream(stream, sink)?;
-        }
+        let done = self.modify_rows(plan, &bound, sink);
+        let ended = self.end_statement_session(&session);
+        let count = done?;
+        ended?;
         let observed = self.transaction().txn.observed();
         self.gate.raise(observed);
         sink.complete(&CommandTag::counted(plan.tag().verb(), count));
         Ok(())
+    }
+
+    /// Writes the rows and pushes those of RETURNING; how many were written.
+    fn modify_rows(
+        &mut self,
+        plan: &ModifyPlan,
+        bound: &Bound<'_>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<u64, SqlError> {
+        let modify = &plan.modify;
+        let written = match modify.kind {
+            ModifyKind::Insert => self.insert_rows(modify, bound)?,
+            ModifyKind::Update | ModifyKind::Delete => self.change_rows(modify, bound)?,
+        };
+        if modify.returning.is_some() {
+            let source = self.read_source(&[])?;
+            let shared = Arc::clone(&self.shared);
+            let stream = shared
+                .queries
+                .returning(modify, source, &written.rows, &bound.evaluation())?;
+            let columns = self.named_columns(&plan.columns);
+            push_stream(stream, &columns, sink)?;
+        }
+        Ok(written.count)
     }
 
     /// Makes sure that the table stays as the plan knows it until the transaction ends: whoever changes its
@@ -94,49 +112,50 @@ impl Session {
         }
     }
 
-    fn insert_rows(&mut self, plan: &ModifyPlan, bound: &Bound<'_>) -> Result<Written, SqlError> {
-        let query = &plan.query;
-        let source = self.read_source(&plan.tables)?;
+    fn insert_rows(&mut self, modify: &Modify, bound: &Bound<'_>) -> Result<Written, SqlError> {
+        let source = self.read_source(&modify.rows.tables)?;
         let shared = Arc::clone(&self.shared);
-        let mut rows: Vec<Vec<u8>> = Vec::new();
-        let mut values = PlannedDefaults {
-            defaults: &plan.defaults,
-            source: self,
-        };
+        let mut written = Written::new(modify.returning.is_some());
+        let mut rows: Vec<NewRow> = Vec::new();
         shared
             .queries
-            .new_rows(query, source, &bound.evaluation(), &mut values, |row| {
+            .new_rows(modify, source, &bound.evaluation(), |row| {
                 rows.push(row);
                 Ok(())
             })?;
-        let mut written = Written::new(query.has_returning());
-        for chunk in rows.chunks(CHUNK_ROWS) {
-            let ids = self.transaction().txn.insert(&query.table, chunk)?;
-            written.count += chunk.len() as u64;
-            if written.keeps {
-                written.rows.extend(ids.into_iter().zip(chunk.iter().cloned()));
+        let mut chunk: Vec<Vec<u8>> = Vec::with_capacity(CHUNK_ROWS.min(rows.len()));
+        let mut rows = rows.into_iter().peekable();
+        while rows.peek().is_some() {
+            chunk.clear();
+            for row in rows.by_ref().take(CHUNK_ROWS) {
+                if written.keeps {
+                    written.rows.push(row.clone());
+                }
+                chunk.push(row.row);
             }
+            self.transaction().txn.insert(&modify.table, &chunk)?;
+            written.count += chunk.len() as u64;
+            self.check_cancelled()?;
         }
         Ok(written)
     }
 
-    fn change_rows(&mut self, plan: &ModifyPlan, bound: &Bound<'_>) -> Result<Written, SqlError> {
-        let query = &plan.query;
-        let source = self.read_source(&plan.tables)?;
+    fn change_rows(&mut self, modify: &Modify, bound: &Bound<'_>) -> Result<Written, SqlError> {
+        let source = self.read_source(&modify.rows.tables)?;
         let shared = Arc::clone(&self.shared);
         let mut changes: Vec<RowChange> = Vec::new();
         shared
             .queries
-            .changes(query, source, &bound.evaluation(), |change| {
+            .changes(modify, source, &bound.evaluation(), |change| {
                 changes.push(change);
                 Ok(())
             })?;
-        let mut written = Written::new(query.has_returning());
+        let mut written = Written::new(modify.returning.is_some());
         for chunk in changes.chunks(CHUNK_ROWS) {
             let rows = chunk.iter().map(|change| (change.handle, change.old.as_slice()));
-            self.transaction().txn.lock_rows(&query.table, rows, true)?;
+            self.transaction().txn.lock_rows(&modify.table, rows, true)?;
             for change in chunk {
-                self.change_row(query, bound, change, &mut written)?;
+                self.change_row(modify, bound, change, &mut written)?;
             }
         }
         Ok(written)
@@ -145,12 +164,12 @@ impl Session {
     /// Makes one change to a row that is locked now.
     fn change_row(
         &mut self,
-        query: &ModifyQuery,
+        modify: &Modify,
         bound: &Bound<'_>,
         change: &RowChange,
         written: &mut Written,
     ) -> Result<(), SqlError> {
-        let def = &query.table;
+        let def = &modify.table;
         let Some(current) = self.transaction().txn.current(def, change.handle, &change.old)? else {
             return Ok(());
         };
@@ -163,7 +182,7 @@ impl Session {
             let (handle, row) = (change.handle, current.clone());
             match shared
                 .queries
-                .reevaluate(query, source, handle, row, &bound.evaluation())?
+                .reevaluate(modify, source, handle, row, &bound.evaluation())?
             {
                 None => return Ok(()),
                 Some(change) => {
@@ -179,16 +198,22 @@ impl Session {
         }
         written.count += 1;
         if written.keeps {
-            written
-                .rows
-                .push((change.handle, change.new.clone().unwrap_or(current)));
+            written.rows.push(NewRow {
+                row: change.new.clone().unwrap_or(current),
+                carried: change.carried.clone(),
+            });
         }
         Ok(())
     }
 
     /// Locks the rows that a SELECT ... FOR UPDATE or FOR SHARE returns, looking again until no further row
     /// appears.
-    pub(crate) fn lock_selected_rows(&mut self, plan: &QueryPlan, params: &[Value]) -> Result<(), SqlError> {
+    pub(crate) fn lock_selected_rows(
+        &mut self,
+        plan: &QueryPlan,
+        params: &[Value],
+        session: &Arc<StatementSession>,
+    ) -> Result<(), SqlError> {
         let Some(row_locks) = &plan.row_locks else {
             return Ok(());
         };
@@ -198,22 +223,24 @@ impl Session {
             RowLockWait::SkipLocked => return Err(SqlError::unsupported("SKIP LOCKED is not supported")),
         };
         let write = row_locks.strength == RowLockStrength::Update;
+        let settings = self.query_settings(session);
         let bound = Bound {
             params,
-            types: &plan.param_types,
-            settings: self.query_settings(),
+            environment: self.environment(&settings),
+            settings,
         };
         self.transaction();
         let mut locked: std::collections::HashSet<(weft_base::TableId, RowId)> = Default::default();
         for _ in 0..LOCKING_ROUNDS {
-            let source = self.read_source(&plan.tables)?;
+            let source = self.read_source(&plan.query.tables)?;
             let shared = Arc::clone(&self.shared);
-            let mut rows = shared
-                .queries
-                .rows_to_lock(&plan.statement, source, &bound.evaluation())?;
-            rows.retain(|(table, row_id, _)| {
-                row_locks.tables.contains(table) && !locked.contains(&(*table, *row_id))
-            });
+            let mut rows = shared.queries.rows_to_lock(
+                &row_locks.rows,
+                &row_locks.tables,
+                source,
+                &bound.evaluation(),
+            )?;
+            rows.retain(|(table, row_id, _)| !locked.contains(&(*table, *row_id)));
             if rows.is_empty() {
                 return Ok(());
             }
@@ -251,7 +278,7 @@ struct Written {
     count: u64,
     keeps: bool,
     /// For RETURNING: the new rows, or the rows that went.
-    rows: Vec<(RowId, Vec<u8>)>,
+    rows: Vec<NewRow>,
 }
 
 impl Written {

@@ -17,7 +17,7 @@ pub(crate) fn sink_column(column: &PlanColumn) -> OutputColumn {
     OutputColumn {
         name: column.name.clone(),
         ty: column.ty,
-        type_oid: None,
+        names: None,
         table: column.table.map(|(table, attribute)| (table.0, attribute)),
     }
 }

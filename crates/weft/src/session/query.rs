@@ -1,47 +1,45 @@
 //! SELECT in general form: the query engine over a view of the transaction.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use weft_lock::LockMode;
-use weft_sql::query::{QuerySettings, ReadSource, ResultColumn, RowStream};
-use weft_sql::statement::{self, QueryPlan};
+use weft_pg_catalog::SessionView;
+use weft_query::{Environment, QuerySettings, ReadSource, RowStream};
+use weft_sql::statement::{OutputColumn as PlanColumn, QueryPlan};
+use weft_store::Catalog;
 use weft_types::{SqlError, Value};
 
 use super::Session;
+use super::program::sink_column;
+use super::statement_session::StatementSession;
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
 use crate::source::ViewSource;
 
-/// A column of the query engine as results announce it.
-pub(crate) fn result_column(column: &ResultColumn) -> OutputColumn {
-    OutputColumn {
-        name: column.name.clone(),
-        ty: column.ty,
-        type_oid: column.wire_oid,
-        table: column.table.map(|(table, attribute)| (table.0, attribute)),
-    }
-}
-
 impl Session {
-    /// What the session contributes to the meaning of its queries.
-    pub(crate) fn query_settings(&self) -> QuerySettings {
-        let parameters: BTreeMap<String, String> = self
-            .settings
-            .all()
-            .into_iter()
-            .map(|(name, value)| (name.to_ascii_lowercase(), value))
-            .collect();
+    /// What the session contributes to how its queries run.
+    pub(crate) fn query_settings(&self, session: &Arc<StatementSession>) -> QuerySettings {
         QuerySettings {
-            transaction_micros: self.transaction_micros(),
-            statement_micros: self.statement_micros,
-            user: Arc::clone(&self.user),
-            database: "postgres".into(),
-            backend_pid: self.pid as i32,
-            parameters: Arc::new(parameters),
-            statement_timeout: Some(self.settings.statement_timeout).filter(|timeout| !timeout.is_zero()),
+            session: Arc::new(SessionView {
+                catalog: self.catalog(),
+                session: Arc::clone(session) as Arc<dyn weft_expression::Session>,
+                settings: self.settings.all(),
+            }),
+            zone: self.settings.zone,
+            statement_timeout: self
+                .deadline
+                .map(|deadline| deadline.saturating_duration_since(Instant::now())),
             cancel: self.cancel.signal.clone(),
         }
+    }
+
+    /// What the relations of the system catalogs are made of.
+    pub(crate) fn environment(&self, settings: &QuerySettings) -> Arc<dyn Environment> {
+        Arc::new(SystemRelations {
+            catalog: self.catalog(),
+            session: Arc::clone(&settings.session),
+        })
     }
 
     /// The source for a statement: the open transaction's view, or the newest boundary. Under SERIALIZABLE
@@ -68,7 +66,7 @@ impl Session {
         Ok(Arc::new(ViewSource(view)))
     }
 
-    /// A source for describing statements: no lock is taken and nothing observed.
+    /// A source for showing plans: no lock is taken and nothing observed.
     pub(crate) fn describe_source(&mut self) -> Arc<dyn ReadSource> {
         let view = match &mut self.open {
             Some(open) => open.txn.view(),
@@ -78,34 +76,30 @@ impl Session {
     }
 
     /// Starts a query; its rows come from the stream.
-    pub(crate) fn start_query(&mut self, plan: &QueryPlan, params: &[Value]) -> Result<RowStream, SqlError> {
+    pub(crate) fn start_query(
+        &mut self,
+        plan: &QueryPlan,
+        params: &[Value],
+        session: &Arc<StatementSession>,
+    ) -> Result<RowStream, SqlError> {
         self.shared.query_statements.fetch_add(1, Relaxed);
         if plan.row_locks.is_some() {
-            self.lock_selected_rows(plan, params)?;
+            self.lock_selected_rows(plan, params, session)?;
         }
-        let source = self.read_source(&plan.tables)?;
-        let settings = self.query_settings();
-        let shared = Arc::clone(&self.shared);
-        shared.queries.run(
-            &plan.text,
-            &plan.statement,
-            source,
-            params,
-            &plan.param_types,
-            &settings,
-        )
+        let source = self.read_source(&plan.query.tables)?;
+        let settings = self.query_settings(session);
+        let environment = self.environment(&settings);
+        let queries = &self.shared.queries;
+        queries.run(&plan.query, source, params, &settings, &environment)
     }
 
-    /// Starts a SELECT in the query engine, whatever plan its text has otherwise.
-    pub(crate) fn start_text(&mut self, sql: &str) -> Result<RowStream, SqlError> {
-        self.shared.query_statements.fetch_add(1, Relaxed);
-        let ast = statement::parse_sql(sql)?;
-        let tables: Vec<_> = self.catalog().tables().map(|table| table.id).collect();
-        let locks_reads = self.open.as_ref().is_some_and(|open| open.txn.locks_reads());
-        let source = self.read_source(if locks_reads { &tables } else { &[] })?;
-        let settings = self.query_settings();
-        let shared = Arc::clone(&self.shared);
-        shared.queries.run(sql, &ast, source, &[], &[], &settings)
+    /// Columns as the sink gets them, with the names that their values stand for.
+    pub(crate) fn named_columns(&self, columns: &[PlanColumn]) -> Vec<OutputColumn> {
+        let named = columns.iter().map(|column| OutputColumn {
+            names: weft_pg_catalog::oid_names(&column.ty, &self.catalog()).map(Arc::new),
+            ..sink_column(column)
+        });
+        named.collect()
     }
 
     pub(crate) fn run_query(
@@ -114,18 +108,45 @@ impl Session {
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        let stream = self.start_query(plan, params)?;
-        let rows = push_stream(stream, sink)?;
+        let session = self.statement_session();
+        let columns = self.named_columns(&plan.columns);
+        let stream = self.start_query(plan, params, &session);
+        let pushed = stream.and_then(|stream| push_stream(stream, &columns, sink));
+        let ended = self.end_statement_session(&session);
+        let rows = pushed?;
+        ended?;
         sink.complete(&CommandTag::counted("SELECT", rows));
         Ok(())
     }
 }
 
+/// The relations of the system catalogs, as one statement sees them.
+struct SystemRelations {
+    catalog: Arc<Catalog>,
+    session: Arc<dyn weft_expression::Session>,
+}
+
+impl Environment for SystemRelations {
+    fn rows(&self, schema: &str, name: &str, columns: &[usize]) -> Result<Vec<Vec<Value>>, SqlError> {
+        let rows = weft_pg_catalog::relation_rows(schema, name, &self.catalog, self.session.as_ref());
+        let picked = rows.into_iter().map(|row| {
+            let cells = columns
+                .iter()
+                .map(|&column| row.get(column).cloned().unwrap_or_default());
+            cells.collect()
+        });
+        Ok(picked.collect())
+    }
+}
+
 /// Pushes all rows of a stream; returns how many.
-pub(crate) fn push_stream(stream: RowStream, sink: &mut dyn ResultSink) -> Result<u64, SqlError> {
-    let columns: Vec<OutputColumn> = stream.columns().iter().map(result_column).collect();
+pub(crate) fn push_stream(
+    stream: RowStream,
+    columns: &[OutputColumn],
+    sink: &mut dyn ResultSink,
+) -> Result<u64, SqlError> {
     let layout = stream.layout();
-    sink.columns(&columns);
+    sink.columns(columns);
     let mut rows = 0;
     stream.for_each_row(|bytes| {
         rows += 1;

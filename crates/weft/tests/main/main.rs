@@ -18,6 +18,7 @@ mod durability;
 mod equivalence;
 mod locking;
 mod messages;
+mod paths;
 mod pipelines;
 mod plpgsql;
 mod prepared;

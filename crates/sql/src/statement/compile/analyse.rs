@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, AssignmentTarget, Expr, FromTable, ObjectName, OnConflict, OnConflictAction, OnInsert, Query,
     SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableObject,
 };
@@ -22,10 +22,10 @@ use super::shape::{
     target_columns,
 };
 use crate::error;
-use crate::query::output_name;
+use weft_binder::output_name;
 
 /// Most rows of an INSERT that become one program.
-const INSERT_ROWS_MAX: usize = 1_000;
+const INSERT_ROWS_MAX: usize = 128;
 
 pub(super) type Analysed<T> = Result<T, Refusal>;
 

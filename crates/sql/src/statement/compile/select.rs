@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, OrderByKind, Query};
+use sqlparser::ast::{self, Expr, LimitClause, OrderByKind, Query};
 use weft_store::TableDef;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, ConflictTarget, Distinct, Expr, GroupByExpr, LockType, ObjectName, OnConflict, OnConflictAction,
     Query, Select, SetExpr, TableFactor, TableWithJoins,
 };

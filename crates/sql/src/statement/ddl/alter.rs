@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, AlterColumnOperation, AlterIndexOperation, AlterTableOperation, ObjectName, RenameTableNameKind,
 };
 use weft_base::IndexId;

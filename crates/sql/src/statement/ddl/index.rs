@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, IndexColumn, IndexType, ObjectName};
+use sqlparser::ast::{self, Expr, IndexColumn, IndexType, ObjectName};
 use weft_base::{IndexId, TableId};
 use weft_store::{CatalogOp, IndexDef, IndexMethod, TableDef};
 use weft_types::{SqlError, SqlState};

@@ -13,7 +13,7 @@ pub(crate) mod types;
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, ObjectType, Statement};
+use sqlparser::ast::{self, ObjectType, Statement};
 use weft_store::{Catalog, CatalogOp, TableDef};
 use weft_types::{SqlError, SqlState};
 

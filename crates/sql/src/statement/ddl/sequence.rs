@@ -3,14 +3,14 @@
 //! PostgreSQL takes the options in any order, sqlparser in one order only, so the two statements are read
 //! here.
 
-use datafusion::sql::sqlparser::ast::{Expr, ObjectName, SequenceOptions, UnaryOperator, Value};
+use sqlparser::ast::{Expr, ObjectName, SequenceOptions, UnaryOperator, Value};
 use weft_store::{CatalogOp, SequenceDef, SequenceId, SequenceState};
 use weft_types::{SqlError, SqlState, SqlType};
 
 use super::super::names;
-use super::super::token_reader::TokenReader;
 use super::Changes;
 use crate::error;
+use weft_syntax::reader::TokenReader;
 
 /// Options of a sequence as far as they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Order of object ids, as PostgreSQL draws them: sequences of SERIAL and IDENTITY columns, the table, its
 //! indexes. The sequences are created first because column defaults name them.
 
-use datafusion::sql::sqlparser::ast::{self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint};
+use sqlparser::ast::{self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint};
 use weft_base::{IndexId, TableId};
 use weft_store::{
     Catalog, CatalogOp, ColumnDef, DefaultExpr, Identity, IndexDef, SequenceDef, SequenceId, TableDef,

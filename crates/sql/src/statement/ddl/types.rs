@@ -1,12 +1,12 @@
 //! Types of columns: PostgreSQL's names, aliases and modifiers, and the pseudo-types SERIAL.
 
-use datafusion::sql::sqlparser::ast::DataType;
+use sqlparser::ast::DataType;
 use weft_types::sql_type::CHARACTERS_MAX;
 use weft_types::{SqlError, SqlState, SqlType};
 
 use super::super::names;
 use crate::error;
-use crate::query::sql_type;
+use weft_binder::sql_type;
 
 /// A type name in a column definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +35,25 @@ pub(crate) fn column_type(data_type: &DataType) -> Result<ColumnType, SqlError> 
     })
 }
 
-/// A type that exists, modifiers checked.
+/// A type of columns, modifiers checked.
 pub(crate) fn known_type(data_type: &DataType) -> Result<SqlType, SqlError> {
-    let ty = match sql_type(data_type) {
-        Some(ty) => ty,
-        None => return Err(unknown_type(data_type)),
-    };
+    let ty = sql_type(data_type)?;
+    let unsupported = |what: String| Err(error::unsupported(format!("{what} is not supported")));
+    match data_type {
+        DataType::Timestamp(Some(digits), _) | DataType::Time(Some(digits), _) => {
+            return unsupported(format!(
+                "{}({digits}) as the type of a column",
+                error::bare_name(&ty)
+            ));
+        }
+        DataType::Interval { fields, precision } if fields.is_some() || precision.is_some() => {
+            return unsupported("interval with fields or a precision as the type of a column".to_owned());
+        }
+        _ => {}
+    }
+    if !is_column_type(&ty) {
+        return unsupported(format!("type {} of a column", error::bare_name(&ty)));
+    }
     let valid = match ty {
         SqlType::Varchar(Some(length)) | SqlType::Char(length) => (1..=CHARACTERS_MAX).contains(&length),
         SqlType::Numeric(Some(spec)) => spec.is_valid(),
@@ -65,60 +78,16 @@ pub(crate) fn known_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
-fn unknown_type(data_type: &DataType) -> SqlError {
-    let unsupported = matches!(
-        data_type,
-        DataType::JSON
-            | DataType::JSONB
-            | DataType::Interval { .. }
-            | DataType::Array(_)
-            | DataType::Time(..)
-            | DataType::Bit(_)
-            | DataType::BitVarying(_)
-            | DataType::Regclass
-            | DataType::TsVector
-            | DataType::TsQuery
-            | DataType::GeometricType(_)
-    );
-    let name = match data_type {
-        DataType::Custom(name, _) => names::parts(name).join("."),
-        other => other.to_string().to_lowercase(),
-    };
-    match unsupported || POSTGRES_TYPES.contains(&name.as_str()) {
-        true => error::unsupported(format!("type {name} is not supported")),
-        false => SqlError::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!("type \"{name}\" does not exist"),
-        ),
-    }
+/// Whether tables may have columns of the type.
+fn is_column_type(ty: &SqlType) -> bool {
+    !matches!(
+        ty,
+        SqlType::InternalChar
+            | SqlType::Regclass
+            | SqlType::Regtype
+            | SqlType::Regproc
+            | SqlType::Regnamespace
+            | SqlType::Record
+            | SqlType::Void
+    )
 }
-
-/// Types that PostgreSQL has and Weft lacks, beyond those that the parser knows.
-const POSTGRES_TYPES: &[&str] = &[
-    "json",
-    "jsonb",
-    "xml",
-    "inet",
-    "cidr",
-    "macaddr",
-    "money",
-    "oid",
-    "interval",
-    "time",
-    "timetz",
-    "bit",
-    "varbit",
-    "point",
-    "line",
-    "lseg",
-    "box",
-    "path",
-    "polygon",
-    "circle",
-    "tsvector",
-    "tsquery",
-    "hstore",
-    "regclass",
-    "int4range",
-    "int8range",
-];

@@ -460,7 +460,7 @@ impl Compiler<'_> {
     /// An expression as a value of a type, on its way into a variable.
     pub(super) fn value(
         &self,
-        expr: &datafusion::sql::sqlparser::ast::Expr,
+        expr: &sqlparser::ast::Expr,
         name: &str,
         ty: SqlType,
         line: u32,
@@ -471,12 +471,7 @@ impl Compiler<'_> {
         })
     }
 
-    pub(super) fn condition(
-        &self,
-        expr: &datafusion::sql::sqlparser::ast::Expr,
-        place: &str,
-        line: u32,
-    ) -> Compiled<Scalar> {
+    pub(super) fn condition(&self, expr: &sqlparser::ast::Expr, place: &str, line: u32) -> Compiled<Scalar> {
         self.bind(&format!("the condition {expr}"), line, |binder| {
             let typed = binder.bind(expr)?;
             binder.condition(typed, place).map(folded)

@@ -1,6 +1,6 @@
 //! Control flow: IF, CASE, LOOP, WHILE, EXIT, CONTINUE, RETURN; blocks that catch errors.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use sqlparser::ast::Expr;
 use weft_program::{Cond, ErrorField, HANDLERS, Label, Op, RaiseState, Reg};
 use weft_types::{SqlError, SqlState, SqlType};
 

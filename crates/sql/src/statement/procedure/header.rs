@@ -3,11 +3,11 @@
 use weft_store::{ParamMode, ProcedureLanguage, ProcedureParam};
 use weft_types::{SqlError, SqlState};
 
-use super::super::scanner::TokenKind;
-use super::super::token_reader::TokenReader;
 use super::super::type_rules::base_type;
 use super::super::{named_type, names};
 use crate::error;
+use weft_syntax::reader::TokenReader;
+use weft_syntax::scanner::TokenKind;
 
 /// A statement about procedures, names unresolved.
 #[derive(Clone, Debug)]

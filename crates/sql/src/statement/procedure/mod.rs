@@ -27,7 +27,7 @@ mod tree;
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use weft_store::{Catalog, CatalogOp, ColumnDef, ProcedureDef, ProcedureId};
 use weft_types::{SqlError, SqlState, SqlType};
 

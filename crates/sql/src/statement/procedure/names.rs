@@ -200,7 +200,7 @@ pub(crate) fn assigned(block: &Block, catalog: &Catalog) -> HashSet<String> {
             let params = called.map_or(&[][..], |called| &called.params);
             for (argument, param) in arguments.iter().zip(params) {
                 if param.mode.is_output()
-                    && let datafusion::sql::sqlparser::ast::Expr::Identifier(ident) = argument
+                    && let sqlparser::ast::Expr::Identifier(ident) = argument
                 {
                     target(&vec![super::super::names::ident(ident)]);
                 }

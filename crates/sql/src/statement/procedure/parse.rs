@@ -6,14 +6,14 @@
 //!
 //! Source: PostgreSQL 15 documentation, chapter 43 (PL/pgSQL).
 
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use weft_types::{SqlError, SqlState};
 
-use super::super::scanner::{Token, TokenKind};
-use super::super::token_reader::TokenReader;
-use super::super::{named_type, parse};
+use super::super::named_type;
 use super::tree::{Block, Declaration, Into, Kind, Numbers, Over, Statement, Target, TypeName};
 use crate::error;
+use weft_syntax::reader::TokenReader;
+use weft_syntax::scanner::{Token, TokenKind};
 
 /// Deepest nesting of blocks.
 const NESTING_MAX: usize = 32;
@@ -44,7 +44,7 @@ pub(crate) fn sql(body: &str) -> Parsed<Block> {
         }
         let line = parser.line();
         let text = parser.until_semicolon()?;
-        let kind = match parse::parse_sql(text).map_err(|error| at_line(error, line))? {
+        let kind = match weft_syntax::parse_statement(text).map_err(|error| at_line(error, line))? {
             ast::Statement::Call(function) => {
                 call(&function).ok_or_else(|| unsupported("this CALL", line))?
             }
@@ -178,8 +178,7 @@ impl<'a> Parser<'a> {
 
     /// `:=` or `=`
     pub(super) fn accept_becomes(&mut self) -> bool {
-        self.reader.accept_symbol(":");
-        self.reader.accept_symbol("=")
+        self.reader.accept_symbol(":=") || self.reader.accept_symbol("=")
     }
 
     pub(super) fn identifier(&mut self) -> Parsed<String> {
@@ -239,7 +238,7 @@ impl<'a> Parser<'a> {
         if text.trim().is_empty() {
             return Err(self.unexpected());
         }
-        parse::parse_expression(text).map_err(|error| at_line(error, line))
+        weft_syntax::parse_expression(text).map_err(|error| at_line(error, line))
     }
 
     /// An expression up to one of some words.
@@ -309,7 +308,7 @@ impl<'a> Parser<'a> {
         let ends = |token: &Token, text: &str| {
             matches!(token.kind, TokenKind::Semicolon)
                 || text == "="
-                || text == ":"
+                || text == ":="
                 || is_word(token, text, &["DEFAULT", "NOT", "COLLATE"])
         };
         let text = self.until(ends)?;
@@ -482,7 +481,7 @@ impl<'a> Parser<'a> {
             || self.reader.peek_text() == "("
         {
             let text = self.until(|token, text| is_word(token, text, &["LOOP"]))?;
-            let statement = parse::parse_sql(text).map_err(|error| at_line(error, line))?;
+            let statement = weft_syntax::parse_statement(text).map_err(|error| at_line(error, line))?;
             return Ok((targets, Over::Rows(Box::new(statement))));
         }
         let reverse = self.reader.accept("REVERSE");
@@ -544,7 +543,7 @@ impl<'a> Parser<'a> {
                 self.reader.next_token();
                 let text = self.until_semicolon()?;
                 self.semicolon()?;
-                let statement = parse::parse_sql(&format!("SELECT {text}"));
+                let statement = weft_syntax::parse_statement(&format!("SELECT {text}"));
                 Ok(Kind::Sql {
                     statement: Box::new(statement.map_err(|error| at_line(error, line))?),
                     into: None,
@@ -555,7 +554,7 @@ impl<'a> Parser<'a> {
             "CALL" => {
                 let text = self.until_semicolon()?;
                 self.semicolon()?;
-                match parse::parse_sql(text).map_err(|error| at_line(error, line))? {
+                match weft_syntax::parse_statement(text).map_err(|error| at_line(error, line))? {
                     ast::Statement::Call(function) => {
                         call(&function).ok_or_else(|| unsupported("this CALL", line))
                     }
@@ -640,7 +639,7 @@ impl<'a> Parser<'a> {
         let end = self.reader.offset();
         text.push_str(self.body.get(copied..end).unwrap_or(""));
         self.semicolon()?;
-        let statement = parse::parse_sql(&text).map_err(|error| at_line(error, line))?;
+        let statement = weft_syntax::parse_statement(&text).map_err(|error| at_line(error, line))?;
         Ok(Kind::Sql {
             statement: Box::new(statement),
             into,
@@ -651,7 +650,7 @@ impl<'a> Parser<'a> {
 
 /// The part before a word and the part after it.
 fn split_word<'t>(text: &'t str, word: &str) -> (&'t str, Option<&'t str>) {
-    for token in super::super::scanner::Scanner::new(text) {
+    for token in weft_syntax::scanner::Scanner::new(text) {
         if is_word(&token, token.text(text), &[word]) {
             return (text.get(..token.start).unwrap_or(text), text.get(token.end..));
         }

@@ -5,11 +5,11 @@
 use weft_program::{ErrorField, Level};
 use weft_types::{SqlError, SqlState};
 
-use super::super::scanner::TokenKind;
-use super::super::token_reader::decode_string;
 use super::conditions::{caught_by, code_of, is_code};
 use super::parse::{Parsed, Parser, at_line, is_word, shown, unsupported};
 use super::tree::{CaseArm, Diagnostic, Handler, Kind, Message, Raise};
+use weft_syntax::literal::decode_string;
+use weft_syntax::scanner::TokenKind;
 
 /// What RAISE ... USING sets besides the code and the message.
 const OPTIONS: [(&str, ErrorField); 7] = [
@@ -94,7 +94,7 @@ impl Parser<'_> {
         raise.level = level;
         if self.next_is_string() {
             let token = self.reader.next_token();
-            let format = token.map_or(String::new(), |token| decode_string(token.text(self.body)));
+            let format = token.map_or(Ok(String::new()), |token| decode_string(token.text(self.body)))?;
             while self.reader.accept_symbol(",") {
                 raise.arguments.push(self.raise_expression()?);
             }
@@ -122,7 +122,7 @@ impl Parser<'_> {
         Ok(raise)
     }
 
-    fn raise_expression(&mut self) -> Parsed<datafusion::sql::sqlparser::ast::Expr> {
+    fn raise_expression(&mut self) -> Parsed<sqlparser::ast::Expr> {
         let line = self.line();
         let text = self.until(|token, text| {
             matches!(token.kind, TokenKind::Semicolon) || text == "," || is_word(token, text, &["USING"])

@@ -1,6 +1,6 @@
 //! RAISE, ASSERT and GET DIAGNOSTICS: what a procedure tells, and what it learns of what happened.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use sqlparser::ast::Expr;
 use weft_program::{RaiseState, Reg};
 use weft_types::{OWN_STATES_MAX, SqlError, SqlState, SqlType, Value};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use sqlparser::ast::{self, Expr};
 use weft_program::{Cond, RaiseState, Reg};
 use weft_store::{ColumnDef, ProcedureDef};
 use weft_types::{SqlError, SqlState, SqlType, Value};
@@ -21,7 +21,7 @@ use super::names::Meaning;
 use super::parse::{at_line, unsupported};
 use super::raise::Targets;
 use super::tree::{Into, Kind, Numbers, Over, Statement, Target, visit};
-use crate::query::output_name;
+use weft_binder::output_name;
 
 /// Most rounds of a loop over constant numbers that is unrolled.
 const UNROLLED_MAX: i64 = 16;

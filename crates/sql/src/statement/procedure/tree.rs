@@ -1,7 +1,7 @@
 //! The syntax tree of a procedure's body. Expressions and SQL statements are sqlparser's; names are resolved
 //! by the compiler.
 
-use datafusion::sql::sqlparser::ast;
+use sqlparser::ast;
 use weft_program::{ErrorField, Level};
 use weft_types::SqlType;
 

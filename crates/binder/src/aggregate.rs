@@ -1,0 +1,741 @@
+//! GROUP BY and aggregates.
+//!
+//! Expressions are bound over the columns of FROM first, each aggregate call standing as a column of its own.
+//! When all clauses are bound, the parts of them that equal a grouping expression become that column; a
+//! column of FROM that is left over then is an error. A grouping expression that is a plain column keeps the
+//! column's id, so that subqueries which name it need no change.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlparser::ast::{
+    Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    GroupByExpr, GroupByWithModifier, Spanned,
+};
+use sqlparser::tokenizer::Span;
+use weft_expression::resolve::resolve_aggregate;
+use weft_expression::{ColumnId, Expr, Node, Op};
+use weft_types::{CastContext, SqlError, SqlState, SqlType};
+
+use crate::binder::Binder;
+use crate::names::fold;
+use crate::order::directions;
+use crate::parameters::Operand;
+use crate::relation::{AggregateCall, Apply, Relation, SortKey};
+use crate::scope::{Clause, Level, Pending};
+use crate::select::{Item, apply_all, output_of};
+
+/// HAVING, with the subqueries in it.
+pub(crate) type Having = Option<(Expr, Vec<Pending>)>;
+
+/// Most grouping sets, as in PostgreSQL.
+const SETS_MAX: usize = 4096;
+
+/// GROUP BY of a level.
+#[derive(Debug, Default)]
+pub(crate) struct Grouping {
+    groups: Vec<(ColumnId, Expr)>,
+    /// GROUPING SETS and the like: places in `groups`.
+    sets: Option<Vec<Vec<usize>>>,
+    /// GROUPING(...)
+    calls: Vec<(ColumnId, Vec<Expr>, Span)>,
+}
+
+/// An aggregate whose arguments are being bound.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    /// Levels below this one are of interest.
+    pub depth_end: usize,
+    /// The innermost level whose columns they name.
+    pub deepest: Option<usize>,
+    /// The innermost level that an aggregate in them belongs to.
+    pub aggregate: Option<usize>,
+    /// Where that aggregate stands.
+    pub span: Span,
+}
+
+/// What an aggregate call is made of, bound.
+#[derive(Debug)]
+pub(crate) struct BoundCall {
+    pub arguments: Vec<Operand>,
+    pub distinct: bool,
+    pub order: Vec<SortKey>,
+    /// WITHIN GROUP: how many of `arguments`, at their end, come from there.
+    pub within: usize,
+    pub filter: Option<Expr>,
+}
+
+impl Binder<'_> {
+    pub(crate) fn bind_group_by(
+        &mut self,
+        group_by: &GroupByExpr,
+        items: &mut [Item],
+    ) -> Result<bool, SqlError> {
+        let GroupByExpr::Expressions(exprs, modifiers) = group_by else {
+            return Err(SqlError::unsupported("GROUP BY ALL is not supported"));
+        };
+        let marks = self.reference_marks()?;
+        let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+        let mut has_sets = false;
+        for expr in exprs {
+            has_sets |= is_sets(expr);
+            let more = self.group_element(expr, items)?;
+            sets = product(sets, &more)?;
+        }
+        for modifier in modifiers {
+            let GroupByWithModifier::GroupingSets(expr) = modifier else {
+                return Err(SqlError::unsupported("this form of GROUP BY is not supported"));
+            };
+            has_sets = true;
+            let more = self.group_element(expr, items)?;
+            sets = product(sets, &more)?;
+        }
+        self.forget_references(marks)?;
+        let grouping = &mut self.level()?.grouping;
+        if has_sets {
+            grouping.sets = Some(sets);
+        }
+        Ok(!exprs.is_empty() || !modifiers.is_empty())
+    }
+
+    /// The sets that an element of GROUP BY stands for.
+    fn group_element(&mut self, expr: &AstExpr, items: &mut [Item]) -> Result<Vec<Vec<usize>>, SqlError> {
+        Ok(match expr {
+            AstExpr::GroupingSets(sets) => {
+                let mut all = Vec::new();
+                for set in sets {
+                    match set.as_slice() {
+                        [only] if is_sets(only) => all.extend(self.group_element(only, items)?),
+                        exprs => all.push(self.group_list(exprs, items)?),
+                    }
+                }
+                all
+            }
+            AstExpr::Rollup(lists) => {
+                let lists = self.group_lists(lists, items)?;
+                (0..=lists.len())
+                    .rev()
+                    .map(|count| joined(lists.iter().take(count)))
+                    .collect()
+            }
+            AstExpr::Cube(lists) => {
+                let lists = self.group_lists(lists, items)?;
+                if lists.len() > 12 {
+                    return Err(too_many_sets());
+                }
+                let count = 1usize << lists.len();
+                (0..count)
+                    .rev()
+                    .map(|mask| {
+                        let bit = |place: &usize| (mask >> (lists.len() - 1 - place)) & 1 == 1;
+                        joined((0..lists.len()).filter(bit).filter_map(|place| lists.get(place)))
+                    })
+                    .collect()
+            }
+            AstExpr::Tuple(exprs) => vec![self.group_list(exprs, items)?],
+            expr => vec![vec![self.group_item(expr, items)?]],
+        })
+    }
+
+    fn group_lists(
+        &mut self,
+        lists: &[Vec<AstExpr>],
+        items: &mut [Item],
+    ) -> Result<Vec<Vec<usize>>, SqlError> {
+        let bound = lists.iter().map(|list| self.group_list(list, items));
+        bound.collect()
+    }
+
+    fn group_list(&mut self, exprs: &[AstExpr], items: &mut [Item]) -> Result<Vec<usize>, SqlError> {
+        let mut places = Vec::new();
+        for expr in exprs {
+            let place = self.group_item(expr, items)?;
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        Ok(places)
+    }
+
+    /// One grouping expression: its place among the groups.
+    fn group_item(&mut self, expr: &AstExpr, items: &mut [Item]) -> Result<usize, SqlError> {
+        let place = match expr {
+            // A column of FROM goes before an output column of the same name.
+            AstExpr::Identifier(ident) => match self.column_here(ident)? {
+                true => None,
+                false => self.listed(expr, items, Clause::GroupBy)?,
+            },
+            _ => self.listed(expr, items, Clause::GroupBy)?,
+        };
+        let value = match place.and_then(|place| items.get_mut(place)) {
+            Some(item) => {
+                self.settle_item(item)?;
+                let value = item.operand.expr.clone();
+                self.move_below(&value)?;
+                value
+            }
+            None => {
+                let (operand, pending) = self.in_clause(Clause::GroupBy, |binder| binder.expr(expr))?;
+                self.level()?.below_aggregate.extend(pending);
+                self.parameters.settle(operand)?
+            }
+        };
+        self.refuse_in_group(&value, expr.span())?;
+        let id = match value.as_column() {
+            Some(id) => id,
+            None => self.fresh(),
+        };
+        let groups = &mut self.level()?.grouping.groups;
+        if let Some(place) = groups.iter().position(|(_, known)| *known == value) {
+            return Ok(place);
+        }
+        groups.push((id, value));
+        Ok(groups.len() - 1)
+    }
+
+    /// Whether a column of this level's FROM has the name.
+    fn column_here(&mut self, ident: &sqlparser::ast::Ident) -> Result<bool, SqlError> {
+        let name = fold(ident);
+        let level = self.level()?;
+        let items = level.items.get(level.visible.clone()).unwrap_or_default();
+        let mut columns = items.iter().flat_map(|item| &item.columns);
+        Ok(columns.any(|column| !column.hidden && column.name == name))
+    }
+
+    /// A subquery whose value is grouped by is computed before grouping.
+    fn move_below(&mut self, value: &Expr) -> Result<(), SqlError> {
+        let columns: HashSet<ColumnId> = value.columns().collect();
+        let level = self.level()?;
+        let pending = std::mem::take(&mut level.pending);
+        for subquery in pending {
+            if output_of(&subquery.kind).is_some_and(|output| columns.contains(&output)) {
+                level.below_aggregate.push(subquery);
+            } else {
+                level.pending.push(subquery);
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_in_group(&mut self, value: &Expr, span: Span) -> Result<(), SqlError> {
+        let level = self.level()?;
+        let aggregates: HashSet<ColumnId> = level.aggregates.iter().map(|call| call.output).collect();
+        let windows: HashSet<ColumnId> = level.windows.iter().map(|call| call.output).collect();
+        let sets: HashSet<ColumnId> = level.sets.iter().flat_map(|set| set.outputs()).collect();
+        let columns: Vec<ColumnId> = value.columns().collect();
+        let error = if columns.iter().any(|id| aggregates.contains(id)) {
+            SqlError::new(
+                SqlState::GROUPING_ERROR,
+                "aggregate functions are not allowed in GROUP BY",
+            )
+        } else if columns.iter().any(|id| windows.contains(id)) {
+            SqlError::new(
+                SqlState::WINDOWING_ERROR,
+                "window functions are not allowed in GROUP BY",
+            )
+        } else if columns.iter().any(|id| sets.contains(id)) {
+            SqlError::unsupported("set-returning functions in GROUP BY are not supported")
+        } else {
+            return Ok(());
+        };
+        Err(self.at(error, span))
+    }
+
+    /// Binds a call of an aggregate; the caller knows that the name is one.
+    pub(crate) fn aggregate_call(
+        &mut self,
+        name: &str,
+        function: &Function,
+        span: Span,
+    ) -> Result<Operand, SqlError> {
+        let depth = self.levels.len();
+        let marks: Vec<(usize, usize)> = self
+            .levels
+            .iter()
+            .map(|level| (level.references.len(), level.outer_references.len()))
+            .collect();
+        self.aggregate_arguments.push(Arguments {
+            depth_end: depth,
+            deepest: None,
+            aggregate: None,
+            span: Span::empty(),
+        });
+        let saved = std::mem::take(&mut self.level()?.pending);
+        let windows = self.level()?.windows.len();
+        let sets = self.level()?.sets.len();
+        let call = self.bind_call(function);
+        let seen = self.aggregate_arguments.pop();
+        let call = call?;
+        let pending = std::mem::replace(&mut self.level()?.pending, saved);
+        let seen = seen.ok_or_else(|| SqlError::internal("lost an aggregate"))?;
+        let own = depth.saturating_sub(1);
+        let owner = seen.deepest.max(seen.aggregate).unwrap_or(own);
+        if seen.aggregate == Some(owner) {
+            let error = SqlError::new(
+                SqlState::GROUPING_ERROR,
+                "aggregate function calls cannot be nested",
+            );
+            return Err(self.at(error, seen.span));
+        }
+        if self.level()?.windows.len() > windows {
+            let error = SqlError::new(
+                SqlState::GROUPING_ERROR,
+                "aggregate function calls cannot contain window function calls",
+            );
+            return Err(self.at(error, span));
+        }
+        if self.level()?.sets.len() > sets {
+            let error =
+                SqlError::unsupported("aggregate function calls cannot contain set-returning function calls")
+                    .hint("You might be able to move the set-returning function into a LATERAL FROM item.");
+            return Err(self.at(error, span));
+        }
+        if let Some(around) = self.aggregate_arguments.last_mut()
+            && owner < around.depth_end
+        {
+            if around.aggregate < Some(owner) {
+                around.aggregate = Some(owner);
+                around.span = span;
+            }
+            around.deepest = around.deepest.max(seen.deepest);
+        }
+        self.refuse_aggregate(owner, span)?;
+        if let (Some(level), Some((own_count, outer_count))) = (self.levels.get_mut(owner), marks.get(owner))
+        {
+            level.references.truncate(*own_count);
+            level.outer_references.truncate(*outer_count);
+        }
+        self.lowest = self.lowest.min(owner);
+        self.place_aggregate(name, call, owner, pending)
+            .map_err(|error| self.at(error, span))
+    }
+
+    fn refuse_aggregate(&self, owner: usize, span: Span) -> Result<(), SqlError> {
+        let Some(level) = self.levels.get(owner) else {
+            return Err(SqlError::internal("an aggregate of no level"));
+        };
+        let message = match level.clause {
+            _ if level.building => {
+                "aggregate functions are not allowed in FROM clause of their own query level".to_owned()
+            }
+            Clause::Select | Clause::Having | Clause::OrderBy | Clause::DistinctOn | Clause::Window => {
+                return Ok(());
+            }
+            clause => format!("aggregate functions are not allowed in {}", clause.noun()),
+        };
+        Err(self.at(SqlError::new(SqlState::GROUPING_ERROR, message), span))
+    }
+
+    /// Arguments, DISTINCT, ORDER BY, WITHIN GROUP and FILTER of a call.
+    pub(crate) fn bind_call(&mut self, function: &Function) -> Result<BoundCall, SqlError> {
+        let mut call = BoundCall {
+            arguments: Vec::new(),
+            distinct: false,
+            order: Vec::new(),
+            within: function.within_group.len(),
+            filter: None,
+        };
+        let mut order = Vec::new();
+        if let FunctionArguments::List(list) = &function.args {
+            call.distinct = list.duplicate_treatment == Some(sqlparser::ast::DuplicateTreatment::Distinct);
+            for argument in &list.args {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Wildcard) = argument {
+                    continue;
+                }
+                call.arguments.push(self.argument(argument)?);
+            }
+            for clause in &list.clauses {
+                match clause {
+                    FunctionArgumentClause::OrderBy(keys) => order.extend(keys),
+                    _ => {
+                        return Err(SqlError::unsupported(
+                            "this form of a function call is not supported",
+                        ));
+                    }
+                }
+            }
+        }
+        for key in &function.within_group {
+            let operand = self.expr(&key.expr)?;
+            let (descending, nulls_first) = directions(key);
+            call.order.push(SortKey {
+                expr: self.parameters.settle(operand.clone())?,
+                descending,
+                nulls_first,
+            });
+            call.arguments.push(operand);
+        }
+        for key in order {
+            let operand = self.expr(&key.expr)?;
+            let (descending, nulls_first) = directions(key);
+            call.order.push(SortKey {
+                expr: self.parameters.settle(operand)?,
+                descending,
+                nulls_first,
+            });
+        }
+        if let Some(filter) = &function.filter {
+            let saved = std::mem::replace(&mut self.level()?.clause, Clause::Filter);
+            call.filter = Some(self.boolean(filter, "FILTER")?);
+            self.level()?.clause = saved;
+        }
+        Ok(call)
+    }
+
+    fn place_aggregate(
+        &mut self,
+        name: &str,
+        call: BoundCall,
+        owner: usize,
+        pending: Vec<Pending>,
+    ) -> Result<Operand, SqlError> {
+        let types: Vec<Option<SqlType>> = call.arguments.iter().map(|operand| operand.ty).collect();
+        let resolved = resolve_aggregate(name, &types, call.distinct)
+            .ok_or_else(|| SqlError::internal("not an aggregate"))??;
+        self.refuse_untyped(&call.arguments, resolved.aggregate.arguments)?;
+        let arguments = self.converted(call.arguments, &resolved.arguments)?;
+        let mut order = call.order;
+        if call.within > 0 {
+            // The keys of WITHIN GROUP are arguments, of the arguments' types.
+            let first = arguments.len().saturating_sub(call.within);
+            for (key, argument) in order.iter_mut().zip(arguments.iter().skip(first)) {
+                key.expr = argument.clone();
+            }
+        }
+        if call.distinct && order.iter().any(|key| !arguments.contains(&key.expr)) {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+            ));
+        }
+        let volatile = arguments.iter().any(|argument| self.is_volatile(argument));
+        let output = self.fresh();
+        let level = self
+            .levels
+            .get_mut(owner)
+            .ok_or_else(|| SqlError::internal("an aggregate of no level"))?;
+        level.below_aggregate.extend(pending);
+        let same = |known: &&AggregateCall| {
+            std::ptr::eq(known.aggregate, resolved.aggregate)
+                && known.arguments == arguments
+                && known.distinct == call.distinct
+                && known.order == order
+                && known.filter == call.filter
+        };
+        if !volatile && let Some(known) = level.aggregates.iter().rev().take(64).find(same) {
+            return Ok(Operand::typed(Expr::column(known.output, known.ty)));
+        }
+        level.aggregates.push(AggregateCall {
+            output,
+            ty: resolved.result,
+            aggregate: resolved.aggregate,
+            arguments,
+            distinct: call.distinct,
+            order,
+            filter: call.filter,
+        });
+        Ok(Operand::typed(Expr::column(output, resolved.result)))
+    }
+
+    /// GROUPING(...)
+    pub(crate) fn grouping_call(&mut self, function: &Function, span: Span) -> Result<Operand, SqlError> {
+        let marks = self.reference_marks()?;
+        let mut arguments = Vec::new();
+        if let FunctionArguments::List(list) = &function.args {
+            for argument in &list.args {
+                let operand = self.argument(argument)?;
+                arguments.push(self.parameters.settle(operand)?);
+            }
+        }
+        if arguments.len() > 31 {
+            let error = SqlError::new(
+                SqlState::TOO_MANY_ARGUMENTS,
+                "GROUPING must have fewer than 32 arguments",
+            );
+            return Err(self.at(error, span));
+        }
+        self.forget_references(marks)?;
+        let own = self.levels.len().saturating_sub(1);
+        self.refuse_aggregate(own, span)?;
+        let id = self.fresh();
+        self.level()?.grouping.calls.push((id, arguments, span));
+        Ok(Operand::typed(Expr::column(id, SqlType::Int4)))
+    }
+
+    /// Puts the aggregation over a relation and rewrites what is bound above it.
+    pub(crate) fn aggregate(
+        &mut self,
+        relation: Relation,
+        items: &mut [Item],
+        having: Having,
+    ) -> Result<(Relation, Having), SqlError> {
+        let mut level = self.pop_level()?;
+        let below = std::mem::take(&mut level.below_aggregate);
+        let mut pending = std::mem::take(&mut level.pending);
+        let mut windows = std::mem::take(&mut level.windows);
+        let mut sets = std::mem::take(&mut level.sets);
+        let mut regroup = Regroup::of(self, &level);
+        for item in items.iter_mut() {
+            let expr = std::mem::replace(&mut item.operand.expr, Operand::null().expr);
+            item.operand.expr = regroup.rewrite(expr)?;
+        }
+        let mut having = having;
+        if let Some((predicate, pending)) = &mut having {
+            let expr = std::mem::replace(predicate, Operand::null().expr);
+            *predicate = regroup.rewrite(expr)?;
+            regroup.pending(pending)?;
+        }
+        regroup.pending(&mut pending)?;
+        for call in &mut windows {
+            call.visit(&mut |expr| {
+                let taken = std::mem::replace(expr, Operand::null().expr);
+                *expr = regroup.rewrite(taken)?;
+                Ok(())
+            })?;
+        }
+        for argument in sets.iter_mut().flat_map(|set| &mut set.call.arguments) {
+            let taken = std::mem::replace(argument, Operand::null().expr);
+            *argument = regroup.rewrite(taken)?;
+        }
+        regroup.outer_references()?;
+        let grouping = regroup.grouping_calls()?;
+        let added = regroup.added;
+        let Grouping {
+            mut groups,
+            sets: group_sets,
+            ..
+        } = std::mem::take(&mut level.grouping);
+        groups.extend(added);
+        level.pending = pending;
+        level.windows = windows;
+        level.sets = sets;
+        let calls = std::mem::take(&mut level.aggregates);
+        self.levels.push(level);
+        let relation = Relation::Aggregate {
+            input: Box::new(apply_all(relation, below)),
+            groups,
+            sets: group_sets.unwrap_or_default(),
+            grouping,
+            calls,
+        };
+        Ok((relation, having))
+    }
+}
+
+/// The rewriting of expressions above an aggregation.
+struct Regroup<'b, 'a> {
+    binder: &'b Binder<'a>,
+    level: &'b Level,
+    grouped: HashSet<ColumnId>,
+    /// Grouping expressions that are no plain columns, by the number of their nodes.
+    complex: HashMap<usize, Vec<usize>>,
+    /// Columns that depend on a primary key that is grouped by.
+    added: Vec<(ColumnId, Expr)>,
+}
+
+impl<'b, 'a> Regroup<'b, 'a> {
+    fn of(binder: &'b Binder<'a>, level: &'b Level) -> Regroup<'b, 'a> {
+        let mut complex: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut grouped = HashSet::new();
+        for (place, (id, expr)) in level.grouping.groups.iter().enumerate() {
+            match expr.as_column() {
+                Some(_) => {
+                    grouped.insert(*id);
+                }
+                None => complex.entry(expr.nodes().len()).or_default().push(place),
+            }
+        }
+        Regroup {
+            binder,
+            level,
+            grouped,
+            complex,
+            added: Vec::new(),
+        }
+    }
+
+    fn rewrite(&mut self, expr: Expr) -> Result<Expr, SqlError> {
+        expr.rewrite(|nodes| self.replace(nodes))
+    }
+
+    fn replace(&mut self, nodes: &[Node]) -> Result<Option<Node>, SqlError> {
+        if let [node] = nodes
+            && let Op::Column(id) = node.op
+        {
+            self.check(id, false)?;
+            return Ok(None);
+        }
+        for place in self.complex.get(&nodes.len()).into_iter().flatten() {
+            let Some((id, expr)) = self.level.grouping.groups.get(*place) else {
+                continue;
+            };
+            if expr.nodes() == nodes {
+                return Ok(Expr::column(*id, expr.ty()).nodes().first().cloned());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses a column that is neither grouped nor computed above the grouping.
+    fn check(&mut self, id: ColumnId, from_subquery: bool) -> Result<(), SqlError> {
+        let info = self
+            .binder
+            .columns
+            .get(id.0 as usize)
+            .copied()
+            .unwrap_or_default();
+        if info.level != self.level.serial || self.grouped.contains(&id) || self.depends(id) {
+            return Ok(());
+        }
+        let shown = Binder::shown(self.level, id);
+        let message = if from_subquery {
+            format!("subquery uses ungrouped column \"{shown}\" from outer query")
+        } else {
+            format!(
+                "column \"{shown}\" must appear in the GROUP BY clause or be used in an aggregate function"
+            )
+        };
+        let list = if from_subquery {
+            &self.level.outer_references
+        } else {
+            &self.level.references
+        };
+        let span = list.iter().find(|reference| reference.column == id);
+        let span = span.map_or_else(Span::empty, |reference| reference.span);
+        Err(self
+            .binder
+            .at(SqlError::new(SqlState::GROUPING_ERROR, message), span))
+    }
+
+    /// Whether the column's table is grouped by its primary key: then it is grouped by, too.
+    fn depends(&mut self, id: ColumnId) -> bool {
+        if self.level.grouping.sets.is_some() {
+            return false;
+        }
+        for item in &self.level.items {
+            let Some(table) = &item.table else { continue };
+            let Some(column) = item
+                .columns
+                .iter()
+                .find(|column| column.expr.as_column() == Some(id))
+            else {
+                continue;
+            };
+            let Some(key) = table.primary_index() else {
+                return false;
+            };
+            let is_grouped = |place: &usize| {
+                let part = item
+                    .columns
+                    .get(*place)
+                    .and_then(|column| column.expr.as_column());
+                part.is_some_and(|part| self.grouped.contains(&part))
+            };
+            if !key.columns.iter().all(is_grouped) {
+                return false;
+            }
+            self.grouped.insert(id);
+            self.added.push((id, column.expr.clone()));
+            return true;
+        }
+        false
+    }
+
+    fn pending(&mut self, pending: &mut [Pending]) -> Result<(), SqlError> {
+        for subquery in pending {
+            if let Apply::Quantified { test, .. } = &mut subquery.kind {
+                let taken = std::mem::replace(test, Operand::null().expr);
+                *test = self.rewrite(taken)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn outer_references(&mut self) -> Result<(), SqlError> {
+        for reference in &self.level.outer_references {
+            self.check(reference.column, true)?;
+        }
+        Ok(())
+    }
+
+    fn grouping_calls(&self) -> Result<Vec<(ColumnId, Vec<usize>)>, SqlError> {
+        let mut calls = Vec::new();
+        for (id, arguments, span) in &self.level.grouping.calls {
+            let mut places = Vec::new();
+            for argument in arguments {
+                let groups = &self.level.grouping.groups;
+                let place = groups.iter().position(|(_, expr)| expr == argument);
+                places.push(place.ok_or_else(|| {
+                    let error = SqlError::new(
+                        SqlState::GROUPING_ERROR,
+                        "arguments to GROUPING must be grouping expressions of the associated query level",
+                    );
+                    self.binder.at(error, *span)
+                })?);
+            }
+            calls.push((*id, places));
+        }
+        Ok(calls)
+    }
+}
+
+fn is_sets(expr: &AstExpr) -> bool {
+    matches!(
+        expr,
+        AstExpr::GroupingSets(_) | AstExpr::Rollup(_) | AstExpr::Cube(_)
+    ) || matches!(expr, AstExpr::Tuple(exprs) if exprs.is_empty())
+}
+
+/// The groups of some lists, each once.
+fn joined<'l>(lists: impl Iterator<Item = &'l Vec<usize>>) -> Vec<usize> {
+    let mut places = Vec::new();
+    for place in lists.flatten() {
+        if !places.contains(place) {
+            places.push(*place);
+        }
+    }
+    places
+}
+
+fn product(sets: Vec<Vec<usize>>, more: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, SqlError> {
+    if let [only] = more {
+        let mut sets = sets;
+        for set in &mut sets {
+            set.extend(
+                only.iter()
+                    .filter(|place| !set.contains(place))
+                    .copied()
+                    .collect::<Vec<_>>(),
+            );
+        }
+        return Ok(sets);
+    }
+    if sets.len().saturating_mul(more.len()) > SETS_MAX {
+        return Err(too_many_sets());
+    }
+    let pairs = sets
+        .iter()
+        .flat_map(|set| more.iter().map(move |other| joined([set, other].into_iter())));
+    Ok(pairs.collect())
+}
+
+fn too_many_sets() -> SqlError {
+    SqlError::new(
+        SqlState::STATEMENT_TOO_COMPLEX,
+        format!("too many grouping sets present (maximum {SETS_MAX})"),
+    )
+}
+
+impl Binder<'_> {
+    /// Each operand as a value of its type.
+    pub(crate) fn converted(
+        &mut self,
+        operands: Vec<Operand>,
+        types: &[SqlType],
+    ) -> Result<Vec<Expr>, SqlError> {
+        let mut values = Vec::with_capacity(operands.len());
+        for (operand, ty) in operands.into_iter().zip(types) {
+            values.push(self.parameters.coerce(operand, *ty, CastContext::Implicit)?);
+        }
+        Ok(values)
+    }
+}

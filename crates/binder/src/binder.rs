@@ -1,0 +1,178 @@
+//! The state of binding a statement, and the calls that bind one.
+
+use sqlparser::ast::{self, Statement};
+use sqlparser::tokenizer::Span;
+use weft_base::TableId;
+use weft_expression::{ColumnId, Entry};
+use weft_store::Catalog;
+use weft_types::{SqlError, SqlState, SqlType};
+
+use crate::locking::Locks;
+use crate::names;
+use crate::parameters::Parameters;
+use crate::relation::{Output, Query, Relation, Shared};
+use crate::scope::{ColumnInfo, Level};
+use crate::with::{SharedUse, WithItem};
+
+/// What a system relation is: its schema, and its columns.
+pub type SystemRelation = (&'static str, &'static [(&'static str, SqlType)]);
+
+/// What binding sees beside the statement.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    /// The tables.
+    pub catalog: &'a Catalog,
+    /// Declared types of `$1`, `$2`, ...
+    pub parameters: &'a [Option<SqlType>],
+    /// The statement's text, for the positions of errors.
+    pub text: &'a str,
+    /// Functions beside those of the expression crate: the system catalogs'.
+    pub functions: &'a dyn Fn(&str) -> &'static [&'static Entry],
+    /// Relations of the system catalogs, by schema, if one is given, and name.
+    pub relations: &'a dyn Fn(Option<&str>, &str) -> Option<SystemRelation>,
+}
+
+/// The state of binding one statement.
+pub struct Binder<'a> {
+    pub(crate) env: Environment<'a>,
+    pub(crate) parameters: Parameters<'a>,
+    /// By column id.
+    pub(crate) columns: Vec<ColumnInfo>,
+    /// The query levels around what is being bound, the innermost last.
+    pub(crate) levels: Vec<Level>,
+    /// Serial number of the newest level.
+    pub(crate) level_count: u32,
+    /// Common table expressions in sight, the innermost last.
+    pub(crate) withs: Vec<WithItem>,
+    pub(crate) shared: Vec<Shared>,
+    pub(crate) shared_uses: Vec<SharedUse>,
+    /// The shared relations that are being bound.
+    pub(crate) binding_shared: Vec<usize>,
+    pub(crate) tables: Vec<TableId>,
+    pub(crate) session_bound: bool,
+    pub(crate) moves_sequence: bool,
+    /// How many calls of volatile functions were bound.
+    pub(crate) volatile_count: usize,
+    /// Aggregates whose arguments are being bound.
+    pub(crate) aggregate_arguments: Vec<crate::aggregate::Arguments>,
+    /// The aggregate whose arguments are being bound.
+    pub(crate) aggregate_name: Option<String>,
+    /// The tables whose rows the query locks, while its FROM is being bound.
+    pub(crate) locking: Option<Locks>,
+    /// The outermost query may have FOR UPDATE.
+    pub(crate) locks_allowed: bool,
+    /// The lowest level (by place in `levels`) that what is being bound refers to.
+    pub(crate) lowest: usize,
+}
+
+impl<'a> Binder<'a> {
+    /// A binder for one statement.
+    #[must_use]
+    pub fn new(env: Environment<'a>) -> Binder<'a> {
+        Binder {
+            parameters: Parameters::declared(env.parameters, env.text),
+            env,
+            columns: Vec::new(),
+            levels: Vec::new(),
+            level_count: 0,
+            withs: Vec::new(),
+            shared: Vec::new(),
+            shared_uses: Vec::new(),
+            binding_shared: Vec::new(),
+            tables: Vec::new(),
+            session_bound: false,
+            moves_sequence: false,
+            volatile_count: 0,
+            aggregate_arguments: Vec::new(),
+            aggregate_name: None,
+            locking: None,
+            locks_allowed: false,
+            lowest: usize::MAX,
+        }
+    }
+
+    /// A new column id.
+    pub(crate) fn fresh(&mut self) -> ColumnId {
+        let id = ColumnId(self.columns.len() as u32);
+        self.columns.push(ColumnInfo::default());
+        id
+    }
+
+    /// Notes that a column is read.
+    pub(crate) fn mark(&mut self, id: ColumnId) {
+        if let Some(info) = self.columns.get_mut(id.0 as usize) {
+            info.used = true;
+        }
+    }
+
+    /// The error with the position of a span, unless it has one.
+    pub(crate) fn at(&self, error: SqlError, span: Span) -> SqlError {
+        if error.fields().position.is_some() {
+            return error;
+        }
+        match names::position(self.env.text, span) {
+            Some(position) => error.position(position),
+            None => error,
+        }
+    }
+
+    /// Notes a table that the statement reads.
+    pub(crate) fn note_table(&mut self, id: TableId) {
+        if !self.tables.contains(&id) {
+            self.tables.push(id);
+        }
+    }
+
+    /// The query, bound.
+    pub(crate) fn query(self, query: &ast::Query) -> Result<Query, SqlError> {
+        self.query_and_locks(query).map(|(query, _)| query)
+    }
+
+    /// The query, bound, and what it locks.
+    pub(crate) fn query_and_locks(mut self, query: &ast::Query) -> Result<(Query, Option<Locks>), SqlError> {
+        let rows = self.bind_rows(query, true)?;
+        let mut output = Vec::with_capacity(rows.columns.len());
+        for column in rows.columns {
+            self.mark(column.id);
+            output.push(Output {
+                column: column.id,
+                name: column.name,
+                ty: column.ty,
+                origin: column.origin,
+            });
+        }
+        let locks = self.locking.take();
+        Ok((self.finish(rows.relation, output)?, locks))
+    }
+
+    /// Puts a query together and drops what nobody reads.
+    pub(crate) fn finish(self, relation: Relation, output: Vec<Output>) -> Result<Query, SqlError> {
+        let parameters = self.parameters.finish()?;
+        let tables = self.tables.clone();
+        let (session_bound, moves_sequence) = (self.session_bound, self.moves_sequence);
+        let (relation, shared) = self.prune(relation);
+        Ok(Query {
+            parameters,
+            shared,
+            relation,
+            output,
+            tables,
+            session_bound,
+            moves_sequence,
+        })
+    }
+}
+
+/// Binds a query.
+///
+/// # Errors
+/// Whatever is wrong with it, as PostgreSQL says it.
+pub fn bind_query(statement: &Statement, env: Environment<'_>) -> Result<Query, SqlError> {
+    match statement {
+        Statement::Query(query) if query.locks.is_empty() => Binder::new(env).query(query),
+        Statement::Query(_) => Err(SqlError::internal(
+            "a query that locks rows is bound by bind_locking",
+        )),
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "not a query")),
+    }
+}

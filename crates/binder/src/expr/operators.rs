@@ -1,0 +1,365 @@
+//! Operators, and chains of them.
+
+use sqlparser::ast::{BinaryOperator, Expr as AstExpr, Spanned, UnaryOperator, Value as AstValue};
+use sqlparser::tokenizer::Span;
+use weft_expression::resolve::{self, Operator, resolve_operator};
+use weft_expression::table::{Arg, Entry};
+use weft_expression::{CompareOp, Expr, Op, Volatility, functions};
+use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
+
+use super::calls::no_type_of_parameter;
+use super::literals::number;
+use super::{symbol, unnested};
+use crate::binder::Binder;
+use crate::names::syntax_error;
+use crate::parameters::Operand;
+use crate::subquery::{negate, row_items};
+
+impl Binder<'_> {
+    /// Binary operators: down the left spine in a loop, and up again. A chain of AND or OR becomes one node.
+    pub(super) fn chain(&mut self, expr: &AstExpr) -> Result<Operand, SqlError> {
+        let (mut spine, mut at) = (Vec::new(), expr);
+        while let AstExpr::BinaryOp { left, op, right } = at {
+            spine.push((op, right.as_ref()));
+            at = unnested(left);
+        }
+        let mut leftmost = at.span();
+        let mut operand = match spine.last() {
+            Some((op, right)) if row_items(at).is_some() || is_row_query(at, right) => {
+                let rows = self.compare_rows(op, at, right)?;
+                spine.pop();
+                rows
+            }
+            _ => self.expr(at)?,
+        };
+        while let Some((op, right)) = spine.pop() {
+            operand = match op {
+                BinaryOperator::And | BinaryOperator::Or => {
+                    let (node, what) = match op {
+                        BinaryOperator::And => (Op::And, "AND"),
+                        _ => (Op::Or, "OR"),
+                    };
+                    let span = leftmost;
+                    let mut items = vec![self.as_boolean(operand, what, || span)?];
+                    items.push(self.boolean(right, what)?);
+                    while let Some((_, right)) = spine.pop_if(|(next, _)| *next == op) {
+                        items.push(self.boolean(right, what)?);
+                    }
+                    Operand::typed(Expr::new(node, SqlType::Bool, items))
+                }
+                op => {
+                    let right = self.expr(right)?;
+                    self.infix(&symbol(op), operand, right, Span::empty())?
+                }
+            };
+            leftmost = Span::empty();
+        }
+        Ok(operand)
+    }
+
+    /// `left symbol right`
+    pub(crate) fn infix(
+        &mut self,
+        symbol: &str,
+        left: Operand,
+        right: Operand,
+        span: Span,
+    ) -> Result<Operand, SqlError> {
+        let operator = resolve_operator(symbol, Some(left.ty), right.ty);
+        let operator = operator.map_err(|error| self.at(error, span))?;
+        if let Some(ty @ SqlType::Char(_)) = left.ty
+            && is_pattern_operator(symbol)
+        {
+            let left = self.padded(left, ty)?;
+            let operator = resolve_operator(symbol, Some(left.ty), right.ty);
+            let operator = operator.map_err(|error| self.at(error, span))?;
+            let matched = self.operation(operator, vec![left, right], span);
+            return matched.map(Operand::typed);
+        }
+        self.operation(operator, vec![left, right], span)
+            .map(Operand::typed)
+    }
+
+    /// A char(n) with its trailing blanks, for what sees them.
+    fn padded(&mut self, operand: Operand, ty: SqlType) -> Result<Operand, SqlError> {
+        let SqlType::Char(length) = ty else {
+            return Ok(operand);
+        };
+        let is_bare = ty == weft_expression::category::BPCHAR || length == 0;
+        if is_bare || functions::functions("bpchar_pad").is_empty() {
+            return Ok(operand);
+        }
+        let length = Expr::constant(Value::Int4(i32::try_from(length).unwrap_or(0)), SqlType::Int4);
+        self.call("bpchar_pad", vec![operand, Operand::typed(length)], Span::empty())
+    }
+
+    /// An operator applied.
+    pub(crate) fn operation(
+        &mut self,
+        operator: Operator,
+        operands: Vec<Operand>,
+        span: Span,
+    ) -> Result<Expr, SqlError> {
+        match operator {
+            Operator::Call(resolved) => {
+                self.note_entry(resolved.entry);
+                let arguments = self.converted(operands, &resolved.arguments);
+                let arguments = arguments.map_err(|error| self.at(error, span))?;
+                Ok(Expr::new(Op::Call(resolved.entry), resolved.result, arguments))
+            }
+            Operator::Compare(op, ty) => {
+                let mut sides = Vec::with_capacity(2);
+                for operand in operands {
+                    let side = self.compared_side(operand, ty);
+                    sides.push(side.map_err(|error| self.at(error, span))?);
+                }
+                Ok(Expr::new(Op::Compare(op), SqlType::Bool, sides))
+            }
+        }
+    }
+
+    /// One side of a comparison in the type of the comparison. A date beyond the range of timestamps compares
+    /// with them all the same.
+    pub(crate) fn compared_side(&mut self, operand: Operand, ty: SqlType) -> Result<Expr, SqlError> {
+        if operand.ty == Some(SqlType::Date)
+            && let Some(entry) = functions::datetime::compared_date(&ty)
+        {
+            return Ok(Expr::new(Op::Call(entry), ty, vec![operand.expr]));
+        }
+        self.parameters.coerce(operand, ty, CastContext::Implicit)
+    }
+
+    /// Notes what a function does beside giving a value.
+    pub(crate) fn note_entry(&mut self, entry: &'static Entry) {
+        if entry.volatility == Volatility::Volatile {
+            self.volatile_count += 1;
+        }
+        if matches!(entry.name, "nextval" | "setval") {
+            self.moves_sequence = true;
+        }
+        if entry.kind == weft_expression::Kind::Function
+            && !functions::functions(entry.name)
+                .iter()
+                .any(|own| std::ptr::eq(*own, entry))
+        {
+            self.session_bound = true;
+        }
+    }
+
+    pub(super) fn prefix(
+        &mut self,
+        op: UnaryOperator,
+        inner: &AstExpr,
+        span: Span,
+    ) -> Result<Operand, SqlError> {
+        let symbol = match op {
+            UnaryOperator::Not => {
+                let inner = self.boolean(inner, "NOT")?;
+                return Ok(negate(inner, true));
+            }
+            UnaryOperator::Minus => {
+                if let Some((digits, negative)) = signed_number(inner) {
+                    let sign = if negative { "" } else { "-" };
+                    return number(&format!("{sign}{digits}")).map_err(|error| self.at(error, span));
+                }
+                "-"
+            }
+            UnaryOperator::Plus => "+",
+            UnaryOperator::BitwiseNot => "~",
+            UnaryOperator::PGAbs => "@",
+            UnaryOperator::PGSquareRoot => "|/",
+            UnaryOperator::PGCubeRoot => "||/",
+            other => {
+                return Err(SqlError::unsupported(format!(
+                    "the operator {other} is not supported"
+                )));
+            }
+        };
+        let operand = self.expr(inner)?;
+        self.prefix_operator(symbol, operand, span)
+    }
+
+    /// `symbol operand`
+    pub(super) fn prefix_operator(
+        &mut self,
+        symbol: &str,
+        operand: Operand,
+        span: Span,
+    ) -> Result<Operand, SqlError> {
+        let operator = resolve_operator(symbol, None, operand.ty).map_err(|error| self.at(error, span))?;
+        self.operation(operator, vec![operand], span).map(Operand::typed)
+    }
+
+    /// A comparison of rows, one of them at least written out.
+    fn compare_rows(
+        &mut self,
+        op: &BinaryOperator,
+        left: &AstExpr,
+        right: &AstExpr,
+    ) -> Result<Operand, SqlError> {
+        let span = left.span();
+        let left = self.row_operands(left)?;
+        let right = self.row_operands(right)?;
+        if *op == BinaryOperator::Overlaps {
+            for (side, items) in [("left", &left), ("right", &right)] {
+                if items.len() != 2 {
+                    let message = format!("wrong number of parameters on {side} side of OVERLAPS expression");
+                    return Err(self.at(syntax_error(message), span));
+                }
+            }
+            return self.call("overlaps", left.into_iter().chain(right).collect(), span);
+        }
+        self.compare_lists(op, left, right, span)
+    }
+
+    fn row_operands(&mut self, expr: &AstExpr) -> Result<Vec<Operand>, SqlError> {
+        match (row_items(expr), unnested(expr)) {
+            (Some(items), _) => items.into_iter().map(|item| self.expr(item)).collect(),
+            (None, AstExpr::Subquery(query)) => self.row_subquery(query),
+            (None, other) => Ok(vec![self.expr(other)?]),
+        }
+    }
+
+    /// Pairwise comparison of two lists.
+    pub(crate) fn compare_lists(
+        &mut self,
+        op: &BinaryOperator,
+        left: Vec<Operand>,
+        right: Vec<Operand>,
+        span: Span,
+    ) -> Result<Operand, SqlError> {
+        if left.len() != right.len() {
+            return Err(self.at(syntax_error("unequal number of entries in row expressions"), span));
+        }
+        if left.is_empty() {
+            return Err(self.at(SqlError::unsupported("cannot compare rows of zero length"), span));
+        }
+        let symbol = symbol(op);
+        if left.len() == 1 {
+            let (left, right) = (left.into_iter().next(), right.into_iter().next());
+            if let (Some(left), Some(right)) = (left, right) {
+                return self.infix(&symbol, left, right, span);
+            }
+            return Err(SqlError::internal("a row without columns"));
+        }
+        let mut pairs = Vec::with_capacity(left.len());
+        let mut compared = None;
+        for (one, other) in left.into_iter().zip(right) {
+            let operator = resolve_operator(&symbol, Some(one.ty), other.ty);
+            let operator = operator.map_err(|error| self.at(error, span))?;
+            let Operator::Compare(op, ty) = operator else {
+                let error = SqlError::unsupported(format!(
+                    "could not determine interpretation of row comparison operator {symbol}"
+                ))
+                .hint("Row comparison operators must be associated with btree operator families.");
+                return Err(self.at(error, span));
+            };
+            compared = Some(op);
+            pairs.push((self.compared_side(one, ty)?, self.compared_side(other, ty)?));
+        }
+        let op = compared.ok_or_else(|| SqlError::internal("a row without columns"))?;
+        Ok(Operand::typed(rows_compared(op, pairs)))
+    }
+
+    /// A call of a function by its name.
+    pub(crate) fn call(
+        &mut self,
+        name: &str,
+        arguments: Vec<Operand>,
+        span: Span,
+    ) -> Result<Operand, SqlError> {
+        let types: Vec<Option<SqlType>> = arguments.iter().map(|operand| operand.ty).collect();
+        if name == "trunc" && types == [None] {
+            return Err(self.at(not_unique("trunc(unknown)"), span));
+        }
+        let extra = (self.env.functions)(name);
+        let resolved = match resolve::resolve_function(extra, name, &types) {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                return self
+                    .cast_by_name(name, arguments)
+                    .unwrap_or(Err(error))
+                    .map_err(|error| self.at(error, span));
+            }
+        };
+        self.note_entry(resolved.entry);
+        self.refuse_untyped(&arguments, resolved.entry.arguments)
+            .map_err(|error| self.at(error, span))?;
+        let arguments = self.converted(arguments, &resolved.arguments);
+        let arguments = arguments.map_err(|error| self.at(error, span))?;
+        Ok(Operand::typed(Expr::new(
+            Op::Call(resolved.entry),
+            resolved.result,
+            arguments,
+        )))
+    }
+}
+
+impl Binder<'_> {
+    /// A parameter learns no type where any may stand.
+    pub(crate) fn refuse_untyped(&self, operands: &[Operand], takes: &[Arg]) -> Result<(), SqlError> {
+        for (place, operand) in operands.iter().enumerate() {
+            let arg = takes.get(place).or(takes.last());
+            if let (None, Some(Arg::Any), Op::Parameter(number)) = (operand.ty, arg, &operand.expr.root().op)
+            {
+                return Err(no_type_of_parameter(*number));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number behind any count of minus signs, and whether they make it negative.
+fn signed_number(expr: &AstExpr) -> Option<(&str, bool)> {
+    let (mut expr, mut negative) = (unnested(expr), false);
+    while let AstExpr::UnaryOp {
+        op: UnaryOperator::Minus,
+        expr: inner,
+    } = expr
+    {
+        (expr, negative) = (unnested(inner), !negative);
+    }
+    match expr {
+        AstExpr::Value(value) => match &value.value {
+            AstValue::Number(digits, _) => Some((digits, negative)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The types that PostgreSQL has more leave several candidates.
+fn not_unique(call: &str) -> SqlError {
+    SqlError::new(
+        SqlState::AMBIGUOUS_FUNCTION,
+        format!("function {call} is not unique"),
+    )
+    .hint("Could not choose a best candidate function. You might need to add explicit type casts.")
+}
+
+/// Equality and inequality of rows are those of their columns; the others compare the rows as such.
+fn rows_compared(op: CompareOp, pairs: Vec<(Expr, Expr)>) -> Expr {
+    let node = match op {
+        CompareOp::Eq => Op::And,
+        CompareOp::Ne => Op::Or,
+        _ => {
+            let (left, right): (Vec<Expr>, Vec<Expr>) = pairs.into_iter().unzip();
+            let sides = left.into_iter().chain(right).collect();
+            return Expr::new(Op::CompareRows(op), SqlType::Bool, sides);
+        }
+    };
+    let compared = pairs
+        .into_iter()
+        .map(|(one, other)| Expr::new(Op::Compare(op), SqlType::Bool, vec![one, other]));
+    Expr::new(node, SqlType::Bool, compared.collect())
+}
+
+/// `(SELECT a, b) = (1, 2)`
+fn is_row_query(left: &AstExpr, right: &AstExpr) -> bool {
+    matches!(left, AstExpr::Subquery(_)) && row_items(right).is_some()
+}
+
+/// Operators that see the trailing blanks of a char(n).
+fn is_pattern_operator(symbol: &str) -> bool {
+    matches!(symbol, "~~" | "!~~" | "~~*" | "!~~*" | "~" | "~*" | "!~" | "!~*")
+}

@@ -1,0 +1,230 @@
+//! Operands, and parameters whose types the statement decides.
+//!
+//! An [`Operand`] without a type is PostgreSQL's `unknown`: a quoted constant, NULL, or a parameter that
+//! nothing has given a type yet. Converting it gives it the type; a parameter then has that type in the whole
+//! statement.
+
+use sqlparser::tokenizer::Span;
+use weft_expression::category::BPCHAR;
+use weft_expression::resolve::{self, coerce};
+use weft_expression::{Expr, Op};
+use weft_types::{CastContext, SqlError, SqlState, SqlType, Value, assign_from, cast_from};
+
+use crate::names::position;
+
+/// A bound expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    /// What it computes. Without a type: a text constant, NULL or a parameter.
+    pub expr: Expr,
+    /// Its type; `None` is PostgreSQL's unknown.
+    pub ty: Option<SqlType>,
+    /// Where a constant of unknown type stands.
+    pub span: Span,
+}
+
+impl Operand {
+    /// An expression of a type.
+    pub fn typed(expr: Expr) -> Operand {
+        let ty = Some(expr.ty());
+        Operand {
+            expr,
+            ty,
+            span: Span::empty(),
+        }
+    }
+
+    /// A quoted constant.
+    pub fn quoted(text: impl Into<String>) -> Operand {
+        Operand {
+            expr: Expr::constant(Value::Text(text.into()), SqlType::Text),
+            ty: None,
+            span: Span::empty(),
+        }
+    }
+
+    /// NULL
+    pub fn null() -> Operand {
+        Operand {
+            expr: Expr::constant(Value::Null, SqlType::Text),
+            ty: None,
+            span: Span::empty(),
+        }
+    }
+
+    /// Its type for people.
+    pub fn type_name(&self) -> String {
+        self.ty
+            .map_or_else(|| "unknown".to_owned(), |ty| ty.base_name().to_string())
+    }
+}
+
+/// The types of `$1`, `$2`, ...
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters<'a> {
+    types: Vec<Option<SqlType>>,
+    /// Parameters that stand somewhere without a type.
+    open: Vec<u32>,
+    /// The statement, for the positions of errors.
+    text: &'a str,
+}
+
+/// Most parameters of a statement.
+const PARAMETERS_MAX: usize = 65_535;
+
+impl<'a> Parameters<'a> {
+    pub fn declared(types: &[Option<SqlType>], text: &'a str) -> Parameters<'a> {
+        Parameters {
+            types: types.to_vec(),
+            open: Vec::new(),
+            text,
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.types.len()
+    }
+
+    /// `$number`, from 1.
+    pub fn operand(&mut self, number: &str) -> Result<Operand, SqlError> {
+        let undefined = || {
+            SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${number}"),
+            )
+        };
+        let place: usize = number.parse().map_err(|_| undefined())?;
+        if place == 0 || place > PARAMETERS_MAX {
+            return Err(undefined());
+        }
+        if self.types.len() < place {
+            self.types.resize(place, None);
+        }
+        let ty = self.types.get(place - 1).copied().flatten();
+        let leaf = Expr::leaf(Op::Parameter(place as u32 - 1), ty.unwrap_or(SqlType::Text));
+        Ok(Operand {
+            expr: leaf,
+            ty,
+            span: Span::empty(),
+        })
+    }
+
+    /// Gives a parameter its type.
+    fn decide(&mut self, number: u32, ty: SqlType) -> Result<(), SqlError> {
+        let Some(slot) = self.types.get_mut(number as usize) else {
+            return Err(SqlError::internal("a parameter has no number"));
+        };
+        match slot {
+            None => *slot = Some(ty),
+            Some(known) if *known == ty => {}
+            Some(known) => {
+                return Err(SqlError::new(
+                    SqlState::AMBIGUOUS_PARAMETER,
+                    format!("inconsistent types deduced for parameter ${}", number + 1),
+                )
+                .detail(format!("{} versus {}", known.base_name(), ty.base_name())));
+            }
+        }
+        Ok(())
+    }
+
+    /// The operand as a value of a type.
+    pub fn coerce(&mut self, operand: Operand, to: SqlType, context: CastContext) -> Result<Expr, SqlError> {
+        let Operand {
+            mut expr,
+            mut ty,
+            span,
+        } = operand;
+        if ty.is_none()
+            && let Op::Parameter(number) = expr.root().op
+        {
+            let bare = without_modifier(to);
+            self.decide(number, bare)?;
+            expr = Expr::leaf(Op::Parameter(number), bare);
+            ty = Some(bare);
+        }
+        match coerce(expr, ty, to, context) {
+            Ok(value) => Ok(folded(value)),
+            Err(error) if error.fields().position.is_none() => Err(match position(self.text, span) {
+                Some(position) => error.position(position),
+                None => error,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The operand as text if it has no type.
+    pub fn settle(&mut self, operand: Operand) -> Result<Expr, SqlError> {
+        match operand.ty {
+            Some(_) => Ok(operand.expr),
+            None => self.coerce(operand, SqlType::Text, CastContext::Implicit),
+        }
+    }
+
+    /// Converts operands to one type.
+    pub fn common(&mut self, what: &str, operands: Vec<Operand>) -> Result<(Vec<Expr>, SqlType), SqlError> {
+        let types: Vec<Option<SqlType>> = operands.iter().map(|operand| operand.ty).collect();
+        let ty = resolve::common_type(what, &types)?;
+        let mut values = Vec::with_capacity(operands.len());
+        for operand in operands {
+            values.push(self.coerce(operand, ty, CastContext::Implicit)?);
+        }
+        Ok((values, ty))
+    }
+
+    /// A parameter is used where it gets no type.
+    pub fn leave_open(&mut self, number: u32) {
+        self.open.push(number);
+    }
+
+    /// All types, at the end of the statement.
+    pub fn finish(&self) -> Result<Vec<SqlType>, SqlError> {
+        let decided = |number: &&u32| self.types.get(**number as usize).is_some_and(Option::is_some);
+        if let Some(number) = self.open.iter().find(decided) {
+            return Err(SqlError::new(
+                SqlState::AMBIGUOUS_PARAMETER,
+                format!("could not determine data type of parameter ${}", number + 1),
+            ));
+        }
+        let typed = self.types.iter().enumerate().map(|(place, ty)| {
+            ty.ok_or_else(|| {
+                SqlError::new(
+                    SqlState::INDETERMINATE_DATATYPE,
+                    format!("could not determine data type of parameter ${}", place + 1),
+                )
+            })
+        });
+        typed.collect()
+    }
+}
+
+/// A number that is converted at once if it can be.
+fn folded(expr: Expr) -> Expr {
+    let to = expr.ty();
+    let [constant, cast] = expr.nodes() else {
+        return expr;
+    };
+    let (Op::Constant(value), Op::Cast { from, explicit }) = (&constant.op, &cast.op) else {
+        return expr;
+    };
+    if !from.is_number() || !to.is_number() {
+        return expr;
+    }
+    let converted = match explicit {
+        true => cast_from(value.clone(), from, &to),
+        false => assign_from(value.clone(), from, &to),
+    };
+    match converted {
+        Ok(value) => Expr::constant(value, to),
+        Err(_) => expr,
+    }
+}
+
+/// The type as a parameter has it.
+fn without_modifier(ty: SqlType) -> SqlType {
+    match ty {
+        SqlType::Char(_) => BPCHAR,
+        other => other.without_typmod(),
+    }
+}

@@ -1,0 +1,433 @@
+//! Scopes: which columns a name may mean.
+//!
+//! A [`Level`] is one SELECT. Its FROM items stand in one vector in the order in which they were bound, so
+//! that the tables of a join are a range of it. A column merged by USING is an item of its own; the columns
+//! that it merges stay visible by their tables' names only.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use sqlparser::ast::Ident;
+use sqlparser::tokenizer::Span;
+use weft_base::TableId;
+use weft_expression::{ColumnId, Expr};
+use weft_store::TableDef;
+use weft_types::{SqlError, SqlState};
+
+use crate::aggregate::Grouping;
+use crate::binder::Binder;
+use crate::names::{fold, undefined_column};
+use crate::parameters::Operand;
+use crate::relation::{AggregateCall, Apply, Relation, WindowCall};
+use crate::srf::PendingSet;
+use crate::window::Window;
+
+/// What is known about a column id.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ColumnInfo {
+    /// Serial number of the level whose FROM makes it; 0 for a computed column.
+    pub level: u32,
+    /// Somebody reads it.
+    pub used: bool,
+}
+
+/// Where the expressions being bound stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clause {
+    Select,
+    From,
+    On,
+    Where,
+    GroupBy,
+    Having,
+    OrderBy,
+    DistinctOn,
+    Limit,
+    Offset,
+    Values,
+    Returning,
+    Window,
+    Filter,
+    Update,
+    Default,
+}
+
+impl Clause {
+    /// As messages call it: "aggregate functions are not allowed in ..."
+    pub fn noun(self) -> &'static str {
+        match self {
+            Clause::Select => "SELECT",
+            Clause::From => "functions in FROM",
+            Clause::On => "JOIN conditions",
+            Clause::Where => "WHERE",
+            Clause::GroupBy => "GROUP BY",
+            Clause::Having => "HAVING",
+            Clause::OrderBy => "ORDER BY",
+            Clause::DistinctOn => "DISTINCT ON",
+            Clause::Limit => "LIMIT",
+            Clause::Offset => "OFFSET",
+            Clause::Values => "VALUES",
+            Clause::Returning => "RETURNING",
+            Clause::Window => "window definitions",
+            Clause::Filter => "FILTER",
+            Clause::Update => "UPDATE",
+            Clause::Default => "DEFAULT expressions",
+        }
+    }
+}
+
+/// One column of a FROM item.
+#[derive(Clone, Debug)]
+pub(crate) struct ScopeColumn {
+    pub name: String,
+    /// A column, or what columns were merged into.
+    pub expr: Expr,
+    pub origin: Option<(TableId, i16)>,
+    /// Visible only behind the table's name.
+    pub hidden: bool,
+}
+
+/// One table, subquery, function or merged columns of FROM.
+#[derive(Debug)]
+pub(crate) struct FromItem {
+    /// The name that qualifies its columns.
+    pub name: Option<String>,
+    pub schema: Option<String>,
+    pub columns: Vec<ScopeColumn>,
+    /// The name can be used.
+    pub named: bool,
+    /// Order in `*`: a merged column stands before the tables of its join.
+    pub order: (usize, usize),
+    pub table: Option<Arc<TableDef>>,
+    /// A function that gives one column: its name alone means the column.
+    pub scalar: bool,
+}
+
+/// A subquery of an expression that is to be placed below it.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub subquery: Relation,
+    pub kind: Apply,
+}
+
+/// A reference of a subquery to a column of a level around.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reference {
+    pub column: ColumnId,
+    pub span: Span,
+}
+
+/// One SELECT that is being bound.
+#[derive(Debug)]
+pub(crate) struct Level {
+    pub serial: u32,
+    pub items: Vec<FromItem>,
+    /// Which items names may mean.
+    pub visible: Range<usize>,
+    /// FROM is being bound: its items are visible to LATERAL only.
+    pub building: bool,
+    /// What is being bound in FROM may name the items before it.
+    pub lateral: bool,
+    /// Items that LATERAL may not name: the left sides of RIGHT and FULL joins.
+    pub barred: Vec<Range<usize>>,
+    /// Items that were named from within FROM.
+    pub lateral_uses: Vec<usize>,
+    pub clause: Clause,
+    /// Subqueries of the clause.
+    pub pending: Vec<Pending>,
+    /// Subqueries in arguments of aggregates.
+    pub below_aggregate: Vec<Pending>,
+    pub aggregates: Vec<AggregateCall>,
+    pub grouping: Grouping,
+    pub windows: Vec<WindowCall>,
+    pub named_windows: HashMap<String, Window>,
+    pub sets: Vec<PendingSet>,
+    /// Columns named outside aggregates, by this level and by subqueries.
+    pub references: Vec<Reference>,
+    pub outer_references: Vec<Reference>,
+}
+
+impl Level {
+    pub fn new(serial: u32) -> Level {
+        Level {
+            serial,
+            items: Vec::new(),
+            visible: 0..0,
+            building: false,
+            lateral: false,
+            barred: Vec::new(),
+            lateral_uses: Vec::new(),
+            clause: Clause::Select,
+            pending: Vec::new(),
+            below_aggregate: Vec::new(),
+            aggregates: Vec::new(),
+            grouping: Grouping::default(),
+            windows: Vec::new(),
+            named_windows: HashMap::new(),
+            sets: Vec::new(),
+            references: Vec::new(),
+            outer_references: Vec::new(),
+        }
+    }
+
+    /// Whether subqueries name no column of some items, by what was named since.
+    pub fn is_apart(&self, items: Range<usize>, since: usize, pending: &[Pending]) -> bool {
+        let items = self.items.get(items).unwrap_or_default();
+        let columns = items.iter().flat_map(|item| &item.columns);
+        let ids: HashSet<ColumnId> = columns.flat_map(|column| column.expr.columns()).collect();
+        let named = self.outer_references.iter().skip(since);
+        let tested = pending.iter().filter_map(|pending| match &pending.kind {
+            Apply::Quantified { test, .. } => Some(test),
+            _ => None,
+        });
+        !named.into_iter().any(|reference| ids.contains(&reference.column))
+            && !tested.flat_map(Expr::columns).any(|id| ids.contains(&id))
+    }
+
+    fn is_reachable(&self, place: usize) -> bool {
+        !self.building || (self.lateral && !self.barred.iter().any(|range| range.contains(&place)))
+    }
+}
+
+/// What a name means, and the table column that it is a plain copy of.
+pub(crate) type Named = (Operand, Option<(TableId, i16)>);
+
+/// What a name was found to mean.
+struct Found {
+    level: usize,
+    item: usize,
+    expr: Expr,
+    origin: Option<(TableId, i16)>,
+}
+
+impl Binder<'_> {
+    /// Begins a query level.
+    pub(crate) fn push_level(&mut self) {
+        self.level_count += 1;
+        self.levels.push(Level::new(self.level_count));
+    }
+
+    /// The innermost level.
+    pub(crate) fn level(&mut self) -> Result<&mut Level, SqlError> {
+        self.levels
+            .last_mut()
+            .ok_or_else(|| SqlError::internal("an expression outside of all queries"))
+    }
+
+    /// Ends the innermost level.
+    pub(crate) fn pop_level(&mut self) -> Result<Level, SqlError> {
+        let level = self.levels.pop();
+        level.ok_or_else(|| SqlError::internal("a query level that was not begun"))
+    }
+
+    /// The column that a name means, with its origin; 42703 or 42702 if there is none or several.
+    pub(crate) fn column(&mut self, idents: &[Ident]) -> Result<Option<Named>, SqlError> {
+        let span = idents.first().map_or_else(Span::empty, |ident| ident.span);
+        let names: Vec<String> = idents.iter().map(fold).collect();
+        let found = match names.as_slice() {
+            [name] => self.find_column(name),
+            [table, name] => self.find_qualified(None, table, name),
+            [schema, table, name] => self.find_qualified(Some(schema), table, name),
+            [_, schema, table, name] => self.find_qualified(Some(schema), table, name),
+            _ => Err(crate::names::syntax_error(format!(
+                "improper qualified name (too many dotted names): {}",
+                names.join(".")
+            ))),
+        };
+        let found = found.map_err(|error| self.at(error, span))?;
+        let Some(found) = found else { return Ok(None) };
+        self.refer(&found, span);
+        Ok(Some((Operand::typed(found.expr), found.origin)))
+    }
+
+    /// As [`Binder::column`], where a name that means nothing is an error.
+    pub(crate) fn column_or_error(&mut self, idents: &[Ident]) -> Result<Named, SqlError> {
+        if let Some(found) = self.column(idents)? {
+            return Ok(found);
+        }
+        let span = idents.first().map_or_else(Span::empty, |ident| ident.span);
+        let names: Vec<String> = idents.iter().map(fold).collect();
+        let error = match names.as_slice() {
+            [name] => undefined_column(&format!("\"{name}\"")),
+            _ => undefined_column(&names.join(".")),
+        };
+        Err(self.at(error, span))
+    }
+
+    fn find_column(&self, name: &str) -> Result<Option<Found>, SqlError> {
+        for (depth, level) in self.levels.iter().enumerate().rev() {
+            let mut found: Option<Found> = None;
+            for place in level.visible.clone() {
+                let Some(item) = level.items.get(place) else {
+                    continue;
+                };
+                for column in &item.columns {
+                    if column.hidden || column.name != name || !(level.is_reachable(place)) {
+                        continue;
+                    }
+                    if found.is_some() {
+                        return Err(ambiguous(name));
+                    }
+                    found = Some(Found {
+                        level: depth,
+                        item: place,
+                        expr: column.expr.clone(),
+                        origin: column.origin,
+                    });
+                }
+            }
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The item of a name: level and place.
+    pub(crate) fn find_item(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<(usize, usize)>, SqlError> {
+        let mut hidden = false;
+        for (depth, level) in self.levels.iter().enumerate().rev() {
+            let mut found = None;
+            for place in level.visible.clone() {
+                let Some(item) = level.items.get(place) else {
+                    continue;
+                };
+                let fits = item.named
+                    && item.name.as_deref() == Some(name)
+                    && schema.is_none_or(|schema| item.schema.as_deref() == Some(schema));
+                if !fits {
+                    continue;
+                }
+                if !level.is_reachable(place) {
+                    hidden = true;
+                    continue;
+                }
+                if found.is_some() {
+                    return Err(SqlError::new(
+                        SqlState::DUPLICATE_ALIAS,
+                        format!("table reference \"{name}\" is ambiguous"),
+                    ));
+                }
+                found = Some((depth, place));
+            }
+            if found.is_some() {
+                return Ok(found);
+            }
+            hidden |= level
+                .items
+                .iter()
+                .any(|item| item.name.as_deref() == Some(name) && !level.visible.is_empty());
+        }
+        if hidden {
+            let detail = "cannot be referenced from this part of the query.";
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("invalid reference to FROM-clause entry for table \"{name}\""),
+            )
+            .detail(format!("There is an entry for table \"{name}\", but it {detail}")));
+        }
+        Ok(None)
+    }
+
+    fn find_qualified(
+        &self,
+        schema: Option<&str>,
+        table: &str,
+        name: &str,
+    ) -> Result<Option<Found>, SqlError> {
+        let Some((depth, place)) = self.find_item(schema, table)? else {
+            return Err(self.missing_item(table));
+        };
+        let item = self.levels.get(depth).and_then(|level| level.items.get(place));
+        let Some(item) = item else { return Ok(None) };
+        let mut named = item.columns.iter().filter(|column| column.name == name);
+        let Some(column) = named.next() else {
+            return Ok(None);
+        };
+        if named.next().is_some() {
+            return Err(ambiguous(name));
+        }
+        Ok(Some(Found {
+            level: depth,
+            item: place,
+            expr: column.expr.clone(),
+            origin: column.origin,
+        }))
+    }
+
+    /// 42P01 for a table that is not in FROM, or there under another name.
+    pub(crate) fn missing_item(&self, name: &str) -> SqlError {
+        let items = self.levels.iter().flat_map(|level| &level.items);
+        let mut named = items.filter(|item| item.table.as_ref().is_some_and(|table| table.name == name));
+        match named.next().and_then(|item| item.name.as_deref()) {
+            Some(alias) if alias != name => SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("invalid reference to FROM-clause entry for table \"{name}\""),
+            )
+            .hint(format!(
+                "Perhaps you meant to reference the table alias \"{alias}\"."
+            )),
+            _ => SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("missing FROM-clause entry for table \"{name}\""),
+            ),
+        }
+    }
+
+    /// Notes that an expression names columns of a level.
+    fn refer(&mut self, found: &Found, span: Span) {
+        for id in found.expr.columns() {
+            self.mark(id);
+            self.refer_to(found.level, found.item, id, span);
+        }
+    }
+
+    pub(crate) fn refer_to(&mut self, depth: usize, item: usize, column: ColumnId, span: Span) {
+        self.lowest = self.lowest.min(depth);
+        if let Some(arguments) = self.aggregate_arguments.last_mut()
+            && depth < arguments.depth_end
+        {
+            arguments.deepest = arguments.deepest.max(Some(depth));
+        }
+        let is_own = depth + 1 == self.levels.len();
+        let Some(level) = self.levels.get_mut(depth) else {
+            return;
+        };
+        if level.building && level.lateral_uses.last() != Some(&item) {
+            level.lateral_uses.push(item);
+        }
+        let reference = Reference { column, span };
+        if is_own {
+            level.references.push(reference);
+        } else {
+            level.outer_references.push(reference);
+        }
+    }
+
+    /// A column as messages show it: `"t.b"`.
+    pub(crate) fn shown(level: &Level, column: ColumnId) -> String {
+        for item in &level.items {
+            for candidate in &item.columns {
+                if candidate.expr.as_column() == Some(column) {
+                    return match &item.name {
+                        Some(table) => format!("{table}.{}", candidate.name),
+                        None => candidate.name.clone(),
+                    };
+                }
+            }
+        }
+        "?column?".to_owned()
+    }
+}
+
+fn ambiguous(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::AMBIGUOUS_COLUMN,
+        format!("column reference \"{name}\" is ambiguous"),
+    )
+}

@@ -1,0 +1,100 @@
+//! Aggregates, with PostgreSQL's types and digits.
+//!
+//! An aggregate's rows come one by one into an [`Accumulator`]; where several work on parts of the rows, the
+//! states of some are merged into another's. `ordered` aggregates take their rows in the order that the call
+//! asks for, WITHIN GROUP included, and are not computed in parts.
+//!
+//! - `sums`: count, sum, avg.
+//! - `extremes`: min, max; `bits`: of booleans and of bits.
+//! - `spread`: variance, deviation; `regression`: of pairs of floats.
+//! - `lists`: array_agg, string_agg; `percentiles`: those with WITHIN GROUP.
+
+mod bits;
+mod extremes;
+mod lists;
+mod percentiles;
+mod regression;
+mod spread;
+mod sums;
+
+use weft_types::{SqlError, SqlType, Value, ValueRef};
+
+use crate::table::{Accumulator, AggregateEntry, Arg, Returns};
+
+/// Aggregates, by file.
+pub(crate) static FAMILIES: &[&[AggregateEntry]] = &[
+    sums::ENTRIES,
+    extremes::ENTRIES,
+    bits::ENTRIES,
+    spread::ENTRIES,
+    regression::ENTRIES,
+    lists::ENTRIES,
+    percentiles::ENTRIES,
+];
+
+type Start = fn(&[SqlType], SqlType) -> Box<dyn Accumulator>;
+
+/// A strict aggregate that can be computed in parts.
+const fn entry(
+    name: &'static str,
+    arguments: &'static [Arg],
+    returns: SqlType,
+    state: &'static [SqlType],
+    start: Start,
+) -> AggregateEntry {
+    AggregateEntry {
+        name,
+        arguments,
+        ordered_set: 0,
+        returns: Returns::Is(returns),
+        strict: true,
+        ordered: false,
+        state,
+        start,
+    }
+}
+
+/// What only a call with arguments of other types can do.
+#[cold]
+fn misfit() -> SqlError {
+    SqlError::internal("an aggregate was computed over values of other types")
+}
+
+fn first<'a, 'v>(arguments: &'a [ValueRef<'v>]) -> Result<&'a ValueRef<'v>, SqlError> {
+    arguments.first().ok_or_else(misfit)
+}
+
+fn float(arguments: &[ValueRef<'_>], number: usize) -> Result<f64, SqlError> {
+    match arguments.get(number) {
+        Some(ValueRef::Float8(value)) => Ok(*value),
+        Some(ValueRef::Float4(value)) => Ok(f64::from(*value)),
+        _ => Err(misfit()),
+    }
+}
+
+fn integer(arguments: &[ValueRef<'_>], number: usize) -> Result<i64, SqlError> {
+    match arguments.get(number) {
+        Some(ValueRef::Int2(value)) => Ok(i64::from(*value)),
+        Some(ValueRef::Int4(value)) => Ok(i64::from(*value)),
+        Some(ValueRef::Int8(value)) => Ok(*value),
+        _ => Err(misfit()),
+    }
+}
+
+/// No state in parts.
+fn whole<T>() -> Result<T, SqlError> {
+    Err(SqlError::internal(
+        "an aggregate over rows in order was computed in parts",
+    ))
+}
+
+fn bytes_of(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Text(text) => text.len(),
+            Value::Bytea(bytes) => bytes.len(),
+            Value::Numeric(number) => number.size(),
+            Value::Array(array) => array.items.len() * size_of::<Value>(),
+            _ => 0,
+        }
+}

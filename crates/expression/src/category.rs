@@ -1,0 +1,92 @@
+//! Families of types, as PostgreSQL's `pg_type.typcategory` has them, and which types stand for others
+//! unasked.
+
+use weft_types::{CastContext, Element, SqlType, cast_context};
+
+/// `bpchar`: `char(n)` of no length in particular. Values are kept without trailing blanks, so that
+/// converting to it changes no `char(n)`.
+pub const BPCHAR: SqlType = SqlType::Char(0);
+
+/// `pg_type.typcategory`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// Arrays.
+    Array,
+    /// `boolean`
+    Boolean,
+    /// Dates and times.
+    DateTime,
+    /// Numbers, and object identifiers.
+    Numeric,
+    /// `any`, `anyelement`, records.
+    Pseudo,
+    /// Text.
+    String,
+    /// `interval`
+    Timespan,
+    /// `"char"`
+    Internal,
+    /// Others.
+    User,
+}
+
+/// The category of a type and whether it is preferred in it.
+#[must_use]
+pub fn category(ty: &SqlType) -> (Category, bool) {
+    match ty {
+        SqlType::Bool => (Category::Boolean, true),
+        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Float4 | SqlType::Numeric(_) => {
+            (Category::Numeric, false)
+        }
+        SqlType::Float8 => (Category::Numeric, true),
+        SqlType::Text => (Category::String, true),
+        SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => (Category::String, false),
+        SqlType::Date | SqlType::Timestamp | SqlType::Time => (Category::DateTime, false),
+        SqlType::Interval => (Category::Timespan, true),
+        SqlType::Oid => (Category::Numeric, true),
+        SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace => {
+            (Category::Numeric, false)
+        }
+        SqlType::InternalChar => (Category::Internal, false),
+        SqlType::Array(_) => (Category::Array, false),
+        SqlType::Record | SqlType::Void => (Category::Pseudo, false),
+        SqlType::TimestampTz => (Category::DateTime, true),
+        SqlType::Bytea | SqlType::Uuid => (Category::User, false),
+    }
+}
+
+/// The type of an array's elements; `None` if it is no array.
+#[must_use]
+pub fn element_of(ty: &SqlType) -> Option<SqlType> {
+    match ty {
+        SqlType::Array(element) => Some(element.ty()),
+        _ => None,
+    }
+}
+
+/// The array over a type; `None` if there is none.
+#[must_use]
+pub fn array_of(ty: &SqlType) -> Option<SqlType> {
+    Element::of(ty).map(SqlType::Array)
+}
+
+/// Whether it is one type, modifiers apart.
+#[must_use]
+pub fn same_type(a: &SqlType, b: &SqlType) -> bool {
+    a.without_typmod() == b.without_typmod()
+}
+
+/// Whether a value of one type is taken for another unasked.
+#[must_use]
+pub fn is_implicit(from: &SqlType, to: &SqlType) -> bool {
+    same_type(from, to) || cast_context(from, to) == Some(CastContext::Implicit)
+}
+
+/// Whether converting leaves every value as it is: only the name of the type changes.
+#[must_use]
+pub fn is_relabel(from: &SqlType, to: &SqlType) -> bool {
+    let name = matches!(from, SqlType::Name);
+    from == to
+        || (same_type(from, to) && to.typmod() == -1)
+        || ((from.is_text() || name) && matches!(to, SqlType::Text | SqlType::Varchar(None)))
+}

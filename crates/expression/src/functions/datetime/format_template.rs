@@ -1,0 +1,156 @@
+//! Templates of `to_char`: cut into patterns and text.
+//!
+//! As PostgreSQL's `parse_format`: at each place an optional prefix (`FM`, `TM`), then the longest pattern,
+//! then an optional suffix (`TH`, `SP`); whatever is no pattern is text.
+
+/// One piece of a template.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Piece {
+    /// Shown as it is.
+    Text(String),
+    /// A pattern as it is written, which tells its case.
+    Pattern {
+        word: &'static str,
+        /// `FM`: without blanks and zeros that only fill.
+        fill: bool,
+        /// `TM`: names in the session's language, without blanks that only fill.
+        translated: bool,
+        ordinal: Ordinal,
+    },
+}
+
+/// The ending of an ordinal number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ordinal {
+    None,
+    /// `TH`
+    Upper,
+    /// `th`
+    Lower,
+}
+
+/// Every pattern in both cases; longer ones first where one begins with another.
+#[rustfmt::skip]
+const PATTERNS: &[&str] = &[
+    "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D", "FF1", "FF2",
+    "FF3", "FF4", "FF5", "FF6", "FX", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J",
+    "MI", "MM", "MONTH", "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM", "Q", "RM", "SSSSS", "SSSS", "SS",
+    "TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY", "YYY", "YY", "Y",
+    "a.d.", "a.m.", "ad", "am", "b.c.", "bc", "cc", "day", "ddd", "dd", "dy", "d", "ff1", "ff2", "ff3",
+    "ff4", "ff5", "ff6", "fx", "hh24", "hh12", "hh", "iddd", "id", "iw", "iyyy", "iyy", "iy", "i", "j", "mi",
+    "mm", "month", "mon", "ms", "of", "p.m.", "pm", "q", "rm", "sssss", "ssss", "ss", "tzh", "tzm", "tz",
+    "us", "ww", "w", "y,yyy", "yyyy", "yyy", "yy", "y",
+];
+
+/// Cuts a template.
+pub(super) fn cut(template: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut text = String::new();
+    let mut rest = template;
+    while !rest.is_empty() {
+        let (fill, translated, behind) = take_prefix(rest);
+        let Some((word, ordinal, behind)) = take_pattern(behind) else {
+            rest = take_text(behind, &mut text);
+            continue;
+        };
+        rest = behind;
+        if !text.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut text)));
+        }
+        pieces.push(Piece::Pattern {
+            word,
+            fill,
+            translated,
+            ordinal,
+        });
+    }
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
+    pieces
+}
+
+/// `FM` or `TM` at the front.
+fn take_prefix(rest: &str) -> (bool, bool, &str) {
+    if let Some(behind) = rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
+        return (true, false, behind);
+    }
+    match rest.strip_prefix("TM").or_else(|| rest.strip_prefix("tm")) {
+        Some(behind) => (false, true, behind),
+        None => (false, false, rest),
+    }
+}
+
+/// A pattern at the front and its suffix.
+fn take_pattern(rest: &str) -> Option<(&'static str, Ordinal, &str)> {
+    let word = PATTERNS.iter().find(|word| rest.starts_with(**word))?;
+    let rest = rest.get(word.len()..).unwrap_or("");
+    let (ordinal, behind) = match rest.get(..2) {
+        Some("TH") => (Ordinal::Upper, rest.get(2..)),
+        Some("th") => (Ordinal::Lower, rest.get(2..)),
+        Some("SP") => (Ordinal::None, rest.get(2..)),
+        _ => (Ordinal::None, None),
+    };
+    Some((word, ordinal, behind.unwrap_or(rest)))
+}
+
+/// One piece of a template that a text is read by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// A blank, or a sign that is neither letter nor digit.
+    Separator,
+    /// Any other character, and every one in quotes.
+    Character(char),
+    /// A pattern.
+    Pattern {
+        word: &'static str,
+        fill: bool,
+        ordinal: Ordinal,
+    },
+}
+
+/// Cuts a template that a text is read by.
+pub(super) fn steps(template: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut rest = template;
+    while !rest.is_empty() {
+        let (fill, _, behind) = take_prefix(rest);
+        if let Some((word, ordinal, behind)) = take_pattern(behind) {
+            steps.push(Step::Pattern { word, fill, ordinal });
+            rest = behind;
+            continue;
+        }
+        let is_literal = behind.starts_with(['"', '\\']);
+        let mut text = String::new();
+        rest = take_text(behind, &mut text);
+        steps.extend(text.chars().map(|character| {
+            let separates =
+                character == ' ' || ('\t'..='\r').contains(&character) || character.is_ascii_punctuation();
+            match separates && (!is_literal || character == '\\') {
+                true => Step::Separator,
+                false => Step::Character(character),
+            }
+        }));
+    }
+    steps
+}
+
+/// Text at the front: what is quoted, or one character.
+fn take_text<'t>(rest: &'t str, text: &mut String) -> &'t str {
+    let mut characters = rest.chars();
+    match characters.next() {
+        Some('"') => {
+            while let Some(c) = characters.next() {
+                match c {
+                    '"' => break,
+                    '\\' => text.extend(characters.next()),
+                    c => text.push(c),
+                }
+            }
+        }
+        Some('\\') if characters.as_str().starts_with('"') => text.extend(characters.next()),
+        Some(c) => text.push(c),
+        None => {}
+    }
+    characters.as_str()
+}

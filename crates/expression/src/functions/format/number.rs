@@ -1,0 +1,213 @@
+//! A number's digits laid out by a picture.
+
+use super::picture::{Picture, Place, Token};
+
+/// A number as a picture takes it.
+pub(super) struct Digits {
+    /// Its digits with a point, without a sign.
+    pub(super) text: Vec<u8>,
+    pub(super) negative: bool,
+    /// How many more digits in front of the point the picture has.
+    pub(super) missing: usize,
+}
+
+/// The layout of one number.
+struct Layout<'a> {
+    picture: &'a Picture,
+    digits: &'a Digits,
+    out: String,
+    /// The next digit.
+    next: usize,
+    /// The place in the picture.
+    place: usize,
+    place_count: usize,
+    /// The last digit behind the point that is not 0, or the point, where blanks are left out.
+    last: Option<usize>,
+    sign_place: Option<Place>,
+    brackets: bool,
+    sign_written: bool,
+    in_number: bool,
+}
+
+/// Lays a number out.
+pub(super) fn lay_out(picture: &Picture, digits: &Digits) -> String {
+    let mut layout = Layout::new(picture, digits);
+    for token in &picture.tokens {
+        layout.token(*token);
+    }
+    // Behind the last digit PostgreSQL writes what ends its text.
+    if let Some(end) = layout.out.find('\0') {
+        layout.out.truncate(end);
+    }
+    layout.out
+}
+
+impl<'a> Layout<'a> {
+    fn new(picture: &'a Picture, digits: &'a Digits) -> Layout<'a> {
+        let mut sign_place = picture.sign_place;
+        let mut brackets = picture.brackets;
+        let sign_written = if picture.plus || picture.minus {
+            picture.minus
+        } else {
+            brackets &= digits.negative || !picture.fill;
+            if sign_place == Some(Place::Front) && picture.pre == picture.pre_sign {
+                sign_place = Some(Place::Behind);
+            }
+            !digits.negative && picture.fill && !picture.sign
+        };
+        let last = (picture.fill && picture.point)
+            .then(|| last_relevant(picture, digits))
+            .flatten();
+        let own = usize::from(!sign_written && digits.missing == 0);
+        Layout {
+            picture,
+            digits,
+            out: String::new(),
+            next: 0,
+            place: 0,
+            place_count: picture.post + picture.pre + own,
+            last,
+            sign_place,
+            brackets,
+            sign_written,
+            in_number: false,
+        }
+    }
+
+    fn digit(&self, at: usize) -> u8 {
+        self.digits.text.get(at).copied().unwrap_or(0)
+    }
+
+    fn last_is_point(&self) -> bool {
+        self.last.is_some_and(|last| self.digit(last) == b'.')
+    }
+
+    /// A single 0 in front of the point, which is not shown.
+    fn hidden_zero(&self) -> bool {
+        !self.picture.zero && self.next == 0 && self.digit(0) == b'0' && self.picture.post != 0
+    }
+
+    fn blank(&mut self) {
+        if !self.picture.fill {
+            self.out.push(' ');
+        }
+    }
+
+    fn token(&mut self, token: Token) {
+        let negative = self.digits.negative;
+        match token {
+            Token::Nine | Token::Zero | Token::Point => self.part(token),
+            Token::Comma | Token::Group if self.in_number => self.out.push(','),
+            Token::Comma | Token::Group => self.blank(),
+            Token::Currency => self.out.push(' '),
+            Token::Ordinal(capital) if self.digit(0) != b'#' && !negative && !self.picture.point => {
+                let ending = ordinal(&self.digits.text);
+                match capital {
+                    true => self.out.push_str(&ending.to_ascii_uppercase()),
+                    false => self.out.push_str(ending),
+                }
+            }
+            Token::Minus if negative => self.out.push('-'),
+            Token::Plus if !negative => self.out.push('+'),
+            Token::Minus | Token::Plus => self.blank(),
+            Token::AnySign => self.out.push(if negative { '-' } else { '+' }),
+            Token::Is(character) => self.out.push(character),
+            _ => {}
+        }
+    }
+
+    fn sign(&mut self) {
+        let negative = self.digits.negative;
+        if self.picture.sign {
+            if self.sign_place == Some(Place::Front) {
+                self.out.push(if negative { '-' } else { '+' });
+                self.sign_written = true;
+            }
+        } else if self.brackets {
+            self.out.push(if negative { '<' } else { ' ' });
+            self.sign_written = true;
+        } else {
+            match negative {
+                true => self.out.push('-'),
+                false => self.blank(),
+            }
+            self.sign_written = true;
+        }
+    }
+
+    /// A digit or the point.
+    fn part(&mut self, token: Token) {
+        self.in_number = false;
+        let (zero, missing) = (self.picture.zero, self.digits.missing);
+        let begins = self.place >= missing || (zero && self.picture.zero_start == self.place);
+        if !self.sign_written && begins && (!self.hidden_zero() || self.last_is_point()) {
+            self.sign();
+        }
+        if self.place < missing && (!zero || self.picture.zero_start > self.place) {
+            self.blank();
+        } else if self.place < missing {
+            self.out.push('0');
+            self.in_number = true;
+        } else {
+            let digit = self.digit(self.next);
+            if digit == b'.' {
+                self.out.push('.');
+            } else if self.last.is_some_and(|last| self.next > last) && token != Token::Zero {
+                // Not shown.
+            } else if self.hidden_zero() {
+                match self.picture.fill {
+                    false => self.out.push(' '),
+                    true if self.last_is_point() => self.out.push('0'),
+                    true => {}
+                }
+            } else {
+                self.out.push(char::from(digit));
+                self.in_number = true;
+            }
+            self.next += usize::from(self.next < self.digits.text.len());
+        }
+        self.ending();
+        self.place += 1;
+    }
+
+    /// What stands behind the last digit.
+    fn ending(&mut self) {
+        // One is counted too many, so that nothing is below 0.
+        let extra = usize::from(self.digits.missing > 0) + usize::from(self.picture.point);
+        let mut end = self.place_count + extra;
+        if self.last == Some(self.next) {
+            end = self.place + 1;
+        }
+        if self.place + 2 != end {
+            return;
+        }
+        let negative = self.digits.negative;
+        if self.sign_written && self.brackets {
+            self.out.push(if negative { '>' } else { ' ' });
+        } else if self.picture.sign && self.sign_place == Some(Place::Behind) {
+            self.out.push(if negative { '-' } else { '+' });
+        }
+    }
+}
+
+fn last_relevant(picture: &Picture, digits: &Digits) -> Option<usize> {
+    let point = digits.text.iter().position(|byte| *byte == b'.')?;
+    let behind = digits.text.iter().rposition(|byte| *byte != b'0');
+    let mut last = behind.map_or(point, |at| at.max(point));
+    if picture.zero_end > digits.missing {
+        let shown = (digits.text.len() - 1).min(picture.zero_end - digits.missing);
+        last = last.max(shown);
+    }
+    Some(last)
+}
+
+/// The ending of an ordinal number.
+fn ordinal(digits: &[u8]) -> &'static str {
+    match digits {
+        [.., b'1', _] => "th",
+        [.., b'1'] => "st",
+        [.., b'2'] => "nd",
+        [.., b'3'] => "rd",
+        _ => "th",
+    }
+}

@@ -1,0 +1,154 @@
+//! A number read by a picture: what `to_number` takes from a text.
+
+use super::picture::{Picture, Place, Token};
+
+/// A text that is read.
+struct Reading<'a> {
+    picture: &'a Picture,
+    text: &'a [u8],
+    at: usize,
+    sign: u8,
+    digits: Vec<u8>,
+    pre: usize,
+    post: usize,
+    point: bool,
+}
+
+/// The number in a text as it is written, and its digits behind the point.
+pub(super) fn read(text: &str, picture: &Picture) -> (String, usize) {
+    let mut reading = Reading {
+        picture,
+        text: text.as_bytes(),
+        at: 0,
+        sign: b' ',
+        digits: Vec::new(),
+        pre: 0,
+        post: 0,
+        point: false,
+    };
+    for token in &picture.tokens {
+        if reading.at >= reading.text.len() {
+            break;
+        }
+        reading.token(*token);
+    }
+    if reading.digits.last() == Some(&b'.') {
+        reading.digits.pop();
+    }
+    let mut number = String::from(char::from(reading.sign));
+    number.extend(reading.digits.iter().map(|byte| char::from(*byte)));
+    (number, reading.post)
+}
+
+impl Reading<'_> {
+    fn peek(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(0)
+    }
+
+    fn ended(&self) -> bool {
+        self.at >= self.text.len()
+    }
+
+    /// Passes over one character.
+    fn skip(&mut self) {
+        self.at += 1;
+        while self.peek() & 0xc0 == 0x80 {
+            self.at += 1;
+        }
+    }
+
+    /// Passes over characters that belong to no number.
+    fn skip_other(&mut self, count: usize) {
+        for _ in 0..count {
+            if self.ended() || b"0123456789.,+-".contains(&self.peek()) {
+                return;
+            }
+            self.skip();
+        }
+    }
+
+    fn token(&mut self, token: Token) {
+        match token {
+            Token::Nine | Token::Zero | Token::Point => {
+                self.part(token);
+                self.at += 1;
+            }
+            // In front of the number and filled, it is not looked for. No digit is ever in the number here.
+            Token::Comma | Token::Group if !self.picture.fill && self.peek() == b',' => self.at += 1,
+            Token::Currency => self.skip_other(1),
+            Token::Ordinal(_) if !self.picture.point => self.skip_other(2),
+            Token::Minus => self.sign_or_other(b"-"),
+            Token::Plus => self.sign_or_other(b"+"),
+            Token::AnySign => self.sign_or_other(b"-+"),
+            Token::Is(_) => self.skip(),
+            _ => {}
+        }
+    }
+
+    fn sign_or_other(&mut self, signs: &[u8]) {
+        match signs.contains(&self.peek()) {
+            true => {
+                self.sign = self.peek();
+                self.at += 1;
+            }
+            false => self.skip_other(1),
+        }
+    }
+
+    /// A digit or the point, and signs around.
+    fn part(&mut self, token: Token) {
+        if self.peek() == b' ' {
+            self.at += 1;
+        }
+        if self.ended() {
+            return;
+        }
+        let picture = self.picture;
+        if self.sign == b' ' && token != Token::Point && self.pre + self.post == 0 {
+            let front = picture.sign && picture.sign_place == Some(Place::Front);
+            let sign = match self.peek() {
+                b'-' => b'-',
+                b'<' if !front && picture.brackets => b'-',
+                b'+' => b'+',
+                _ => b' ',
+            };
+            if sign != b' ' {
+                self.sign = sign;
+                self.at += 1;
+            }
+        }
+        if self.ended() {
+            return;
+        }
+        let mut taken = false;
+        if self.peek().is_ascii_digit() {
+            if self.point && self.post == picture.post {
+                return;
+            }
+            self.digits.push(self.peek());
+            match self.point {
+                true => self.post += 1,
+                false => self.pre += 1,
+            }
+            taken = true;
+        } else if picture.point && !self.point && self.peek() == b'.' {
+            self.digits.push(b'.');
+            self.point = true;
+            taken = true;
+        }
+        if self.sign != b' ' || self.pre + self.post == 0 {
+            return;
+        }
+        if picture.sign && taken {
+            // A sign right behind what was just read.
+            if let Some(sign @ (b'-' | b'+')) = self.text.get(self.at + 1) {
+                self.sign = *sign;
+                self.at += 1;
+            }
+        } else if let (false, sign @ (b'-' | b'+')) = (taken || picture.sign, self.peek())
+            && (picture.plus || picture.minus)
+        {
+            self.sign = sign;
+        }
+    }
+}

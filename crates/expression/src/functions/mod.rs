@@ -1,0 +1,132 @@
+//! The functions and operators, by family, and the registry that finds them by name.
+
+#[cfg(test)]
+mod answers;
+pub mod arguments;
+pub mod arrays;
+pub mod bytea;
+pub mod datetime;
+pub mod format;
+pub mod numbers;
+pub mod patterns;
+mod sets;
+pub(crate) mod shape;
+mod system;
+pub mod text;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::aggregate::FAMILIES as AGGREGATE_FAMILIES;
+use crate::table::{AggregateEntry, Entry, Kind, SetEntry};
+
+/// Functions and operators of all families.
+static FAMILIES: &[&[Entry]] = &[
+    numbers::INTEGERS,
+    numbers::FLOATS,
+    numbers::NUMERICS,
+    numbers::TRIGONOMETRY,
+    system::ENTRIES,
+    arrays::ENTRIES,
+    bytea::ENTRIES,
+    format::printf::ENTRIES,
+    format::to_char::ENTRIES,
+    text::change::ENTRIES,
+    text::concat::ENTRIES,
+    text::cut::ENTRIES,
+    text::encode::ENTRIES,
+    text::quote::ENTRIES,
+    patterns::like::ENTRIES,
+    patterns::operators::ENTRIES,
+    patterns::similar::ENTRIES,
+    datetime::ARITHMETIC,
+    datetime::FIELDS,
+    datetime::FORMATS,
+    datetime::TRUNCATION,
+    datetime::MOMENTS,
+    datetime::READS,
+    datetime::SPANS,
+    datetime::ZONES,
+];
+
+/// Set-returning functions of all families.
+static SET_FAMILIES: &[&[SetEntry]] = &[
+    sets::SETS,
+    datetime::SETS,
+    patterns::operators::SETS,
+    arrays::SETS,
+];
+
+type ByName<T> = HashMap<&'static str, Vec<&'static T>>;
+
+#[derive(Default)]
+struct Registry {
+    functions: ByName<Entry>,
+    infix: ByName<Entry>,
+    prefix: ByName<Entry>,
+    sets: ByName<SetEntry>,
+    aggregates: ByName<AggregateEntry>,
+}
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+    let mut registry = Registry::default();
+    for entry in FAMILIES.iter().copied().flatten() {
+        let by_name = match entry.kind {
+            Kind::Function => &mut registry.functions,
+            Kind::Infix => &mut registry.infix,
+            Kind::Prefix => &mut registry.prefix,
+        };
+        by_name.entry(entry.name).or_default().push(entry);
+    }
+    for entry in SET_FAMILIES.iter().copied().flatten() {
+        registry.sets.entry(entry.name).or_default().push(entry);
+    }
+    for entry in AGGREGATE_FAMILIES.iter().copied().flatten() {
+        registry.aggregates.entry(entry.name).or_default().push(entry);
+    }
+    registry
+});
+
+fn named<'a, T>(by_name: &'a ByName<T>, name: &str) -> &'a [&'static T] {
+    by_name.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// The functions of a name.
+#[must_use]
+pub fn functions(name: &str) -> &'static [&'static Entry] {
+    named(&REGISTRY.functions, name)
+}
+
+/// The operators between two operands of a symbol; comparisons are not among them.
+#[must_use]
+pub fn infix_operators(symbol: &str) -> &'static [&'static Entry] {
+    named(&REGISTRY.infix, symbol)
+}
+
+/// The prefix operators of a symbol.
+#[must_use]
+pub fn prefix_operators(symbol: &str) -> &'static [&'static Entry] {
+    named(&REGISTRY.prefix, symbol)
+}
+
+/// The set-returning functions of a name.
+#[must_use]
+pub fn sets(name: &str) -> &'static [&'static SetEntry] {
+    named(&REGISTRY.sets, name)
+}
+
+/// The aggregates of a name.
+#[must_use]
+pub fn aggregates(name: &str) -> &'static [&'static AggregateEntry] {
+    named(&REGISTRY.aggregates, name)
+}
+
+/// All functions and operators.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// All aggregates.
+pub fn all_aggregates() -> impl Iterator<Item = &'static AggregateEntry> {
+    AGGREGATE_FAMILIES.iter().copied().flatten()
+}

@@ -1,0 +1,169 @@
+//! Automata of languages: where matches from a place end, and where matches up to a place begin.
+//!
+//! States are built while a text is read, within a bounded cache, so reading takes linear time.
+
+use std::cell::RefCell;
+
+use regex_automata::hybrid::LazyStateID;
+use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::nfa::thompson::{self, WhichCaptures};
+use regex_automata::{Anchored, Input, MatchKind, meta};
+use regex_syntax::hir::Hir;
+use weft_types::SqlError;
+
+use super::{Span, too_complex};
+use crate::context::Context;
+
+/// Bytes of one automaton.
+const AUTOMATON_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the states that one automaton keeps.
+const CACHE_BYTES_MAX: usize = 1 << 20;
+/// Bytes read between two looks at whether the statement shall end.
+const READ_MAX: usize = 1 << 16;
+
+/// Which way a text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// What finds the leftmost place at which a match begins.
+pub(super) fn search(hir: &Hir) -> Result<meta::Regex, SqlError> {
+    let config = meta::Config::new()
+        .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
+        .hybrid_cache_capacity(CACHE_BYTES_MAX)
+        .which_captures(WhichCaptures::Implicit);
+    let built = meta::Builder::new().configure(config).build_from_hir(hir);
+    built.map_err(|_| too_complex())
+}
+
+/// An automaton that takes all matches from a place on.
+#[derive(Debug)]
+pub(super) struct Automaton {
+    dfa: DFA,
+    cache: RefCell<Cache>,
+    direction: Direction,
+}
+
+impl Automaton {
+    pub(super) fn new(hir: &Hir, direction: Direction) -> Result<Automaton, SqlError> {
+        let config = thompson::Config::new()
+            .reverse(direction == Direction::Backward)
+            .which_captures(WhichCaptures::None)
+            .nfa_size_limit(Some(AUTOMATON_BYTES_MAX));
+        let nfa = thompson::Compiler::new()
+            .configure(config)
+            .build_from_hir(hir)
+            .map_err(|_| too_complex())?;
+        let config = DFA::config()
+            .match_kind(MatchKind::All)
+            .cache_capacity(CACHE_BYTES_MAX)
+            .skip_cache_capacity_check(true);
+        let dfa = DFA::builder()
+            .configure(config)
+            .build_from_nfa(nfa)
+            .map_err(|_| too_complex())?;
+        let cache = RefCell::new(dfa.create_cache());
+        Ok(Automaton {
+            dfa,
+            cache,
+            direction,
+        })
+    }
+
+    /// Calls `found` with the place of each match, the nearest first, until it says that it has enough.
+    fn each(
+        &self,
+        context: &Context<'_>,
+        text: &str,
+        span: Span,
+        mut found: impl FnMut(usize) -> bool,
+    ) -> Result<(), SqlError> {
+        let failed = || SqlError::internal("an automaton of a regular expression gave up");
+        let cache = &mut *self.cache.borrow_mut();
+        let bytes = text.as_bytes();
+        let input = Input::new(text).span(span.clone()).anchored(Anchored::Yes);
+        let forward = self.direction == Direction::Forward;
+        let mut state = match forward {
+            true => self.dfa.start_state_forward(cache, &input),
+            false => self.dfa.start_state_reverse(cache, &input),
+        }
+        .map_err(|_| failed())?;
+        for read in 0..span.len() {
+            let at = if forward {
+                span.start + read
+            } else {
+                span.end - 1 - read
+            };
+            if read % READ_MAX == READ_MAX - 1 {
+                context.session.check_interrupt()?;
+            }
+            state = self.step(cache, state, bytes.get(at)).ok_or_else(failed)?;
+            // A match is known one byte late.
+            if state.is_match() && !found(if forward { at } else { at + 1 }) {
+                return Ok(());
+            }
+            if state.is_dead() {
+                return Ok(());
+            }
+        }
+        let (end, beyond) = match forward {
+            true => (span.end, bytes.get(span.end)),
+            false => (span.start, span.start.checked_sub(1).and_then(|at| bytes.get(at))),
+        };
+        if self.step(cache, state, beyond).ok_or_else(failed)?.is_match() {
+            found(end);
+        }
+        Ok(())
+    }
+
+    /// The state behind a byte, or behind the text; none if it cannot be had.
+    fn step(&self, cache: &mut Cache, state: LazyStateID, byte: Option<&u8>) -> Option<LazyStateID> {
+        let next = match byte {
+            Some(byte) => self.dfa.next_state(cache, state, *byte),
+            None => self.dfa.next_eoi_state(cache, state),
+        };
+        next.ok().filter(|state| !state.is_quit())
+    }
+
+    /// The nearest place of a match.
+    pub(super) fn first(
+        &self,
+        context: &Context<'_>,
+        text: &str,
+        span: Span,
+    ) -> Result<Option<usize>, SqlError> {
+        let mut first = None;
+        self.each(context, text, span, |at| {
+            first = Some(at);
+            false
+        })?;
+        Ok(first)
+    }
+
+    /// The farthest place of a match.
+    pub(super) fn last(
+        &self,
+        context: &Context<'_>,
+        text: &str,
+        span: Span,
+    ) -> Result<Option<usize>, SqlError> {
+        let mut last = None;
+        self.each(context, text, span, |at| {
+            last = Some(at);
+            true
+        })?;
+        Ok(last)
+    }
+
+    /// All places of matches, the nearest first.
+    pub(super) fn all(&self, context: &Context<'_>, text: &str, span: Span) -> Result<Vec<usize>, SqlError> {
+        let mut all = Vec::new();
+        self.each(context, text, span, |at| {
+            all.push(at);
+            true
+        })?;
+        Ok(all)
+    }
+}

@@ -1,0 +1,213 @@
+//! Which part of a match each pair of parentheses took.
+//!
+//! A part of the tree is given the text that it matches as a whole, and divides it among its own parts: in a
+//! sequence each takes as much (or as little) as it prefers of what leaves the rest a match; of alternatives
+//! the first that fits; of repetitions the last one counts. Both "which ends can this part have" and "from
+//! where does the rest match" are read off an automaton at once, so nothing is tried in vain.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use regex_syntax::hir::Hir;
+use weft_types::SqlError;
+
+use super::automaton::{Automaton, Direction};
+use super::tree::{Prefers, Repeat, Tree, repeat_hir, sequence_hir};
+use super::{Span, too_complex};
+use crate::context::Context;
+
+/// Automata that one expression may need to divide its matches.
+const AUTOMATA_MAX: usize = 2000;
+
+/// The automata that divide the matches of one expression, each made when it is first needed. Keys are
+/// addresses of parts of the tree next to it, which stay where they are.
+#[derive(Default)]
+pub(super) struct Dissector {
+    automata: RefCell<HashMap<(usize, u32, bool), Rc<Automaton>>>,
+    count: Cell<usize>,
+}
+
+/// What is to be divided.
+struct Text<'a, 'c> {
+    context: &'a Context<'c>,
+    text: &'a str,
+}
+
+fn lost() -> SqlError {
+    SqlError::internal("a match of a regular expression cannot be divided")
+}
+
+/// Work of [`Dissector::dissect`]: a part and the text that it matched.
+type Work<'t> = Vec<(&'t Tree, Span)>;
+
+impl Dissector {
+    /// Notes what each pair of parentheses of a tree took of the text that the tree matches.
+    pub(super) fn dissect(
+        &self,
+        context: &Context<'_>,
+        text: &str,
+        tree: &Tree,
+        span: Span,
+        captures: &mut [Option<Span>],
+    ) -> Result<(), SqlError> {
+        let text = Text { context, text };
+        let mut work: Work<'_> = vec![(tree, span)];
+        while let Some((tree, span)) = work.pop() {
+            if !tree.traits().captures {
+                continue;
+            }
+            match tree {
+                Tree::Class(_) | Tree::Look(_) => {}
+                Tree::Capture(number, part, _) => {
+                    if let Some(capture) = captures.get_mut(*number) {
+                        *capture = Some(span.clone());
+                    }
+                    work.push((part, span));
+                }
+                Tree::Sequence(parts, _) => self.sequence(&text, parts, span, &mut work)?,
+                Tree::Either(parts, _) => self.either(&text, parts, span, &mut work)?,
+                Tree::Repeat(repeat, traits) => {
+                    self.repeat(&text, repeat, traits.prefers, span, &mut work)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The automaton of a language that belongs to a part, made by `hir` if there is none yet.
+    fn automaton(
+        &self,
+        part: *const Tree,
+        variant: u32,
+        direction: Direction,
+        hir: impl FnOnce() -> Hir,
+    ) -> Result<Rc<Automaton>, SqlError> {
+        let key = (part as usize, variant, direction == Direction::Forward);
+        if let Some(known) = self.automata.borrow().get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        if self.count.get() >= AUTOMATA_MAX {
+            return Err(too_complex());
+        }
+        self.count.set(self.count.get() + 1);
+        let made = Rc::new(Automaton::new(&hir(), direction)?);
+        self.automata.borrow_mut().insert(key, Rc::clone(&made));
+        Ok(made)
+    }
+
+    fn sequence<'t>(
+        &self,
+        text: &Text<'_, '_>,
+        parts: &'t [Tree],
+        span: Span,
+        work: &mut Work<'t>,
+    ) -> Result<(), SqlError> {
+        let (mut parts, mut span) = (parts, span);
+        while let Some((part, rest)) = parts.split_first() {
+            if rest.is_empty() {
+                work.push((part, span));
+                return Ok(());
+            }
+            let left = self.automaton(part, PART, Direction::Forward, || part.to_hir())?;
+            let right = self.automaton(part, REST, Direction::Backward, || sequence_hir(rest))?;
+            let ends = left.all(text.context, text.text, span.clone())?;
+            let starts = right.all(text.context, text.text, span.clone())?;
+            let end = common(&ends, &starts, part.traits().prefers).ok_or_else(lost)?;
+            work.push((part, span.start..end));
+            (parts, span) = (rest, end..span.end);
+        }
+        Ok(())
+    }
+
+    fn either<'t>(
+        &self,
+        text: &Text<'_, '_>,
+        parts: &'t [Tree],
+        span: Span,
+        work: &mut Work<'t>,
+    ) -> Result<(), SqlError> {
+        for part in parts {
+            let automaton = self.automaton(part, PART, Direction::Forward, || part.to_hir())?;
+            if automaton.last(text.context, text.text, span.clone())? == Some(span.end) {
+                work.push((part, span));
+                return Ok(());
+            }
+        }
+        Err(lost())
+    }
+
+    fn repeat<'t>(
+        &self,
+        text: &Text<'_, '_>,
+        repeat: &'t Repeat,
+        prefers: Prefers,
+        span: Span,
+        work: &mut Work<'t>,
+    ) -> Result<(), SqlError> {
+        let part = &repeat.part;
+        if repeat.min > 0 {
+            // All but the last one are a part in front of it.
+            let fewer = repeat.max.map(|max| max - 1);
+            let hir = || repeat_hir(part, repeat.min - 1, fewer);
+            let left = self.automaton(part, FRONT, Direction::Forward, hir)?;
+            let right = self.automaton(part, PART, Direction::Backward, || part.to_hir())?;
+            let ends = left.all(text.context, text.text, span.clone())?;
+            let starts = right.all(text.context, text.text, span.clone())?;
+            let end = common(&ends, &starts, prefers).ok_or_else(lost)?;
+            work.push((part, end..span.end));
+            return Ok(());
+        }
+        let single = self.automaton(part, PART, Direction::Forward, || part.to_hir())?;
+        if span.is_empty() {
+            // Once if it can be, otherwise not at all.
+            if single.last(text.context, text.text, span.clone())?.is_some() {
+                work.push((part, span));
+            }
+            return Ok(());
+        }
+        let (mut start, mut taken) = (span.start, 0);
+        // Without a limit what may follow is always the same.
+        let mut endless: Option<Vec<usize>> = None;
+        loop {
+            taken += 1;
+            let left = repeat.max.map(|max| max.saturating_sub(taken));
+            let starts = match (&endless, left) {
+                (Some(starts), _) => starts.clone(),
+                (None, left) => {
+                    let variant = left.map_or(REST, |left| FRONT + 1 + left);
+                    let hir = || repeat_hir(part, 0, left);
+                    let rest = self.automaton(part, variant, Direction::Backward, hir)?;
+                    rest.all(text.context, text.text, span.clone())?
+                }
+            };
+            let mut ends = single.all(text.context, text.text, start..span.end)?;
+            ends.retain(|end| *end > start);
+            let end = common(&ends, &starts, prefers).ok_or_else(lost)?;
+            if end == span.end {
+                work.push((part, start..end));
+                return Ok(());
+            }
+            if left.is_none() && endless.is_none() {
+                endless = Some(starts);
+            }
+            start = end;
+        }
+    }
+}
+
+/// The language of the part itself.
+const PART: u32 = 0;
+/// The language of what follows it.
+const REST: u32 = 1;
+/// The language of the repetitions in front of the last one; larger numbers are counts of what may follow.
+const FRONT: u32 = 2;
+
+/// The place that is in both: the farthest unless the shortest is preferred. `ends` ascend, `starts` descend.
+fn common(ends: &[usize], starts: &[usize], prefers: Prefers) -> Option<usize> {
+    let fits = |end: &&usize| starts.binary_search_by(|start| end.cmp(&start)).is_ok();
+    match prefers {
+        Prefers::Shortest => ends.iter().find(fits).copied(),
+        Prefers::Longest | Prefers::Nothing => ends.iter().rev().find(fits).copied(),
+    }
+}

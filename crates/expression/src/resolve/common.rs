@@ -1,0 +1,53 @@
+//! One type for several expressions: UNION, CASE, VALUES, ARRAY (PostgreSQL's `select_common_type`).
+
+use weft_types::{SqlError, SqlState, SqlType};
+
+use super::type_name;
+use crate::category::{category, is_implicit, same_type};
+
+/// The type that all are converted to: text if none is known. It keeps a modifier only if all have it. `what`
+/// names the construct in messages: "CASE", "UNION", "VALUES". CASE looks at the value of ELSE first.
+///
+/// # Errors
+/// 42804 if their categories differ.
+pub fn common_type(what: &str, types: &[Option<SqlType>]) -> Result<SqlType, SqlError> {
+    agree(types).map_err(|(one, other)| {
+        SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "{what} types {} and {} cannot be matched",
+                type_name(Some(&one)),
+                type_name(Some(&other))
+            ),
+        )
+    })
+}
+
+/// The same, or the first two types that do not agree.
+pub(super) fn agree(types: &[Option<SqlType>]) -> Result<SqlType, (SqlType, SqlType)> {
+    let mut known = types.iter().filter_map(|ty| *ty);
+    let Some(mut chosen) = known.next() else {
+        return Ok(SqlType::Text);
+    };
+    for ty in known {
+        if same_type(&ty, &chosen) {
+            continue;
+        }
+        let ((own, preferred), (other, _)) = (category(&chosen), category(&ty));
+        if own != other {
+            return Err((chosen, ty));
+        }
+        if !preferred && is_implicit(&chosen, &ty) && !is_implicit(&ty, &chosen) {
+            chosen = ty;
+        }
+    }
+    Ok(with_modifier(chosen, types))
+}
+
+/// The modifier stays if all are of the very same type.
+fn with_modifier(chosen: SqlType, types: &[Option<SqlType>]) -> SqlType {
+    if types.iter().all(|ty| *ty == Some(chosen)) {
+        return chosen;
+    }
+    chosen.without_typmod()
+}

@@ -1,0 +1,213 @@
+//! Which function, operator or aggregate a call means: PostgreSQL's rules (chapter 10 of its documentation;
+//! its `parse_func.c`, `parse_oper.c`, `parse_coerce.c`).
+//!
+//! The type of an argument is `None` where PostgreSQL calls it `unknown`: a quoted constant or NULL that
+//! nothing has given a type yet, or a parameter of no type. Whoever asks converts each argument to the type
+//! that the answer names, by [`coerce`], and gives parameters of no type that type.
+//!
+//! - `select`: the best of several candidates.
+//! - `signature`: types of a call to a chosen candidate, polymorphic arguments included.
+//! - `operators`: operators, comparisons among them.
+//! - `common`: one type for several expressions (CASE, UNION).
+//! - `coerce`: the conversion itself.
+
+mod coerce;
+mod common;
+mod operators;
+mod select;
+mod signature;
+
+use weft_types::{SqlError, SqlState, SqlType};
+
+pub use coerce::coerce;
+pub use common::common_type;
+pub use operators::{Operator, compared_left, resolve_operator};
+
+use crate::functions;
+use crate::table::{AggregateEntry, Entry, SetEntry};
+use select::{Choice, Shape, choose};
+use signature::{result_type, types_of_call};
+
+/// A call of a function or operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// Which.
+    pub entry: &'static Entry,
+    /// The type that each argument is converted to.
+    pub arguments: Vec<SqlType>,
+    /// The type of the value.
+    pub result: SqlType,
+}
+
+/// A call of an aggregate.
+#[derive(Clone, Debug)]
+pub struct ResolvedAggregate {
+    /// Which.
+    pub aggregate: &'static AggregateEntry,
+    /// The type that each argument is converted to; those of WITHIN GROUP last.
+    pub arguments: Vec<SqlType>,
+    /// The type of the value.
+    pub result: SqlType,
+}
+
+/// A call of a set-returning function.
+#[derive(Clone, Debug)]
+pub struct ResolvedSet {
+    /// Which.
+    pub entry: &'static SetEntry,
+    /// The type that each argument is converted to.
+    pub arguments: Vec<SqlType>,
+    /// The columns: names and types.
+    pub columns: Vec<(&'static str, SqlType)>,
+}
+
+/// The function that a call means. `extra` are functions beside those of this crate.
+///
+/// # Errors
+/// 42883 if none fits, 42725 if several do.
+pub fn resolve_function(
+    extra: &[&'static Entry],
+    name: &str,
+    types: &[Option<SqlType>],
+) -> Result<Resolved, SqlError> {
+    let own = functions::functions(name);
+    let others = extra.iter().copied().filter(|entry| entry.name == name);
+    let candidates: Vec<&'static Entry> = own.iter().copied().chain(others).collect();
+    let shapes: Vec<Shape> = candidates.iter().map(|entry| Shape::of_entry(entry)).collect();
+    let number = chosen(&shapes, name, types)?;
+    let entry = candidates.get(number).ok_or_else(|| no_function(name, types))?;
+    let shape = Shape::of_entry(entry);
+    let arguments = types_of_call(&shape, types)?;
+    let result = result_type(&shape, entry.returns, &arguments, types)?;
+    Ok(Resolved {
+        entry,
+        arguments,
+        result,
+    })
+}
+
+/// The aggregate that a call means; `None` if no aggregate has the name. The arguments of WITHIN GROUP stand
+/// last. `count(*)` has no types.
+#[must_use]
+pub fn resolve_aggregate(
+    name: &str,
+    types: &[Option<SqlType>],
+    _distinct: bool,
+) -> Option<Result<ResolvedAggregate, SqlError>> {
+    let candidates = functions::aggregates(name);
+    if candidates.is_empty() {
+        return None;
+    }
+    Some(aggregate_among(candidates, name, types))
+}
+
+fn aggregate_among(
+    candidates: &[&'static AggregateEntry],
+    name: &str,
+    types: &[Option<SqlType>],
+) -> Result<ResolvedAggregate, SqlError> {
+    let shape_of = |entry: &AggregateEntry| Shape {
+        arguments: entry.arguments,
+        variadic: false,
+    };
+    let shapes: Vec<Shape> = candidates.iter().map(|entry| shape_of(entry)).collect();
+    let number = chosen(&shapes, name, types)?;
+    let aggregate = candidates.get(number).ok_or_else(|| no_function(name, types))?;
+    let shape = shape_of(aggregate);
+    let arguments = types_of_call(&shape, types)?;
+    let result = result_type(&shape, aggregate.returns, &arguments, types)?;
+    Ok(ResolvedAggregate {
+        aggregate,
+        arguments,
+        result,
+    })
+}
+
+/// The set-returning function that a call means; `None` if none has the name.
+#[must_use]
+pub fn resolve_set(name: &str, types: &[Option<SqlType>]) -> Option<Result<ResolvedSet, SqlError>> {
+    let candidates = functions::sets(name);
+    if candidates.is_empty() {
+        return None;
+    }
+    Some(set_among(candidates, name, types))
+}
+
+/// The set-returning function of `candidates`, which all have the name, that a call means.
+///
+/// # Errors
+/// 42883 if none fits, 42725 if several do.
+pub fn set_among(
+    candidates: &[&'static SetEntry],
+    name: &str,
+    types: &[Option<SqlType>],
+) -> Result<ResolvedSet, SqlError> {
+    let shape_of = |entry: &SetEntry| Shape {
+        arguments: entry.arguments,
+        variadic: false,
+    };
+    let shapes: Vec<Shape> = candidates.iter().map(|entry| shape_of(entry)).collect();
+    let number = chosen(&shapes, name, types)?;
+    let entry = candidates.get(number).ok_or_else(|| no_function(name, types))?;
+    let shape = shape_of(entry);
+    let arguments = types_of_call(&shape, types)?;
+    let mut columns = Vec::with_capacity(entry.columns.len());
+    for (column, returns) in entry.columns {
+        columns.push((*column, result_type(&shape, *returns, &arguments, types)?));
+    }
+    Ok(ResolvedSet {
+        entry,
+        arguments,
+        columns,
+    })
+}
+
+/// Whether an aggregate has the name.
+#[must_use]
+pub fn is_aggregate(name: &str) -> bool {
+    !functions::aggregates(name).is_empty()
+}
+
+/// Whether a set-returning function has the name.
+#[must_use]
+pub fn is_set_returning(name: &str) -> bool {
+    !functions::sets(name).is_empty()
+}
+
+/// Whether a function that gives one value has the name.
+#[must_use]
+pub fn is_function(name: &str) -> bool {
+    !functions::functions(name).is_empty()
+}
+
+fn chosen(shapes: &[Shape], name: &str, types: &[Option<SqlType>]) -> Result<usize, SqlError> {
+    match choose(shapes, types) {
+        Choice::One(number) => Ok(number),
+        Choice::None => Err(no_function(name, types)),
+        Choice::Several => Err(SqlError::new(
+            SqlState::AMBIGUOUS_FUNCTION,
+            format!("function {} is not unique", call_text(name, types)),
+        )
+        .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+    }
+}
+
+/// 42883
+#[must_use]
+pub fn no_function(name: &str, types: &[Option<SqlType>]) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!("function {} does not exist", call_text(name, types)),
+    )
+    .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+/// A type's name in messages.
+fn type_name(ty: Option<&SqlType>) -> String {
+    ty.map_or_else(|| "unknown".to_owned(), |ty| ty.base_name().to_string())
+}
+
+fn call_text(name: &str, types: &[Option<SqlType>]) -> String {
+    let types: Vec<String> = types.iter().map(|ty| type_name(ty.as_ref())).collect();
+    format!("{name}({})", types.join(", "))
+}

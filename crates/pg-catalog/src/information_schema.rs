@@ -1,0 +1,190 @@
+//! Rows of `information_schema`.
+
+use weft_expression::Session;
+use weft_store::{Catalog, ColumnDef, TableDef};
+use weft_types::{SqlType, Value};
+
+use crate::look_up::is_constraint;
+use crate::{Row, int4, text};
+
+/// The rows of a table; none for those that are always empty.
+pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    let database = || text(session.database());
+    match name {
+        "schemata" => ["pg_catalog", "public", "information_schema"]
+            .into_iter()
+            .map(|schema| {
+                vec![
+                    ("catalog_name", database()),
+                    ("schema_name", text(schema)),
+                    ("schema_owner", text(session.user())),
+                ]
+            })
+            .collect(),
+        "tables" => catalog
+            .tables()
+            .map(|table| table_row(table, database()))
+            .collect(),
+        "columns" => catalog
+            .tables()
+            .flat_map(|table| {
+                let row = |(position, column)| column_row(table, position, column, database());
+                table.columns.iter().enumerate().map(row).collect::<Vec<Row>>()
+            })
+            .collect(),
+        "table_constraints" | "key_column_usage" | "constraint_column_usage" => {
+            constraint_rows(name, catalog, &database())
+        }
+        "sequences" => catalog
+            .sequences()
+            .map(|sequence| {
+                vec![
+                    ("sequence_catalog", database()),
+                    ("sequence_schema", text("public")),
+                    ("sequence_name", text(&sequence.name)),
+                    ("data_type", text(sequence.ty.name())),
+                    ("numeric_precision", integer_bits(&sequence.ty)),
+                    ("numeric_precision_radix", int4(2)),
+                    ("numeric_scale", int4(0)),
+                    ("start_value", text(sequence.start.to_string())),
+                    ("minimum_value", text(sequence.min_value.to_string())),
+                    ("maximum_value", text(sequence.max_value.to_string())),
+                    ("increment", text(sequence.increment.to_string())),
+                    ("cycle_option", text(if sequence.cycle { "YES" } else { "NO" })),
+                ]
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn table_row(table: &TableDef, database: Value) -> Row {
+    vec![
+        ("table_catalog", database),
+        ("table_schema", text("public")),
+        ("table_name", text(&table.name)),
+        ("table_type", text("BASE TABLE")),
+        ("is_insertable_into", text("YES")),
+        ("is_typed", text("NO")),
+    ]
+}
+
+fn yes_no(value: bool) -> Value {
+    text(if value { "YES" } else { "NO" })
+}
+
+fn integer_bits(ty: &SqlType) -> Value {
+    match ty {
+        SqlType::Int2 => int4(16),
+        SqlType::Int4 => int4(32),
+        SqlType::Int8 => int4(64),
+        _ => Value::Null,
+    }
+}
+
+fn column_row(table: &TableDef, position: usize, column: &ColumnDef, database: Value) -> Row {
+    let mut row = vec![
+        ("table_catalog", database.clone()),
+        ("table_schema", text("public")),
+        ("table_name", text(&table.name)),
+        ("column_name", text(&column.name)),
+        (
+            "ordinal_position",
+            int4(i32::try_from(position + 1).unwrap_or(i32::MAX)),
+        ),
+        ("is_nullable", yes_no(!column.not_null)),
+        ("data_type", text(column.ty.without_typmod().name())),
+        ("udt_catalog", database),
+        ("udt_schema", text("pg_catalog")),
+        ("udt_name", text(column.ty.catalog_name())),
+        ("is_self_referencing", yes_no(false)),
+        ("is_identity", yes_no(column.identity.is_some())),
+        ("is_generated", text("NEVER")),
+        ("is_updatable", yes_no(true)),
+    ];
+    if let Some(default) = &column.default {
+        row.push(("column_default", text(&default.sql)));
+    }
+    if let Some(identity) = &column.identity {
+        row.push((
+            "identity_generation",
+            text(if identity.always { "ALWAYS" } else { "BY DEFAULT" }),
+        ));
+    }
+    match &column.ty {
+        ty @ (SqlType::Int2 | SqlType::Int4 | SqlType::Int8) => {
+            row.push(("numeric_precision", integer_bits(ty)));
+            row.push(("numeric_precision_radix", int4(2)));
+            row.push(("numeric_scale", int4(0)));
+        }
+        SqlType::Float4 | SqlType::Float8 => {
+            row.push((
+                "numeric_precision",
+                int4(if column.ty == SqlType::Float4 { 24 } else { 53 }),
+            ));
+            row.push(("numeric_precision_radix", int4(2)));
+        }
+        SqlType::Numeric(spec) => {
+            row.push(("numeric_precision_radix", int4(10)));
+            if let Some(spec) = spec {
+                row.push(("numeric_precision", int4(i32::from(spec.precision))));
+                row.push(("numeric_scale", int4(i32::from(spec.scale))));
+            }
+        }
+        SqlType::Text => row.push(("character_octet_length", int4(1 << 30))),
+        SqlType::Varchar(Some(length)) => row.extend(length_cells(*length)),
+        SqlType::Char(length) => row.extend(length_cells(*length)),
+        SqlType::Date => row.push(("datetime_precision", int4(0))),
+        SqlType::Timestamp | SqlType::TimestampTz => row.push(("datetime_precision", int4(6))),
+        _ => {}
+    }
+    row
+}
+
+fn length_cells(length: u32) -> [(&'static str, Value); 2] {
+    let characters = i32::try_from(length).unwrap_or(i32::MAX);
+    [
+        ("character_maximum_length", int4(characters)),
+        ("character_octet_length", int4(characters.saturating_mul(4))),
+    ]
+}
+
+fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in catalog.tables() {
+        for index in table.indexes.iter().filter(|index| is_constraint(index)) {
+            let mut row: Row = vec![
+                ("constraint_catalog", database.clone()),
+                ("constraint_schema", text("public")),
+                ("constraint_name", text(&index.name)),
+                ("table_catalog", database.clone()),
+                ("table_schema", text("public")),
+                ("table_name", text(&table.name)),
+            ];
+            if name == "table_constraints" {
+                row.push((
+                    "constraint_type",
+                    text(if index.primary { "PRIMARY KEY" } else { "UNIQUE" }),
+                ));
+                row.push(("is_deferrable", yes_no(false)));
+                row.push(("initially_deferred", yes_no(false)));
+                row.push(("enforced", yes_no(true)));
+                rows.push(row);
+                continue;
+            }
+            for (position, column) in index.columns.iter().enumerate() {
+                let Some(column) = table.columns.get(*column) else {
+                    continue;
+                };
+                let mut row = row.clone();
+                row.push(("column_name", text(&column.name)));
+                row.push((
+                    "ordinal_position",
+                    int4(i32::try_from(position + 1).unwrap_or(i32::MAX)),
+                ));
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}

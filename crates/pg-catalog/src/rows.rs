@@ -1,0 +1,545 @@
+//! Rows of `pg_catalog`.
+
+use weft_expression::Session;
+use weft_store::{Catalog, IndexDef, SequenceDef, TableDef};
+use weft_types::{SqlType, Value};
+
+use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
+use crate::{
+    DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, flag, int2,
+    int2_list, int4, int8, oid, oid_list, procedures, text, types,
+};
+
+/// The rows of a table; none for those that are always empty.
+pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    match name {
+        "pg_namespace" => namespaces(),
+        "pg_class" => classes(catalog),
+        "pg_attribute" => attributes(catalog),
+        "pg_attrdef" => defaults(catalog),
+        "pg_type" => builtin_types(),
+        "pg_index" => indexes(catalog),
+        "pg_constraint" => constraints(catalog),
+        "pg_sequence" => sequences(catalog),
+        "pg_sequences" => sequence_view(catalog, session),
+        "pg_depend" => dependencies(catalog),
+        "pg_database" => databases(session),
+        "pg_roles" | "pg_authid" | "pg_user" => roles(session),
+        "pg_am" => access_methods(),
+        "pg_collation" => collations(),
+        "pg_settings" => settings(session),
+        "pg_tablespace" => tablespaces(),
+        "pg_language" => procedures::languages(),
+        "pg_proc" => procedures::rows(catalog),
+        "pg_tables" => table_view(catalog, session),
+        "pg_indexes" => index_view(catalog),
+        "pg_stat_user_tables" => table_statistics(catalog),
+        _ => Vec::new(),
+    }
+}
+
+fn namespaces() -> Vec<Row> {
+    [
+        (PG_CATALOG_OID, "pg_catalog"),
+        (PUBLIC_OID, "public"),
+        (INFORMATION_SCHEMA_OID, "information_schema"),
+    ]
+    .into_iter()
+    .map(|(id, name)| {
+        vec![
+            ("oid", oid(id)),
+            ("nspname", text(name)),
+            ("nspowner", oid(ROLE_OID)),
+        ]
+    })
+    .collect()
+}
+
+fn class(id: u32, name: &str, kind: &str, am: u32, columns: usize) -> Row {
+    vec![
+        ("oid", oid(id)),
+        ("relname", text(name)),
+        ("relnamespace", oid(PUBLIC_OID)),
+        ("reltype", oid(0)),
+        ("reloftype", oid(0)),
+        ("relowner", oid(ROLE_OID)),
+        ("relam", oid(am)),
+        ("relfilenode", oid(id)),
+        ("reltablespace", oid(0)),
+        ("relpages", int4(0)),
+        ("reltuples", Value::Float4(-1.0)),
+        ("relallvisible", int4(0)),
+        ("reltoastrelid", oid(0)),
+        ("relhasindex", flag(false)),
+        ("relisshared", flag(false)),
+        ("relpersistence", text("p")),
+        ("relkind", text(kind)),
+        ("relnatts", int2(columns)),
+        ("relchecks", int2(0)),
+        ("relhasrules", flag(false)),
+        ("relhastriggers", flag(false)),
+        ("relhassubclass", flag(false)),
+        ("relrowsecurity", flag(false)),
+        ("relforcerowsecurity", flag(false)),
+        ("relispopulated", flag(true)),
+        ("relreplident", text(if kind == "r" { "d" } else { "n" })),
+        ("relispartition", flag(false)),
+        ("relrewrite", oid(0)),
+        ("relfrozenxid", oid(0)),
+        ("relminmxid", oid(0)),
+    ]
+}
+
+fn classes(catalog: &Catalog) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in catalog.tables() {
+        let mut row = class(table.id.0, &table.name, "r", 2, table.columns.len());
+        set(&mut row, "relhasindex", flag(!table.indexes.is_empty()));
+        rows.push(row);
+        for index in &table.indexes {
+            let am = if method_name(index) == "hash" { 405 } else { 403 };
+            rows.push(class(index.id.0, &index.name, "i", am, index.columns.len()));
+        }
+    }
+    for sequence in catalog.sequences() {
+        rows.push(class(sequence.id.0, &sequence.name, "S", 0, 3));
+    }
+    rows
+}
+
+fn set(row: &mut Row, column: &str, value: Value) {
+    if let Some((_, cell)) = row.iter_mut().find(|(name, _)| *name == column) {
+        *cell = value;
+    }
+}
+
+fn collation(ty: &SqlType) -> u32 {
+    if ty.is_text() { 100 } else { 0 }
+}
+
+fn attribute(relation: u32, number: i16, name: &str, ty: &SqlType) -> Row {
+    let described = types::all().iter().find(|row| row.oid == ty.oid());
+    let cell = |position: usize| {
+        described
+            .and_then(|row| row.cells.get(position))
+            .copied()
+            .unwrap_or_default()
+    };
+    vec![
+        ("attrelid", oid(relation)),
+        ("attname", text(name)),
+        ("atttypid", oid(ty.oid())),
+        ("attstattarget", int4(-1)),
+        ("attlen", Value::Int2(ty.typlen())),
+        ("attnum", Value::Int2(number)),
+        ("attndims", int4(0)),
+        ("attcacheoff", int4(-1)),
+        ("atttypmod", int4(ty.typmod())),
+        ("attbyval", flag(cell(2) == "t")),
+        ("attalign", text(cell(13))),
+        ("attstorage", text(cell(14))),
+        ("attcompression", text("")),
+        ("attnotnull", flag(false)),
+        ("atthasdef", flag(false)),
+        ("atthasmissing", flag(false)),
+        ("attidentity", text("")),
+        ("attgenerated", text("")),
+        ("attisdropped", flag(false)),
+        ("attislocal", flag(true)),
+        ("attinhcount", int4(0)),
+        ("attcollation", oid(collation(ty))),
+    ]
+}
+
+fn attributes(catalog: &Catalog) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let number = |position: usize| i16::try_from(position + 1).unwrap_or(i16::MAX);
+    for table in catalog.tables() {
+        for (position, column) in table.columns.iter().enumerate() {
+            let mut row = attribute(table.id.0, number(position), &column.name, &column.ty);
+            set(&mut row, "attnotnull", flag(column.not_null));
+            set(&mut row, "atthasdef", flag(column.default.is_some()));
+            if let Some(identity) = &column.identity {
+                set(
+                    &mut row,
+                    "attidentity",
+                    text(if identity.always { "a" } else { "d" }),
+                );
+            }
+            rows.push(row);
+        }
+        for index in &table.indexes {
+            for (position, column) in index.columns.iter().enumerate() {
+                if let Some(column) = table.columns.get(*column) {
+                    rows.push(attribute(index.id.0, number(position), &column.name, &column.ty));
+                }
+            }
+        }
+    }
+    for sequence in catalog.sequences() {
+        let columns = [
+            ("last_value", SqlType::Int8),
+            ("log_cnt", SqlType::Int8),
+            ("is_called", SqlType::Bool),
+        ];
+        for (position, (name, ty)) in columns.iter().enumerate() {
+            let mut row = attribute(sequence.id.0, number(position), name, ty);
+            set(&mut row, "attnotnull", flag(true));
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn defaults(catalog: &Catalog) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in catalog.tables() {
+        for (position, column) in table.columns.iter().enumerate() {
+            if let Some(default) = &column.default {
+                rows.push(vec![
+                    ("oid", oid(default_oid(table.id, position))),
+                    ("adrelid", oid(table.id.0)),
+                    ("adnum", int2(position + 1)),
+                    ("adbin", text(&default.sql)),
+                ]);
+            }
+        }
+    }
+    rows
+}
+
+fn builtin_types() -> Vec<Row> {
+    types::all()
+        .iter()
+        .map(|row| {
+            let cell = |position: usize| row.cells.get(position).copied().unwrap_or_default();
+            let id = |position: usize| oid(cell(position).parse().unwrap_or(0));
+            vec![
+                ("oid", oid(row.oid)),
+                ("typname", text(cell(0))),
+                ("typnamespace", oid(PG_CATALOG_OID)),
+                ("typowner", oid(ROLE_OID)),
+                ("typlen", cell(1).parse().map_or(Value::Null, Value::Int2)),
+                ("typbyval", flag(cell(2) == "t")),
+                ("typtype", text(cell(3))),
+                ("typcategory", text(cell(4))),
+                ("typispreferred", flag(cell(5) == "t")),
+                ("typisdefined", flag(true)),
+                ("typdelim", text(cell(6))),
+                ("typrelid", oid(0)),
+                ("typelem", id(7)),
+                ("typarray", id(8)),
+                ("typinput", text(cell(9))),
+                ("typoutput", text(cell(10))),
+                ("typreceive", text(cell(11))),
+                ("typsend", text(cell(12))),
+                ("typalign", text(cell(13))),
+                ("typstorage", text(cell(14))),
+                ("typcollation", id(15)),
+                ("typsubscript", text(cell(16))),
+                ("typnotnull", flag(false)),
+                ("typbasetype", oid(0)),
+                ("typtypmod", int4(-1)),
+                ("typndims", int4(0)),
+            ]
+        })
+        .collect()
+}
+
+fn all_indexes(catalog: &Catalog) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
+    catalog.tables().flat_map(|table| {
+        table
+            .indexes
+            .iter()
+            .map(move |index| (table.as_ref(), index.as_ref()))
+    })
+}
+
+fn indexes(catalog: &Catalog) -> Vec<Row> {
+    all_indexes(catalog)
+        .map(|(table, index)| {
+            let columns = index.columns.len();
+            vec![
+                ("indexrelid", oid(index.id.0)),
+                ("indrelid", oid(table.id.0)),
+                ("indnatts", int2(columns)),
+                ("indnkeyatts", int2(columns)),
+                ("indisunique", flag(index.unique)),
+                ("indnullsnotdistinct", flag(false)),
+                ("indisprimary", flag(index.primary)),
+                ("indisexclusion", flag(false)),
+                ("indimmediate", flag(true)),
+                ("indisclustered", flag(false)),
+                ("indisvalid", flag(true)),
+                ("indcheckxmin", flag(false)),
+                ("indisready", flag(true)),
+                ("indislive", flag(true)),
+                ("indisreplident", flag(false)),
+                ("indkey", int2_list(index.columns.iter().map(|column| column + 1))),
+                (
+                    "indcollation",
+                    oid_list(
+                        index
+                            .columns
+                            .iter()
+                            .map(|c| table.columns.get(*c).map_or(0, |c| collation(&c.ty))),
+                    ),
+                ),
+                ("indclass", oid_list(index.columns.iter().map(|_| 0))),
+                ("indoption", int2_list(index.columns.iter().map(|_| 0))),
+            ]
+        })
+        .collect()
+}
+
+fn constraints(catalog: &Catalog) -> Vec<Row> {
+    all_indexes(catalog)
+        .filter(|(_, index)| is_constraint(index))
+        .map(|(table, index)| {
+            vec![
+                ("oid", oid(constraint_oid(index.id))),
+                ("conname", text(&index.name)),
+                ("connamespace", oid(PUBLIC_OID)),
+                ("contype", text(if index.primary { "p" } else { "u" })),
+                ("condeferrable", flag(false)),
+                ("condeferred", flag(false)),
+                ("convalidated", flag(true)),
+                ("conrelid", oid(table.id.0)),
+                ("contypid", oid(0)),
+                ("conindid", oid(index.id.0)),
+                ("conparentid", oid(0)),
+                ("confrelid", oid(0)),
+                ("confupdtype", text(" ")),
+                ("confdeltype", text(" ")),
+                ("confmatchtype", text(" ")),
+                ("conislocal", flag(true)),
+                ("coninhcount", int4(0)),
+                ("connoinherit", flag(true)),
+                ("conkey", int2_list(index.columns.iter().map(|column| column + 1))),
+            ]
+        })
+        .collect()
+}
+
+fn sequences(catalog: &Catalog) -> Vec<Row> {
+    let row = |sequence: &SequenceDef| {
+        vec![
+            ("seqrelid", oid(sequence.id.0)),
+            ("seqtypid", oid(sequence.ty.oid())),
+            ("seqstart", int8(sequence.start)),
+            ("seqincrement", int8(sequence.increment)),
+            ("seqmax", int8(sequence.max_value)),
+            ("seqmin", int8(sequence.min_value)),
+            ("seqcache", int8(1)),
+            ("seqcycle", flag(sequence.cycle)),
+        ]
+    };
+    catalog.sequences().map(|sequence| row(sequence)).collect()
+}
+
+fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    catalog
+        .sequences()
+        .map(|sequence| {
+            let state = catalog
+                .sequence_state(sequence.id)
+                .filter(|state| state.is_called);
+            vec![
+                ("schemaname", text("public")),
+                ("sequencename", text(&sequence.name)),
+                ("sequenceowner", text(session.user())),
+                ("data_type", text(sequence.ty.name())),
+                ("start_value", int8(sequence.start)),
+                ("min_value", int8(sequence.min_value)),
+                ("max_value", int8(sequence.max_value)),
+                ("increment_by", int8(sequence.increment)),
+                ("cycle", flag(sequence.cycle)),
+                ("cache_size", int8(1)),
+                (
+                    "last_value",
+                    state.map_or(Value::Null, |state| Value::Int8(state.last_value)),
+                ),
+            ]
+        })
+        .collect()
+}
+
+/// A sequence depends on the column it serves.
+fn dependencies(catalog: &Catalog) -> Vec<Row> {
+    catalog
+        .sequences()
+        .filter_map(|sequence| {
+            let (table, column) = sequence.owned_by?;
+            let identity = catalog
+                .table_by_id(table)?
+                .columns
+                .get(column as usize)?
+                .identity
+                .is_some();
+            Some(vec![
+                ("classid", oid(1259)),
+                ("objid", oid(sequence.id.0)),
+                ("objsubid", int4(0)),
+                ("refclassid", oid(1259)),
+                ("refobjid", oid(table.0)),
+                ("refobjsubid", int4(i32::try_from(column).unwrap_or(0) + 1)),
+                ("deptype", text(if identity { "i" } else { "a" })),
+            ])
+        })
+        .collect()
+}
+
+fn databases(session: &dyn Session) -> Vec<Row> {
+    vec![vec![
+        ("oid", oid(DATABASE_OID)),
+        ("datname", text(session.database())),
+        ("datdba", oid(ROLE_OID)),
+        ("encoding", int4(6)),
+        ("datlocprovider", text("c")),
+        ("datistemplate", flag(false)),
+        ("datallowconn", flag(true)),
+        ("datconnlimit", int4(-1)),
+        ("datfrozenxid", oid(0)),
+        ("datminmxid", oid(0)),
+        ("dattablespace", oid(1663)),
+        ("datcollate", text("C.UTF-8")),
+        ("datctype", text("C.UTF-8")),
+    ]]
+}
+
+/// The one role, under the names that pg_roles, pg_authid and pg_user use.
+fn roles(session: &dyn Session) -> Vec<Row> {
+    let name = || text(session.user());
+    vec![vec![
+        ("oid", oid(ROLE_OID)),
+        ("rolname", name()),
+        ("rolsuper", flag(true)),
+        ("rolinherit", flag(true)),
+        ("rolcreaterole", flag(true)),
+        ("rolcreatedb", flag(true)),
+        ("rolcanlogin", flag(true)),
+        ("rolreplication", flag(true)),
+        ("rolbypassrls", flag(true)),
+        ("rolconnlimit", int4(-1)),
+        ("rolpassword", text("********")),
+        ("usename", name()),
+        ("usesysid", oid(ROLE_OID)),
+        ("usecreatedb", flag(true)),
+        ("usesuper", flag(true)),
+        ("userepl", flag(true)),
+        ("usebypassrls", flag(true)),
+        ("passwd", text("********")),
+    ]]
+}
+
+fn access_methods() -> Vec<Row> {
+    [
+        (2, "heap", "heap_tableam_handler", "t"),
+        (403, "btree", "bthandler", "i"),
+        (405, "hash", "hashhandler", "i"),
+    ]
+    .into_iter()
+    .map(|(id, name, handler, kind)| {
+        vec![
+            ("oid", oid(id)),
+            ("amname", text(name)),
+            ("amhandler", text(handler)),
+            ("amtype", text(kind)),
+        ]
+    })
+    .collect()
+}
+
+fn collations() -> Vec<Row> {
+    [(100, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")]
+        .into_iter()
+        .map(|(id, name, provider)| {
+            vec![
+                ("oid", oid(id)),
+                ("collname", text(name)),
+                ("collnamespace", oid(PG_CATALOG_OID)),
+                ("collowner", oid(ROLE_OID)),
+                ("collprovider", text(provider)),
+                ("collisdeterministic", flag(true)),
+                ("collencoding", int4(-1)),
+            ]
+        })
+        .collect()
+}
+
+fn settings(session: &dyn Session) -> Vec<Row> {
+    let settings = SessionView::of(session).map_or(&[][..], |view| &view.settings);
+    settings
+        .iter()
+        .map(|(name, value)| {
+            vec![
+                ("name", text(name)),
+                ("setting", text(value)),
+                ("category", text("Client Connection Defaults")),
+                ("short_desc", text("")),
+                ("context", text("user")),
+                ("vartype", text("string")),
+                ("source", text("session")),
+                ("boot_val", text(value)),
+                ("reset_val", text(value)),
+                ("pending_restart", flag(false)),
+            ]
+        })
+        .collect()
+}
+
+fn tablespaces() -> Vec<Row> {
+    [(1663, "pg_default"), (1664, "pg_global")]
+        .into_iter()
+        .map(|(id, name)| {
+            vec![
+                ("oid", oid(id)),
+                ("spcname", text(name)),
+                ("spcowner", oid(ROLE_OID)),
+            ]
+        })
+        .collect()
+}
+
+fn table_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    catalog
+        .tables()
+        .map(|table| {
+            vec![
+                ("schemaname", text("public")),
+                ("tablename", text(&table.name)),
+                ("tableowner", text(session.user())),
+                ("hasindexes", flag(!table.indexes.is_empty())),
+                ("hasrules", flag(false)),
+                ("hastriggers", flag(false)),
+                ("rowsecurity", flag(false)),
+            ]
+        })
+        .collect()
+}
+
+fn index_view(catalog: &Catalog) -> Vec<Row> {
+    all_indexes(catalog)
+        .map(|(table, index)| {
+            vec![
+                ("schemaname", text("public")),
+                ("tablename", text(&table.name)),
+                ("indexname", text(&index.name)),
+                ("indexdef", text(index_definition(table, index, true))),
+            ]
+        })
+        .collect()
+}
+
+fn table_statistics(catalog: &Catalog) -> Vec<Row> {
+    catalog
+        .tables()
+        .map(|table| {
+            vec![
+                ("relid", oid(table.id.0)),
+                ("schemaname", text("public")),
+                ("relname", text(&table.name)),
+            ]
+        })
+        .collect()
+}

@@ -1,0 +1,68 @@
+//! `nextval(regclass)` and its like: a sequence named by its oid. The session knows sequences by their names.
+
+use weft_expression::{Arg, Context, Entry, Volatility};
+use weft_store::SequenceId;
+use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
+
+use crate::functions::strict;
+use crate::look_up::{quote_ident, relation_name};
+use crate::{SessionView, int8};
+
+const REGCLASS: Arg = Arg::Is(SqlType::Regclass);
+const INT8: Arg = Arg::Is(SqlType::Int8);
+const BOOL: Arg = Arg::Is(SqlType::Bool);
+
+/// The functions.
+pub(crate) static ENTRIES: &[Entry] = &[
+    volatile("nextval", &[REGCLASS], |context, arguments| {
+        Ok(int8(context.session.next_value(&sequence(context, arguments)?)?))
+    }),
+    volatile("currval", &[REGCLASS], |context, arguments| {
+        Ok(int8(
+            context.session.current_value(&sequence(context, arguments)?)?,
+        ))
+    }),
+    volatile("setval", &[REGCLASS, INT8], set_value),
+    volatile("setval", &[REGCLASS, INT8, BOOL], set_value),
+];
+
+const fn volatile(
+    name: &'static str,
+    arguments: &'static [Arg],
+    compute: crate::functions::Compute,
+) -> Entry {
+    Entry {
+        volatility: Volatility::Volatile,
+        ..strict(name, arguments, SqlType::Int8, compute)
+    }
+}
+
+fn set_value(context: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<Value, SqlError> {
+    let Some(ValueRef::Int8(value)) = arguments.get(1) else {
+        return Err(SqlError::internal("setval without a value"));
+    };
+    let called = !matches!(arguments.get(2), Some(ValueRef::Bool(false)));
+    let sequence = sequence(context, arguments)?;
+    Ok(int8(context.session.set_value(&sequence, *value, called)?))
+}
+
+/// The name of the sequence that the first argument is the oid of.
+fn sequence(context: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<String, SqlError> {
+    let catalog = SessionView::catalog_of(context)?;
+    let Some(ValueRef::Oid(oid)) = arguments.first() else {
+        return Err(SqlError::internal("a function of sequences without a sequence"));
+    };
+    if let Some(sequence) = catalog.sequence_by_id(SequenceId(*oid)) {
+        return Ok(quote_ident(&sequence.name));
+    }
+    Err(match relation_name(catalog, *oid) {
+        Some(name) => SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("\"{name}\" is not a sequence"),
+        ),
+        None => SqlError::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("could not open relation with OID {oid}"),
+        ),
+    })
+}

@@ -1,0 +1,93 @@
+//! The session as functions over the catalog see it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use weft_expression::{Context, Session};
+use weft_store::Catalog;
+use weft_types::SqlError;
+
+/// A session together with the catalog that its statement reads. Whoever runs expressions with functions of
+/// this crate passes it as the session; the functions find it by [`Session::as_any`].
+pub struct SessionView {
+    /// The catalog of the statement.
+    pub catalog: Arc<Catalog>,
+    /// The session itself.
+    pub session: Arc<dyn Session>,
+    /// All settings and their values, for `pg_settings`.
+    pub settings: Vec<(String, String)>,
+}
+
+impl SessionView {
+    /// The view behind a session, if it is one.
+    #[must_use]
+    pub fn of(session: &dyn Session) -> Option<&SessionView> {
+        session.as_any().downcast_ref()
+    }
+
+    /// The catalog behind an expression's context.
+    pub(crate) fn catalog_of<'a>(context: &Context<'a>) -> Result<&'a Catalog, SqlError> {
+        match SessionView::of(context.session) {
+            Some(view) => Ok(&view.catalog),
+            None => Err(SqlError::internal("a function of the catalog without a catalog")),
+        }
+    }
+}
+
+impl Session for SessionView {
+    fn transaction_micros(&self) -> i64 {
+        self.session.transaction_micros()
+    }
+
+    fn statement_micros(&self) -> i64 {
+        self.session.statement_micros()
+    }
+
+    fn clock_micros(&self) -> i64 {
+        self.session.clock_micros()
+    }
+
+    fn user(&self) -> &str {
+        self.session.user()
+    }
+
+    fn database(&self) -> &str {
+        self.session.database()
+    }
+
+    fn backend_pid(&self) -> i32 {
+        self.session.backend_pid()
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        self.session.setting(name)
+    }
+
+    fn next_value(&self, sequence: &str) -> Result<i64, SqlError> {
+        self.session.next_value(sequence)
+    }
+
+    fn current_value(&self, sequence: &str) -> Result<i64, SqlError> {
+        self.session.current_value(sequence)
+    }
+
+    fn set_value(&self, sequence: &str, value: i64, called: bool) -> Result<i64, SqlError> {
+        self.session.set_value(sequence, value, called)
+    }
+
+    fn last_value(&self) -> Result<i64, SqlError> {
+        self.session.last_value()
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.session.random_u64()
+    }
+
+    fn check_interrupt(&self) -> Result<(), SqlError> {
+        self.session.check_interrupt()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

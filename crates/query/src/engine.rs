@@ -1,0 +1,396 @@
+//! The query engine: plans bound queries and runs the plans.
+//!
+//! One engine serves all sessions. Its runtime has a fixed number of threads, so that analytics cannot take
+//! every core from transactions, and its memory pool a bound; a query that needs more fails with 53200 and
+//! the others go on. All operators run on those threads, in slices (see [`crate::slice`]); a session's own
+//! thread plans, waits and encodes.
+//!
+//! A query is lowered for every execution: parameters are constants then, and the plan names the source that
+//! it reads. Planning looks at the statement's [`StopSignal`] between its steps. Large plans are made on a
+//! thread of their own, which has room for deep recursion in DataFusion's rules, and which nobody waits for
+//! once the statement has been stopped.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::common::spawn_buffered;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionConfig;
+use weft_base::blocking;
+use weft_binder::relation::{Output, Query};
+use weft_types::{SqlError, SqlState, Value};
+
+use crate::errors::sql_error;
+use crate::lower::{Environment, Lowering, final_projection, walk};
+use crate::once::Once;
+use crate::planner;
+use crate::scan::SourceExtension;
+use crate::session::ExecutionContext;
+use crate::settings::QuerySettings;
+use crate::slice::{StopSignal, sliced};
+use crate::source::ReadSource;
+use crate::stream::{RowStream, canceled_by_user, timed_out};
+
+/// How much an engine may use.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Threads that run operators, and partitions of a large scan.
+    pub threads: usize,
+    /// Bytes that all queries together may hold in joins, sorts and aggregations.
+    pub memory_bytes: usize,
+    /// Rows in a record batch.
+    pub batch_rows: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            threads: 2,
+            memory_bytes: 1 << 30,
+            batch_rows: 8192,
+        }
+    }
+}
+
+/// What one execution reads.
+#[derive(Clone)]
+pub struct Reading {
+    /// Tables.
+    pub source: Arc<dyn ReadSource>,
+    /// The table that the statement changes, where it is read from elsewhere.
+    pub target: Option<Arc<dyn ReadSource>>,
+    /// Rows of [`weft_binder::relation::Relation::Given`].
+    pub given: Option<Arc<Vec<Vec<Value>>>>,
+    /// Relations of the system catalogs.
+    pub environment: Arc<dyn Environment>,
+}
+
+/// Plans and runs queries. Cheap to share by reference or `Arc`.
+pub struct QueryEngine {
+    runtime: Option<tokio::runtime::Runtime>,
+    handle: tokio::runtime::Handle,
+    environment: Arc<RuntimeEnv>,
+    states: States,
+}
+
+/// What plans are made with.
+#[derive(Clone)]
+struct States {
+    /// For all threads.
+    parallel: Arc<SessionState>,
+    /// For one: dividing few rows among threads costs more than it saves.
+    serial: Arc<SessionState>,
+}
+
+/// After how many slices a thread looks for queries that have just come, and at timers.
+const QUEUE_INTERVAL: u32 = 4;
+
+/// Stack of a thread that plans or runs deep plans. Untouched pages cost nothing.
+const DEEP_STACK_BYTES: usize = 512 << 20;
+
+/// Stack of the threads that run operators.
+const WORKER_STACK_BYTES: usize = 64 << 20;
+
+/// Relations of more levels than this are refused.
+const DEPTH_MAX: usize = 2000;
+
+/// A query over so many rows at most, counted as if it joined all that it reads, has one partition.
+const SERIAL_WORK: u64 = 1_000_000;
+
+/// A query of up to so many levels and nodes is planned by the session's own thread.
+const SMALL_DEPTH: usize = 40;
+const SMALL_NODES: usize = 120;
+
+impl QueryEngine {
+    /// An engine with `threads` threads and default bounds.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn new(threads: usize) -> Result<QueryEngine, SqlError> {
+        QueryEngine::with_options(EngineOptions {
+            threads,
+            ..EngineOptions::default()
+        })
+    }
+
+    /// Starts the engine's threads.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn with_options(options: EngineOptions) -> Result<QueryEngine, SqlError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(options.threads.max(1))
+            .thread_name("weft-query")
+            .thread_stack_size(WORKER_STACK_BYTES)
+            .global_queue_interval(QUEUE_INTERVAL)
+            .event_interval(QUEUE_INTERVAL)
+            .enable_time()
+            .build()
+            .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no query threads: {error}")))?;
+        let shown_consumers = std::num::NonZeroUsize::MIN.saturating_add(4);
+        let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), shown_consumers);
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .build_arc()
+            .map_err(sql_error)?;
+        let state = |threads: usize| {
+            let builder = SessionStateBuilder::new()
+                .with_config(configuration(&options, threads))
+                .with_runtime_env(Arc::clone(&environment))
+                .with_physical_optimizer_rules(crate::rules::rules());
+            Arc::new(builder.build())
+        };
+        let states = States {
+            parallel: state(options.threads),
+            serial: state(1),
+        };
+        Ok(QueryEngine {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+            environment,
+            states,
+        })
+    }
+
+    /// Runs a query over tables. `parameters` are the values of `$1`, `$2`, ..., of the types that it
+    /// declares.
+    ///
+    /// # Errors
+    /// Those of planning. Errors of rows come from the stream.
+    pub fn run(
+        &self,
+        query: &Arc<Query>,
+        source: Arc<dyn ReadSource>,
+        parameters: &[Value],
+        settings: &QuerySettings,
+        environment: &Arc<dyn Environment>,
+    ) -> Result<RowStream, SqlError> {
+        let reading = Reading {
+            source,
+            target: None,
+            given: None,
+            environment: Arc::clone(environment),
+        };
+        self.run_over(query, reading, parameters, settings)
+    }
+
+    /// Runs a query over what it shall read.
+    ///
+    /// # Errors
+    /// Those of planning. Errors of rows come from the stream.
+    pub fn run_over(
+        &self,
+        query: &Arc<Query>,
+        reading: Reading,
+        parameters: &[Value],
+        settings: &QuerySettings,
+    ) -> Result<RowStream, SqlError> {
+        let deadline = settings
+            .statement_timeout
+            .and_then(|timeout| Instant::now().checked_add(timeout));
+        let stop = StopSignal::new(settings.cancel.clone(), deadline);
+        let source = Arc::clone(&reading.source);
+        let target = reading.target.clone();
+        let planned = self.planned(query, reading, parameters, settings, &stop)?;
+        let plan = sliced(planned.plan, &stop).map_err(sql_error)?;
+        let config = planned
+            .state
+            .config()
+            .clone()
+            .with_extension(Arc::new(SourceExtension::new(source, target)));
+        let context = TaskContext::new(
+            None,
+            String::new(),
+            config,
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            Arc::clone(&self.environment),
+        );
+        let handle = self.handle.clone();
+        let stream = {
+            let _entered = handle.enter();
+            let stream = execute_stream(plan, Arc::new(context)).map_err(sql_error)?;
+            // The topmost operator, too, runs on the engine's threads, one batch ahead of its reader.
+            spawn_buffered(stream, 1)
+        };
+        let columns: Arc<[Output]> = query.output.clone().into();
+        Ok(RowStream::new(columns, stream, handle, stop))
+    }
+
+    /// The plan as text, one line an operator: EXPLAIN.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn explain(
+        &self,
+        query: &Arc<Query>,
+        reading: Reading,
+        parameters: &[Value],
+        settings: &QuerySettings,
+    ) -> Result<Vec<String>, SqlError> {
+        let deadline = settings
+            .statement_timeout
+            .and_then(|timeout| Instant::now().checked_add(timeout));
+        let stop = StopSignal::new(settings.cancel.clone(), deadline);
+        let planned = self.planned(query, reading, parameters, settings, &stop)?;
+        let text = datafusion::physical_plan::displayable(planned.plan.as_ref())
+            .indent(false)
+            .to_string();
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.extend(planned.onces.iter().flat_map(|once| once.described()));
+        Ok(lines)
+    }
+
+    fn planned(
+        &self,
+        query: &Arc<Query>,
+        reading: Reading,
+        parameters: &[Value],
+        settings: &QuerySettings,
+        stop: &Arc<StopSignal>,
+    ) -> Result<Planned, SqlError> {
+        stop.verdict(Instant::now())?;
+        if parameters.len() < query.parameters.len() {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                format!("there is no value for parameter ${}", parameters.len() + 1),
+            ));
+        }
+        let size = walk::size(query);
+        if size.depth > DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let context = Arc::new(ExecutionContext {
+            parameters: parameters.to_vec(),
+            zone: settings.zone,
+            session: Arc::clone(&settings.session),
+        });
+        let planning = Planning {
+            query: Arc::clone(query),
+            reading,
+            context,
+            stop: Arc::clone(stop),
+            states: self.states.clone(),
+            handle: self.handle.clone(),
+        };
+        if size.depth <= SMALL_DEPTH && size.nodes <= SMALL_NODES {
+            return blocking::section(|| planning.plan());
+        }
+        self.planned_aside(planning, stop)
+    }
+
+    /// Plans on a thread of its own, until the statement shall end.
+    fn planned_aside(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<Planned, SqlError> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("weft-planning".to_owned())
+            .stack_size(DEEP_STACK_BYTES);
+        let spawned = thread.spawn(move || {
+            // The receiver may have gone: then nobody wants the plan.
+            let _ = sender.send(planning.plan());
+        });
+        spawned
+            .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no planning thread: {error}")))?;
+        let cancel = stop.cancel();
+        let deadline = stop.deadline();
+        let wait = async move {
+            tokio::select! {
+                biased;
+                () = cancel.canceled() => Err(canceled_by_user()),
+                () = crate::stream::until(deadline) => Err(timed_out()),
+                planned = receiver => planned
+                    .unwrap_or_else(|_| Err(SqlError::internal("planning ended without a plan"))),
+            }
+        };
+        let outcome = blocking::section(|| self.handle.block_on(wait));
+        if outcome.is_err() {
+            stop.abandon();
+        }
+        outcome
+    }
+}
+
+fn too_deep() -> SqlError {
+    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+}
+
+/// A query's operators.
+struct Planned {
+    plan: Arc<dyn ExecutionPlan>,
+    /// What it was made with.
+    state: Arc<SessionState>,
+    /// Plans that it holds and that are computed once.
+    onces: Vec<Arc<Once>>,
+}
+
+/// Everything that a plan is made from.
+struct Planning {
+    query: Arc<Query>,
+    reading: Reading,
+    context: Arc<ExecutionContext>,
+    stop: Arc<StopSignal>,
+    states: States,
+    handle: tokio::runtime::Handle,
+}
+
+impl Planning {
+    fn plan(self) -> Result<Planned, SqlError> {
+        let reading = &self.reading;
+        let mut lowering = Lowering::new(
+            &self.query,
+            Arc::clone(&self.context),
+            Arc::clone(&reading.source),
+            reading.given.as_deref().map(Vec::as_slice),
+            reading.environment.as_ref(),
+            Arc::clone(&self.stop),
+        );
+        let plan = lowering.lower(&self.query.relation, None)?;
+        let plan = final_projection(plan, &self.query.output)?;
+        let state = if lowering.work <= SERIAL_WORK {
+            &self.states.serial
+        } else {
+            &self.states.parallel
+        };
+        for once in &lowering.onces {
+            once.plan(|plan| sliced(self.operators(plan, state)?, &self.stop).map_err(sql_error))?;
+        }
+        Ok(Planned {
+            plan: self.operators(plan, state)?,
+            state: Arc::clone(state),
+            onces: lowering.onces,
+        })
+    }
+
+    fn operators(&self, plan: LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
+        let plan = planner::optimized(plan, state, &self.stop)?;
+        planner::physical(&plan, state, &self.handle, &self.stop)
+    }
+}
+
+impl Drop for QueryEngine {
+    fn drop(&mut self) {
+        // Not waiting: the engine may be dropped on a thread that must not block.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn configuration(options: &EngineOptions, threads: usize) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(threads.max(1))
+        .with_batch_size(options.batch_rows.max(1))
+        .with_information_schema(false)
+        .with_create_default_catalog_and_schema(false);
+    let settings = config.options_mut();
+    settings.optimizer.prefer_existing_sort = true;
+    settings.execution.collect_statistics = false;
+    config
+}

@@ -1,0 +1,61 @@
+//! Any operation, value by value: what has no loop of its own.
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::datatypes::DataType;
+use weft_expression::evaluate::apply;
+use weft_expression::{Node, Op};
+use weft_types::{SqlError, SqlType, ValueRef};
+
+use super::machine::Operand;
+use crate::arrays::{ColumnBuilder, ValueColumn};
+use crate::session::ExecutionContext;
+
+/// How often a long computation asks whether it shall end.
+const ROWS_BETWEEN_CHECKS: usize = 256;
+
+/// One operation on values.
+pub(super) struct Computation {
+    op: Op,
+    ty: SqlType,
+    arguments: Vec<SqlType>,
+}
+
+impl Computation {
+    pub(super) fn new(node: &Node, arguments: &[(SqlType, DataType)]) -> Result<Computation, SqlError> {
+        Ok(Computation {
+            op: node.op.clone(),
+            ty: node.ty,
+            arguments: arguments.iter().map(|(ty, _)| *ty).collect(),
+        })
+    }
+
+    pub(super) fn compute(
+        &self,
+        context: &ExecutionContext,
+        arguments: &[Operand],
+        rows: usize,
+        data_type: &DataType,
+    ) -> Result<ArrayRef, SqlError> {
+        let columns: Result<Vec<ValueColumn>, SqlError> = arguments
+            .iter()
+            .zip(&self.arguments)
+            .map(|(operand, ty)| ValueColumn::new(operand.array(), ty))
+            .collect();
+        let columns = columns?;
+        let context = context.context();
+        let mut builder = ColumnBuilder::new(data_type, rows)?;
+        let mut values: Vec<ValueRef<'_>> = Vec::with_capacity(columns.len());
+        for row in 0..rows {
+            if row % ROWS_BETWEEN_CHECKS == ROWS_BETWEEN_CHECKS - 1 {
+                context.session.check_interrupt()?;
+            }
+            values.clear();
+            for (operand, column) in arguments.iter().zip(&columns) {
+                values.push(column.value_ref(operand.at(row)));
+            }
+            let value = apply(&context, &self.op, &self.ty, &values)?;
+            builder.push(&value.as_ref())?;
+        }
+        Ok(builder.finish())
+    }
+}

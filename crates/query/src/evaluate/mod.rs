@@ -1,0 +1,115 @@
+//! A typed expression over Arrow columns, a column at a time.
+//!
+//! [`BatchExpr::new`] compiles an expression's nodes, which are in post-order, into steps of a stack machine
+//! in the same order ([`compile`](self)), so that an expression of any depth is compiled and evaluated
+//! without recursion. Most steps take whole columns and give one ([`kernels`], falling back to [`by_value`],
+//! one value after the other).
+//!
+//! AND, OR, CASE and COALESCE must not compute what SQL does not compute: an error in a branch not taken
+//! never appears. Around their arguments the compiler puts steps that narrow the machine to the rows that
+//! still need the argument, and gather the results ([`machine`]). Where an argument cannot fail and costs
+//! little, narrowing costs more than computing it, and it is computed for all rows.
+//!
+//! What does not depend on the row is computed once, when the first row needs it.
+
+mod by_value;
+mod compare;
+mod compile;
+mod convert;
+mod decimals;
+mod kernels;
+mod machine;
+mod numbers;
+mod text;
+
+use std::sync::{Arc, OnceLock};
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::datatypes::DataType;
+use weft_expression::{ColumnId, Expr};
+use weft_types::{SqlError, SqlType};
+
+use crate::arrays::converted;
+use crate::session::ExecutionContext;
+
+use machine::{Machine, Step};
+
+/// An expression, ready to be evaluated over batches of columns. May be shared by threads.
+pub struct BatchExpr {
+    steps: Vec<Step>,
+    inputs: Vec<ColumnId>,
+    registers: usize,
+    once: Vec<OnceLock<ArrayRef>>,
+    ty: SqlType,
+    computed: DataType,
+    data_type: DataType,
+    context: Arc<ExecutionContext>,
+}
+
+impl BatchExpr {
+    /// `inputs[i]` is the column that `columns[i]` of [`BatchExpr::evaluate`] holds, and how it lies.
+    ///
+    /// # Errors
+    /// XX000 for a column that is not there, 0A000 for what cannot be computed.
+    pub fn new(
+        expr: &Expr,
+        inputs: &[(ColumnId, DataType)],
+        context: &Arc<ExecutionContext>,
+    ) -> Result<BatchExpr, SqlError> {
+        let compiled = compile::compile(expr, inputs, context)?;
+        Ok(BatchExpr {
+            steps: compiled.steps,
+            inputs: inputs.iter().map(|(id, _)| *id).collect(),
+            registers: compiled.registers,
+            once: (0..compiled.once).map(|_| OnceLock::new()).collect(),
+            ty: expr.ty(),
+            computed: compiled.data_type.clone(),
+            data_type: compiled.data_type,
+            context: Arc::clone(context),
+        })
+    }
+
+    /// The same, whose values lie otherwise: the branches of a set operation must agree.
+    #[must_use]
+    pub fn with_data_type(mut self, data_type: DataType) -> BatchExpr {
+        self.data_type = data_type;
+        self
+    }
+
+    /// How the values lie.
+    #[must_use]
+    pub fn data_type(&self) -> DataType {
+        self.data_type.clone()
+    }
+
+    /// The columns that it is evaluated over, in order.
+    #[must_use]
+    pub fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    /// The SQL type of the values.
+    #[must_use]
+    pub fn ty(&self) -> SqlType {
+        self.ty
+    }
+
+    /// The values over `rows` rows.
+    ///
+    /// # Errors
+    /// What computing one of them raises.
+    pub fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, SqlError> {
+        if columns.len() < self.inputs.len() {
+            return Err(SqlError::internal("an expression lacks a column"));
+        }
+        let machine = Machine::new(&self.context, &self.once, columns, self.registers, rows);
+        let array = machine.run(&self.steps)?;
+        if self.computed == self.data_type {
+            return Ok(array);
+        }
+        converted(&array, &self.ty, &self.data_type)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,486 @@
+//! From predicates to index ranges.
+//!
+//! A scan is offered the predicates above it: those written in the statement, and those that a hash join
+//! finds out while it runs (the values, or the smallest and largest value, of its build side). This module
+//! understands comparisons of a column with literals, IN lists, IS NULL, AND and OR. What they say about one
+//! column is a set of intervals ([`Intervals`]) over the bytes that the column has in a key: AND intersects,
+//! OR unites.
+//!
+//! An OR over several columns says more than the union of what it says about each: `a > x OR (a = x AND b >
+//! y)`, the next page of a listing, is two ranges of an index over a and b. So the conjunction of all
+//! predicates is taken apart into a few alternatives, and an index is read in the ranges of each.
+//!
+//! Predicates run again above the scan, so a range may be too wide, never too narrow: whatever is not
+//! understood is left out.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal,
+};
+use weft_store::{IndexDef, TableDef};
+use weft_types::{SqlType, Value, encode_key_value, prefix_successor};
+
+use crate::arrays::decimal;
+
+/// Most ranges that one scan reads; where there are more, they fall back to the smallest that holds them all.
+const RANGES_MAX: usize = 256;
+
+/// Most alternatives that predicates are taken apart into.
+const ALTERNATIVES_MAX: usize = 16;
+
+/// How deep AND and OR are looked into.
+const DEPTH_MAX: usize = 32;
+
+/// First byte of a value in a key, and of NULL, which comes after.
+const VALUE: u8 = 1;
+const NULL: u8 = 2;
+
+/// A pair of bounds on encoded keys.
+pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The ranges of one index that hold every row the predicates can accept.
+#[derive(Debug, Clone)]
+pub struct KeyRanges {
+    /// The index to read.
+    pub index: Arc<IndexDef>,
+    /// Disjoint ranges, in order; empty when no row can be accepted.
+    pub ranges: Vec<KeyBounds>,
+}
+
+/// Which of the table's columns a scanned column is, if any.
+pub type ScannedColumn = Option<usize>;
+
+/// From, and up to but not including.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Interval {
+    low: Vec<u8>,
+    high: Vec<u8>,
+    /// It holds one value.
+    point: bool,
+}
+
+/// Disjoint intervals in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Intervals(Vec<Interval>);
+
+/// What is known about columns; every value where nothing is.
+type Known = BTreeMap<usize, Intervals>;
+
+/// Picks an index for the conjunction of `predicates`, whose columns are those of the table that `columns`
+/// says. `None`: no index helps.
+#[must_use]
+pub fn choose(
+    table: &TableDef,
+    columns: &[ScannedColumn],
+    predicates: &[Arc<dyn PhysicalExpr>],
+) -> Option<KeyRanges> {
+    let reader = Reader { table, columns };
+    let alternatives: Vec<Known> = reader
+        .alternatives(predicates)
+        .iter()
+        .map(|conjuncts| reader.all(conjuncts, 0))
+        .collect();
+    let mut best: Option<(usize, &Arc<IndexDef>)> = None;
+    for index in table.indexes.iter().filter(|index| index.method.is_ordered()) {
+        let score = alternatives
+            .iter()
+            .map(|known| score(index, known))
+            .min()
+            .unwrap_or(0);
+        if score > best.map_or(0, |(best_score, _)| best_score) {
+            best = Some((score, index));
+        }
+    }
+    let (_, index) = best?;
+    let ranges = alternatives
+        .iter()
+        .flat_map(|known| ranges(index, known))
+        .collect();
+    Some(KeyRanges {
+        index: Arc::clone(index),
+        ranges: united(ranges).0.into_iter().map(bounds).collect(),
+    })
+}
+
+/// Two for each leading column bound to values, one for ranges of the next, one more for a whole unique key.
+fn score(index: &IndexDef, known: &Known) -> usize {
+    let mut score = 0;
+    for column in &index.columns {
+        match known.get(column) {
+            Some(intervals) if intervals.only_points() => score += 2,
+            Some(_) => return score + 1,
+            None => return score,
+        }
+    }
+    score + usize::from(index.unique)
+}
+
+/// Ranges of whole keys.
+fn ranges(index: &IndexDef, known: &Known) -> Vec<Interval> {
+    let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
+    for column in &index.columns {
+        let Some(intervals) = known.get(column) else { break };
+        let few = intervals.0.len().saturating_mul(prefixes.len()) <= RANGES_MAX;
+        if few && intervals.only_points() {
+            prefixes = extended(&prefixes, intervals);
+            continue;
+        }
+        let intervals = if few { intervals.clone() } else { intervals.hull() };
+        let within = |prefix: &Vec<u8>| {
+            let inside = |bytes: &[u8]| [prefix.as_slice(), bytes].concat();
+            let range = |interval: &Interval| Interval {
+                low: inside(&interval.low),
+                high: inside(&interval.high),
+                point: false,
+            };
+            intervals.0.iter().map(range).collect::<Vec<_>>()
+        };
+        return prefixes.iter().flat_map(within).collect();
+    }
+    prefixes.into_iter().map(starting_with).collect()
+}
+
+fn extended(prefixes: &[Vec<u8>], points: &Intervals) -> Vec<Vec<u8>> {
+    let of = |prefix: &Vec<u8>| {
+        let longer = |point: &Interval| [prefix.as_slice(), &point.low].concat();
+        points.0.iter().map(longer).collect::<Vec<_>>()
+    };
+    prefixes.iter().flat_map(of).collect()
+}
+
+/// All keys that start with `prefix`; an empty upper end is none.
+fn starting_with(prefix: Vec<u8>) -> Interval {
+    Interval {
+        high: prefix_successor(&prefix).unwrap_or_default(),
+        low: prefix,
+        point: false,
+    }
+}
+
+fn bounds(interval: Interval) -> KeyBounds {
+    let high = if interval.high.is_empty() {
+        Bound::Unbounded
+    } else {
+        Bound::Excluded(interval.high)
+    };
+    (Bound::Included(interval.low), high)
+}
+
+/// Whether an upper end lies below another; an empty one is above all.
+fn below(high: &[u8], other: &[u8]) -> bool {
+    !high.is_empty() && (other.is_empty() || high < other)
+}
+
+/// The union of intervals in any order.
+fn united(mut intervals: Vec<Interval>) -> Intervals {
+    intervals.retain(|interval| interval.high.is_empty() || interval.low < interval.high);
+    intervals.sort_unstable();
+    let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for next in intervals {
+        match joined.last_mut() {
+            // Points that touch stay points: each may begin a longer prefix.
+            Some(last) if last.point && next.point && last.low != next.low => joined.push(next),
+            Some(last) if last.high.is_empty() || next.low <= last.high => {
+                last.point &= next.point && last.low == next.low;
+                if below(&last.high, &next.high) {
+                    last.high = next.high;
+                }
+            }
+            _ => joined.push(next),
+        }
+    }
+    Intervals(joined)
+}
+
+impl Intervals {
+    fn only_points(&self) -> bool {
+        self.0.iter().all(|interval| interval.point)
+    }
+
+    fn intersected(&self, other: &Intervals) -> Intervals {
+        let (mut at, mut other_at, mut common) = (0, 0, Vec::new());
+        while let (Some(a), Some(b)) = (self.0.get(at), other.0.get(other_at)) {
+            let low = a.low.as_slice().max(&b.low);
+            let high = if below(&a.high, &b.high) { &a.high } else { &b.high };
+            if high.is_empty() || low < high.as_slice() {
+                common.push(Interval {
+                    low: low.to_vec(),
+                    high: high.clone(),
+                    point: a.point || b.point,
+                });
+            }
+            if below(&a.high, &b.high) {
+                at += 1;
+            } else {
+                other_at += 1;
+            }
+        }
+        Intervals(common)
+    }
+
+    /// The one interval that holds all.
+    fn hull(&self) -> Intervals {
+        match (self.0.first(), self.0.last()) {
+            (Some(first), Some(last)) => Intervals(vec![Interval {
+                low: first.low.clone(),
+                high: last.high.clone(),
+                point: false,
+            }]),
+            _ => Intervals(Vec::new()),
+        }
+    }
+}
+
+/// Reads predicates over one table.
+struct Reader<'a> {
+    table: &'a TableDef,
+    columns: &'a [ScannedColumn],
+}
+
+impl Reader<'_> {
+    /// The conjunction of predicates as alternatives, each a conjunction. What would make too many stays
+    /// whole.
+    fn alternatives(&self, predicates: &[Arc<dyn PhysicalExpr>]) -> Vec<Vec<Arc<dyn PhysicalExpr>>> {
+        let mut done: Vec<Vec<Arc<dyn PhysicalExpr>>> = Vec::new();
+        // Each alternative: what is settled, and what may still be taken apart.
+        let mut open = vec![(Vec::new(), predicates.to_vec())];
+        while let Some((mut settled, mut rest)) = open.pop() {
+            let Some(next) = rest.pop() else {
+                done.push(settled);
+                continue;
+            };
+            let parts = flattened(&next, Operator::And);
+            if parts.len() > 1 {
+                rest.extend(parts);
+                open.push((settled, rest));
+                continue;
+            }
+            let branches = flattened(&next, Operator::Or);
+            let few = open.len() + done.len() + branches.len() <= ALTERNATIVES_MAX;
+            if branches.len() > 1 && few {
+                for branch in branches {
+                    let mut rest = rest.clone();
+                    rest.push(branch);
+                    open.push((settled.clone(), rest));
+                }
+                continue;
+            }
+            settled.push(next);
+            open.push((settled, rest));
+        }
+        done
+    }
+
+    /// What a conjunction says.
+    fn all(&self, conjuncts: &[Arc<dyn PhysicalExpr>], depth: usize) -> Known {
+        let mut known = Known::new();
+        for conjunct in conjuncts {
+            for part in flattened(conjunct, Operator::And) {
+                for (column, intervals) in self.one(&part, depth) {
+                    let narrowed = match known.get(&column) {
+                        Some(before) => before.intersected(&intervals),
+                        None => intervals,
+                    };
+                    known.insert(column, narrowed);
+                }
+            }
+        }
+        known
+    }
+
+    /// What one predicate says that is no AND.
+    fn one(&self, predicate: &Arc<dyn PhysicalExpr>, depth: usize) -> Known {
+        if depth >= DEPTH_MAX {
+            return Known::new();
+        }
+        let branches = flattened(predicate, Operator::Or);
+        if branches.len() > 1 {
+            return self.some(&branches, depth);
+        }
+        self.atom(predicate).into_iter().collect()
+    }
+
+    /// What a disjunction says: about the columns of which every branch says something.
+    fn some(&self, branches: &[Arc<dyn PhysicalExpr>], depth: usize) -> Known {
+        let mut gathered: Option<BTreeMap<usize, Vec<Interval>>> = None;
+        for branch in branches {
+            let mut known = self.all(std::slice::from_ref(branch), depth + 1);
+            gathered = Some(match gathered {
+                None => known
+                    .into_iter()
+                    .map(|(column, intervals)| (column, intervals.0))
+                    .collect(),
+                Some(mut before) => {
+                    before.retain(|column, _| known.contains_key(column));
+                    for (column, intervals) in &mut before {
+                        intervals.extend(known.remove(column).into_iter().flat_map(|more| more.0));
+                    }
+                    before
+                }
+            });
+            if gathered.as_ref().is_some_and(BTreeMap::is_empty) {
+                break;
+            }
+        }
+        let gathered = gathered.unwrap_or_default();
+        gathered
+            .into_iter()
+            .map(|(column, intervals)| (column, united(intervals)))
+            .collect()
+    }
+
+    fn atom(&self, predicate: &Arc<dyn PhysicalExpr>) -> Option<(usize, Intervals)> {
+        if let Some(binary) = predicate.downcast_ref::<BinaryExpr>() {
+            let straight = self.comparison(binary.left(), binary.right());
+            let (column, value, op) = match straight {
+                Some((column, value)) => (column, value, *binary.op()),
+                None => {
+                    let (column, value) = self.comparison(binary.right(), binary.left())?;
+                    (column, value, binary.op().swap()?)
+                }
+            };
+            return Some((column, Intervals(vec![compared(op, &value)?])));
+        }
+        if let Some(list) = predicate.downcast_ref::<InListExpr>()
+            && !list.negated()
+        {
+            let column = self.column(list.expr())?;
+            let mut points = Vec::with_capacity(list.list().len());
+            for item in list.list() {
+                // NULL accepts no row.
+                if item.downcast_ref::<Literal>()?.value().is_null() {
+                    continue;
+                }
+                points.push(point(&self.literal(item, column)?));
+            }
+            return Some((column, united(points)));
+        }
+        if let Some(test) = predicate.downcast_ref::<IsNullExpr>() {
+            let null = starting_with(vec![NULL]);
+            return Some((
+                self.column(test.arg())?,
+                Intervals(vec![Interval { point: true, ..null }]),
+            ));
+        }
+        let test = predicate.downcast_ref::<IsNotNullExpr>()?;
+        Some((
+            self.column(test.arg())?,
+            Intervals(vec![starting_with(vec![VALUE])]),
+        ))
+    }
+
+    fn comparison(
+        &self,
+        left: &Arc<dyn PhysicalExpr>,
+        right: &Arc<dyn PhysicalExpr>,
+    ) -> Option<(usize, Value)> {
+        let column = self.column(left)?;
+        Some((column, self.literal(right, column)?))
+    }
+
+    /// The table's column that an expression is, also under a cast that widens an integer.
+    fn column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        let inner = match expr.downcast_ref::<CastExpr>() {
+            Some(cast) if matches!(cast.cast_type(), DataType::Int32 | DataType::Int64) => cast.expr(),
+            _ => expr,
+        };
+        let column = (*self.columns.get(inner.downcast_ref::<Column>()?.index())?)?;
+        let definition = self.table.columns.get(column)?;
+        (Arc::ptr_eq(inner, expr) || definition.ty.is_integer()).then_some(column)
+    }
+
+    fn literal(&self, expr: &Arc<dyn PhysicalExpr>, column: usize) -> Option<Value> {
+        let ty = &self.table.columns.get(column)?.ty;
+        key_value(expr.downcast_ref::<Literal>()?.value(), ty)
+    }
+}
+
+/// The operands of a chain of one operator, without recursion.
+fn flattened(predicate: &Arc<dyn PhysicalExpr>, op: Operator) -> Vec<Arc<dyn PhysicalExpr>> {
+    let mut open = vec![predicate];
+    let mut parts = Vec::new();
+    while let Some(next) = open.pop() {
+        match next.downcast_ref::<BinaryExpr>() {
+            Some(binary) if *binary.op() == op => open.extend([binary.right(), binary.left()]),
+            _ => parts.push(Arc::clone(next)),
+        }
+    }
+    parts
+}
+
+fn key(value: &Value) -> Vec<u8> {
+    let mut key = Vec::new();
+    encode_key_value(&mut key, value);
+    key
+}
+
+fn point(value: &Value) -> Interval {
+    Interval {
+        point: true,
+        ..starting_with(key(value))
+    }
+}
+
+/// The values that compare so with `value`; NULL never does.
+fn compared(op: Operator, value: &Value) -> Option<Interval> {
+    let at = point(value);
+    Some(match op {
+        Operator::Eq => at,
+        Operator::Lt | Operator::LtEq => Interval {
+            low: vec![VALUE],
+            high: if op == Operator::Lt { at.low } else { at.high },
+            point: false,
+        },
+        Operator::Gt | Operator::GtEq => Interval {
+            low: if op == Operator::Gt { at.high } else { at.low },
+            high: vec![NULL],
+            point: false,
+        },
+        _ => return None,
+    })
+}
+
+/// A literal as a key value of exactly the column's type; `None` when it is NULL or of another kind.
+fn key_value(scalar: &ScalarValue, ty: &SqlType) -> Option<Value> {
+    match (ty, scalar) {
+        (SqlType::Bool, ScalarValue::Boolean(value)) => value.map(Value::Bool),
+        (SqlType::Int2, _) => i16::try_from(integer(scalar)?).ok().map(Value::Int2),
+        (SqlType::Int4, _) => i32::try_from(integer(scalar)?).ok().map(Value::Int4),
+        (SqlType::Int8, _) => integer(scalar).map(Value::Int8),
+        (SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_), ScalarValue::Utf8(text)) => {
+            text.clone().map(Value::Text)
+        }
+        (SqlType::Bytea, ScalarValue::Binary(bytes)) => bytes.clone().map(Value::Bytea),
+        (SqlType::Date, ScalarValue::Int32(days)) => days.map(Value::Date),
+        (SqlType::Timestamp, ScalarValue::Int64(micros)) => micros.map(Value::Timestamp),
+        (SqlType::TimestampTz, ScalarValue::Int64(micros)) => micros.map(Value::TimestampTz),
+        (SqlType::Numeric(_), ScalarValue::Decimal128(Some(mantissa), _, scale)) => {
+            let scale = u16::try_from(*scale).ok()?;
+            Some(Value::Numeric(decimal(*mantissa, scale)))
+        }
+        (SqlType::Uuid, ScalarValue::FixedSizeBinary(16, Some(bytes))) => {
+            Some(Value::Uuid(bytes.as_slice().try_into().ok()?))
+        }
+        _ => None,
+    }
+}
+
+fn integer(scalar: &ScalarValue) -> Option<i64> {
+    match scalar {
+        ScalarValue::Int16(value) => value.map(i64::from),
+        ScalarValue::Int32(value) => value.map(i64::from),
+        ScalarValue::Int64(value) => *value,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "key_range_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+//! Calls of aggregates: DataFusion's own where it gives PostgreSQL's answer, else one of
+//! [`crate::functions`].
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{AggregateUDF, Expr as PlanExpr, LogicalPlan};
+use weft_binder::relation::{AggregateCall, SortKey};
+use weft_expression::ColumnId;
+use weft_types::{SqlError, SqlType, Value};
+
+use super::walk::is_fallible;
+use super::{Lowering, column};
+use crate::functions::collect::{Collected, RowOrder, collect};
+use crate::functions::sums::{SumKind, sums};
+
+/// A call over columns.
+pub(crate) struct PlannedCall {
+    pub(crate) output: ColumnId,
+    pub(crate) ty: SqlType,
+    pub(crate) expr: PlanExpr,
+    /// Its value over no rows.
+    pub(crate) empty: Value,
+}
+
+impl Lowering<'_> {
+    /// Plans one call; `order` is that of the input's rows.
+    pub(crate) fn planned_call(
+        &mut self,
+        call: &AggregateCall,
+        order: &[SortKey],
+        plan: &LogicalPlan,
+        items: &mut Vec<(ColumnId, PlanExpr)>,
+    ) -> Result<PlannedCall, SqlError> {
+        let types: Vec<SqlType> = call.arguments.iter().map(|argument| argument.ty()).collect();
+        let mut accumulator = (call.aggregate.start)(&types, call.ty);
+        let empty = accumulator.value(&self.context.context())?;
+        let filter = match &call.filter {
+            None => None,
+            Some(filter) => Some(column(self.held(filter, plan, items)?)),
+        };
+        // Arguments that can fail are computed only in rows that the filter lets through.
+        let mut arguments = Vec::with_capacity(call.arguments.len());
+        for argument in &call.arguments {
+            let guarded = match &call.filter {
+                Some(filter) if is_fallible(argument) => guarded(filter, argument),
+                _ => argument.clone(),
+            };
+            arguments.push(self.held(&guarded, plan, items)?);
+        }
+        let ordered = !call.order.is_empty() || call.aggregate.ordered && !order.is_empty();
+        let plain = !call.distinct && !ordered;
+        let own = plain.then(|| native(call, &types)).flatten();
+        let (function, columns) = match own {
+            Some(Native::Rows) => {
+                let one = PlanExpr::Literal(ScalarValue::Int64(Some(1)), None);
+                return Ok(planned(call, count_udaf(), vec![one], filter, empty));
+            }
+            Some(Native::Of(function)) => (function, arguments.iter().map(|id| column(*id)).collect()),
+            Some(Native::Sum(kind)) => (sums(kind), arguments.iter().map(|id| column(*id)).collect()),
+            None => {
+                let keys = if call.order.is_empty() { order } else { &call.order };
+                let keys = if ordered { keys } else { &[] };
+                self.collected(call, &types, &arguments, keys, plan, items)?
+            }
+        };
+        Ok(planned(call, function, columns, filter, empty))
+    }
+
+    /// The call as a function that keeps or feeds rows: its columns are the arguments, then the sort keys.
+    fn collected(
+        &mut self,
+        call: &AggregateCall,
+        types: &[SqlType],
+        arguments: &[ColumnId],
+        keys: &[SortKey],
+        plan: &LogicalPlan,
+        items: &mut Vec<(ColumnId, PlanExpr)>,
+    ) -> Result<(Arc<AggregateUDF>, Vec<PlanExpr>), SqlError> {
+        let mut columns: Vec<PlanExpr> = arguments.iter().map(|id| column(*id)).collect();
+        let mut order = Vec::with_capacity(keys.len());
+        for key in keys {
+            columns.push(column(self.held(&key.expr, plan, items)?));
+            order.push(RowOrder {
+                ty: key.expr.ty(),
+                descending: key.descending,
+                nulls_first: key.nulls_first,
+            });
+        }
+        let function = collect(Collected {
+            number: self.next_function(),
+            entry: call.aggregate,
+            arguments: types.to_vec(),
+            ty: call.ty,
+            distinct: call.distinct,
+            order,
+            context: Arc::clone(&self.context),
+        });
+        if columns.is_empty() {
+            columns.push(PlanExpr::Literal(ScalarValue::Boolean(Some(true)), None));
+        }
+        Ok((function, columns))
+    }
+}
+
+fn planned(
+    call: &AggregateCall,
+    function: Arc<AggregateUDF>,
+    arguments: Vec<PlanExpr>,
+    filter: Option<PlanExpr>,
+    empty: Value,
+) -> PlannedCall {
+    let expr = AggregateFunction::new_udf(function, arguments, false, filter.map(Box::new), Vec::new(), None);
+    PlannedCall {
+        output: call.output,
+        ty: call.ty,
+        expr: PlanExpr::AggregateFunction(expr),
+        empty,
+    }
+}
+
+/// CASE WHEN filter THEN argument END.
+fn guarded(filter: &weft_expression::Expr, argument: &weft_expression::Expr) -> weft_expression::Expr {
+    use weft_expression::{Expr, Op};
+    let ty = argument.ty();
+    let null = Expr::constant(Value::Null, ty);
+    Expr::new(
+        Op::Case { operand: false },
+        ty,
+        vec![filter.clone(), argument.clone(), null],
+    )
+}
+
+/// A faster way than row by row.
+enum Native {
+    /// `count(*)`
+    Rows,
+    /// A function of DataFusion's.
+    Of(Arc<AggregateUDF>),
+    /// A sum or an average of ours.
+    Sum(SumKind),
+}
+
+fn native(call: &AggregateCall, types: &[SqlType]) -> Option<Native> {
+    use SqlType as T;
+    Some(match (call.aggregate.name, types) {
+        ("count", []) => Native::Rows,
+        ("count", [_]) => Native::Of(count_udaf()),
+        ("min", [ty]) if compares_natively(ty) => Native::Of(min_udaf()),
+        ("max", [ty]) if compares_natively(ty) => Native::Of(max_udaf()),
+        ("bool_and" | "every", [T::Bool]) => Native::Of(bool_and_udaf()),
+        ("bool_or", [T::Bool]) => Native::Of(bool_or_udaf()),
+        ("sum", [T::Int2 | T::Int4]) => Native::Sum(SumKind::IntegerSum),
+        ("sum", [T::Int8 | T::Numeric(_)]) => Native::Sum(SumKind::NumericSum),
+        ("avg", [T::Int2 | T::Int4 | T::Int8 | T::Numeric(_)]) => Native::Sum(SumKind::NumericAverage),
+        ("sum", [T::Float8]) => Native::Sum(SumKind::FloatSum),
+        ("avg", [T::Float8]) => Native::Sum(SumKind::FloatAverage),
+        _ => return None,
+    })
+}
+
+fn compares_natively(ty: &SqlType) -> bool {
+    use SqlType as T;
+    matches!(
+        ty,
+        T::Int2
+            | T::Int4
+            | T::Int8
+            | T::Date
+            | T::Timestamp
+            | T::TimestampTz
+            | T::Text
+            | T::Varchar(_)
+            | T::Char(_)
+    )
+}

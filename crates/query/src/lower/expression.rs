@@ -1,0 +1,199 @@
+//! Expressions in plans: columns, literals, and opaque functions for all the rest.
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Volatility};
+use weft_expression::{ColumnId, Expr, Op};
+use weft_types::{SqlError, SqlType};
+
+use super::walk::{is_fallible, is_volatile};
+use super::{Lowering, arrow_of, column};
+use crate::arrays::{array_of_values, needs_order_key};
+use crate::errors::sql_error;
+use crate::evaluate::BatchExpr;
+use crate::functions::scalar::{Computation, computed};
+use crate::schema::arrow_type;
+
+/// Projections upon each other through which filters move.
+const LEVELS_MAX: u32 = 3;
+
+impl Lowering<'_> {
+    /// An expression over the columns of a plan.
+    pub(crate) fn scalar(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
+        if let Some(id) = expr.as_column() {
+            return Ok(column(id));
+        }
+        if let Some(literal) = self.literal(expr)? {
+            return Ok(PlanExpr::Literal(literal, None));
+        }
+        self.opaque(expr, plan)
+    }
+
+    /// An expression as one function over columns.
+    pub(crate) fn opaque(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
+        let volatility = if is_volatile(expr) {
+            Volatility::Volatile
+        } else {
+            Volatility::Immutable
+        };
+        self.opaque_as(expr, plan, volatility)
+    }
+
+    /// An expression of a projection.
+    ///
+    /// DataFusion puts what a projection computes in the place of its columns when it moves a filter below
+    /// it. Where columns are used twice by each of many projections, that would grow without bound: it does
+    /// not for functions that it takes for volatile.
+    pub(crate) fn projected_item(
+        &mut self,
+        id: ColumnId,
+        expr: &Expr,
+        plan: &LogicalPlan,
+    ) -> Result<PlanExpr, SqlError> {
+        let level = expr
+            .columns()
+            .filter_map(|id| self.levels.get(&id).copied())
+            .max()
+            .unwrap_or(0);
+        if expr.as_column().is_some() {
+            self.levels.insert(id, level);
+            return self.scalar(expr, plan);
+        }
+        self.levels.insert(id, level.saturating_add(1));
+        if level < LEVELS_MAX || expr.columns().next().is_none() {
+            return self.scalar(expr, plan);
+        }
+        self.opaque_as(expr, plan, Volatility::Volatile)
+    }
+
+    fn opaque_as(
+        &mut self,
+        expr: &Expr,
+        plan: &LogicalPlan,
+        volatility: Volatility,
+    ) -> Result<PlanExpr, SqlError> {
+        let mut ids: Vec<ColumnId> = expr.columns().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut inputs = Vec::with_capacity(ids.len());
+        for id in ids {
+            inputs.push((id, arrow_of(plan.schema(), id)?));
+        }
+        let batch = BatchExpr::new(expr, &inputs, &self.context)?;
+        let ty = batch.data_type();
+        let number = self.next_function();
+        let computation = Computation::Expression(batch);
+        let function = computed(format!("e{number}"), number, computation, ty, volatility);
+        let arguments = inputs.iter().map(|(id, _)| column(*id)).collect();
+        Ok(PlanExpr::ScalarFunction(ScalarFunction::new_udf(
+            function, arguments,
+        )))
+    }
+
+    /// The value of an expression without columns, if it always has the same and has one.
+    pub(crate) fn literal(&self, expr: &Expr) -> Result<Option<ScalarValue>, SqlError> {
+        if expr.columns().next().is_some() || is_volatile(expr) {
+            return Ok(None);
+        }
+        if let Some(value) = expr.as_constant() {
+            let array = array_of_values(std::slice::from_ref(value), &expr.ty(), &arrow_type(&expr.ty()))?;
+            return ScalarValue::try_from_array(&array, 0)
+                .map(Some)
+                .map_err(sql_error);
+        }
+        let batch = BatchExpr::new(expr, &[], &self.context)?;
+        match batch.evaluate(&[], 1) {
+            Ok(array) => ScalarValue::try_from_array(&array, 0)
+                .map(Some)
+                .map_err(sql_error),
+            // An error is one only where the expression is reached.
+            Err(_) if is_fallible(expr) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An expression whose Arrow order and equality are PostgreSQL's: itself, or bytes made of it.
+    pub(crate) fn ordered(
+        &mut self,
+        value: PlanExpr,
+        ty: SqlType,
+        plan: &LogicalPlan,
+    ) -> Result<PlanExpr, SqlError> {
+        use datafusion::logical_expr::ExprSchemable;
+        let arrow = value.get_type(plan.schema()).map_err(sql_error)?;
+        if !needs_order_key(&ty, &arrow) {
+            return Ok(value);
+        }
+        Ok(self.order_key(value, ty))
+    }
+
+    /// Bytes whose order is that of the value.
+    pub(crate) fn order_key(&mut self, value: PlanExpr, ty: SqlType) -> PlanExpr {
+        let number = self.next_function();
+        let function = computed(
+            format!("key{number}"),
+            number,
+            Computation::OrderKey(ty),
+            datafusion::arrow::datatypes::DataType::Binary,
+            Volatility::Immutable,
+        );
+        PlanExpr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
+    }
+
+    /// The bytes of a row: equal where all values are, NULL equal to NULL.
+    pub(crate) fn row_key(&mut self, values: Vec<PlanExpr>) -> PlanExpr {
+        let number = self.next_function();
+        let function = computed(
+            format!("row{number}"),
+            number,
+            Computation::RowKey,
+            datafusion::arrow::datatypes::DataType::Binary,
+            Volatility::Immutable,
+        );
+        PlanExpr::ScalarFunction(ScalarFunction::new_udf(function, values))
+    }
+
+    /// The same value in another Arrow type of its SQL type.
+    pub(crate) fn converted(
+        &mut self,
+        value: PlanExpr,
+        ty: SqlType,
+        to: &datafusion::arrow::datatypes::DataType,
+    ) -> PlanExpr {
+        let number = self.next_function();
+        let function = computed(
+            format!("as{number}"),
+            number,
+            Computation::Converted(ty, to.clone()),
+            to.clone(),
+            Volatility::Immutable,
+        );
+        PlanExpr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
+    }
+
+    /// Two expressions of one type made comparable by Arrow's equality and order.
+    pub(crate) fn comparable(
+        &mut self,
+        left: PlanExpr,
+        left_plan: &LogicalPlan,
+        right: PlanExpr,
+        right_plan: &LogicalPlan,
+        ty: SqlType,
+    ) -> Result<(PlanExpr, PlanExpr), SqlError> {
+        use datafusion::logical_expr::ExprSchemable;
+        let left_type = left.get_type(left_plan.schema()).map_err(sql_error)?;
+        let right_type = right.get_type(right_plan.schema()).map_err(sql_error)?;
+        if left_type == right_type && !needs_order_key(&ty, &left_type) {
+            return Ok((left, right));
+        }
+        Ok((self.order_key(left, ty), self.order_key(right, ty)))
+    }
+}
+
+/// AND of expressions; `None` for none.
+pub(crate) fn all_of(conjuncts: Vec<Expr>) -> Option<Expr> {
+    match conjuncts.len() {
+        0 | 1 => conjuncts.into_iter().next(),
+        _ => Some(Expr::new(Op::And, SqlType::Bool, conjuncts)),
+    }
+}

@@ -1,0 +1,458 @@
+//! Lowering: a typed relation as a DataFusion plan.
+//!
+//! ```text
+//!   Relation --walk--> LogicalPlan
+//!     every column        an unqualified DataFusion column `c<id>`
+//!     every expression    a column, a literal, a native comparison of columns and literals whose Arrow
+//!                         order is PostgreSQL's, or ONE opaque function over columns (expression, predicate)
+//!     Apply               joins                                                      (crate::unnest)
+//! ```
+//!
+//! A relation under an `Apply` may name columns of the rows around it. It is lowered with a [`Domain`]: the
+//! distinct bindings of those columns. Its plan then holds the domain's columns too, under their own names,
+//! and computes for every binding at once what the relation is for that binding ("Unnesting Arbitrary
+//! Queries", Neumann and Kemper, 2015). Whatever does not name a domain column is lowered alone and joined.
+//!
+//! Invariants:
+//! 1. The plan of a relation has exactly its columns and those of its domain, but for relations without
+//!    columns.
+//! 2. Only columns and literals, native comparisons, and functions of [`crate::functions`] occur in a plan:
+//!    no rule of DataFusion's about types or functions has anything to work on.
+
+pub(crate) mod aggregate;
+pub(crate) mod calls;
+mod distinct;
+pub(crate) mod expression;
+pub(crate) mod join;
+mod leaf;
+mod limit;
+mod nodes;
+mod output;
+pub(crate) mod predicate;
+mod set;
+#[cfg(test)]
+mod tests;
+pub mod walk;
+mod window;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema};
+use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
+use weft_binder::relation::{Item, Query, Relation, SharedBody};
+use weft_expression::{ColumnId, Expr};
+use weft_types::{SqlError, SqlType, Value};
+
+use crate::errors::sql_error;
+use crate::once::Once;
+use crate::recursion::WorkingTable;
+use crate::schema::field_name;
+use crate::session::ExecutionContext;
+use crate::slice::StopSignal;
+use crate::source::ReadSource;
+
+pub use output::final_projection;
+
+/// What relations beyond tables are made of.
+pub trait Environment: Send + Sync {
+    /// The rows of a relation of `pg_catalog` or `information_schema`: of each row the columns at `columns`.
+    ///
+    /// # Errors
+    /// If there is no such relation.
+    fn rows(&self, schema: &str, name: &str, columns: &[usize]) -> Result<Vec<Vec<Value>>, SqlError>;
+}
+
+/// The distinct bindings of columns that a subquery takes from around it.
+#[derive(Clone)]
+pub struct Domain {
+    /// One row a binding; the columns under their own names.
+    pub plan: LogicalPlan,
+    /// The columns.
+    pub columns: Vec<ColumnId>,
+}
+
+/// What an execution lowers from.
+pub struct Lowering<'a> {
+    pub(crate) query: &'a Query,
+    pub(crate) context: Arc<ExecutionContext>,
+    pub(crate) source: Arc<dyn ReadSource>,
+    pub(crate) given: Option<&'a [Vec<Value>]>,
+    pub(crate) environment: &'a dyn Environment,
+    pub(crate) stop: Arc<StopSignal>,
+    /// Types of the columns of everything lowered so far.
+    pub(crate) types: HashMap<ColumnId, SqlType>,
+    /// Which relation made a column.
+    pub(crate) makers: HashMap<ColumnId, u32>,
+    /// How often expressions and relations of the query name a column.
+    pub(crate) uses: HashMap<ColumnId, u32>,
+    /// How often the query names each shared relation, and the plan of those that were lowered.
+    pub(crate) shared: Vec<(u32, Option<LogicalPlan>)>,
+    /// Inside the term of a recursive relation: plans there run many times.
+    pub(crate) in_term: bool,
+    /// Plans that are computed once, each after those that it holds.
+    pub(crate) onces: Vec<Arc<Once>>,
+    /// The rows of recursive relations' steps, by number.
+    pub(crate) working: HashMap<usize, Arc<WorkingTable>>,
+    /// Rows that a join of everything that is read would have; the most there is if one table has many.
+    pub(crate) work: u64,
+    /// By how many projections upon each other a column was computed.
+    pub(crate) levels: HashMap<ColumnId, u32>,
+    next_column: u32,
+    next_function: u32,
+    next_maker: u32,
+}
+
+/// A table of more rows than this is read by all threads.
+const FEW_ROWS: usize = 20_000;
+
+/// How many rows a function or a recursion is thought to give.
+pub(crate) const UNKNOWN_ROWS: usize = 1000;
+
+impl<'a> Lowering<'a> {
+    /// For one execution of `query`.
+    pub fn new(
+        query: &'a Query,
+        context: Arc<ExecutionContext>,
+        source: Arc<dyn ReadSource>,
+        given: Option<&'a [Vec<Value>]>,
+        environment: &'a dyn Environment,
+        stop: Arc<StopSignal>,
+    ) -> Lowering<'a> {
+        let survey = walk::survey(query);
+        Lowering {
+            query,
+            context,
+            source,
+            given,
+            environment,
+            stop,
+            types: HashMap::new(),
+            makers: HashMap::new(),
+            uses: survey.uses,
+            shared: survey.shared.into_iter().map(|count| (count, None)).collect(),
+            in_term: false,
+            onces: Vec::new(),
+            working: HashMap::new(),
+            work: 1,
+            levels: HashMap::new(),
+            next_column: survey.greatest.saturating_add(1),
+            next_function: 0,
+            next_maker: 0,
+        }
+    }
+
+    /// Notes that so many rows are read.
+    pub(crate) fn reads(&mut self, rows: usize) {
+        if rows > FEW_ROWS {
+            self.work = u64::MAX;
+            return;
+        }
+        self.work = self
+            .work
+            .saturating_mul(u64::try_from(rows).unwrap_or(u64::MAX).max(1));
+    }
+
+    /// The plan of a relation. With a domain it holds the domain's columns too.
+    pub fn lower(&mut self, relation: &Relation, domain: Option<&Domain>) -> Result<LogicalPlan, SqlError> {
+        self.stop.verdict(Instant::now())?;
+        if let Some(domain) = domain
+            && !walk::names_any(relation, &domain.columns)
+        {
+            let plan = self.lower(relation, None)?;
+            return join::crossed(domain.plan.clone(), plan);
+        }
+        match relation {
+            Relation::One => Ok(leaf::one_row()),
+            Relation::Values { columns, rows } => self.values(columns, rows, domain),
+            Relation::Scan(scan) => self.scan(scan),
+            Relation::Given { columns } => self.given_rows(columns),
+            Relation::System {
+                schema,
+                name,
+                columns,
+            } => self.system_rows(schema, name, columns),
+            Relation::Shared { number, columns } => self.shared_relation(*number, columns),
+            Relation::Working { number, columns } => self.working(*number, columns),
+            Relation::Functions {
+                input,
+                calls,
+                ordinality,
+                keep,
+            } => {
+                let plan = self.lower(input, domain)?;
+                self.set_functions(plan, calls, *ordinality, *keep)
+            }
+            Relation::Project { input, items } => {
+                let (input, items) = Self::one_projection(input, items);
+                let plan = self.lower(input, domain)?;
+                self.project(plan, &items, domain)
+            }
+            Relation::Filter { input, predicate } => self.filter(input, predicate, domain),
+            Relation::Join {
+                kind,
+                left,
+                right,
+                on,
+            } => self.join(*kind, left, right, on.as_ref(), domain),
+            Relation::Apply {
+                input,
+                subquery,
+                kind,
+            } => self.apply(input, subquery, kind, domain),
+            Relation::Aggregate {
+                input,
+                groups,
+                sets,
+                grouping,
+                calls,
+            } => self.aggregate(input, groups, sets, grouping, calls, domain),
+            Relation::Window { input, calls } => {
+                let plan = self.lower(input, domain)?;
+                self.window(plan, calls, domain)
+            }
+            Relation::Distinct { input, on } => self.distinct(input, on.as_deref(), domain),
+            Relation::Sort { input, keys } => {
+                let plan = self.lower(input, domain)?;
+                match domain {
+                    // Rows of several bindings have no order; who needs it asks `limit::order_of`.
+                    Some(_) => Ok(plan),
+                    None => self.sort(plan, keys),
+                }
+            }
+            Relation::Limit {
+                input,
+                count,
+                offset,
+                ties,
+            } => self.limit(input, count.as_ref(), offset.as_ref(), ties.as_deref(), domain),
+            Relation::Set {
+                op,
+                all,
+                inputs,
+                columns,
+            } => self.set(*op, *all, inputs, columns, domain),
+        }
+    }
+
+    /// A column that nothing else has.
+    pub(crate) fn fresh(&mut self, ty: SqlType) -> ColumnId {
+        let id = ColumnId(self.next_column);
+        self.next_column = self.next_column.saturating_add(1);
+        self.types.insert(id, ty);
+        id
+    }
+
+    pub(crate) fn next_function(&mut self) -> u32 {
+        self.next_function = self.next_function.saturating_add(1);
+        self.next_function
+    }
+
+    /// Notes the columns that one relation makes.
+    pub(crate) fn made(&mut self, columns: impl IntoIterator<Item = (ColumnId, SqlType)>) {
+        self.next_maker = self.next_maker.saturating_add(1);
+        for (id, ty) in columns {
+            self.types.insert(id, ty);
+            self.makers.insert(id, self.next_maker);
+        }
+    }
+
+    pub(crate) fn type_of(&self, id: ColumnId) -> Result<SqlType, SqlError> {
+        let ty = self.types.get(&id).copied();
+        ty.ok_or_else(|| SqlError::internal(format!("column c{} is not made before it is used", id.0)))
+    }
+
+    /// Only `items`, and the domain's columns.
+    /// Projections that lie on each other as one, as far as that computes nothing twice.
+    ///
+    /// DataFusion would do so, too, in a time that grows with the cube of their number.
+    fn one_projection<'r>(input: &'r Relation, items: &'r [Item]) -> (&'r Relation, Cow<'r, [Item]>) {
+        let mut input = input;
+        let mut items = Cow::Borrowed(items);
+        while let Relation::Project {
+            input: below,
+            items: inner,
+        } = input
+        {
+            let made: HashMap<ColumnId, &Expr> = inner.iter().map(|(id, expr)| (*id, expr)).collect();
+            let mut uses: HashMap<ColumnId, usize> = HashMap::new();
+            for id in items.iter().flat_map(|(_, expr)| expr.columns()) {
+                *uses.entry(id).or_default() += 1;
+            }
+            let simple = |id: ColumnId| {
+                made.get(&id).is_none_or(|expr| {
+                    expr.as_column().is_some()
+                        || expr.as_constant().is_some()
+                        || uses.get(&id).is_none_or(|uses| *uses <= 1)
+                })
+            };
+            let volatile = inner.iter().any(|(_, expr)| walk::is_volatile(expr));
+            if volatile || !items.iter().all(|(_, expr)| expr.columns().all(simple)) {
+                break;
+            }
+            let replaced = items
+                .iter()
+                .map(|(id, expr)| (*id, expr.with_columns(|column| made.get(&column).copied())));
+            items = Cow::Owned(replaced.collect());
+            input = below;
+        }
+        (input, items)
+    }
+
+    fn project(
+        &mut self,
+        plan: LogicalPlan,
+        items: &[Item],
+        domain: Option<&Domain>,
+    ) -> Result<LogicalPlan, SqlError> {
+        let mut columns = Vec::with_capacity(items.len());
+        for (id, expr) in items {
+            columns.push(self.projected_item(*id, expr, &plan)?.alias(field_name(*id)));
+        }
+        for id in domain.into_iter().flat_map(|domain| &domain.columns) {
+            columns.push(column(*id));
+        }
+        self.made(items.iter().map(|(id, expr)| (*id, expr.ty())));
+        projected(plan, columns)
+    }
+
+    /// All columns of a plan, and further ones.
+    pub(crate) fn extended(
+        &mut self,
+        plan: LogicalPlan,
+        items: Vec<(ColumnId, PlanExpr)>,
+    ) -> Result<LogicalPlan, SqlError> {
+        if items.is_empty() {
+            return Ok(plan);
+        }
+        let mut columns: Vec<PlanExpr> = plan
+            .schema()
+            .columns()
+            .into_iter()
+            .map(PlanExpr::Column)
+            .collect();
+        columns.extend(items.into_iter().map(|(id, expr)| expr.alias(field_name(id))));
+        projected(plan, columns)
+    }
+
+    /// The plan's column that holds `expr`, adding to `items` what must be computed first.
+    pub(crate) fn held(
+        &mut self,
+        expr: &Expr,
+        plan: &LogicalPlan,
+        items: &mut Vec<(ColumnId, PlanExpr)>,
+    ) -> Result<ColumnId, SqlError> {
+        if let Some(id) = expr.as_column() {
+            return Ok(id);
+        }
+        let value = self.scalar(expr, plan)?;
+        let id = self.fresh(expr.ty());
+        items.push((id, value));
+        Ok(id)
+    }
+
+    /// A relation of the query's `shared`.
+    fn shared_relation(
+        &mut self,
+        number: usize,
+        columns: &[(ColumnId, ColumnId, SqlType)],
+    ) -> Result<LogicalPlan, SqlError> {
+        let plan = self.shared_plan(number)?;
+        self.renamed(plan, columns)
+    }
+
+    fn shared_plan(&mut self, number: usize) -> Result<LogicalPlan, SqlError> {
+        let query = self.query;
+        let (Some(shared), Some((count, plan))) = (query.shared.get(number), self.shared.get(number)) else {
+            return Err(SqlError::internal("a shared relation that is not there"));
+        };
+        // Inside a recursive term a plan runs many times: a shared relation there is computed once even so.
+        if let Some(plan) = plan {
+            return Ok(plan.clone());
+        }
+        let once = *count <= 1 && !self.in_term;
+        let outer = std::mem::replace(&mut self.in_term, false);
+        let plan = match &shared.body {
+            SharedBody::Plain(relation) => {
+                let plan = self.lower(relation, None)?;
+                // One that is named once stays part of the plan, where filters reach it.
+                if once {
+                    plan
+                } else {
+                    self.materialized(plan, &shared.name)?
+                }
+            }
+            SharedBody::Recursive {
+                start,
+                term,
+                all,
+                columns,
+            } => {
+                let plan = self.recursive(number, start, term, *all, columns)?;
+                if once {
+                    plan
+                } else {
+                    self.materialized(plan, &shared.name)?
+                }
+            }
+        };
+        self.in_term = outer;
+        if let Some(entry) = self.shared.get_mut(number) {
+            entry.1 = Some(plan.clone());
+        }
+        Ok(plan)
+    }
+
+    /// The plan under other names: pairs of a column's name in the plan and here.
+    pub(crate) fn renamed(
+        &mut self,
+        plan: LogicalPlan,
+        columns: &[(ColumnId, ColumnId, SqlType)],
+    ) -> Result<LogicalPlan, SqlError> {
+        self.made(columns.iter().map(|(_, id, ty)| (*id, *ty)));
+        if columns.is_empty() {
+            return Ok(plan);
+        }
+        let items = columns
+            .iter()
+            .map(|(from, to, _)| column(*from).alias(field_name(*to)))
+            .collect();
+        projected(plan, items)
+    }
+}
+
+/// A column in a plan.
+pub(crate) fn column(id: ColumnId) -> PlanExpr {
+    PlanExpr::Column(Column::new_unqualified(field_name(id)))
+}
+
+/// The column that a field's name stands for.
+pub(crate) fn column_id(name: &str) -> Option<ColumnId> {
+    name.strip_prefix('c')?.parse().ok().map(ColumnId)
+}
+
+/// The columns of a plan.
+pub(crate) fn columns_of(plan: &LogicalPlan) -> Vec<ColumnId> {
+    let fields = plan.schema().fields().iter();
+    fields.filter_map(|field| column_id(field.name())).collect()
+}
+
+/// The Arrow type of a column of a plan.
+pub(crate) fn arrow_of(schema: &DFSchema, id: ColumnId) -> Result<DataType, SqlError> {
+    let field = schema
+        .field_with_unqualified_name(&field_name(id))
+        .map_err(sql_error)?;
+    Ok(field.data_type().clone())
+}
+
+/// A projection; without columns the plan as it is.
+pub(crate) fn projected(plan: LogicalPlan, columns: Vec<PlanExpr>) -> Result<LogicalPlan, SqlError> {
+    if columns.is_empty() {
+        return Ok(plan);
+    }
+    let projection = Projection::try_new(columns, Arc::new(plan)).map_err(sql_error)?;
+    Ok(LogicalPlan::Projection(projection))
+}

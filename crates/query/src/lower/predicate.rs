@@ -1,0 +1,364 @@
+//! Predicates: split at AND, so that joins find their keys and scans their ranges.
+//!
+//! A conjunct that can fail must not see rows that a conjunct before it excludes: `a <> 0 AND 1 / a > 2`. It
+//! goes as one opaque function together with those before it that name no other relations; so it moves to
+//! where they move, and [`weft_expression`] computes it only where they are true. What PostgreSQL leaves
+//! open, the order of conjuncts over different relations, is open here, too.
+
+use std::collections::BTreeSet;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{BinaryExpr, Expr as PlanExpr, ExprSchemable, Filter, LogicalPlan, Operator};
+use weft_expression::{ColumnId, CompareOp, Expr, Node, Op};
+use weft_types::{SqlError, SqlType, Value};
+
+use super::expression::all_of;
+use super::walk::is_fallible;
+use super::{Lowering, arrow_of, column};
+use crate::arrays::{array_of_values, needs_order_key};
+use crate::errors::sql_error;
+
+/// More conjuncts inside the branches of one OR are not searched for what the branches have in common.
+const COMMON_MAX: usize = 256;
+
+impl Lowering<'_> {
+    /// Rows of a plan for which all conjuncts are true.
+    pub(crate) fn filtered(
+        &mut self,
+        plan: LogicalPlan,
+        conjuncts: Vec<Expr>,
+    ) -> Result<LogicalPlan, SqlError> {
+        match self.condition(conjuncts, &plan)? {
+            None => Ok(plan),
+            Some(condition) => {
+                let filter = Filter::try_new(condition, std::sync::Arc::new(plan)).map_err(sql_error)?;
+                Ok(LogicalPlan::Filter(filter))
+            }
+        }
+    }
+
+    /// The conjunction of `conjuncts` over the columns of `plan`; `None` for none.
+    pub(crate) fn condition(
+        &mut self,
+        conjuncts: Vec<Expr>,
+        plan: &LogicalPlan,
+    ) -> Result<Option<PlanExpr>, SqlError> {
+        let mut parts = Vec::with_capacity(conjuncts.len());
+        let makers: Vec<BTreeSet<u32>> = conjuncts
+            .iter()
+            .map(|conjunct| self.makers_of(conjunct))
+            .collect();
+        // The last conjunct that can fail, of every set of relations.
+        let mut guarded: Vec<(&BTreeSet<u32>, usize)> = Vec::new();
+        for (at, conjunct) in conjuncts.iter().enumerate() {
+            let set = &makers[at];
+            if !is_fallible(conjunct) {
+                parts.push(self.conjunct(conjunct, plan)?);
+            } else if let Some(entry) = guarded.iter_mut().find(|(known, _)| *known == set) {
+                entry.1 = at;
+            } else {
+                guarded.push((set, at));
+            }
+        }
+        for (set, last) in guarded {
+            let together: Vec<Expr> = (0..=last)
+                .filter(|at| makers[*at].is_subset(set))
+                .filter_map(|at| conjuncts.get(at).cloned())
+                .collect();
+            match <[Expr; 1]>::try_from(together) {
+                Ok([alone]) => parts.push(self.conjunct(&alone, plan)?),
+                Err(together) => {
+                    if let Some(whole) = all_of(together) {
+                        parts.push(self.opaque(&whole, plan)?);
+                    }
+                }
+            }
+        }
+        Ok(parts.into_iter().reduce(PlanExpr::and))
+    }
+
+    fn makers_of(&self, expr: &Expr) -> BTreeSet<u32> {
+        expr.columns()
+            .filter_map(|id| self.makers.get(&id).copied())
+            .collect()
+    }
+
+    /// One conjunct, in a form that DataFusion understands where that form means the same.
+    fn conjunct(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
+        if let Some(native) = self.native(expr, plan)? {
+            return Ok(native);
+        }
+        if let Op::Compare(CompareOp::Eq) = expr.root().op
+            && let [left, right] = &expr.clone().into_arguments()[..]
+        {
+            let (of_left, of_right) = (self.makers_of(left), self.makers_of(right));
+            if !of_left.is_empty() && !of_right.is_empty() && of_left.is_disjoint(&of_right) {
+                return self.key_pair(left, right, plan);
+            }
+        }
+        self.scalar(expr, plan)
+    }
+
+    /// Equality of expressions over different relations: the key of a join.
+    fn key_pair(&mut self, left: &Expr, right: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
+        let ty = left.ty();
+        let left = self.scalar(left, plan)?;
+        let right = self.scalar(right, plan)?;
+        let (left, right) = self.comparable(left, plan, right, plan, ty)?;
+        Ok(binary(left, Operator::Eq, right))
+    }
+
+    fn native(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<Option<PlanExpr>, SqlError> {
+        if let Some(id) = expr.as_column() {
+            return Ok(Some(column(id)));
+        }
+        let root = expr.root();
+        match &root.op {
+            Op::Compare(op) => {
+                let arguments = expr.clone().into_arguments();
+                let [left, right] = &arguments[..] else {
+                    return Ok(None);
+                };
+                self.comparison(*op, left, right, plan)
+            }
+            Op::IsNull => match expr.clone().into_arguments().first().and_then(Expr::as_column) {
+                Some(id) => Ok(Some(PlanExpr::IsNull(Box::new(column(id))))),
+                None => Ok(None),
+            },
+            Op::Not => {
+                let arguments = expr.clone().into_arguments();
+                let Some(inner) = arguments.first() else {
+                    return Ok(None);
+                };
+                if let Some(id) = inner.as_column() {
+                    return Ok(Some(PlanExpr::Not(Box::new(column(id)))));
+                }
+                match (
+                    &inner.root().op,
+                    inner.clone().into_arguments().first().and_then(Expr::as_column),
+                ) {
+                    (Op::IsNull, Some(id)) => Ok(Some(PlanExpr::IsNotNull(Box::new(column(id))))),
+                    _ => Ok(None),
+                }
+            }
+            Op::InList { negated } => self.in_list(expr, *negated, plan),
+            _ => Ok(None),
+        }
+    }
+
+    fn comparison(
+        &mut self,
+        op: CompareOp,
+        left: &Expr,
+        right: &Expr,
+        plan: &LogicalPlan,
+    ) -> Result<Option<PlanExpr>, SqlError> {
+        let operator = operator(op);
+        match (seen_through(left), seen_through(right)) {
+            (Some(a), Some(b)) => {
+                let (left_type, right_type) = (arrow_of(plan.schema(), a)?, arrow_of(plan.schema(), b)?);
+                let same = left_type == right_type && !needs_order_key(&left.ty(), &left_type);
+                Ok(same.then(|| binary(column(a), operator, column(b))))
+            }
+            (Some(a), None) => {
+                let literal = self.literal_for(right, right.ty(), &arrow_of(plan.schema(), a)?)?;
+                Ok(literal.map(|literal| binary(column(a), operator, literal)))
+            }
+            (None, Some(b)) => {
+                let literal = self.literal_for(left, left.ty(), &arrow_of(plan.schema(), b)?)?;
+                Ok(literal.map(|literal| binary(literal, operator, column(b))))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// A constant as a literal of a column's Arrow type, if the type has it and compares it rightly.
+    fn literal_for(
+        &mut self,
+        expr: &Expr,
+        ty: SqlType,
+        arrow: &DataType,
+    ) -> Result<Option<PlanExpr>, SqlError> {
+        if needs_order_key(&ty, arrow) {
+            return Ok(None);
+        }
+        let Some(scalar) = self.literal(expr)? else {
+            return Ok(None);
+        };
+        if scalar.is_null() {
+            let null = ScalarValue::try_from(arrow).map_err(sql_error)?;
+            return Ok(Some(PlanExpr::Literal(null, None)));
+        }
+        if scalar.data_type() == *arrow {
+            return Ok(Some(PlanExpr::Literal(scalar, None)));
+        }
+        if let Some(number) = integer(&scalar) {
+            return Ok(narrowed(number, arrow));
+        }
+        let array = scalar.to_array().map_err(sql_error)?;
+        let value = crate::arrays::ValueColumn::new(&array, &ty)?.value(0);
+        exact_literal(&value, &ty, arrow)
+    }
+
+    fn in_list(
+        &mut self,
+        expr: &Expr,
+        negated: bool,
+        plan: &LogicalPlan,
+    ) -> Result<Option<PlanExpr>, SqlError> {
+        let mut arguments = expr.clone().into_arguments().into_iter();
+        let Some((value, id)) = arguments
+            .next()
+            .and_then(|value| value.as_column().map(|id| (value, id)))
+        else {
+            return Ok(None);
+        };
+        let arrow = arrow_of(plan.schema(), id)?;
+        let mut list = Vec::new();
+        for item in arguments {
+            match self.literal_for(&item, value.ty(), &arrow)? {
+                Some(literal) => list.push(literal),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(PlanExpr::InList(InList::new(
+            Box::new(column(id)),
+            list,
+            negated,
+        ))))
+    }
+}
+
+/// The column that an expression is, a conversion left out of account that changes no value: to a wider
+/// integer, or between kinds of text that compare alike.
+fn seen_through(expr: &Expr) -> Option<ColumnId> {
+    let [
+        Node {
+            op: Op::Column(id), ..
+        },
+        Node {
+            op: Op::Cast { from, .. },
+            ty,
+            ..
+        },
+    ] = expr.nodes()
+    else {
+        return expr.as_column();
+    };
+    let width = |ty: &SqlType| match ty {
+        SqlType::Int2 => Some(2),
+        SqlType::Int4 => Some(4),
+        SqlType::Int8 => Some(8),
+        _ => None,
+    };
+    let widens = width(from).zip(width(ty)).is_some_and(|(from, to)| from < to);
+    let relabels = matches!(from, SqlType::Text | SqlType::Varchar(_))
+        && matches!(ty, SqlType::Text | SqlType::Varchar(None));
+    (widens || relabels).then_some(*id)
+}
+
+fn integer(scalar: &ScalarValue) -> Option<i64> {
+    match scalar {
+        ScalarValue::Int16(value) => value.map(i64::from),
+        ScalarValue::Int32(value) => value.map(i64::from),
+        ScalarValue::Int64(value) => *value,
+        _ => None,
+    }
+}
+
+/// An integer constant as one of a column's type; `None` if the type does not have it.
+fn narrowed(number: i64, arrow: &DataType) -> Option<PlanExpr> {
+    let scalar = match arrow {
+        DataType::Int16 => ScalarValue::Int16(Some(i16::try_from(number).ok()?)),
+        DataType::Int32 => ScalarValue::Int32(Some(i32::try_from(number).ok()?)),
+        DataType::Int64 => ScalarValue::Int64(Some(number)),
+        _ => return None,
+    };
+    Some(PlanExpr::Literal(scalar, None))
+}
+
+/// A numeric constant as a decimal of a column's scale, if it has no more digits.
+fn exact_literal(value: &Value, ty: &SqlType, arrow: &DataType) -> Result<Option<PlanExpr>, SqlError> {
+    let (Value::Numeric(number), DataType::Decimal128(precision, scale)) = (value, arrow) else {
+        return Ok(None);
+    };
+    let scale_digits = u16::from(scale.unsigned_abs());
+    let Ok(mantissa) = number.to_i128(scale_digits) else {
+        return Ok(None);
+    };
+    let again = weft_types::Numeric::from_i128(mantissa, scale_digits);
+    let Some(again) = again.filter(|again| again.compare(number) == std::cmp::Ordering::Equal) else {
+        return Ok(None);
+    };
+    let limit = 10_i128.checked_pow(u32::from(*precision));
+    if limit.is_none_or(|limit| mantissa.unsigned_abs() >= limit.unsigned_abs()) {
+        return Ok(None);
+    }
+    let array = array_of_values(&[Value::Numeric(again)], ty, arrow)?;
+    let literal = ScalarValue::try_from_array(&array, 0).map_err(sql_error)?;
+    Ok(Some(PlanExpr::Literal(literal, None)))
+}
+
+pub(crate) fn binary(left: PlanExpr, op: Operator, right: PlanExpr) -> PlanExpr {
+    PlanExpr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+fn operator(op: CompareOp) -> Operator {
+    match op {
+        CompareOp::Eq => Operator::Eq,
+        CompareOp::Ne => Operator::NotEq,
+        CompareOp::Lt => Operator::Lt,
+        CompareOp::Le => Operator::LtEq,
+        CompareOp::Gt => Operator::Gt,
+        CompareOp::Ge => Operator::GtEq,
+    }
+}
+
+/// Whether a plan's column may be NULL.
+pub(crate) fn may_be_null(expr: &PlanExpr, plan: &LogicalPlan) -> bool {
+    expr.nullable(plan.schema()).unwrap_or(true)
+}
+
+/// The conjuncts of a predicate, in order; of an OR also those that all its branches have in common, before
+/// it.
+pub(crate) fn conjuncts(predicate: &Expr) -> Vec<Expr> {
+    let mut found = Vec::new();
+    let mut stack = vec![predicate.clone()];
+    while let Some(expr) = stack.pop() {
+        match expr.root().op {
+            Op::And => stack.extend(expr.into_arguments().into_iter().rev()),
+            Op::Or => {
+                found.extend(common(&expr));
+                found.push(expr);
+            }
+            _ => found.push(expr),
+        }
+    }
+    found
+}
+
+/// What all branches of an OR demand and cannot fail at.
+fn common(or: &Expr) -> Vec<Expr> {
+    let branches: Vec<Vec<Expr>> = or
+        .clone()
+        .into_arguments()
+        .into_iter()
+        .map(|branch| match branch.root().op {
+            Op::And => branch.into_arguments(),
+            _ => vec![branch],
+        })
+        .collect();
+    if branches.iter().map(Vec::len).sum::<usize>() > COMMON_MAX {
+        return Vec::new();
+    }
+    let Some((first, rest)) = branches.split_first() else {
+        return Vec::new();
+    };
+    first
+        .iter()
+        .filter(|part| !is_fallible(part) && rest.iter().all(|branch| branch.contains(part)))
+        .cloned()
+        .collect()
+}

@@ -1,0 +1,352 @@
+//! Relations that are computed once, and recursive ones.
+//!
+//! [`materialized`] gives a plan that may stand in several places of a query. Whichever is asked first starts
+//! a task that computes the rows; all replay them. The task runs on its own: that nobody polls one of the
+//! places keeps no other waiting. The rows are held in memory, within the pool's bound.
+//!
+//! [`Recursion`] is WITH RECURSIVE: its term runs over the rows of the step before ([`working`]) until a step
+//! gives none. UNION leaves out rows that were there before, told apart by their key bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::Result;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::{StreamExt, TryStreamExt, stream};
+use hashbrown::HashSet;
+use parking_lot::Mutex;
+use weft_expression::ColumnId;
+use weft_types::{SqlError, SqlType, encode_key_value_ref};
+
+use crate::arrays::{ValueColumn, converted};
+use crate::errors::external;
+use crate::operator::{Operator, operator_plan};
+use crate::schema::{arrow_type, field, field_name};
+
+/// Rows that are held, and their room in the pool.
+struct Held {
+    batches: Vec<RecordBatch>,
+    _room: MemoryReservation,
+}
+
+type Computed = Shared<BoxFuture<'static, std::result::Result<Arc<Held>, Arc<DataFusionError>>>>;
+
+/// Computes its input once for all places where its plan stands.
+struct Materialize {
+    computed: Mutex<Option<Computed>>,
+}
+
+impl fmt::Debug for Materialize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Materialize")
+    }
+}
+
+/// A plan that may be cloned into several places of one execution's plan and is computed once.
+///
+/// # Errors
+/// If two columns have one name.
+pub fn materialized(plan: LogicalPlan) -> std::result::Result<LogicalPlan, SqlError> {
+    let schema = plan.schema().as_arrow().clone();
+    let operator = Materialize {
+        computed: Mutex::new(None),
+    };
+    operator_plan(Arc::new(operator), vec![plan], schema, Vec::new())
+}
+
+impl Operator for Materialize {
+    fn name(&self) -> &'static str {
+        "Materialize"
+    }
+
+    fn run(
+        &self,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        schema: &SchemaRef,
+        context: &Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let Some(input) = inputs.first() else {
+            return datafusion::common::internal_err!("nothing to materialize");
+        };
+        let (input, context) = (Arc::clone(input), Arc::clone(context));
+        let computed = {
+            let mut computed = self.computed.lock();
+            let start = || started(input, context);
+            computed.get_or_insert_with(start).clone()
+        };
+        let rows = async move {
+            let held = computed.await.map_err(DataFusionError::Shared)?;
+            let count = held.batches.len();
+            let batches = (0..count).map(move |at| Ok(held.batches[at].clone()));
+            Ok::<_, DataFusionError>(stream::iter(batches))
+        };
+        let rows = stream::once(rows).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), rows)))
+    }
+}
+
+/// A future that starts a task when it is first polled, and is that task's outcome.
+fn started(input: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Computed {
+    let compute = async move {
+        let room = MemoryConsumer::new("Materialize").register(context.memory_pool());
+        let mut rows = input.execute(0, context)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = rows.next().await {
+            let batch = batch?;
+            room.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch);
+        }
+        Ok(Arc::new(Held { batches, _room: room }))
+    };
+    let outcome = async move {
+        let outcome: Result<Arc<Held>> = match SpawnedTask::spawn(compute).join().await {
+            Ok(outcome) => outcome,
+            Err(error) => Err(DataFusionError::External(Box::new(error))),
+        };
+        outcome.map_err(Arc::new)
+    };
+    outcome.boxed().shared()
+}
+
+/// The rows of a recursive relation's step, seen by its term.
+#[derive(Default)]
+pub struct WorkingTable {
+    batches: Mutex<Vec<RecordBatch>>,
+}
+
+impl fmt::Debug for WorkingTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WorkingTable")
+    }
+}
+
+/// Reads a working table: which of its columns.
+#[derive(Debug)]
+struct Working {
+    table: Arc<WorkingTable>,
+    columns: Vec<usize>,
+}
+
+/// The plan that reads a working table: positions of its columns, and the ids and types that they get.
+///
+/// # Errors
+/// If two columns have one name.
+pub fn working(
+    table: &Arc<WorkingTable>,
+    columns: &[(usize, ColumnId, SqlType)],
+) -> std::result::Result<LogicalPlan, SqlError> {
+    let fields: Vec<_> = columns
+        .iter()
+        .map(|(_, id, ty)| field(*id, arrow_type(ty)))
+        .collect();
+    let operator = Working {
+        table: Arc::clone(table),
+        columns: columns.iter().map(|(at, _, _)| *at).collect(),
+    };
+    operator_plan(Arc::new(operator), Vec::new(), Schema::new(fields), Vec::new())
+}
+
+impl Operator for Working {
+    fn name(&self) -> &'static str {
+        "WorkingTable"
+    }
+
+    fn run(
+        &self,
+        _inputs: &[Arc<dyn ExecutionPlan>],
+        schema: &SchemaRef,
+        _context: &Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let rows: Result<Vec<RecordBatch>> = self
+            .table
+            .batches
+            .lock()
+            .iter()
+            .map(|batch| {
+                let arrays = batch.project(&self.columns)?.columns().to_vec();
+                labelled(arrays, batch.num_rows(), schema)
+            })
+            .collect();
+        let rows = stream::iter(rows?.into_iter().map(Ok));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), rows)))
+    }
+}
+
+fn labelled(arrays: Vec<ArrayRef>, rows: usize, schema: &SchemaRef) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        arrays,
+        &options,
+    )?)
+}
+
+/// A recursive relation.
+#[derive(Debug, Clone)]
+pub struct Recursion {
+    /// What the term reads.
+    pub table: Arc<WorkingTable>,
+    /// UNION ALL.
+    pub all: bool,
+    /// The columns.
+    pub columns: Vec<(ColumnId, SqlType)>,
+    /// Of each, the column of the start and of the term that it comes from.
+    pub sources: Vec<(ColumnId, ColumnId)>,
+}
+
+/// The plan of a recursive relation.
+///
+/// # Errors
+/// If two columns have one name.
+pub fn recursive(
+    recursion: Recursion,
+    start: LogicalPlan,
+    term: LogicalPlan,
+) -> std::result::Result<LogicalPlan, SqlError> {
+    let fields: Vec<_> = recursion
+        .columns
+        .iter()
+        .map(|(id, ty)| field(*id, arrow_type(ty)))
+        .collect();
+    operator_plan(
+        Arc::new(recursion),
+        vec![start, term],
+        Schema::new(fields),
+        Vec::new(),
+    )
+}
+
+impl Operator for Recursion {
+    fn name(&self) -> &'static str {
+        "Recursion"
+    }
+
+    fn run(
+        &self,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        schema: &SchemaRef,
+        context: &Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let [start, term] = inputs else {
+            return datafusion::common::internal_err!("a recursion has two inputs");
+        };
+        let steps = Steps {
+            recursion: self.clone(),
+            schema: Arc::clone(schema),
+            term: Arc::clone(term),
+            running: start.execute(0, Arc::clone(context))?,
+            room: MemoryConsumer::new("Recursion").register(context.memory_pool()),
+            seen_room: MemoryConsumer::new("Recursion").register(context.memory_pool()),
+            context: Arc::clone(context),
+            in_term: false,
+            next: Vec::new(),
+            seen: HashSet::new(),
+        };
+        let rows = stream::try_unfold(steps, |mut steps| async move {
+            let batch = steps.next().await?;
+            Ok::<_, DataFusionError>(batch.map(|batch| (batch, steps)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), rows)))
+    }
+}
+
+/// A recursion that runs.
+struct Steps {
+    recursion: Recursion,
+    schema: SchemaRef,
+    term: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    running: SendableRecordBatchStream,
+    in_term: bool,
+    /// The rows of the present step, for the next.
+    next: Vec<RecordBatch>,
+    room: MemoryReservation,
+    /// Keys of all rows, for UNION.
+    seen: HashSet<Vec<u8>>,
+    seen_room: MemoryReservation,
+}
+
+impl Steps {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            match self.running.next().await {
+                Some(batch) => {
+                    let batch = self.relabelled(&batch?).map_err(external)?;
+                    let batch = if self.recursion.all {
+                        batch
+                    } else {
+                        self.unseen(&batch)?
+                    };
+                    if batch.num_rows() > 0 {
+                        self.room.try_grow(batch.get_array_memory_size())?;
+                        self.next.push(batch.clone());
+                        return Ok(Some(batch));
+                    }
+                }
+                None if self.next.is_empty() => {
+                    self.recursion.table.batches.lock().clear();
+                    return Ok(None);
+                }
+                None => {
+                    let step = std::mem::take(&mut self.next);
+                    let held = step.iter().map(RecordBatch::get_array_memory_size).sum();
+                    *self.recursion.table.batches.lock() = step;
+                    // The step before is no longer read.
+                    self.room.try_resize(held)?;
+                    let term = reset_plan_states(Arc::clone(&self.term))?;
+                    self.running = term.execute(0, Arc::clone(&self.context))?;
+                    self.in_term = true;
+                }
+            }
+        }
+    }
+
+    /// The recursion's columns of a batch of its start or term.
+    fn relabelled(&self, batch: &RecordBatch) -> std::result::Result<RecordBatch, SqlError> {
+        let mut arrays = Vec::with_capacity(self.recursion.columns.len());
+        for ((_, ty), (start, term)) in self.recursion.columns.iter().zip(&self.recursion.sources) {
+            let name = field_name(if self.in_term { *term } else { *start });
+            let array = batch
+                .column_by_name(&name)
+                .ok_or_else(|| SqlError::internal(format!("a recursion lacks column {name}")))?;
+            arrays.push(converted(array, ty, &arrow_type(ty))?);
+        }
+        labelled(arrays, batch.num_rows(), &self.schema).map_err(crate::errors::sql_error)
+    }
+
+    /// The rows that were never there before.
+    fn unseen(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns: std::result::Result<Vec<ValueColumn>, SqlError> = batch
+            .columns()
+            .iter()
+            .zip(&self.recursion.columns)
+            .map(|(array, (_, ty))| ValueColumn::new(array, ty))
+            .collect();
+        let columns = columns.map_err(external)?;
+        let mut fresh = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            let mut key = Vec::new();
+            for column in &columns {
+                encode_key_value_ref(&mut key, &column.value_ref(row));
+            }
+            let bytes = key.len() + size_of::<Vec<u8>>();
+            let is_fresh = self.seen.insert(key);
+            if is_fresh {
+                self.seen_room.try_grow(bytes)?;
+            }
+            fresh.push(is_fresh);
+        }
+        Ok(filter_record_batch(batch, &BooleanArray::from(fresh))?)
+    }
+}

@@ -1,0 +1,540 @@
+//! A table as DataFusion sees it: a provider that plans scans, and the scan itself.
+//!
+//! The scan holds no rows and no snapshot. It finds its [`ReadSource`] in the task context when it runs, so
+//! that one physical plan serves every snapshot of one catalog version. Partition `p` of `n` reads chunks `p,
+//! p + n, ...`; when predicates bind the leading columns of an ordered index, partition 0 reads the index
+//! ranges and the others nothing. Predicates are looked at when the first batch is asked for: a hash join
+//! above has then finished its build side and says which keys can match at all, which turns a join by key
+//! into an index lookup.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Constraint, Constraints, Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use parking_lot::Mutex;
+use weft_binder::relation::Scan;
+use weft_store::TableDef;
+
+use crate::columns::{BatchBuilder, CellSource};
+use crate::errors::external;
+use crate::key_range::{self, KeyRanges, ScannedColumn};
+use crate::schema::{column_type, field_name};
+use crate::slice::yield_due;
+use crate::source::ReadSource;
+
+/// The source that scans of one execution read, carried by the session configuration's extensions.
+///
+/// The partitions of a scan must agree on how they share it, although predicates that come from a running
+/// join or sort change meanwhile, and although a source may decline a range that is too long: the first
+/// partition to ask decides for all, once per execution, and where an index helps it has read the rows before
+/// the others go on.
+pub struct SourceExtension {
+    source: Arc<dyn ReadSource>,
+    target: Option<Arc<dyn ReadSource>>,
+    decisions: Mutex<HashMap<u64, Arc<Mutex<Option<Access>>>>>,
+}
+
+impl SourceExtension {
+    /// For one execution over `source`; scans with hidden columns read `target` where it is given.
+    pub fn new(source: Arc<dyn ReadSource>, target: Option<Arc<dyn ReadSource>>) -> Self {
+        SourceExtension {
+            source,
+            target,
+            decisions: Mutex::new(HashMap::new()),
+        }
+    }
+
+    fn source(&self, hidden: bool) -> &Arc<dyn ReadSource> {
+        match &self.target {
+            Some(target) if hidden => target,
+            _ => &self.source,
+        }
+    }
+
+    fn decision(&self, scan: u64) -> Arc<Mutex<Option<Access>>> {
+        Arc::clone(self.decisions.lock().entry(scan).or_default())
+    }
+}
+
+/// How a scan reads its table in one execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Each partition its share of the chunks.
+    Chunks,
+    /// The deciding partition has read the index ranges; the others have nothing to do.
+    Index,
+}
+
+/// Names the scans of all plans apart.
+static NEXT_SCAN: AtomicU64 = AtomicU64::new(0);
+
+/// Plans scans of one table: the columns that one relation of a statement reads.
+pub struct RelationProvider {
+    table: Arc<TableDef>,
+    hidden: bool,
+    columns: Vec<CellSource>,
+    constraints: Constraints,
+    schema: SchemaRef,
+    chunk_count: usize,
+    row_count: usize,
+}
+
+impl RelationProvider {
+    /// For the columns of `scan`, then, if asked for, the rows' handle and stored bytes.
+    pub fn new(scan: &Scan, source: &dyn ReadSource) -> Self {
+        let table = Arc::clone(&scan.table);
+        let mut columns = Vec::with_capacity(scan.columns.len() + 2);
+        let mut fields = Vec::with_capacity(scan.columns.len() + 2);
+        for (position, id, ty) in &scan.columns {
+            let definition = table.columns.get(*position);
+            let nullable = definition.is_none_or(|column| !column.not_null);
+            let ty = definition.map_or(*ty, |column| column.ty);
+            columns.push(CellSource::Column(*position));
+            fields.push(Field::new(field_name(*id), column_type(&ty), nullable));
+        }
+        if let Some((handle, bytes)) = scan.hidden {
+            columns.extend([CellSource::Handle, CellSource::Bytes]);
+            fields.push(Field::new(
+                field_name(handle),
+                DataType::FixedSizeBinary(16),
+                false,
+            ));
+            fields.push(Field::new(field_name(bytes), DataType::Binary, false));
+        }
+        let constraints = Constraints::new_unverified(key_of(&table, &columns).into_iter().collect());
+        RelationProvider {
+            hidden: scan.hidden.is_some(),
+            constraints,
+            schema: Arc::new(Schema::new(fields)),
+            chunk_count: source.chunk_count(table.id),
+            row_count: source.row_count_estimate(table.id),
+            columns,
+            table,
+        }
+    }
+
+    /// The table scanned.
+    #[must_use]
+    pub fn table(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+}
+
+/// The primary key, if all of it is read.
+fn key_of(table: &TableDef, columns: &[CellSource]) -> Option<Constraint> {
+    let place = |column: &usize| {
+        columns
+            .iter()
+            .position(|read| *read == CellSource::Column(*column))
+    };
+    let places: Option<Vec<usize>> = table.primary_index()?.columns.iter().map(place).collect();
+    places.map(Constraint::PrimaryKey)
+}
+
+impl fmt::Debug for RelationProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelationProvider({})", self.table.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for RelationProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The primary key.
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let schema = Arc::new(self.schema.project(&projection)?);
+        let partitions = state.config().target_partitions().min(self.chunk_count).max(1);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let columns = projection
+            .iter()
+            .filter_map(|at| self.columns.get(*at).copied())
+            .collect();
+        Ok(Arc::new(RelationScan {
+            id: NEXT_SCAN.fetch_add(1, Ordering::Relaxed),
+            table: Arc::clone(&self.table),
+            hidden: self.hidden,
+            columns,
+            schema,
+            predicates: Vec::new(),
+            fetch: limit,
+            row_count: self.row_count,
+            properties: Arc::new(properties),
+        }))
+    }
+}
+
+/// Reads one table's rows into record batches.
+#[derive(Debug, Clone)]
+pub struct RelationScan {
+    id: u64,
+    table: Arc<TableDef>,
+    hidden: bool,
+    columns: Vec<CellSource>,
+    schema: SchemaRef,
+    predicates: Vec<Arc<dyn PhysicalExpr>>,
+    fetch: Option<usize>,
+    row_count: usize,
+    properties: Arc<PlanProperties>,
+}
+
+impl RelationScan {
+    fn column_name(&self, column: CellSource) -> &str {
+        match column {
+            CellSource::Column(at) => self
+                .table
+                .columns
+                .get(at)
+                .map_or("?", |column| column.name.as_str()),
+            CellSource::Handle => "handle",
+            CellSource::Bytes => "row",
+        }
+    }
+}
+
+impl DisplayAs for RelationScan {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self
+            .columns
+            .iter()
+            .map(|column| self.column_name(*column))
+            .collect();
+        write!(
+            f,
+            "RelationScan: table={}, columns=[{}]",
+            self.table.name,
+            names.join(", ")
+        )?;
+        if let Some(fetch) = self.fetch {
+            write!(f, ", fetch={fetch}")?;
+        }
+        if !self.predicates.is_empty() {
+            let texts: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();
+            write!(f, ", predicates=[{}]", texts.join(" AND "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for RelationScan {
+    fn name(&self) -> &str {
+        "RelationScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for predicate in &self.predicates {
+            if f(predicate)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    /// A scan that runs again in one execution (a recursive query) decides anew, and forgets the predicates
+    /// of joins whose build side is about to change.
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut scan = self.as_ref().clone();
+        scan.id = NEXT_SCAN.fetch_add(1, Ordering::Relaxed);
+        scan.predicates
+            .retain(|predicate| !DynamicFilterTracking::classify(predicate).contains_dynamic_filter());
+        Ok(Arc::new(scan))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let extension = context.session_config().get_extension::<SourceExtension>();
+        let Some(extension) = extension else {
+            return datafusion::common::internal_err!("no source to scan {} in", self.table.name);
+        };
+        let mut reader = ScanReader {
+            scan: self.clone(),
+            source: Arc::clone(extension.source(self.hidden)),
+            extension,
+            batch_rows: context.session_config().batch_size(),
+            remaining: self.fetch.unwrap_or(usize::MAX),
+            started: false,
+            next_chunk: partition,
+            ready: VecDeque::new(),
+            done: false,
+        };
+        let stream = futures::stream::poll_fn(move |context| reader.poll(context));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            stream,
+        )))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let partitions = self.properties.partitioning.partition_count();
+        let rows = if args.partition().is_some() {
+            self.row_count / partitions
+        } else {
+            self.row_count
+        };
+        Ok(Arc::new(
+            Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows)),
+        ))
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(RelationScan {
+            fetch: limit,
+            ..self.clone()
+        }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _phase: FilterPushdownPhase,
+        offered: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let count = offered.parent_filters.len();
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(vec![PushedDown::No; count]);
+        if count == 0 || self.fetch.is_some() || self.table.indexes.is_empty() {
+            return Ok(propagation);
+        }
+        let mut scan = self.clone();
+        scan.predicates
+            .extend(offered.parent_filters.into_iter().map(|filter| filter.filter));
+        Ok(propagation.with_updated_node(Arc::new(scan)))
+    }
+}
+
+/// One partition's work: a stream of record batches.
+struct ScanReader {
+    scan: RelationScan,
+    source: Arc<dyn ReadSource>,
+    extension: Arc<SourceExtension>,
+    batch_rows: usize,
+    remaining: usize,
+    started: bool,
+    next_chunk: usize,
+    ready: VecDeque<RecordBatch>,
+    done: bool,
+}
+
+impl ScanReader {
+    /// The next batch. Chunks without a visible row are passed over in slices.
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                let batch = if batch.num_rows() > self.remaining {
+                    batch.slice(0, self.remaining)
+                } else {
+                    batch
+                };
+                self.remaining -= batch.num_rows();
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            if self.done || self.remaining == 0 {
+                return Poll::Ready(None);
+            }
+            if yield_due(context) {
+                return Poll::Pending;
+            }
+            if let Err(error) = self.advance() {
+                self.done = true;
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
+
+    /// Reads the index ranges, once, or the next chunk.
+    fn advance(&mut self) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            if self.access()? == Access::Index {
+                self.done = true;
+                return Ok(());
+            }
+        }
+        if self.next_chunk >= self.source.chunk_count(self.scan.table.id) {
+            self.done = true;
+            return Ok(());
+        }
+        let mut builder = self.builder()?;
+        let outcome = self
+            .source
+            .read_chunk(self.scan.table.id, self.next_chunk, &mut |row, handle| {
+                builder.push(row, handle);
+            });
+        outcome.map_err(external)?;
+        self.next_chunk += self.scan.properties.partitioning.partition_count();
+        self.offer(builder)
+    }
+
+    /// How the scan reads, the same for every partition. The one that decides for the index reads it here.
+    fn access(&mut self) -> Result<Access> {
+        if self.scan.predicates.is_empty() {
+            return Ok(Access::Chunks);
+        }
+        let decision = self.extension.decision(self.scan.id);
+        let mut decided = decision.lock();
+        if let Some(access) = *decided {
+            return Ok(access);
+        }
+        let access = match self.propose()? {
+            Some(ranges) if self.read_ranges(&ranges)? => Access::Index,
+            _ => Access::Chunks,
+        };
+        *decided = Some(access);
+        Ok(access)
+    }
+
+    /// The index ranges that the predicates allow, if they bind an index.
+    fn propose(&self) -> Result<Option<KeyRanges>> {
+        let mut predicates = Vec::with_capacity(self.scan.predicates.len());
+        for predicate in &self.scan.predicates {
+            predicates.push(snapshot_physical_expr(Arc::clone(predicate))?);
+        }
+        let columns: Vec<ScannedColumn> = self
+            .scan
+            .columns
+            .iter()
+            .map(|column| column.table_column())
+            .collect();
+        Ok(key_range::choose(&self.scan.table, &columns, &predicates))
+    }
+
+    /// Reads all ranges; false when the source declines one, with nothing read.
+    fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
+        let mut builder = self.builder()?;
+        for (low, high) in &ranges.ranges {
+            if is_empty(low, high) {
+                continue;
+            }
+            let answered = self
+                .source
+                .read_range(
+                    &ranges.index,
+                    as_slice(low),
+                    as_slice(high),
+                    &mut |row, handle| {
+                        builder.push(row, handle);
+                    },
+                )
+                .map_err(external)?;
+            if !answered {
+                return Ok(false);
+            }
+        }
+        self.offer(builder)?;
+        Ok(true)
+    }
+
+    fn builder(&self) -> Result<BatchBuilder> {
+        let layout = Arc::clone(&self.scan.table.layout);
+        BatchBuilder::new(Arc::clone(&self.scan.schema), layout, &self.scan.columns).map_err(external)
+    }
+
+    /// Cuts what was read into batches of the configured size.
+    fn offer(&mut self, builder: BatchBuilder) -> Result<()> {
+        let batch = builder.finish()?;
+        let mut start = 0;
+        while start < batch.num_rows() {
+            let length = self.batch_rows.min(batch.num_rows() - start);
+            self.ready.push_back(batch.slice(start, length));
+            start += length;
+        }
+        Ok(())
+    }
+}
+
+fn is_empty(low: &KeyBoundsSide, high: &KeyBoundsSide) -> bool {
+    match (low, high) {
+        (Bound::Included(low), Bound::Excluded(high)) => low >= high,
+        _ => false,
+    }
+}
+
+type KeyBoundsSide = Bound<Vec<u8>>;
+
+fn as_slice(bound: &KeyBoundsSide) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key.as_slice()),
+        Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}

@@ -1,0 +1,419 @@
+//! Queries in slices: every operator can be stopped, and gives way to other queries.
+//!
+//! DataFusion's operators poll each other without looking up. A join whose filter accepts nothing asks its
+//! inputs for batch after batch inside one poll, for minutes if need be, and a runtime cannot take a thread
+//! away from a poll that does not return. So the finished physical plan is taken apart once more, after all
+//! optimizer rules, and a [`SliceExec`] is put on every edge between two operators and above the topmost. It
+//! changes no row and no property. At each poll its stream
+//!
+//! 1. fails at once when the statement was cancelled, its time is up, or nobody waits for its result any
+//!    longer ([`StopSignal`]), which ends tasks that a mere abort could not reach;
+//! 2. yields to the scheduler when its task has run for a slice ([`SLICE`]) since it last yielded.
+//!
+//! Both happen between batches, so what an operator does with one batch must be short. That holds for all but
+//! joins: a batch of the probe side meets the whole build side. On that edge batches are cut into pieces
+//! ([`PieceSize`]) that begin small and follow the time that the join needs for them.
+//!
+//! What stays: a join of one probe row with a huge build side, and the sort or hash of one batch, are not
+//! interrupted.
+
+use std::cell::Cell;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::{
+    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::{Stream, StreamExt};
+use weft_types::SqlError;
+
+use crate::errors::external;
+use crate::settings::CancelSignal;
+use crate::stream::{canceled_by_user, timed_out};
+
+/// How long a task runs before others get their turn.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// Rows of the first piece of a join's probe side.
+const FIRST_PIECE_ROWS: usize = 8;
+
+/// Why one execution ends early. Shared by its result stream and all its operators.
+#[derive(Debug)]
+pub struct StopSignal {
+    cancel: CancelSignal,
+    deadline: Option<Instant>,
+    abandoned: AtomicBool,
+}
+
+impl StopSignal {
+    /// Stops when `cancel` is raised or `deadline` passes.
+    pub fn new(cancel: CancelSignal, deadline: Option<Instant>) -> Arc<Self> {
+        Arc::new(StopSignal {
+            cancel,
+            deadline,
+            abandoned: AtomicBool::new(false),
+        })
+    }
+
+    /// When the statement's time is up.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The session's wish to stop.
+    pub fn cancel(&self) -> &CancelSignal {
+        &self.cancel
+    }
+
+    /// Nobody wants the result any longer. Unlike a cancellation this cannot be taken back.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// 57014 when the execution shall end.
+    pub fn verdict(&self, now: Instant) -> std::result::Result<(), SqlError> {
+        if self.abandoned.load(Ordering::Relaxed) || self.cancel.is_canceled() {
+            return Err(canceled_by_user());
+        }
+        match self.deadline {
+            Some(deadline) if now >= deadline => Err(timed_out()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, now: Instant) -> Result<()> {
+        self.verdict(now).map_err(external)
+    }
+}
+
+thread_local! {
+    /// The task that this thread runs, and since when.
+    static RUNNING: Cell<Option<(tokio::task::Id, Instant)>> = const { Cell::new(None) };
+}
+
+/// When the running task's slice began: now, if another task ran before on this thread. `None` outside a
+/// task.
+fn slice_start(now: Instant) -> Option<Instant> {
+    let task = tokio::task::try_id()?;
+    match RUNNING.get() {
+        Some((running, start)) if running == task => Some(start),
+        _ => {
+            RUNNING.set(Some((task, now)));
+            Some(now)
+        }
+    }
+}
+
+/// Whether the running task has had its slice. Then it has been woken again, and its future must return
+/// `Pending`.
+pub fn yield_due(context: &Context<'_>) -> bool {
+    yield_due_at(Instant::now(), context)
+}
+
+fn yield_due_at(now: Instant, context: &Context<'_>) -> bool {
+    let due = slice_start(now).is_some_and(|start| now.duration_since(start) >= SLICE);
+    if due {
+        RUNNING.set(None);
+        context.waker().wake_by_ref();
+    }
+    due
+}
+
+/// The same plan, whose operators run in slices and end with `stop`.
+pub fn sliced(plan: Arc<dyn ExecutionPlan>, stop: &Arc<StopSignal>) -> Result<Arc<dyn ExecutionPlan>> {
+    wrapped(plan, stop, false)
+}
+
+fn wrapped(
+    plan: Arc<dyn ExecutionPlan>,
+    stop: &Arc<StopSignal>,
+    in_pieces: bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_join = plan.is::<NestedLoopJoinExec>() || plan.is::<HashJoinExec>();
+    let mut children = Vec::new();
+    for (position, child) in plan.children().into_iter().enumerate() {
+        let is_probe_side = is_join && position == 1;
+        children.push(wrapped(Arc::clone(child), stop, is_probe_side)?);
+    }
+    let input = if children.is_empty() {
+        plan
+    } else {
+        plan.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
+        )?
+    };
+    Ok(Arc::new(SliceExec {
+        input,
+        stop: Arc::clone(stop),
+        in_pieces,
+    }))
+}
+
+/// Passes its input on, in slices.
+#[derive(Debug, Clone)]
+struct SliceExec {
+    input: Arc<dyn ExecutionPlan>,
+    stop: Arc<StopSignal>,
+    in_pieces: bool,
+}
+
+impl DisplayAs for SliceExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SliceExec")
+    }
+}
+
+impl ExecutionPlan for SliceExec {
+    fn name(&self) -> &str {
+        "SliceExec"
+    }
+
+    /// Operators that look for a certain kind of input see through.
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        Some(self.input.as_ref())
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(SliceExec {
+                input,
+                ..self.as_ref().clone()
+            })),
+            _ => internal_err!("SliceExec has one input"),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.stop.check(Instant::now())?;
+        Ok(Box::pin(SliceStream {
+            input: self.input.execute(partition, context)?,
+            stop: Arc::clone(&self.stop),
+            pieces: self.in_pieces.then(PieceSize::default),
+            uncut: None,
+            ended: false,
+        }))
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        input_stats: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match input_stats {
+            [statistics] => Ok(Arc::clone(statistics)),
+            _ => internal_err!("SliceExec has one input"),
+        }
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}
+
+/// One partition of a [`SliceExec`].
+struct SliceStream {
+    input: SendableRecordBatchStream,
+    stop: Arc<StopSignal>,
+    pieces: Option<PieceSize>,
+    /// What is left of a batch that is handed on in pieces.
+    uncut: Option<RecordBatch>,
+    ended: bool,
+}
+
+impl SliceStream {
+    /// The next piece of `batch`.
+    fn cut(&mut self, batch: RecordBatch, now: Instant) -> RecordBatch {
+        let Some(pieces) = self.pieces.as_mut() else {
+            return batch;
+        };
+        pieces.handed_at = Some(now);
+        if batch.num_rows() <= pieces.rows {
+            return batch;
+        }
+        self.uncut = Some(batch.slice(pieces.rows, batch.num_rows() - pieces.rows));
+        batch.slice(0, pieces.rows)
+    }
+}
+
+impl Stream for SliceStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        let now = Instant::now();
+        if let Err(error) = this.stop.check(now) {
+            this.ended = true;
+            return Poll::Ready(Some(Err(error)));
+        }
+        if let Some(pieces) = this.pieces.as_mut() {
+            pieces.adapt(now, slice_start(now));
+        }
+        if yield_due_at(now, context) {
+            return Poll::Pending;
+        }
+        if let Some(batch) = this.uncut.take() {
+            return Poll::Ready(Some(Ok(this.cut(batch, now))));
+        }
+        match this.input.poll_next_unpin(context) {
+            Poll::Ready(Some(Ok(batch))) => Poll::Ready(Some(Ok(this.cut(batch, Instant::now())))),
+            Poll::Ready(other) => {
+                this.ended = true;
+                Poll::Ready(other)
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl RecordBatchStream for SliceStream {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
+    }
+}
+
+/// How many probe rows a join gets at a time: twice as many after a quick piece, half after a slow one.
+#[derive(Debug)]
+struct PieceSize {
+    rows: usize,
+    handed_at: Option<Instant>,
+}
+
+impl Default for PieceSize {
+    fn default() -> Self {
+        PieceSize {
+            rows: FIRST_PIECE_ROWS,
+            handed_at: None,
+        }
+    }
+}
+
+impl PieceSize {
+    /// The join has come back for more. Only the time since the task last yielded counts.
+    fn adapt(&mut self, now: Instant, slice_start: Option<Instant>) {
+        let Some(handed_at) = self.handed_at.take() else {
+            return;
+        };
+        let since = slice_start.map_or(handed_at, |start| start.max(handed_at));
+        let took = now.saturating_duration_since(since);
+        if took > SLICE {
+            let excess = usize::try_from(took.as_nanos() / SLICE.as_nanos()).unwrap_or(usize::MAX);
+            self.rows = (self.rows / excess.max(2)).max(1);
+        } else if took < SLICE / 4 {
+            self.rows = self.rows.saturating_mul(2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_follow_the_time_they_take() {
+        let start = Instant::now();
+        let mut pieces = PieceSize::default();
+        let mut step = |micros: u64| {
+            pieces.handed_at = Some(start);
+            pieces.adapt(start + Duration::from_micros(micros), Some(start));
+            pieces.rows
+        };
+        assert_eq!(step(10), 16);
+        assert_eq!(step(10), 32);
+        assert_eq!(step(500), 32);
+        assert_eq!(step(1_001), 16);
+        assert_eq!(step(4_100), 4);
+        assert_eq!(step(1_000_000), 1);
+        assert_eq!(step(1_000_000), 1);
+    }
+
+    #[test]
+    fn time_before_the_slice_does_not_count() {
+        let start = Instant::now();
+        let mut pieces = PieceSize {
+            rows: 64,
+            handed_at: Some(start),
+        };
+        let yielded = start + Duration::from_secs(1);
+        pieces.adapt(yielded + Duration::from_micros(10), Some(yielded));
+        assert_eq!(pieces.rows, 128);
+    }
+
+    #[test]
+    fn a_stop_is_told_from_its_cause() {
+        let now = Instant::now();
+        let state = |stop: &StopSignal| stop.check(now).map_err(crate::errors::sql_error);
+        let cancel = CancelSignal::default();
+        let stop = StopSignal::new(cancel.clone(), None);
+        assert!(state(&stop).is_ok());
+        cancel.cancel();
+        assert_eq!(state(&stop).unwrap_err(), canceled_by_user());
+        cancel.reset();
+        assert!(state(&stop).is_ok());
+        stop.abandon();
+        assert!(state(&stop).is_err());
+        let late = StopSignal::new(cancel, Some(now));
+        assert_eq!(state(&late).unwrap_err(), timed_out());
+    }
+}

@@ -1,0 +1,153 @@
+//! A query's result, read by a blocking caller batch by batch.
+//!
+//! The plan runs on the engine's own runtime; the caller's thread drives the topmost operator itself, so a
+//! small query crosses no thread. Cancellation and the statement's deadline are looked at with every batch,
+//! and end the stream with 57014; dropping the stream stops whatever the runtime still works on.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+use tokio::runtime::Handle;
+use weft_base::blocking;
+use weft_binder::relation::Output;
+use weft_types::{RowLayout, SqlError, SqlState, SqlType};
+
+use crate::errors::sql_error;
+use crate::results::RowEncoder;
+use crate::slice::StopSignal;
+
+/// Record batches of a running query.
+pub struct RowStream {
+    columns: Arc<[Output]>,
+    stream: Option<SendableRecordBatchStream>,
+    runtime: Handle,
+    stop: Arc<StopSignal>,
+}
+
+impl RowStream {
+    pub(crate) fn new(
+        columns: Arc<[Output]>,
+        stream: SendableRecordBatchStream,
+        runtime: Handle,
+        stop: Arc<StopSignal>,
+    ) -> Self {
+        RowStream {
+            columns,
+            stream: Some(stream),
+            runtime,
+            stop,
+        }
+    }
+
+    /// The columns, in order.
+    pub fn columns(&self) -> &Arc<[Output]> {
+        &self.columns
+    }
+
+    /// The Arrow schema of the batches.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        self.stream.as_ref().map(|stream| stream.schema())
+    }
+
+    /// The row layout in which [`RowStream::encoder`] encodes.
+    pub fn layout(&self) -> Arc<RowLayout> {
+        let types: Vec<SqlType> = self.columns.iter().map(|column| column.ty).collect();
+        Arc::new(RowLayout::new(&types))
+    }
+
+    /// Turns batches of this stream into encoded rows.
+    pub fn encoder(&self) -> RowEncoder {
+        RowEncoder::new(self.columns.iter().map(|column| column.ty).collect())
+    }
+
+    /// The next batch; `None` after the last. Blocks; must not be called on a thread of an asynchronous
+    /// runtime. After an error there is nothing more.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, SqlError> {
+        let Some(stream) = self.stream.as_mut() else {
+            return Ok(None);
+        };
+        let cancel = self.stop.cancel();
+        if cancel.is_canceled() {
+            self.end();
+            return Err(canceled_by_user());
+        }
+        let deadline = self.stop.deadline();
+        let next = async move {
+            tokio::select! {
+                biased;
+                () = cancel.canceled() => Err(canceled_by_user()),
+                () = until(deadline) => Err(timed_out()),
+                next = stream.next() => match next {
+                    None => Ok(None),
+                    Some(Ok(batch)) => Ok(Some(batch)),
+                    Some(Err(error)) => Err(sql_error(error)),
+                },
+            }
+        };
+        let outcome = blocking::section(|| self.runtime.block_on(next));
+        if !matches!(outcome, Ok(Some(_))) {
+            self.end();
+        }
+        outcome
+    }
+
+    /// Makes the operators that still run give up.
+    fn end(&mut self) {
+        self.stop.abandon();
+        self.stream = None;
+    }
+
+    /// Everything that is left.
+    pub fn collect(mut self) -> Result<Vec<RecordBatch>, SqlError> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.next_batch()? {
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
+    /// Calls `each` with every encoded row that is left (layout: [`RowStream::layout`]) until it returns
+    /// false.
+    pub fn for_each_row(mut self, mut each: impl FnMut(&[u8]) -> bool) -> Result<(), SqlError> {
+        let encoder = self.encoder();
+        while let Some(batch) = self.next_batch()? {
+            if !encoder.for_each(&batch, &mut each)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RowStream {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+pub(crate) async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// 57014, by request.
+pub fn canceled_by_user() -> SqlError {
+    SqlError::new(
+        SqlState::QUERY_CANCELED,
+        "canceling statement due to user request",
+    )
+}
+
+/// 57014, by deadline.
+pub fn timed_out() -> SqlError {
+    SqlError::new(
+        SqlState::QUERY_CANCELED,
+        "canceling statement due to statement timeout",
+    )
+}

@@ -1,0 +1,346 @@
+//! Subqueries become joins.
+//!
+//! ```text
+//!   names nothing from around              lowered alone                                     (Beside::Alone)
+//!   names it only in filters near the top  those become the join's condition                 (pull_up)
+//!   aggregates rows chosen by equality     grouped by what is compared                       (grouped)
+//!   anything else                          computed for all distinct bindings at once, and
+//!                                          joined back on them                               (Domain)
+//! ```
+//!
+//! EXISTS, IN, ANY and ALL are mark joins, or semi and anti joins where a filter only wants the rows. Whether
+//! a test was unknown for some row is a mark of its own, so that NOT IN and ALL give NULL where PostgreSQL
+//! does.
+//!
+//! Source: "Unnesting Arbitrary Queries", Neumann and Kemper, 2015.
+
+mod filter;
+mod grouped;
+mod pull_up;
+mod quantified;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use datafusion::common::{Column, JoinType};
+use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
+use weft_binder::relation::{AggregateCall, Apply, JoinKind, Relation};
+use weft_expression::{ColumnId, Expr, Op};
+use weft_types::{ArrayValue, SqlError, SqlType, Value};
+
+use crate::functions::single::single;
+use crate::lower::predicate::conjuncts;
+use crate::lower::walk::{columns_made, named_of, visit};
+use crate::lower::{Domain, Lowering, column, columns_of, projected};
+use crate::schema::field_name;
+use pull_up::Purpose;
+
+/// A subquery beside the rows that it belongs to: rows meet where keys are equal and conditions true.
+pub(crate) struct Beside {
+    pub(crate) left: LogicalPlan,
+    pub(crate) right: LogicalPlan,
+    pub(crate) keys: Vec<(PlanExpr, PlanExpr)>,
+    pub(crate) on: Vec<Expr>,
+}
+
+impl Lowering<'_> {
+    /// A relation with a subquery for each of its rows.
+    pub(crate) fn apply(
+        &mut self,
+        input: &Relation,
+        subquery: &Relation,
+        kind: &Apply,
+        domain: Option<&Domain>,
+    ) -> Result<LogicalPlan, SqlError> {
+        let left = self.lower(input, domain)?;
+        self.applied(left, subquery, kind)
+    }
+
+    pub(crate) fn applied(
+        &mut self,
+        left: LogicalPlan,
+        subquery: &Relation,
+        kind: &Apply,
+    ) -> Result<LogicalPlan, SqlError> {
+        match kind {
+            Apply::Lateral { kind, on } => self.lateral(left, subquery, *kind, on.as_ref()),
+            Apply::Scalar { output, value, ty } => self.row_of(left, subquery, &[(*output, *value, *ty)]),
+            Apply::Row { columns } => self.row_of(left, subquery, columns),
+            Apply::Exists { output } => {
+                let beside = self.beside(left, subquery, Purpose::Exists)?;
+                let plan = self.marked(beside, Vec::new(), *output)?;
+                self.made([(*output, SqlType::Bool)]);
+                Ok(plan)
+            }
+            Apply::Quantified { output, test, all } => self.quantified(left, subquery, *output, test, *all),
+            Apply::Array { output, value, ty } => self.array(left, subquery, *output, *value, *ty),
+        }
+    }
+
+    /// The subquery's plan, and how its rows belong to those of `left`.
+    pub(crate) fn beside(
+        &mut self,
+        left: LogicalPlan,
+        subquery: &Relation,
+        purpose: Purpose,
+    ) -> Result<Beside, SqlError> {
+        let needed = named_of(subquery, &columns_of(&left));
+        if needed.is_empty() {
+            let right = self.lower(subquery, None)?;
+            return Ok(Beside {
+                left,
+                right,
+                keys: Vec::new(),
+                on: Vec::new(),
+            });
+        }
+        let outer: HashSet<ColumnId> = needed.iter().copied().collect();
+        if let Some((relation, on)) = self.pull_up(subquery, &outer, purpose)? {
+            let right = self.lower(&relation, None)?;
+            return Ok(Beside {
+                left,
+                right,
+                keys: Vec::new(),
+                on,
+            });
+        }
+        let (left, domain) = self.domain_of(left, needed)?;
+        let right = self.lower(subquery, Some(&domain))?;
+        let (right, copies) = self.with_copies(right, &domain.columns)?;
+        let keys = self.null_safe_keys(&left, &domain.columns, &right, &copies)?;
+        Ok(Beside {
+            left,
+            right,
+            keys,
+            on: Vec::new(),
+        })
+    }
+
+    /// The distinct bindings of some columns of a plan, which is computed once for both.
+    pub(crate) fn domain_of(
+        &mut self,
+        plan: LogicalPlan,
+        columns: Vec<ColumnId>,
+    ) -> Result<(LogicalPlan, Domain), SqlError> {
+        let plan = self.materialized(plan, "outer rows")?;
+        let bindings = projected(plan.clone(), columns.iter().map(|id| column(*id)).collect())?;
+        let bindings = self.distinct_rows(bindings)?;
+        let bindings = self.materialized(bindings, "outer bindings")?;
+        Ok((
+            plan,
+            Domain {
+                plan: bindings,
+                columns,
+            },
+        ))
+    }
+
+    /// The left side with one more column: whether a row of the right side meets it.
+    pub(crate) fn marked(
+        &mut self,
+        beside: Beside,
+        mut test: Vec<Expr>,
+        output: ColumnId,
+    ) -> Result<LogicalPlan, SqlError> {
+        let columns = columns_of(&beside.left);
+        let mut on = beside.on;
+        on.append(&mut test);
+        let joined = if beside.keys.is_empty() && on.is_empty() {
+            return self.any_row(beside.left, beside.right, output);
+        } else {
+            self.joined_as(JoinType::LeftMark, beside.left, beside.right, beside.keys, on)?
+        };
+        let mut items: Vec<PlanExpr> = columns.into_iter().map(column).collect();
+        let schema = joined.schema();
+        let mark = schema
+            .columns()
+            .pop()
+            .unwrap_or_else(|| Column::new_unqualified("mark"));
+        items.push(PlanExpr::Column(mark).alias(field_name(output)));
+        projected(joined, items)
+    }
+
+    /// The left side with one more column: whether the right side has a row.
+    fn any_row(
+        &mut self,
+        left: LogicalPlan,
+        right: LogicalPlan,
+        output: ColumnId,
+    ) -> Result<LogicalPlan, SqlError> {
+        let one = LogicalPlan::Limit(datafusion::logical_expr::Limit {
+            skip: None,
+            fetch: Some(Box::new(datafusion::logical_expr::lit(1_i64))),
+            input: std::sync::Arc::new(right),
+        });
+        let count = self.fresh(SqlType::Int8);
+        let counted = self.grouped(one, &[], &[], Some(count))?;
+        let found = crate::lower::predicate::binary(
+            column(count),
+            datafusion::logical_expr::Operator::Gt,
+            datafusion::logical_expr::lit(0_i64),
+        );
+        let found = projected(counted, vec![found.alias(field_name(output))])?;
+        crate::lower::join::crossed(left, found)
+    }
+
+    /// LATERAL.
+    fn lateral(
+        &mut self,
+        left: LogicalPlan,
+        subquery: &Relation,
+        kind: JoinKind,
+        on: Option<&Expr>,
+    ) -> Result<LogicalPlan, SqlError> {
+        let own = columns_of(&left);
+        let mut beside = self.beside(left, subquery, Purpose::Rows)?;
+        beside.on.extend(on.map(conjuncts).unwrap_or_default());
+        let made = columns_made(subquery);
+        let joined = if kind == JoinKind::Inner && beside.keys.is_empty() {
+            self.joined(kind, beside.left, beside.right, beside.on)?
+        } else {
+            let kind = if kind == JoinKind::Inner {
+                JoinType::Inner
+            } else {
+                JoinType::Left
+            };
+            self.joined_as(kind, beside.left, beside.right, beside.keys, beside.on)?
+        };
+        let there: HashSet<ColumnId> = columns_of(&joined).into_iter().collect();
+        let items = own.into_iter().chain(made).filter(|id| there.contains(id));
+        projected(joined, items.map(column).collect())
+    }
+
+    /// Columns of the only row of a subquery, NULL if there is none.
+    fn row_of(
+        &mut self,
+        left: LogicalPlan,
+        subquery: &Relation,
+        columns: &[(ColumnId, ColumnId, SqlType)],
+    ) -> Result<LogicalPlan, SqlError> {
+        let needed = named_of(subquery, &columns_of(&left));
+        if needed.is_empty() {
+            let plan = self.lower(subquery, None)?;
+            let plan = if gives_one_row(subquery) {
+                let items = columns
+                    .iter()
+                    .map(|(output, value, _)| column(*value).alias(field_name(*output)));
+                projected(plan, items.collect())?
+            } else {
+                self.single_row(plan, columns, &[])?
+            };
+            self.made(columns.iter().map(|(output, _, ty)| (*output, *ty)));
+            return crate::lower::join::crossed(left, plan);
+        }
+        if let Some(plan) = self.grouped_row(&left, subquery, columns, &needed)? {
+            return Ok(plan);
+        }
+        let (left, domain) = self.domain_of(left, needed)?;
+        let plan = self.lower(subquery, Some(&domain))?;
+        let plan = self.single_row(plan, columns, &domain.columns)?;
+        let (plan, copies) = self.with_copies(plan, &domain.columns)?;
+        let keys = self.null_safe_keys(&left, &domain.columns, &plan, &copies)?;
+        let own = columns_of(&left);
+        let joined = self.joined_as(JoinType::Left, left, plan, keys, Vec::new())?;
+        self.made(columns.iter().map(|(output, _, ty)| (*output, *ty)));
+        let outputs = columns.iter().map(|(output, _, _)| *output);
+        projected(joined, own.into_iter().chain(outputs).map(column).collect())
+    }
+
+    /// The only row of a plan, or of each binding in it.
+    fn single_row(
+        &mut self,
+        plan: LogicalPlan,
+        columns: &[(ColumnId, ColumnId, SqlType)],
+        by: &[ColumnId],
+    ) -> Result<LogicalPlan, SqlError> {
+        let pairs: Vec<(ColumnId, ColumnId)> = by.iter().map(|id| (*id, *id)).collect();
+        let (plan, keys) = self.keyed(plan, &pairs)?;
+        let calls: Vec<_> = columns
+            .iter()
+            .map(|(output, value, ty)| crate::lower::calls::PlannedCall {
+                output: *output,
+                ty: *ty,
+                expr: single(column(*value)),
+                empty: weft_types::Value::Null,
+            })
+            .collect();
+        self.grouped(plan, &keys, &calls, None)
+    }
+}
+
+impl Lowering<'_> {
+    /// `ARRAY(SELECT ...)`: the aggregate over the subquery's rows, and the empty array for none.
+    fn array(
+        &mut self,
+        left: LogicalPlan,
+        subquery: &Relation,
+        output: ColumnId,
+        value: ColumnId,
+        ty: SqlType,
+    ) -> Result<LogicalPlan, SqlError> {
+        let SqlType::Array(element) = ty else {
+            return Err(SqlError::internal("ARRAY(SELECT ...) is an array"));
+        };
+        let element = element.ty();
+        let aggregate = weft_expression::functions::aggregates("array_agg").first();
+        let aggregate = *aggregate.ok_or_else(|| SqlError::internal("there is no array_agg"))?;
+        let argument = type_made(subquery, value).unwrap_or(element);
+        let collected = self.fresh(ty);
+        let whole = Relation::Aggregate {
+            input: Box::new(subquery.clone()),
+            groups: Vec::new(),
+            sets: Vec::new(),
+            grouping: Vec::new(),
+            calls: vec![AggregateCall {
+                output: collected,
+                ty,
+                aggregate,
+                arguments: vec![Expr::column(value, argument)],
+                distinct: false,
+                order: Vec::new(),
+                filter: None,
+            }],
+        };
+        let empty = Value::Array(Box::new(ArrayValue {
+            element,
+            dimensions: Vec::new(),
+            items: Vec::new(),
+        }));
+        let items = vec![Expr::column(collected, ty), Expr::constant(empty, ty)];
+        let filled = self.fresh(ty);
+        let whole = Relation::Project {
+            input: Box::new(whole),
+            items: vec![(filled, Expr::new(Op::Coalesce, ty, items))],
+        };
+        self.row_of(left, &whole, &[(output, filled, ty)])
+    }
+}
+
+/// The type of a column of a relation's rows, where an expression computes it.
+fn type_made(relation: &Relation, column: ColumnId) -> Option<SqlType> {
+    let mut found = None;
+    visit(relation, &mut |part| {
+        found = part.types.iter().find(|(id, _)| *id == column).map(|(_, ty)| *ty);
+        found.is_none()
+    });
+    found
+}
+
+/// Whether a subquery always gives exactly one row.
+fn gives_one_row(relation: &Relation) -> bool {
+    let mut relation = relation;
+    loop {
+        match relation {
+            Relation::One => return true,
+            Relation::Aggregate { groups, sets, .. } => return groups.is_empty() && sets.is_empty(),
+            Relation::Project { input, .. }
+            | Relation::Sort { input, .. }
+            | Relation::Window { input, .. } => {
+                relation = input;
+            }
+            Relation::Apply { input, kind, .. } if !matches!(kind, Apply::Lateral { .. }) => relation = input,
+            _ => return false,
+        }
+    }
+}

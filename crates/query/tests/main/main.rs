@@ -1,0 +1,13 @@
+//! Queries over a store in memory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod arithmetic;
+mod catalog;
+mod clients;
+mod fixture;
+mod modify;
+mod repeated;
+mod results;
+mod selects;
+mod slices;

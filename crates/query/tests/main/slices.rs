@@ -1,0 +1,195 @@
+//! Heavy queries end when they are told to, and leave room for others.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_query::{CancelSignal, EngineOptions, QuerySettings, Reading, RowStream};
+use weft_types::{SqlError, SqlType, Value};
+
+use crate::fixture::{Db, rows_of};
+
+/// Eight thousand billion combinations, none of which qualifies.
+const ENDLESS: &str = "SELECT count(*) FROM c a, c b, c d WHERE a.id + b.id + d.id = -1";
+
+/// The same as a join by key in which all rows have one key.
+const ENDLESS_BY_KEY: &str = "SELECT count(*) FROM c a JOIN c b ON a.one = b.one JOIN c d ON b.one = d.one WHERE a.id + b.id + d.id = -1";
+
+/// As many combinations, all of which qualify.
+const ENDLESS_SUM: &str = "SELECT sum(a.id) FROM c a, c b, c d";
+
+/// One table of 20,000 rows, and few threads for everybody.
+fn crowded(threads: usize) -> Db {
+    let db = Db::with_options(EngineOptions {
+        threads,
+        ..EngineOptions::default()
+    });
+    let table = db.table("c", &[("id", SqlType::Int4), ("one", SqlType::Int4)], &[]);
+    let layout = Arc::clone(&db.store.catalog().table("c").unwrap().layout);
+    let rows: Vec<Vec<u8>> = (0..20_000)
+        .map(|id| layout.encode(&[Value::Int4(id), Value::Int4(1)]).unwrap())
+        .collect();
+    db.insert_encoded(table, &rows);
+    db
+}
+
+fn start(db: &Db, sql: &str, settings: &QuerySettings) -> RowStream {
+    db.run_over(sql, db.source(), settings).unwrap()
+}
+
+fn session(db: &Db) -> QuerySettings {
+    QuerySettings {
+        cancel: CancelSignal::default(),
+        ..db.settings.clone()
+    }
+}
+
+/// A small query of another session, and how long it took.
+fn count(db: &Db) -> Duration {
+    let started = Instant::now();
+    let rows = rows_of(start(db, "SELECT count(*) FROM c", &session(db))).unwrap();
+    assert_eq!(rows, [["20000"]]);
+    started.elapsed()
+}
+
+/// Another session's query answers promptly.
+fn assert_free(db: &Db) {
+    let busy = count(db);
+    assert!(busy < Duration::from_secs(2), "answered after {busy:?}");
+}
+
+fn run_until_canceled(db: &Db, sql: &str) -> SqlError {
+    let settings = session(db);
+    let cancel = settings.cancel.clone();
+    let mut stream = start(db, sql, &settings);
+    let canceler = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        cancel.cancel();
+    });
+    let error = stream.next_batch().unwrap_err();
+    canceler.join().unwrap();
+    // As a session does before its next statement: the request must not be forgotten by operators that still
+    // run.
+    settings.cancel.reset();
+    error
+}
+
+#[test]
+fn a_canceled_query_frees_the_engine() {
+    for threads in [1, 2] {
+        let db = crowded(threads);
+        for sql in [ENDLESS, ENDLESS_BY_KEY, ENDLESS_SUM] {
+            let error = run_until_canceled(&db, sql);
+            assert_eq!(error.state.code(), "57014", "{sql}");
+            assert_free(&db);
+        }
+    }
+}
+
+#[test]
+fn a_dropped_query_frees_the_engine() {
+    let db = crowded(2);
+    for sql in [
+        ENDLESS,
+        ENDLESS_BY_KEY,
+        ENDLESS_SUM,
+        "SELECT a.id FROM c a, c b, c d",
+    ] {
+        for _ in 0..4 {
+            let stream = start(&db, sql, &session(&db));
+            std::thread::sleep(Duration::from_millis(50));
+            drop(stream);
+        }
+        assert_free(&db);
+    }
+}
+
+#[test]
+fn a_query_out_of_time_frees_the_engine() {
+    let db = crowded(1);
+    let settings = QuerySettings {
+        statement_timeout: Some(Duration::from_millis(200)),
+        ..session(&db)
+    };
+    for sql in [ENDLESS, ENDLESS_BY_KEY] {
+        let started = Instant::now();
+        let error = start(&db, sql, &settings).next_batch().unwrap_err();
+        assert_eq!(error.state.code(), "57014");
+        assert!(error.message.contains("statement timeout"), "{}", error.message);
+        assert!(started.elapsed() < Duration::from_secs(2));
+        assert_free(&db);
+    }
+}
+
+#[test]
+fn a_small_query_does_not_wait_for_a_heavy_one() {
+    let db = crowded(1);
+    for sql in [ENDLESS, ENDLESS_BY_KEY, ENDLESS_SUM] {
+        let heavy = start(&db, sql, &session(&db));
+        std::thread::sleep(Duration::from_millis(100));
+        for _ in 0..3 {
+            let waited = count(&db);
+            assert!(waited < Duration::from_secs(1), "{sql}: {waited:?}");
+        }
+        drop(heavy);
+    }
+}
+
+#[test]
+fn two_heavy_queries_share_one_thread() {
+    let db = crowded(1);
+    // One of ten million pairs.
+    let sql = "SELECT a.id, b.id FROM c a, c b WHERE a.id < 500 AND a.id * 7 + b.id = 5";
+    let mut first = start(&db, sql, &session(&db));
+    let mut second = start(&db, sql, &session(&db));
+    let started = Instant::now();
+    let one = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let rows = second.next_batch().unwrap().unwrap().num_rows();
+            (rows, started.elapsed())
+        });
+        let rows = first.next_batch().unwrap().unwrap().num_rows();
+        [(rows, started.elapsed()), other.join().unwrap()]
+    });
+    let times = one.map(|(rows, time)| {
+        assert!(rows > 0);
+        time
+    });
+    let (sooner, later) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+    assert!(*later < *sooner * 2 + Duration::from_millis(500), "{times:?}");
+}
+
+#[test]
+fn slices_change_no_result_and_no_plan() {
+    let db = crowded(2);
+    let text = |sql: &str| rows_of(start(&db, sql, &session(&db))).unwrap();
+    assert_eq!(
+        text("SELECT count(*), min(a.id), max(b.id) FROM c a, c b WHERE a.id < 50 AND a.id + b.id = 19999"),
+        [["50", "0", "19999"]]
+    );
+    assert_eq!(
+        text(
+            "SELECT a.id, b.id FROM (SELECT id FROM c WHERE id > 19950) a LEFT JOIN c b ON a.id > b.id + 19997 \
+             ORDER BY 1 DESC, 2 LIMIT 4"
+        ),
+        [["19999", "0"], ["19999", "1"], ["19998", "0"], ["19997", "NULL"]]
+    );
+    assert_eq!(
+        text("SELECT id FROM c ORDER BY id DESC OFFSET 1 LIMIT 2"),
+        [["19998"], ["19997"]]
+    );
+    assert_eq!(
+        text(
+            "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 50) SELECT sum(i) FROM n"
+        ),
+        [["1275"]]
+    );
+    let reading = Reading {
+        source: db.source(),
+        target: None,
+        given: None,
+        environment: db.environment(),
+    };
+    let query = db.query(ENDLESS, &[]).unwrap();
+    let plan = db.engine.explain(&query, reading, &[], &session(&db)).unwrap();
+    assert!(!plan.join("\n").contains("Slice"), "{plan:#?}");
+}

@@ -1,0 +1,222 @@
+//! What the expressions of one statement see of the session, on whichever thread they are computed.
+//!
+//! The query engine's threads cannot borrow the session, so a statement takes a copy of what it may ask for.
+//! What it changes, the values drawn from sequences, comes back to the session when it ends
+//! ([`Session::end_statement_session`]).
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use weft_base::BatchId;
+use weft_query::{CancelSignal, canceled_by_user, timed_out};
+use weft_store::{Catalog, CatalogOp, SequenceId, SequenceState};
+use weft_types::{SqlError, SqlState};
+
+use super::inputs::{POSTGRES_EPOCH_MICROS, random_word};
+use super::{Session, Settings};
+use crate::database::Shared;
+
+/// A session as expressions see it.
+pub(crate) struct StatementSession {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    settings: Arc<Settings>,
+    /// Settings of the transaction, which `settings` does not have.
+    transaction_settings: [(&'static str, String); 2],
+    user: Arc<str>,
+    pid: u32,
+    transaction_micros: i64,
+    statement_micros: i64,
+    /// Sequences whose position the open transaction has changed: only the session itself may draw from them.
+    private_sequences: Vec<SequenceId>,
+    drawn: Mutex<Drawn>,
+    cancel: CancelSignal,
+    deadline: Option<Instant>,
+}
+
+/// Values drawn from sequences.
+#[derive(Clone, Debug, Default)]
+struct Drawn {
+    by_sequence: BTreeMap<SequenceId, i64>,
+    last: Option<i64>,
+    /// The newest batch that reserved some of them.
+    reserved_in: Option<BatchId>,
+    /// Positions of sequences that only the open transaction knows, as far as the statement has moved them.
+    private: BTreeMap<SequenceId, SequenceState>,
+}
+
+impl Session {
+    /// The session as the expressions of one statement see it.
+    pub(crate) fn statement_session(&self) -> Arc<StatementSession> {
+        let shown = |name: &'static str| (name, self.show(name).unwrap_or_default());
+        Arc::new(StatementSession {
+            shared: Arc::clone(&self.shared),
+            catalog: self.catalog(),
+            settings: Arc::clone(&self.settings),
+            transaction_settings: [shown("transaction_isolation"), shown("transaction_read_only")],
+            user: Arc::clone(&self.user),
+            pid: self.pid,
+            transaction_micros: self.transaction_micros() - POSTGRES_EPOCH_MICROS,
+            statement_micros: self.statement_micros - POSTGRES_EPOCH_MICROS,
+            private_sequences: self
+                .open
+                .as_ref()
+                .map_or_else(Vec::new, |open| open.sequences_set.clone()),
+            drawn: Mutex::new(Drawn {
+                by_sequence: self.drawn.clone(),
+                last: self.last_drawn,
+                reserved_in: None,
+                private: BTreeMap::new(),
+            }),
+            cancel: self.cancel.signal.clone(),
+            deadline: self.deadline,
+        })
+    }
+
+    /// Takes back what a statement has drawn from sequences. A reply that tells of it waits for the log.
+    pub(crate) fn end_statement_session(&mut self, ended: &StatementSession) -> Result<(), SqlError> {
+        let drawn = ended.drawn.lock();
+        if let Some(batch) = drawn.reserved_in {
+            self.gate.raise(batch);
+        }
+        self.drawn.clone_from(&drawn.by_sequence);
+        self.last_drawn = drawn.last;
+        for (id, state) in &drawn.private {
+            self.transaction().txn.catalog_op(CatalogOp::AdvanceSequence {
+                id: *id,
+                to: state.last_value,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drawn {
+    fn note(&mut self, sequence: SequenceId, value: i64) {
+        self.by_sequence.insert(sequence, value);
+        self.last = Some(value);
+    }
+}
+
+impl StatementSession {
+    /// A value of a sequence that the open transaction made or set: nobody else draws from that position.
+    fn next_private_value(&self, id: SequenceId) -> Result<i64, SqlError> {
+        let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, "the sequence does not exist");
+        let def = self.catalog.sequence_by_id(id).ok_or_else(missing)?;
+        let mut drawn = self.drawn.lock();
+        let state = match drawn.private.get(&id) {
+            Some(state) => *state,
+            None => self.catalog.sequence_state(id).ok_or_else(missing)?,
+        };
+        let value = state.next(def).ok_or_else(|| crate::sequences::exhausted(def))?;
+        let moved = SequenceState {
+            last_value: value,
+            is_called: true,
+        };
+        drawn.private.insert(id, moved);
+        drawn.note(id, value);
+        Ok(value)
+    }
+
+    fn sequence(&self, name: &str) -> Result<SequenceId, SqlError> {
+        let plain = name.strip_prefix("public.").unwrap_or(name);
+        let found = self.catalog.sequence(plain).map(|def| def.id);
+        found.ok_or_else(|| {
+            let message = format!("relation \"{name}\" does not exist");
+            SqlError::new(SqlState::UNDEFINED_TABLE, message)
+        })
+    }
+}
+
+impl weft_expression::Session for StatementSession {
+    fn transaction_micros(&self) -> i64 {
+        self.transaction_micros
+    }
+
+    fn statement_micros(&self) -> i64 {
+        self.statement_micros
+    }
+
+    fn clock_micros(&self) -> i64 {
+        self.shared.clock.unix_micros() - POSTGRES_EPOCH_MICROS
+    }
+
+    fn user(&self) -> &str {
+        &self.user
+    }
+
+    fn database(&self) -> &str {
+        "postgres"
+    }
+
+    fn backend_pid(&self) -> i32 {
+        self.pid as i32
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        let lower = name.to_ascii_lowercase();
+        let of_transaction = self.transaction_settings.iter().find(|(own, _)| *own == lower);
+        match of_transaction {
+            Some((_, value)) => Some(value.clone()),
+            None => self.settings.show(name),
+        }
+    }
+
+    fn next_value(&self, sequence: &str) -> Result<i64, SqlError> {
+        let id = self.sequence(sequence)?;
+        let public = self.shared.engine.catalog();
+        let public = public
+            .sequence_by_id(id)
+            .filter(|_| !self.private_sequences.contains(&id));
+        let Some(def) = public else {
+            return self.next_private_value(id);
+        };
+        let value = weft_base::blocking::section(|| self.shared.sequences.next(&self.shared.engine, def))?;
+        let mut drawn = self.drawn.lock();
+        drawn.note(id, value.value);
+        drawn.reserved_in = drawn.reserved_in.max(Some(value.reserved_in));
+        Ok(value.value)
+    }
+
+    fn current_value(&self, sequence: &str) -> Result<i64, SqlError> {
+        let id = self.sequence(sequence)?;
+        self.drawn.lock().by_sequence.get(&id).copied().ok_or_else(|| {
+            let message = format!("currval of sequence \"{sequence}\" is not yet defined in this session");
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        })
+    }
+
+    fn set_value(&self, _sequence: &str, _value: i64, _called: bool) -> Result<i64, SqlError> {
+        Err(SqlError::unsupported("setval is not supported"))
+    }
+
+    fn last_value(&self) -> Result<i64, SqlError> {
+        self.drawn.lock().last.ok_or_else(|| {
+            SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "lastval is not yet defined in this session",
+            )
+        })
+    }
+
+    fn random_u64(&self) -> u64 {
+        random_word(&self.shared)
+    }
+
+    fn check_interrupt(&self) -> Result<(), SqlError> {
+        if self.cancel.is_canceled() {
+            return Err(canceled_by_user());
+        }
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(timed_out()),
+            _ => Ok(()),
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
