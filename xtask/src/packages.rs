@@ -1,4 +1,5 @@
-//! What the whole-system tests need from the system: psql, pgbench, Python, alone and with psycopg.
+//! What the whole-system tests need from the system: psql, pgbench, PostgreSQL 15 itself, Python, alone and
+//! with psycopg.
 //!
 //! A program that is missing is installed where that is possible (Debian or Ubuntu, as the superuser, with a
 //! network). Where it is not, the caller gets the list of what is missing and says so loudly: a test
@@ -11,12 +12,19 @@ use crate::console;
 
 /// Driver of the Python client tests, with its own libpq.
 const PSYCOPG: &str = "psycopg[binary]==3.3.9";
-const SYSTEM_PACKAGES: [&str; 3] = ["postgresql-client", "postgresql-contrib", "python3-venv"];
+const SYSTEM_PACKAGES: [&str; 4] = [
+    "postgresql",
+    "postgresql-client",
+    "postgresql-contrib",
+    "python3-venv",
+];
+/// Where Debian puts the programs of PostgreSQL 15, whose answers Weft's are held against.
+const POSTGRES_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
 /// What was found or installed.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
-    /// Names out of `psql`, `pgbench`, `python3`, `psycopg` that tests can use.
+    /// Names out of `psql`, `pgbench`, `postgresql`, `python3`, `psycopg` that tests can use.
     pub present: Vec<&'static str>,
     /// A Python interpreter that can import psycopg.
     pub python: Option<PathBuf>,
@@ -35,7 +43,8 @@ impl Tools {
 
 /// Looks for every tool, installing what is missing where that can be done.
 pub fn ensure(target: &Path) -> Tools {
-    if !(has_program("psql") && has_program("pgbench") && has_venv_module()) && can_install() {
+    let complete = || has_program("psql") && has_program("pgbench") && has_postgres() && has_venv_module();
+    if !complete() && can_install() {
         install();
     }
     let mut tools = Tools::default();
@@ -44,6 +53,9 @@ pub fn ensure(target: &Path) -> Tools {
             .into_iter()
             .filter(|name| has_program(name)),
     );
+    if has_postgres() {
+        tools.present.push("postgresql");
+    }
     tools.python = python_with_psycopg(target);
     if tools.python.is_some() {
         tools.present.push("psycopg");
@@ -54,6 +66,15 @@ pub fn ensure(target: &Path) -> Tools {
 /// Debian's `pgbench` is a wrapper that fails when the program behind it is absent: so it is started.
 fn has_program(name: &str) -> bool {
     console::succeeds(Command::new(name).arg("--version"))
+}
+
+/// A server of version 15, in Debian's place or on the path: another version gives other answers.
+fn has_postgres() -> bool {
+    let is_15 = |program: &Path| {
+        let said = Command::new(program).arg("--version").output();
+        said.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("(PostgreSQL) 15"))
+    };
+    is_15(&Path::new(POSTGRES_PROGRAMS).join("postgres")) || is_15(Path::new("postgres"))
 }
 
 fn has_venv_module() -> bool {

@@ -1,0 +1,378 @@
+//! What a server answered, and when two answers are the same.
+//!
+//! Rows are compared byte by byte: in order where the statement orders them totally, as multisets elsewhere.
+//! Two freedoms that PostgreSQL leaves are told from differences, and counted: which of several equal but
+//! differently written values stands for a group (`0` and `-0`, `1.0` and `1.00`), and the order in which
+//! floating-point numbers are added.
+
+use std::fmt;
+
+/// A column as the row description names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub type_oid: u32,
+    /// The type's modifier, -1 for none.
+    pub modifier: i32,
+}
+
+/// One value, or NULL.
+pub type Field = Option<Vec<u8>>;
+
+/// Rows and the command's tag; tags of several statements in one message are joined by semicolons.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Columns; empty for a command without rows.
+    pub columns: Vec<Column>,
+    /// Row by row.
+    pub values: Vec<Vec<Field>>,
+    /// `SELECT 3`, `INSERT 0 1`
+    pub tag: String,
+}
+
+/// What came back for one statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It worked.
+    Rows(Rows),
+    /// It was refused.
+    Error {
+        /// SQLSTATE.
+        code: String,
+        /// The primary message.
+        message: String,
+    },
+    /// There was no whole answer: why.
+    Broken(String),
+}
+
+/// What a statement's answer may leave open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freedom {
+    /// The rows come in an order that the statement determines.
+    pub ordered: bool,
+    /// Equal values of different looks may stand for each other.
+    pub representative: bool,
+    /// Floating-point numbers are added in any order.
+    pub float_sums: bool,
+    /// Several rows or terms may fail, so that any error of class 22 is as good as another.
+    pub any_data_error: bool,
+}
+
+/// How Weft's answer relates to PostgreSQL's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// The same.
+    Same,
+    /// The same but for the freedoms above.
+    Permitted,
+    /// Weft says that it does not support it, or does not know the function.
+    Unsupported,
+    /// Other rows or another tag.
+    Rows,
+    /// Other names or types of columns.
+    Columns,
+    /// Rows in another order than the statement asks for.
+    Order,
+    /// Weft answers where PostgreSQL fails.
+    Accepted,
+    /// Weft fails where PostgreSQL answers.
+    Refused,
+    /// Both fail with different SQLSTATEs.
+    OtherError,
+    /// XX000, or anything that says that Weft is broken inside.
+    Internal,
+    /// No answer, or a closed connection.
+    Broken,
+}
+
+impl Verdict {
+    /// Whether Weft's answer is wrong.
+    #[must_use]
+    pub fn is_difference(self) -> bool {
+        !matches!(self, Self::Same | Self::Permitted | Self::Unsupported)
+    }
+
+    /// Whether a client would be told something wrong, or nothing; an error where PostgreSQL answers, or
+    /// another error, is none.
+    #[must_use]
+    pub fn is_wrong_answer(self) -> bool {
+        matches!(
+            self,
+            Self::Rows | Self::Columns | Self::Order | Self::Internal | Self::Broken
+        )
+    }
+
+    /// A word for reports.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Permitted => "permitted",
+            Self::Unsupported => "unsupported",
+            Self::Rows => "rows differ",
+            Self::Columns => "columns differ",
+            Self::Order => "order differs",
+            Self::Accepted => "accepted",
+            Self::Refused => "refused",
+            Self::OtherError => "other error",
+            Self::Internal => "internal error",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+impl Answer {
+    /// The SQLSTATE of an error.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Error { code, .. } => Some(code),
+            _ => None,
+        }
+    }
+}
+
+/// Judges `weft` by `oracle`.
+#[must_use]
+pub fn judge(oracle: &Answer, weft: &Answer, freedom: Freedom) -> Verdict {
+    match (oracle, weft) {
+        (_, Answer::Broken(_)) => Verdict::Broken,
+        // The oracle has no opinion.
+        (Answer::Broken(_), _) => Verdict::Permitted,
+        (Answer::Error { code, .. }, Answer::Error { code: own, .. }) => match own.as_str() {
+            _ if own == code => Verdict::Same,
+            _ if own.starts_with("XX") => Verdict::Internal,
+            "0A000" => Verdict::Unsupported,
+            _ if freedom.any_data_error && own.starts_with("22") && code.starts_with("22") => {
+                Verdict::Permitted
+            }
+            _ => Verdict::OtherError,
+        },
+        (Answer::Rows(_), Answer::Error { code, message }) => match code.as_str() {
+            "0A000" => Verdict::Unsupported,
+            "42883" | "42704" if names_something_absent(message) => Verdict::Unsupported,
+            _ if code.starts_with("XX") => Verdict::Internal,
+            _ => Verdict::Refused,
+        },
+        (Answer::Error { .. }, Answer::Rows(_)) => Verdict::Accepted,
+        (Answer::Rows(oracle), Answer::Rows(weft)) => judge_rows(oracle, weft, freedom),
+    }
+}
+
+fn names_something_absent(message: &str) -> bool {
+    message.contains("does not exist") || message.contains("not supported")
+}
+
+fn judge_rows(oracle: &Rows, weft: &Rows, freedom: Freedom) -> Verdict {
+    let shape = |rows: &Rows| -> Vec<(String, u32)> {
+        rows.columns
+            .iter()
+            .map(|column| (column.name.clone(), column.type_oid))
+            .collect()
+    };
+    let sorted = |rows: &Rows| {
+        let mut values = rows.values.clone();
+        values.sort();
+        values
+    };
+    if oracle.tag == weft.tag && oracle.values == weft.values {
+        return if shape(oracle) == shape(weft) {
+            Verdict::Same
+        } else {
+            Verdict::Columns
+        };
+    }
+    if oracle.tag == weft.tag && sorted(oracle) == sorted(weft) {
+        return match (freedom.ordered, shape(oracle) == shape(weft)) {
+            (true, _) => Verdict::Order,
+            (false, true) => Verdict::Same,
+            (false, false) => Verdict::Columns,
+        };
+    }
+    if oracle.tag == weft.tag && permitted(oracle, weft, freedom) {
+        return Verdict::Permitted;
+    }
+    Verdict::Rows
+}
+
+/// The same rows when differently written equal values, and last digits of float sums, are made alike.
+fn permitted(oracle: &Rows, weft: &Rows, freedom: Freedom) -> bool {
+    if !(freedom.representative || freedom.float_sums) || oracle.values.len() != weft.values.len() {
+        return false;
+    }
+    let alike = |rows: &Rows| {
+        let mut values: Vec<Vec<Option<String>>> = rows
+            .values
+            .iter()
+            .map(|row| row.iter().map(|field| canonical(field, freedom)).collect())
+            .collect();
+        values.sort();
+        values
+    };
+    alike(oracle) == alike(weft)
+}
+
+fn canonical(field: &Field, freedom: Freedom) -> Option<String> {
+    let text = String::from_utf8_lossy(field.as_ref()?).into_owned();
+    let numeral = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    let Some(number) = text.parse::<f64>().ok().filter(|_| numeral) else {
+        return Some(text);
+    };
+    let looks_float = text.contains('e') || text.contains('.') || text == "-0";
+    if freedom.float_sums && looks_float {
+        return Some(format!("{number:.10e}"));
+    }
+    if text == "-0" {
+        return Some("0".to_owned());
+    }
+    if text.contains('.') && !text.contains('e') {
+        return Some(text.trim_end_matches('0').trim_end_matches('.').to_owned());
+    }
+    Some(text)
+}
+
+/// One line of text for a field: `NULL`, `(empty)`, or the text with line ends and edges made visible.
+#[must_use]
+pub fn field_text(field: &Field) -> String {
+    let Some(bytes) = field else {
+        return "NULL".to_owned();
+    };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return bytes
+            .iter()
+            .fold("0x".to_owned(), |all, byte| format!("{all}{byte:02x}"));
+    };
+    if text.is_empty() {
+        return "(empty)".to_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    let last = text.chars().count() - 1;
+    for (at, c) in text.chars().enumerate() {
+        match c {
+            '\\' => shown.push_str("\\\\"),
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            ' ' if at == 0 || at == last => shown.push_str("\\s"),
+            c if c.is_control() => shown.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c => shown.push(c),
+        }
+    }
+    if matches!(text, "NULL" | "(empty)") || text.starts_with("----") {
+        shown.insert(0, '\\');
+    }
+    shown
+}
+
+/// A row in one line, fields parted by tabs.
+#[must_use]
+pub fn row_text(row: &[Field]) -> String {
+    row.iter().map(field_text).collect::<Vec<_>>().join("\t")
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error { code, message } => write!(f, "ERROR {code}: {message}"),
+            Self::Broken(why) => write!(f, "BROKEN: {why}"),
+            Self::Rows(rows) => {
+                let columns: Vec<String> = rows
+                    .columns
+                    .iter()
+                    .map(|column| format!("{}:{}", column.name, column.type_oid))
+                    .collect();
+                write!(f, "{} [{}]", rows.tag, columns.join(" "))?;
+                for row in rows.values.iter().take(6) {
+                    let line: String = row_text(row).replace('\t', " | ").chars().take(300).collect();
+                    write!(f, "\n        {line}")?;
+                }
+                if rows.values.len() > 6 {
+                    write!(f, "\n        ...")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(values: &[&str]) -> Answer {
+        Answer::Rows(Rows {
+            columns: Vec::new(),
+            values: values.iter().map(|v| vec![Some(v.as_bytes().to_vec())]).collect(),
+            tag: "SELECT".into(),
+        })
+    }
+
+    fn error(code: &str, message: &str) -> Answer {
+        Answer::Error {
+            code: code.into(),
+            message: message.into(),
+        }
+    }
+
+    #[test]
+    fn order_counts_only_where_it_is_asked_for() {
+        let ordered = Freedom {
+            ordered: true,
+            ..Freedom::default()
+        };
+        let (one, two) = (rows(&["1", "2"]), rows(&["2", "1"]));
+        assert_eq!(judge(&one, &two, Freedom::default()), Verdict::Same);
+        assert_eq!(judge(&one, &two, ordered), Verdict::Order);
+        assert_eq!(judge(&one, &rows(&["1"]), ordered), Verdict::Rows);
+    }
+
+    #[test]
+    fn scale_and_sign_of_zero_are_free_only_for_groups() {
+        let free = Freedom {
+            representative: true,
+            ..Freedom::default()
+        };
+        for (one, two) in [("1.0", "1.00"), ("0", "-0")] {
+            assert_eq!(
+                judge(&rows(&[one]), &rows(&[two]), Freedom::default()),
+                Verdict::Rows
+            );
+            assert_eq!(judge(&rows(&[one]), &rows(&[two]), free), Verdict::Permitted);
+        }
+        assert_eq!(judge(&rows(&["10"]), &rows(&["1"]), free), Verdict::Rows);
+    }
+
+    #[test]
+    fn errors_are_compared_by_state() {
+        let some = rows(&["1"]);
+        let none = Freedom::default();
+        assert_eq!(judge(&some, &error("0A000", "no"), none), Verdict::Unsupported);
+        assert_eq!(
+            judge(&some, &error("22012", "division by zero"), none),
+            Verdict::Refused
+        );
+        assert_eq!(
+            judge(&error("22012", "a"), &error("22012", "b"), none),
+            Verdict::Same
+        );
+        assert_eq!(
+            judge(&error("22012", "a"), &error("22003", "b"), none),
+            Verdict::OtherError
+        );
+        assert_eq!(judge(&error("22012", "a"), &some, none), Verdict::Accepted);
+        assert_eq!(judge(&some, &error("XX000", "bug"), none), Verdict::Internal);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_escaped() {
+        let text = |s: &str| field_text(&Some(s.as_bytes().to_vec()));
+        assert_eq!(text(" a b "), "\\sa b\\s");
+        assert_eq!(text("NULL"), "\\NULL");
+        assert_eq!(text(""), "(empty)");
+        assert_eq!(text("a\n\\"), "a\\n\\\\");
+        assert_eq!(field_text(&None), "NULL");
+    }
+}

@@ -1,0 +1,107 @@
+//! Arguments that a random value would seldom hit: formats, field names, zones, patterns, small counts.
+
+/// Texts for an argument of a function: by the function's name and the argument's place.
+#[must_use]
+pub fn texts(name: &str, at: usize) -> &'static [&'static str] {
+    match (name, at) {
+        ("to_char", 1) => &[
+            "YYYY-MM-DD HH24:MI:SS.US",
+            "Day, DD Mon YYYY",
+            "999.99",
+            "FM9,999,990.00",
+            "S0000",
+            "IYYY-IW-ID",
+            "J Q DDD",
+            "HH12:MI AM",
+            "9.99EEEE",
+            "RN",
+            "MI:SS",
+            "fmMonth \"x\"",
+            "000V99",
+            "PL99 MI",
+        ],
+        ("to_date" | "to_timestamp", 0) => &["2024-02-29", "29 Feb 2024", "20240229", "2024-02-30", "12:34"],
+        ("to_date" | "to_timestamp", 1) => &["YYYY-MM-DD", "DD Mon YYYY", "YYYYMMDD", "HH24:MI"],
+        ("to_number", 0) => &["1,234.50", "-12", "12-", "$5", "abc"],
+        ("to_number", 1) => &["9,999.99", "S99", "99S", "L9", "999"],
+        ("date_trunc" | "date_part" | "extract", 0) => FIELDS,
+        ("timezone", 0) => ZONES,
+        ("encode" | "decode", 1) => &["hex", "base64", "escape", "rot13"],
+        ("decode", 0) => &["6162", "YWI=", "a\\\\b\\000", "zz", ""],
+        ("format", 0) => &["%s", "%s and %s", "%I=%L", "%2$s %1$s", "%-5s|", "%%", "%x"],
+        ("~" | "~*" | "!~" | "!~*", 1)
+        | (
+            "regexp_replace"
+            | "regexp_match"
+            | "regexp_like"
+            | "regexp_count"
+            | "regexp_instr"
+            | "regexp_substr"
+            | "regexp_split_to_array",
+            1,
+        ) => &[
+            "b", "^a", "[a-c]+", "(.)(.)", "l+o?", "\\d+", "\\s", "x|X", "(", "$",
+        ],
+        ("regexp_replace", 2) => &["-", "\\1", "<\\&>", ""],
+        ("regexp_replace" | "regexp_match" | "regexp_like" | "regexp_split_to_array", 2 | 3)
+        | ("regexp_count", 3)
+        | ("regexp_instr", 5)
+        | ("regexp_substr", 4) => &["g", "i", "gi", "q"],
+        ("~~" | "!~~" | "~~*" | "!~~*", 1) => PATTERNS,
+        ("translate", 1 | 2) => &["abc", "xyz", "o", ""],
+        ("split_part", 1) | ("string_to_array", 1) => &["X", " ", "b", ""],
+        ("normalize" | "is_normalized", 1) => &["NFC", "NFD"],
+        ("unistr", 0) => &["\\0041", "d\\0061t", "\\", "plain"],
+        ("btrim" | "ltrim" | "rtrim", 1) => &["a", " ", "aH", ""],
+        _ => &[],
+    }
+}
+
+/// Patterns of LIKE.
+pub(super) const PATTERNS: &[&str] = &[
+    "%", "a%", "%b%", "_bc", "H_llo%", "", "%\\%%", "a\\_", "%o W%", "ä%", "\\",
+];
+
+/// Fields of dates and times.
+pub(super) const FIELDS: &[&str] = &[
+    "year",
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "epoch",
+    "dow",
+    "doy",
+    "week",
+    "quarter",
+    "century",
+    "isodow",
+    "microseconds",
+    "milliseconds",
+    "decade",
+    "millennium",
+    "isoyear",
+    "julian",
+    "timezone",
+];
+
+/// Time zones.
+pub(super) const ZONES: &[&str] = &[
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "+03:00",
+    "EST",
+    "Asia/Kolkata",
+    "Nowhere/None",
+];
+
+/// Whether the integer argument of a function counts what its result is long or costs by.
+#[must_use]
+pub fn is_count(name: &str, at: usize) -> bool {
+    matches!(
+        (name, at),
+        ("repeat" | "lpad" | "rpad", 1) | ("factorial", 0) | ("round" | "trunc", 1) | ("left" | "right", 1)
+    )
+}

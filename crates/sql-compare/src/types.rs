@@ -1,0 +1,231 @@
+//! The types that statements are made of, with values at their edges.
+
+use crate::node;
+use crate::tree::{Kind, Node};
+
+/// One type of the table below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Type(u8);
+
+/// A row of the table of types.
+struct Row {
+    name: &'static str,
+    oid: u32,
+    /// Whether values that are equal are written the same, so that an order by them is total.
+    unambiguous: bool,
+    values: &'static [&'static str],
+}
+
+/// `boolean`
+pub const BOOL: Type = Type(0);
+/// `smallint`
+pub const INT2: Type = Type(1);
+/// `integer`
+pub const INT4: Type = Type(2);
+/// `bigint`
+pub const INT8: Type = Type(3);
+/// `real`
+pub const FLOAT4: Type = Type(4);
+/// `double precision`
+pub const FLOAT8: Type = Type(5);
+/// `numeric`
+pub const NUMERIC: Type = Type(6);
+/// `text`
+pub const TEXT: Type = Type(7);
+/// `character varying`
+pub const VARCHAR: Type = Type(8);
+/// `character(n)`
+pub const BPCHAR: Type = Type(9);
+/// `bytea`
+pub const BYTEA: Type = Type(10);
+/// `date`
+pub const DATE: Type = Type(11);
+/// `time`
+pub const TIME: Type = Type(12);
+/// `timestamp`
+pub const TIMESTAMP: Type = Type(13);
+/// `timestamptz`
+pub const TIMESTAMPTZ: Type = Type(14);
+/// `interval`
+pub const INTERVAL: Type = Type(15);
+/// `uuid`
+pub const UUID: Type = Type(16);
+/// `integer[]`
+pub const INT4_ARRAY: Type = Type(17);
+/// `text[]`
+pub const TEXT_ARRAY: Type = Type(18);
+
+/// Every type.
+pub const ALL: [Type; 19] = [
+    BOOL,
+    INT2,
+    INT4,
+    INT8,
+    FLOAT4,
+    FLOAT8,
+    NUMERIC,
+    TEXT,
+    VARCHAR,
+    BPCHAR,
+    BYTEA,
+    DATE,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    INTERVAL,
+    UUID,
+    INT4_ARRAY,
+    TEXT_ARRAY,
+];
+
+#[rustfmt::skip]
+static TABLE: [Row; 19] = [
+    Row { name: "bool", oid: 16, unambiguous: true, values: &["true", "false"] },
+    Row { name: "int2", oid: 21, unambiguous: true, values: &["1", "0", "-1", "7", "32767", "-32768", "100"] },
+    Row { name: "int4", oid: 23, unambiguous: true,
+          values: &["1", "0", "-1", "2", "3", "5", "42", "2147483647", "-2147483648", "1000000"] },
+    Row { name: "int8", oid: 20, unambiguous: true,
+          values: &["1", "0", "-1", "10", "9223372036854775807", "-9223372036854775808", "4294967296", "123456789012"] },
+    Row { name: "float4", oid: 700, unambiguous: false,
+          values: &["1", "0", "-0", "0.1", "-2.5", "NaN", "Infinity", "-Infinity", "3.4028235e+38", "1e-45", "16777217"] },
+    Row { name: "float8", oid: 701, unambiguous: false,
+          values: &["1", "0", "-0", "0.1", "2.5", "-3.5", "NaN", "Infinity", "-Infinity", "1e+20", "1.7976931348623157e+308",
+                    "5e-324", "0.30000000000000004", "1e15", "123456.789"] },
+    Row { name: "numeric", oid: 1700, unambiguous: false,
+          values: &["1", "0", "1.50", "-2.5", "0.1", "NaN", "12345678901234567890.12345678901234567890", "0.00000000000000000001",
+                    "99999999999999999999999999999999999999", "-0.000", "1e-10", "3.14159", "100", "1e60", "Infinity"] },
+    Row { name: "text", oid: 25, unambiguous: true,
+          values: &["", "a", "abc", "Hello World", "  two  blanks ", "äöü€𝄞", "%_\\", "O'Reilly", "10", "2020-02-29", "aXbXc", "ß"] },
+    Row { name: "varchar", oid: 1043, unambiguous: true, values: &["", "ab", "ABC def", "żółw", "12", " x "] },
+    Row { name: "bpchar", oid: 1042, unambiguous: true, values: &["a", "ab   ", "", "é", "xyz12", " b"] },
+    Row { name: "bytea", oid: 17, unambiguous: true,
+          values: &["\\x", "\\x00", "\\xdeadbeef", "\\xff", "\\x6162", "abc"] },
+    Row { name: "date", oid: 1082, unambiguous: true,
+          values: &["2000-01-01", "2024-02-29", "1999-12-31", "infinity", "-infinity", "4713-01-01 BC", "0001-01-01", "5874897-12-31",
+                    "2021-06-15"] },
+    Row { name: "time", oid: 1083, unambiguous: true, values: &["00:00:00", "23:59:59.999999", "12:30:45.5", "24:00:00", "04:05:06"] },
+    Row { name: "timestamp", oid: 1114, unambiguous: true,
+          values: &["2000-01-01 00:00:00", "2024-02-29 12:34:56.789", "1999-12-31 23:59:59.999999", "infinity", "-infinity",
+                    "0044-03-15 12:00:00 BC", "294276-12-31 23:59:59", "2021-06-15 01:02:03"] },
+    Row { name: "timestamptz", oid: 1184, unambiguous: true,
+          values: &["2000-01-01 00:00:00+00", "2024-02-29 12:34:56.789+02", "1999-12-31 23:59:59.5-08", "infinity", "-infinity",
+                    "2021-06-15 01:02:03+05:30"] },
+    Row { name: "interval", oid: 1186, unambiguous: false,
+          values: &["1 day", "00:00:00", "36:00:00", "1 year 2 mons -3 days 04:05:06.5", "-1 mons", "30 days", "1 mon", "00:00:00.000001"] },
+    Row { name: "uuid", oid: 2950, unambiguous: true,
+          values: &["00000000-0000-0000-0000-000000000000", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+                    "ffffffff-ffff-ffff-ffff-ffffffffffff"] },
+    Row { name: "int4[]", oid: 1007, unambiguous: true, values: &["{}", "{1,2,3}", "{NULL,5}", "{{1,2},{3,4}}"] },
+    Row { name: "text[]", oid: 1009, unambiguous: true, values: &["{}", "{a,b}", "{\"x y\",NULL,\"\"}"] },
+];
+
+impl Type {
+    fn row(self) -> &'static Row {
+        TABLE.get(usize::from(self.0)).unwrap_or(&TABLE[0])
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Its number in PostgreSQL.
+    #[must_use]
+    pub fn oid(self) -> u32 {
+        self.row().oid
+    }
+
+    /// The type with this number.
+    #[must_use]
+    pub fn of_oid(oid: u32) -> Option<Self> {
+        ALL.into_iter().find(|ty| ty.oid() == oid)
+    }
+
+    /// Whether equal values are written alike.
+    #[must_use]
+    pub fn unambiguous(self) -> bool {
+        self.row().unambiguous
+    }
+
+    /// Values at its edges, as texts.
+    #[must_use]
+    pub fn values(self) -> &'static [&'static str] {
+        self.row().values
+    }
+
+    /// Whether it is an integer.
+    #[must_use]
+    pub fn is_integer(self) -> bool {
+        matches!(self, INT2 | INT4 | INT8)
+    }
+
+    /// Whether it is a number.
+    #[must_use]
+    pub fn is_number(self) -> bool {
+        self.is_integer() || matches!(self, FLOAT4 | FLOAT8 | NUMERIC)
+    }
+
+    /// Whether it is a string of characters.
+    #[must_use]
+    pub fn is_string(self) -> bool {
+        matches!(self, TEXT | VARCHAR | BPCHAR)
+    }
+
+    /// The array over it, or for an array its element.
+    #[must_use]
+    pub fn array(self) -> Option<Self> {
+        match self {
+            INT4 => Some(INT4_ARRAY),
+            TEXT => Some(TEXT_ARRAY),
+            _ => None,
+        }
+    }
+
+    /// What an array is over.
+    #[must_use]
+    pub fn element(self) -> Option<Self> {
+        match self {
+            INT4_ARRAY => Some(INT4),
+            TEXT_ARRAY => Some(TEXT),
+            _ => None,
+        }
+    }
+
+    /// A literal node: `text` in SQL, `value` as a parameter.
+    #[must_use]
+    pub fn literal(self, text: &str, value: &str) -> Node {
+        let mut literal = node!(Kind::Literal(self); text);
+        literal.value = Some(value.to_owned());
+        literal
+    }
+
+    /// A value in quotes, of this type by a cast.
+    #[must_use]
+    pub fn cast_literal(self, value: &str) -> Node {
+        let quoted = self.literal(&quoted(value), value);
+        node!(Kind::Group; quoted, format!("::{}", self.name()))
+    }
+
+    /// NULL of this type.
+    #[must_use]
+    pub fn null(self) -> Node {
+        node!(Kind::Group; node!(Kind::Literal(self); "NULL"), format!("::{}", self.name()))
+    }
+
+    /// What an expression of this type is cut to.
+    #[must_use]
+    pub fn simplest(self) -> Node {
+        let value = self.values().first().copied().unwrap_or_default();
+        match self {
+            BOOL | INT4 => self.literal(value, value),
+            _ => self.cast_literal(value),
+        }
+    }
+}
+
+/// A string in SQL's quotes.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
