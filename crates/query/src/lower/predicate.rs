@@ -39,12 +39,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// The conjunction of `conjuncts` over the columns of `plan`; `None` for none.
+    /// The conjunction of `conjuncts` over the columns of `plan`; `None` for none. Cheap ones come first,
+    /// otherwise they keep their order, as PostgreSQL arranges them (its `order_qual_clauses`).
     pub(crate) fn condition(
         &mut self,
-        conjuncts: Vec<Expr>,
+        mut conjuncts: Vec<Expr>,
         plan: &LogicalPlan,
     ) -> Result<Option<PlanExpr>, SqlError> {
+        conjuncts.sort_by_key(cost);
         let mut parts = Vec::with_capacity(conjuncts.len());
         let makers: Vec<BTreeSet<u32>> = conjuncts
             .iter()
@@ -277,6 +279,17 @@ fn narrowed(number: i64, arrow: &DataType) -> Option<PlanExpr> {
         _ => return None,
     };
     Some(PlanExpr::Literal(scalar, None))
+}
+
+/// How many functions and operators are called for a row: PostgreSQL's measure of what a condition costs.
+fn cost(expr: &Expr) -> usize {
+    let calls = |node: &&Node| {
+        matches!(
+            node.op,
+            Op::Call(_) | Op::Cast { .. } | Op::Compare(_) | Op::IsDistinct | Op::CompareRows(_)
+        )
+    };
+    expr.nodes().iter().filter(calls).count()
 }
 
 /// A numeric constant as a decimal of a column's scale, if it has no more digits.
