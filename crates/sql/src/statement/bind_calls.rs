@@ -336,10 +336,10 @@ impl Binder<'_> {
     /// NULL if both are equal, else the first.
     fn nullif(&mut self, value: &Expr, other: &Expr) -> Bound<Typed> {
         let (value, other) = (self.bind(value)?, self.bind(other)?);
-        // The type of the value is that which the comparison takes: with one type it is that one.
+        // The type of the value is that which the comparison takes: with one type that one, and so with integers.
         let same = match (value.ty, other.ty) {
             (Some(SqlType::Varchar(_)), _) => false,
-            (Some(one), Some(other)) => one == other,
+            (Some(one), Some(other)) => one == other || is_integer(&one) && is_integer(&other),
             (Some(_), None) => true,
             _ => false,
         };
