@@ -336,7 +336,8 @@ impl Binder<'_> {
     /// NULL if both are equal, else the first.
     fn nullif(&mut self, value: &Expr, other: &Expr) -> Bound<Typed> {
         let (value, other) = (self.bind(value)?, self.bind(other)?);
-        // The type of the value is that which the comparison takes: with one type that one, and so with integers.
+        // The type of the value is that which the comparison takes: with one type that one, and so with
+        // integers.
         let same = match (value.ty, other.ty) {
             (Some(SqlType::Varchar(_)), _) => false,
             (Some(one), Some(other)) => one == other || is_integer(&one) && is_integer(&other),
