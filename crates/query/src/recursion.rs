@@ -1,8 +1,4 @@
-//! Relations that are computed once, and recursive ones.
-//!
-//! [`materialized`] gives a plan that may stand in several places of a query. Whichever is asked first starts
-//! a task that computes the rows; all replay them. The task runs on its own: that nobody polls one of the
-//! places keeps no other waiting. The rows are held in memory, within the pool's bound.
+//! Recursive relations.
 //!
 //! [`Recursion`] is WITH RECURSIVE: its term runs over the rows of the step before ([`working`]) until a step
 //! gives none. UNION leaves out rows that were there before, told apart by their key bytes.
@@ -14,7 +10,6 @@ use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchO
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -22,8 +17,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::future::{BoxFuture, FutureExt, Shared};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use weft_expression::ColumnId;
@@ -33,91 +27,6 @@ use crate::arrays::{ValueColumn, converted};
 use crate::errors::external;
 use crate::operator::{Operator, operator_plan};
 use crate::schema::{arrow_type, field, field_name};
-
-/// Rows that are held, and their room in the pool.
-struct Held {
-    batches: Vec<RecordBatch>,
-    _room: MemoryReservation,
-}
-
-type Computed = Shared<BoxFuture<'static, std::result::Result<Arc<Held>, Arc<DataFusionError>>>>;
-
-/// Computes its input once for all places where its plan stands.
-struct Materialize {
-    computed: Mutex<Option<Computed>>,
-}
-
-impl fmt::Debug for Materialize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Materialize")
-    }
-}
-
-/// A plan that may be cloned into several places of one execution's plan and is computed once.
-///
-/// # Errors
-/// If two columns have one name.
-pub fn materialized(plan: LogicalPlan) -> std::result::Result<LogicalPlan, SqlError> {
-    let schema = plan.schema().as_arrow().clone();
-    let operator = Materialize {
-        computed: Mutex::new(None),
-    };
-    operator_plan(Arc::new(operator), vec![plan], schema, Vec::new())
-}
-
-impl Operator for Materialize {
-    fn name(&self) -> &'static str {
-        "Materialize"
-    }
-
-    fn run(
-        &self,
-        inputs: &[Arc<dyn ExecutionPlan>],
-        schema: &SchemaRef,
-        context: &Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        let Some(input) = inputs.first() else {
-            return datafusion::common::internal_err!("nothing to materialize");
-        };
-        let (input, context) = (Arc::clone(input), Arc::clone(context));
-        let computed = {
-            let mut computed = self.computed.lock();
-            let start = || started(input, context);
-            computed.get_or_insert_with(start).clone()
-        };
-        let rows = async move {
-            let held = computed.await.map_err(DataFusionError::Shared)?;
-            let count = held.batches.len();
-            let batches = (0..count).map(move |at| Ok(held.batches[at].clone()));
-            Ok::<_, DataFusionError>(stream::iter(batches))
-        };
-        let rows = stream::once(rows).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), rows)))
-    }
-}
-
-/// A future that starts a task when it is first polled, and is that task's outcome.
-fn started(input: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Computed {
-    let compute = async move {
-        let room = MemoryConsumer::new("Materialize").register(context.memory_pool());
-        let mut rows = input.execute(0, context)?;
-        let mut batches = Vec::new();
-        while let Some(batch) = rows.next().await {
-            let batch = batch?;
-            room.try_grow(batch.get_array_memory_size())?;
-            batches.push(batch);
-        }
-        Ok(Arc::new(Held { batches, _room: room }))
-    };
-    let outcome = async move {
-        let outcome: Result<Arc<Held>> = match SpawnedTask::spawn(compute).join().await {
-            Ok(outcome) => outcome,
-            Err(error) => Err(DataFusionError::External(Box::new(error))),
-        };
-        outcome.map_err(Arc::new)
-    };
-    outcome.boxed().shared()
-}
 
 /// The rows of a recursive relation's step, seen by its term.
 #[derive(Default)]

@@ -15,6 +15,9 @@ use crate::names::syntax_error;
 use crate::parameters::Operand;
 use crate::subquery::{negate, row_items};
 
+/// Functions that see the blanks at the end of a char(n).
+const SEES_BLANKS: [&str; 5] = ["octet_length", "bit_length", "concat", "concat_ws", "format"];
+
 impl Binder<'_> {
     /// Binary operators: down the left spine in a loop, and up again. A chain of AND or OR becomes one node.
     pub(super) fn chain(&mut self, expr: &AstExpr) -> Result<Operand, SqlError> {
@@ -265,9 +268,16 @@ impl Binder<'_> {
     pub(crate) fn call(
         &mut self,
         name: &str,
-        arguments: Vec<Operand>,
+        mut arguments: Vec<Operand>,
         span: Span,
     ) -> Result<Operand, SqlError> {
+        if SEES_BLANKS.contains(&name) {
+            for argument in &mut arguments {
+                if let Some(ty) = argument.ty {
+                    *argument = self.padded(argument.clone(), ty)?;
+                }
+            }
+        }
         let types: Vec<Option<SqlType>> = arguments.iter().map(|operand| operand.ty).collect();
         if name == "trunc" && types == [None] {
             return Err(self.at(not_unique("trunc(unknown)"), span));
