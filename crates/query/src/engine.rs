@@ -142,7 +142,7 @@ impl QueryEngine {
             let builder = SessionStateBuilder::new()
                 .with_config(configuration(&options, threads))
                 .with_runtime_env(Arc::clone(&environment))
-                .with_physical_optimizer_rules(crate::rules::rules());
+                .with_physical_optimizer_rules(crate::rules::rules(threads <= 1));
             Arc::new(builder.build())
         };
         let states = States {

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod errors;
 pub mod evaluate;
 pub mod functions;
+mod in_order;
 pub mod key_range;
 pub mod lower;
 pub mod modify;

@@ -1,4 +1,4 @@
-//! Rules over operators: which ones run, and one of our own.
+//! Rules over operators: which ones run, and two of our own.
 //!
 //! DataFusion's list is longer. Left out are rules for what our plans never have (exact statistics,
 //! DataFusion's own aggregates), and those for sources that sort or count by themselves: every rule walks
@@ -24,9 +24,11 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
-/// The rules, in order.
+use crate::in_order::GatherInOrder;
+
+/// The rules, in order, for plans of one thread or of all.
 #[must_use]
-pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+pub fn rules(serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![
         Arc::new(OutputRequirements::new_add_mode()),
         Arc::new(JoinSelection::new()),
@@ -41,6 +43,9 @@ pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     ];
     if cfg!(debug_assertions) {
         rules.push(Arc::new(SanityCheckPlan::new()));
+    }
+    if serial {
+        rules.push(Arc::new(GatherInOrder));
     }
     rules
 }
