@@ -10,12 +10,14 @@
 //! - `operators`: operators, comparisons among them.
 //! - `common`: one type for several expressions (CASE, UNION).
 //! - `coerce`: the conversion itself.
+//! - `unsupported`: names that PostgreSQL has and Weft lacks.
 
 mod coerce;
 mod common;
 mod operators;
 mod select;
 mod signature;
+mod unsupported;
 
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -192,9 +194,13 @@ fn chosen(shapes: &[Shape], name: &str, types: &[Option<SqlType>]) -> Result<usi
     }
 }
 
-/// 42883
+/// 42883; 0A000 if PostgreSQL has functions of the name and Weft has none.
 #[must_use]
 pub fn no_function(name: &str, types: &[Option<SqlType>]) -> SqlError {
+    let known = is_function(name) || is_aggregate(name) || is_set_returning(name);
+    if !known && unsupported::is_function_of_postgresql(name) {
+        return SqlError::unsupported(format!("function {} is not supported", call_text(name, types)));
+    }
     SqlError::new(
         SqlState::UNDEFINED_FUNCTION,
         format!("function {} does not exist", call_text(name, types)),

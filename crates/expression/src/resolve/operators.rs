@@ -123,6 +123,12 @@ fn pick(shapes: &[Shape], symbol: &str, types: &[Option<SqlType>]) -> Result<usi
 }
 
 fn no_operator(symbol: &str, types: &[Option<SqlType>]) -> SqlError {
+    if super::unsupported::is_operator_of_postgresql(symbol) {
+        return SqlError::unsupported(format!(
+            "operator {} is not supported",
+            operation_text(symbol, types)
+        ));
+    }
     let hint = if types.len() == 1 {
         "No operator matches the given name and argument type. You might need to add an explicit type cast."
     } else {

@@ -335,7 +335,9 @@ impl Settings {
                 }
             }
             "client_encoding" => {
-                let plain = value.to_ascii_uppercase().replace(['-', '_'], "");
+                // As PostgreSQL reads the name of an encoding: letters and digits count.
+                let plain: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
+                let plain = plain.to_ascii_uppercase();
                 if !matches!(plain.as_str(), "UTF8" | "UNICODE" | "SQLASCII") {
                     return Err(SqlError::new(
                         INVALID_PARAMETER_VALUE,

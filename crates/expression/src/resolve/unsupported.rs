@@ -1,0 +1,50 @@
+//! What PostgreSQL has and Weft lacks: told apart from what nobody has.
+//!
+//! A call of a function that PostgreSQL 15 would find says 0A000, "not supported", and not 42883, "does not
+//! exist": who moves to Weft shall look for another way, and not for a mistake of his own.
+
+use std::sync::LazyLock;
+
+/// Names of `pg_catalog`'s functions and aggregates in PostgreSQL 15, a line each, in order of bytes:
+/// `SELECT DISTINCT proname COLLATE "C" FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND
+/// prokind <> 'w' AND proname !~ '^RI_' ORDER BY 1`. Window functions are the binder's.
+static FUNCTIONS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| include_str!("postgresql_functions.txt").lines().collect());
+
+/// Names of its operators on types that Weft lacks, and of its types:
+/// `SELECT DISTINCT oprname FROM pg_operator`, less what the table of operators has.
+const OPERATORS: [&str; 35] = [
+    "!!", "##", "#-", "#>", "#>>", "&<", "&<|", "*<", "*<=", "*<>", "*=", "*>", "*>=", "->", "->>", "-|-",
+    "<->", "<<=", "<<|", "<^", ">>=", ">^", "?", "?#", "?&", "?-", "?-|", "?|", "?||", "@-@", "@?", "@@",
+    "@@@", "|&>", "|>>",
+];
+
+/// Whether PostgreSQL has a function of the name.
+pub(super) fn is_function_of_postgresql(name: &str) -> bool {
+    FUNCTIONS.binary_search(&name).is_ok()
+}
+
+/// Whether PostgreSQL has an operator of the name that Weft has for no type.
+pub(super) fn is_operator_of_postgresql(symbol: &str) -> bool {
+    OPERATORS.contains(&symbol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order_and_found() {
+        assert!(FUNCTIONS.is_sorted());
+        assert_eq!(FUNCTIONS.len(), 2627);
+        assert!(is_function_of_postgresql("abbrev") && is_function_of_postgresql("xpath_exists"));
+        assert!(!is_function_of_postgresql("nvl"));
+    }
+
+    #[test]
+    fn operators_that_exist_are_not_called_unsupported() {
+        for symbol in OPERATORS {
+            assert!(crate::functions::infix_operators(symbol).is_empty(), "{symbol}");
+        }
+    }
+}
