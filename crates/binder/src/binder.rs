@@ -7,6 +7,7 @@ use weft_expression::{ColumnId, Entry};
 use weft_store::Catalog;
 use weft_types::{SqlError, SqlState, SqlType};
 
+use crate::expression::Names;
 use crate::locking::Locks;
 use crate::names;
 use crate::parameters::Parameters;
@@ -36,6 +37,8 @@ pub struct Environment<'a> {
 pub struct Binder<'a> {
     pub(crate) env: Environment<'a>,
     pub(crate) parameters: Parameters<'a>,
+    /// What names mean where there is no query around the expressions.
+    pub(crate) names: Option<&'a dyn Names>,
     /// By column id.
     pub(crate) columns: Vec<ColumnInfo>,
     /// The query levels around what is being bound, the innermost last.
@@ -72,6 +75,7 @@ impl<'a> Binder<'a> {
         Binder {
             parameters: Parameters::declared(env.parameters, env.text),
             env,
+            names: None,
             columns: Vec::new(),
             levels: Vec::new(),
             level_count: 0,
@@ -147,7 +151,7 @@ impl<'a> Binder<'a> {
 
     /// Puts a query together and drops what nobody reads.
     pub(crate) fn finish(self, relation: Relation, output: Vec<Output>) -> Result<Query, SqlError> {
-        let parameters = self.parameters.finish()?;
+        let parameters = self.parameters.known.finish()?;
         let tables = self.tables.clone();
         let (session_bound, moves_sequence) = (self.session_bound, self.moves_sequence);
         let (relation, shared) = self.prune(relation);

@@ -9,6 +9,7 @@
 //!   with, set, select, aggregate, window, order   the clauses of a query
 //!   from, scope   tables, joins and the names that they make visible
 //!   expr/*, subquery, parameters, types   expressions
+//!   expression   expressions without a query around them
 //!   modify, locking   statements that write or lock rows
 //!   finish   what is known only at the end: columns that nobody reads, relations that are used once
 //!   display   relations as text
@@ -23,6 +24,7 @@ mod aggregate;
 mod binder;
 mod display;
 mod expr;
+mod expression;
 mod finish;
 mod from;
 mod locking;
@@ -42,7 +44,9 @@ mod with;
 
 pub use binder::{Binder, Environment, SystemRelation, bind_query};
 pub use display::expression_text;
+pub use expression::{ExpressionBinder, Names};
 pub use locking::{Locked, Locking, bind_locking};
 pub use modify::{bind_default, bind_modify};
 pub use names::output_name;
+pub use parameters::{Operand, ParameterTypes};
 pub use types::sql_type;

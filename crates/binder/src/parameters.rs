@@ -14,17 +14,18 @@ use crate::names::position;
 
 /// A bound expression.
 #[derive(Clone, Debug)]
-pub(crate) struct Operand {
+pub struct Operand {
     /// What it computes. Without a type: a text constant, NULL or a parameter.
     pub expr: Expr,
     /// Its type; `None` is PostgreSQL's unknown.
     pub ty: Option<SqlType>,
     /// Where a constant of unknown type stands.
-    pub span: Span,
+    pub(crate) span: Span,
 }
 
 impl Operand {
     /// An expression of a type.
+    #[must_use]
     pub fn typed(expr: Expr) -> Operand {
         let ty = Some(expr.ty());
         Operand {
@@ -35,7 +36,7 @@ impl Operand {
     }
 
     /// A quoted constant.
-    pub fn quoted(text: impl Into<String>) -> Operand {
+    pub(crate) fn quoted(text: impl Into<String>) -> Operand {
         Operand {
             expr: Expr::constant(Value::Text(text.into()), SqlType::Text),
             ty: None,
@@ -44,7 +45,7 @@ impl Operand {
     }
 
     /// NULL
-    pub fn null() -> Operand {
+    pub(crate) fn null() -> Operand {
         Operand {
             expr: Expr::constant(Value::Null, SqlType::Text),
             ty: None,
@@ -53,18 +54,66 @@ impl Operand {
     }
 
     /// Its type for people.
-    pub fn type_name(&self) -> String {
+    pub(crate) fn type_name(&self) -> String {
         self.ty
             .map_or_else(|| "unknown".to_owned(), |ty| ty.base_name().to_string())
     }
 }
 
-/// The types of `$1`, `$2`, ...
+/// The types of `$1`, `$2`, ... as far as they are known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parameters<'a> {
+pub struct ParameterTypes {
     types: Vec<Option<SqlType>>,
     /// Parameters that stand somewhere without a type.
     open: Vec<u32>,
+}
+
+impl ParameterTypes {
+    /// What the client declared.
+    #[must_use]
+    pub fn declared(types: &[Option<SqlType>]) -> ParameterTypes {
+        ParameterTypes {
+            types: types.to_vec(),
+            open: Vec::new(),
+        }
+    }
+
+    /// How many parameters there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.types.len()
+    }
+
+    /// All types, at the end of the statement.
+    ///
+    /// # Errors
+    /// 42P18 or 42P08 for a parameter that nothing gives a type.
+    pub fn finish(&self) -> Result<Vec<SqlType>, SqlError> {
+        let decided = |number: &&u32| self.types.get(**number as usize).is_some_and(Option::is_some);
+        if let Some(number) = self.open.iter().find(decided) {
+            return Err(SqlError::new(
+                SqlState::AMBIGUOUS_PARAMETER,
+                format!("could not determine data type of parameter ${}", number + 1),
+            ));
+        }
+        let typed = self.types.iter().enumerate().map(|(place, ty)| {
+            ty.ok_or_else(|| {
+                SqlError::new(
+                    SqlState::INDETERMINATE_DATATYPE,
+                    format!("could not determine data type of parameter ${}", place + 1),
+                )
+            })
+        });
+        typed.collect()
+    }
+}
+
+/// The parameters of a statement that is being bound.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters<'a> {
+    pub known: ParameterTypes,
+    /// A constant that is no value of its type is an error only where it is computed, as in PL/pgSQL.
+    pub reads_late: bool,
     /// The statement, for the positions of errors.
     text: &'a str,
 }
@@ -75,15 +124,15 @@ const PARAMETERS_MAX: usize = 65_535;
 impl<'a> Parameters<'a> {
     pub fn declared(types: &[Option<SqlType>], text: &'a str) -> Parameters<'a> {
         Parameters {
-            types: types.to_vec(),
-            open: Vec::new(),
+            known: ParameterTypes::declared(types),
+            reads_late: false,
             text,
         }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.types.len()
+        self.known.count()
     }
 
     /// `$number`, from 1.
@@ -98,10 +147,11 @@ impl<'a> Parameters<'a> {
         if place == 0 || place > PARAMETERS_MAX {
             return Err(undefined());
         }
-        if self.types.len() < place {
-            self.types.resize(place, None);
+        let types = &mut self.known.types;
+        if types.len() < place {
+            types.resize(place, None);
         }
-        let ty = self.types.get(place - 1).copied().flatten();
+        let ty = types.get(place - 1).copied().flatten();
         let leaf = Expr::leaf(Op::Parameter(place as u32 - 1), ty.unwrap_or(SqlType::Text));
         Ok(Operand {
             expr: leaf,
@@ -112,7 +162,7 @@ impl<'a> Parameters<'a> {
 
     /// Gives a parameter its type.
     fn decide(&mut self, number: u32, ty: SqlType) -> Result<(), SqlError> {
-        let Some(slot) = self.types.get_mut(number as usize) else {
+        let Some(slot) = self.known.types.get_mut(number as usize) else {
             return Err(SqlError::internal("a parameter has no number"));
         };
         match slot {
@@ -144,13 +194,25 @@ impl<'a> Parameters<'a> {
             expr = Expr::leaf(Op::Parameter(number), bare);
             ty = Some(bare);
         }
-        match coerce(expr, ty, to, context) {
-            Ok(value) => Ok(folded(value)),
-            Err(error) if error.fields().position.is_none() => Err(match position(self.text, span) {
+        let late = match (ty, self.reads_late, expr.as_constant()) {
+            // What needs the session's zone nobody reads later.
+            (None, true, Some(Value::Text(_))) if to != SqlType::TimestampTz => Some(expr.clone()),
+            _ => None,
+        };
+        match (coerce(expr, ty, to, context), late) {
+            (Err(_), Some(text)) => {
+                let explicit = Op::Cast {
+                    from: SqlType::Text,
+                    explicit: true,
+                };
+                Ok(Expr::new(explicit, to.without_typmod(), vec![text]))
+            }
+            (Ok(value), _) => Ok(folded(value)),
+            (Err(error), _) if error.fields().position.is_none() => Err(match position(self.text, span) {
                 Some(position) => error.position(position),
                 None => error,
             }),
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         }
     }
 
@@ -175,27 +237,7 @@ impl<'a> Parameters<'a> {
 
     /// A parameter is used where it gets no type.
     pub fn leave_open(&mut self, number: u32) {
-        self.open.push(number);
-    }
-
-    /// All types, at the end of the statement.
-    pub fn finish(&self) -> Result<Vec<SqlType>, SqlError> {
-        let decided = |number: &&u32| self.types.get(**number as usize).is_some_and(Option::is_some);
-        if let Some(number) = self.open.iter().find(decided) {
-            return Err(SqlError::new(
-                SqlState::AMBIGUOUS_PARAMETER,
-                format!("could not determine data type of parameter ${}", number + 1),
-            ));
-        }
-        let typed = self.types.iter().enumerate().map(|(place, ty)| {
-            ty.ok_or_else(|| {
-                SqlError::new(
-                    SqlState::INDETERMINATE_DATATYPE,
-                    format!("could not determine data type of parameter ${}", place + 1),
-                )
-            })
-        });
-        typed.collect()
+        self.known.open.push(number);
     }
 }
 

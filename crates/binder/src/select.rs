@@ -108,6 +108,9 @@ fn conjuncts(expr: &AstExpr) -> Vec<&AstExpr> {
 impl Binder<'_> {
     /// Binds a query. `resolve`: columns of unknown type become text.
     pub(crate) fn bind_rows(&mut self, query: &Query, resolve: bool) -> Result<Rows, SqlError> {
+        if self.names.is_some() {
+            return Err(SqlError::unsupported("subqueries are not supported here"));
+        }
         if !query.locks.is_empty() && (!self.locks_allowed || !self.levels.is_empty()) {
             return Err(SqlError::unsupported("FOR UPDATE in a subquery is not supported"));
         }

@@ -40,54 +40,9 @@ pub fn undefined_column_of(name: &str, table: &str) -> SqlError {
     )
 }
 
-/// 42883 `operator does not exist: left op right`.
-pub fn undefined_operator(left: &SqlType, op: &str, right: &SqlType) -> SqlError {
-    SqlError::new(
-        SqlState("42883"),
-        format!(
-            "operator does not exist: {} {op} {}",
-            bare_name(left),
-            bare_name(right)
-        ),
-    )
-    .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
-}
-
-/// 42804 `column "c" is of type a but expression is of type b`.
-pub fn assignment_mismatch(column: &str, wanted: &SqlType, given: &SqlType) -> SqlError {
-    SqlError::new(
-        SqlState("42804"),
-        format!(
-            "column \"{column}\" is of type {} but expression is of type {}",
-            bare_name(wanted),
-            bare_name(given)
-        ),
-    )
-    .hint("You will need to rewrite or cast the expression.")
-}
-
-/// 42P18 `could not determine data type of parameter $n`.
-pub fn indeterminate_parameter(number: usize) -> SqlError {
-    SqlError::new(
-        SqlState("42P18"),
-        format!("could not determine data type of parameter ${number}"),
-    )
-}
-
 /// 42P02 `there is no parameter $n`.
 pub fn undefined_parameter(number: usize) -> SqlError {
     SqlError::new(SqlState("42P02"), format!("there is no parameter ${number}"))
-}
-
-/// 42804 `argument of WHERE must be type boolean, not type t`.
-pub fn not_boolean(place: &str, given: &SqlType) -> SqlError {
-    SqlError::new(
-        SqlState("42804"),
-        format!(
-            "argument of {place} must be type boolean, not type {}",
-            bare_name(given)
-        ),
-    )
 }
 
 /// A type's name without its modifiers, as PostgreSQL names types in messages about operators and columns.

@@ -20,7 +20,10 @@ impl Binder<'_> {
             }
             AstValue::Null => Ok(Operand::null()),
             AstValue::Placeholder(name) => match name.strip_prefix('$') {
-                Some(number) => self.parameters.operand(number),
+                Some(number) => match self.names.and_then(|known| known.positional(number)) {
+                    Some(meant) => meant.map(Operand::typed),
+                    None => self.parameters.operand(number),
+                },
                 None => Err(crate::names::syntax_error(format!(
                     "syntax error at or near \"{name}\""
                 ))),

@@ -35,9 +35,10 @@ pub fn resolve_operator(
     };
     let types = [left, right];
     if let Some(op) = comparison(symbol) {
-        let shapes = comparison_shapes();
-        let number = pick_infix(&shapes, symbol, &types)?;
-        let shape = shapes.get(number).ok_or_else(|| no_operator(symbol, &types))?;
+        let number = pick_infix(COMPARABLE, symbol, &types)?;
+        let shape = COMPARABLE
+            .get(number)
+            .ok_or_else(|| no_operator(symbol, &types))?;
         return Ok(Operator::Compare(op, compared_as(shape, &types)?));
     }
     let number = |shapes: &[Shape]| pick_infix(shapes, symbol, &types);
@@ -91,19 +92,6 @@ fn pick_infix(shapes: &[Shape], symbol: &str, types: &[Option<SqlType>; 2]) -> R
     pick(shapes, symbol, types)
 }
 
-/// The type of the first operand of `=` between two types, which is that of NULLIF over them.
-///
-/// # Errors
-/// 42883 if they do not compare.
-pub fn compared_left(left: SqlType, right: Option<SqlType>) -> Result<SqlType, SqlError> {
-    let (types, shapes) = ([Some(left), right], comparison_shapes());
-    let number = pick_infix(&shapes, "=", &types)?;
-    match shapes.get(number).and_then(|shape| shape.at(0)) {
-        Some(Arg::Is(own)) if !same_type(own, &left) => Ok(*own),
-        _ => Ok(left),
-    }
-}
-
 fn is_exactly(shape: &Shape, types: &[Option<SqlType>]) -> bool {
     types.iter().enumerate().all(
         |(place, ty)| matches!((shape.at(place), ty), (Some(Arg::Is(own)), Some(ty)) if same_type(own, ty)),
@@ -154,12 +142,15 @@ fn operation_text(symbol: &str, types: &[Option<SqlType>]) -> String {
 
 macro_rules! pairs {
     ($($left:expr, $right:expr;)*) => {
-        &[$(&[Arg::Is($left), Arg::Is($right)]),*]
+        &[
+            $(Shape { arguments: &[Arg::Is($left), Arg::Is($right)], variadic: false },)*
+            Shape { arguments: &[Arg::AnyArray, Arg::AnyArray], variadic: false },
+        ]
     };
 }
 
-/// `pg_operator`'s pairs of types that compare.
-static COMPARABLE: &[&[Arg]] = {
+/// `pg_operator`'s pairs of types that compare, and arrays.
+static COMPARABLE: &[Shape] = {
     use SqlType::{Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Numeric};
     use SqlType::{InternalChar, Interval, Name, Oid, Record, Text, Time, Timestamp, TimestampTz, Uuid};
     pairs![
@@ -176,18 +167,6 @@ static COMPARABLE: &[&[Arg]] = {
         TimestampTz, Date; TimestampTz, Timestamp; TimestampTz, TimestampTz;
     ]
 };
-
-fn comparison_shapes() -> Vec<Shape> {
-    let polymorphic: &'static [Arg] = &[Arg::AnyArray, Arg::AnyArray];
-    let pairs = COMPARABLE.iter().copied();
-    pairs
-        .chain([polymorphic])
-        .map(|arguments| Shape {
-            arguments,
-            variadic: false,
-        })
-        .collect()
-}
 
 /// The type in which a pair compares.
 fn compared_as(shape: &Shape, types: &[Option<SqlType>; 2]) -> Result<SqlType, SqlError> {

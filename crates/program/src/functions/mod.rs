@@ -249,6 +249,15 @@ impl Function {
         }
     }
 
+    /// The function that computes an entry of the table with just its arguments.
+    pub fn of_entry(entry: &'static Entry) -> Option<Function> {
+        let code = ENTRIES
+            .iter()
+            .position(|known| known.is_some_and(|known| std::ptr::eq(known, entry)))?;
+        let function = u8::try_from(code).ok().and_then(Function::from_code)?;
+        (function.entry_arguments().len() == function.arguments().len()).then_some(function)
+    }
+
     /// The function with an assembler name.
     pub fn from_name(name: &str) -> Option<Function> {
         Function::ALL

@@ -3,58 +3,31 @@
 //! A default is kept in the catalog as text and bound again for each plan. It may contain what the binder
 //! understands and no columns; CREATE TABLE refuses others, so that an INSERT never meets one.
 
-use sqlparser::ast::Expr;
 use weft_store::{Catalog, ColumnDef, TableDef};
-use weft_types::{SqlError, SqlType, Value};
+use weft_types::{SqlError, Value};
 
-use super::bind::{Binder, Refusal};
-use super::params::ParamTypes;
+use super::bind::{Refusal, scalar_of};
+use super::general::environment;
 use super::scalar::Scalar;
 use crate::error;
 
-/// The value that a column gets when none is given, in the column's type.
+/// The value that a column gets when none is given, in the column's type; used by CREATE TABLE too, to refuse
+/// what no INSERT could compute.
 pub(crate) fn column_default(catalog: &Catalog, column: &ColumnDef) -> Result<Scalar, SqlError> {
-    if let Some(identity) = &column.identity {
-        let value = Scalar::NextValue(identity.sequence);
-        return Ok(match column.ty {
-            SqlType::Int8 => value,
-            ty => Scalar::Assign(Box::new(value), SqlType::Int8, ty),
-        });
+    if column.default.is_none() && column.identity.is_none() {
+        return Ok(Scalar::Constant(Value::Null));
     }
-    match &column.default {
-        None => Ok(Scalar::Constant(Value::Null)),
-        Some(default) => bind_default(
-            catalog,
-            column,
-            &weft_syntax::parse_expression(&default.sql)?,
-            &default.sql,
-        ),
-    }
-}
-
-/// Binds a default's expression; used by CREATE TABLE too, to refuse what cannot be bound.
-pub(crate) fn bind_default(
-    catalog: &Catalog,
-    column: &ColumnDef,
-    expr: &Expr,
-    text: &str,
-) -> Result<Scalar, SqlError> {
-    let mut params = ParamTypes::default();
-    let mut binder = Binder::new(catalog, None, &mut params, "");
-    let bound = binder.bind(expr).and_then(|typed| binder.assign(typed, column));
-    if params.len() > 0 {
-        return Err(error::undefined_parameter(1));
-    }
-    bound.map_err(|refusal| match refusal {
-        Refusal::Error(error) if error.state == weft_types::SqlState::UNDEFINED_COLUMN => {
-            error::unsupported("cannot use column reference in DEFAULT expression")
-        }
+    let bound = weft_binder::bind_default(column, environment(catalog, &[], ""))?;
+    scalar_of(catalog, &bound).map_err(|refusal| match refusal {
         Refusal::Error(error) => error,
-        Refusal::General => error::unsupported(format!(
-            "the default expression {text} of column \"{}\" is not supported",
-            column.name
-        ))
-        .hint("Defaults may use literals, casts, arithmetic, now(), nextval() and gen_random_uuid()."),
+        Refusal::General => {
+            let text = column.default.as_ref().map_or("", |default| &default.sql);
+            error::unsupported(format!(
+                "the default expression {text} of column \"{}\" is not supported",
+                column.name
+            ))
+            .hint("Defaults may use literals, casts, arithmetic, now(), nextval() and gen_random_uuid().")
+        }
     })
 }
 

@@ -1,23 +1,11 @@
 //! Functions of the session that need no rows: clock, identity, sequences.
 
-use sqlparser::ast::ObjectName;
 use weft_store::{Catalog, SequenceId};
 use weft_types::{SqlError, SqlState};
 
 use super::names;
 use super::scalar::SessionValue;
 use weft_syntax::reader::TokenReader;
-
-/// A function's name without `pg_catalog.`; `None` if it lives elsewhere.
-pub(crate) fn function_name(name: &ObjectName) -> Option<String> {
-    let mut parts = names::parts(name);
-    let last = parts.pop()?;
-    match parts.as_slice() {
-        [] => Some(last),
-        [schema] if schema == "pg_catalog" => Some(last),
-        _ => None,
-    }
-}
 
 /// Functions without arguments that the session answers.
 pub(crate) fn session_function(name: &str) -> Option<SessionValue> {
@@ -35,15 +23,6 @@ pub(crate) fn session_function(name: &str) -> Option<SessionValue> {
         "pg_backend_pid" => SessionValue::BackendPid,
         _ => return None,
     })
-}
-
-/// Those that SQL calls without parentheses.
-pub(crate) fn bare_word(name: &str) -> Option<SessionValue> {
-    match name {
-        "current_timestamp" | "localtimestamp" | "current_date" | "current_user" | "current_role"
-        | "user" | "session_user" | "current_catalog" | "current_schema" => session_function(name),
-        _ => None,
-    }
 }
 
 /// The sequence that a text names, as `nextval('name')` reads it: folded unless quoted, schema allowed.

@@ -4,20 +4,29 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, LockType, NonBlock};
 use weft_binder::{Environment, bind_locking, bind_modify, bind_query};
-use weft_types::SqlError;
+use weft_store::Catalog;
+use weft_types::{SqlError, SqlType};
 
 use super::PlanContext;
 use super::plan::{ModifyPlan, OutputColumn, QueryPlan, RowLockStrength, RowLockWait, RowLocks, bound_bytes};
 
 /// What binding sees.
-pub(crate) fn environment<'a>(ctx: &PlanContext<'a>) -> Environment<'a> {
+pub(crate) fn environment<'a>(
+    catalog: &'a Catalog,
+    parameters: &'a [Option<SqlType>],
+    text: &'a str,
+) -> Environment<'a> {
     Environment {
-        catalog: ctx.catalog,
-        parameters: ctx.param_types,
-        text: ctx.text,
+        catalog,
+        parameters,
+        text,
         functions: &weft_pg_catalog::functions,
         relations: &weft_pg_catalog::relation_columns,
     }
+}
+
+fn environment_of<'a>(ctx: &PlanContext<'a>) -> Environment<'a> {
+    environment(ctx.catalog, ctx.param_types, ctx.text)
 }
 
 /// A query that is no point statement.
@@ -28,12 +37,12 @@ pub(crate) fn query(
 ) -> Result<QueryPlan, SqlError> {
     if query.locks.is_empty() {
         return Ok(QueryPlan::new(
-            bind_query(statement, environment(ctx))?,
+            bind_query(statement, environment_of(ctx))?,
             None,
             ctx.text,
         ));
     }
-    let bound = bind_locking(statement, environment(ctx))?;
+    let bound = bind_locking(statement, environment_of(ctx))?;
     let locks = RowLocks {
         strength: strength(query),
         wait: wait(query),
@@ -45,7 +54,7 @@ pub(crate) fn query(
 
 /// INSERT, UPDATE or DELETE that is no point statement.
 pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<ModifyPlan, SqlError> {
-    let modify = bind_modify(statement, environment(ctx))?;
+    let modify = bind_modify(statement, environment_of(ctx))?;
     let returning = modify.returning.as_ref();
     let columns = returning.map_or_else(Vec::new, |query| {
         query.output.iter().map(OutputColumn::of).collect()

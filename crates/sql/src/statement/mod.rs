@@ -13,11 +13,10 @@
 //! no rows and no clock; whatever varies becomes a hidden input of the plan, computed at bind ([`inputs`]).
 
 mod bind;
-mod bind_aggregates;
-mod bind_calls;
 mod compile;
 pub mod control;
 mod control_parse;
+mod convert;
 pub mod copy;
 pub mod copy_text;
 pub mod ddl;
@@ -27,7 +26,6 @@ mod finish;
 mod functions;
 mod general;
 pub mod inputs;
-mod literals;
 mod names;
 pub mod normalize;
 mod params;
@@ -45,11 +43,11 @@ use sqlparser::ast;
 use weft_store::Catalog;
 use weft_types::{SqlError, SqlType, TimeZone};
 
-use self::bind::{Binder, Refusal};
+use self::bind::{Errors, Refusal, Scope, with_binder};
 use self::compile::analyse::Analyser;
 use self::compile::shape::plain_select;
 use self::control::{ControlStatement, CursorPlan, PrepareControl};
-use self::params::ParamTypes;
+use self::params::Params;
 use crate::error;
 use weft_binder::output_name;
 
@@ -129,7 +127,7 @@ pub fn compile_many(
     param_types: &[Option<SqlType>],
     zone: TimeZone,
 ) -> Result<Option<ProgramPlan>, SqlError> {
-    let mut params = ParamTypes::new(param_types, zone);
+    let mut params = Params::new(param_types, zone);
     let mut statements = Vec::with_capacity(asts.len());
     for ast in asts {
         let ParsedAst::Sql(sql) = ast else {
@@ -144,6 +142,7 @@ pub fn compile_many(
             params: &mut params,
             text: "",
             variables: None,
+            errors: Errors::General,
         };
         match analyser.statement(&statement) {
             Ok(point) => statements.push(point),
@@ -151,10 +150,11 @@ pub fn compile_many(
             Err(_) => return Ok(None),
         }
     }
-    if params.len() > param_types.len() || statements.is_empty() {
+    if params.types.count() > param_types.len() || statements.is_empty() {
         return Ok(None);
     }
     match params
+        .types
         .finish()
         .map_err(Refusal::from)
         .and_then(|types| compile::compile(catalog, &statements, types))
@@ -172,13 +172,8 @@ pub fn compile_each(
     catalog: &Catalog,
     zone: TimeZone,
 ) -> Result<Option<ProgramPlan>, SqlError> {
-    let given: Vec<Option<SqlType>> = statements
-        .iter()
-        .flat_map(|(_, types)| types.iter().copied().map(Some))
-        .collect();
-    let mut params = ParamTypes::new(&given, zone);
+    let mut given = Vec::new();
     let mut points = Vec::with_capacity(statements.len());
-    let mut before = 0;
     for (ast, types) in statements {
         let ParsedAst::Sql(sql) = ast else {
             return Ok(None);
@@ -186,27 +181,25 @@ pub fn compile_each(
         let Ok(statement) = weft_syntax::parse_statement(&sql.text) else {
             return Ok(None);
         };
-        params.begin_at(before);
-        before += types.len();
+        let declared: Vec<Option<SqlType>> = types.iter().copied().map(Some).collect();
+        let mut params = Params {
+            before: given.len(),
+            ..Params::new(&declared, zone)
+        };
+        given.extend_from_slice(types);
         let mut analyser = Analyser {
             catalog,
             params: &mut params,
             text: "",
             variables: None,
+            errors: Errors::General,
         };
         match analyser.statement(&statement) {
-            Ok(point) => points.push(point),
-            Err(_) => return Ok(None),
+            Ok(point) if params.types.count() == types.len() => points.push(point),
+            _ => return Ok(None),
         }
     }
-    if params.len() > given.len() {
-        return Ok(None);
-    }
-    match params
-        .finish()
-        .map_err(Refusal::from)
-        .and_then(|types| compile::compile(catalog, &points, types))
-    {
+    match compile::compile(catalog, &points, given) {
         Ok(plan) => Ok(Some(plan)),
         Err(Refusal::General) => Ok(None),
         Err(Refusal::Error(error)) => Err(error),
@@ -240,21 +233,30 @@ fn changes_rows(query: &ast::Query) -> bool {
 
 /// The program of a point statement; `None` if it is none.
 fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Option<ProgramPlan>, SqlError> {
-    let mut params = ParamTypes::new(ctx.param_types, ctx.zone);
+    let mut params = Params::new(ctx.param_types, ctx.zone);
     let mut analyser = Analyser {
         catalog: ctx.catalog,
         params: &mut params,
         text: ctx.text,
         variables: None,
+        errors: errors_of(statement),
     };
     let compiled = analyser.statement(statement).and_then(|point| {
-        let types = params.finish()?;
+        let types = params.types.finish()?;
         compile::compile(ctx.catalog, std::slice::from_ref(&point), types)
     });
     match compiled {
         Ok(plan) => Ok(Some(plan)),
         Err(Refusal::General) => Ok(None),
         Err(Refusal::Error(error)) => Err(error),
+    }
+}
+
+/// INSERT .. ON CONFLICT is planned here only.
+fn errors_of(statement: &ast::Statement) -> Errors {
+    match statement {
+        ast::Statement::Insert(insert) if insert.on.is_some() => Errors::Told,
+        _ => Errors::General,
     }
 }
 
@@ -297,27 +299,32 @@ fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<Con
     if !plain {
         return Ok(None);
     }
-    let mut params = ParamTypes::new(ctx.param_types, ctx.zone);
-    let mut binder = Binder::new(ctx.catalog, None, &mut params, ctx.text);
-    let mut row = Vec::with_capacity(select.projection.len());
-    let mut columns = Vec::with_capacity(select.projection.len());
+    let mut items = Vec::with_capacity(select.projection.len());
     for item in &select.projection {
-        let (expr, name) = match item {
+        items.push(match item {
             ast::SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
             ast::SelectItem::ExprWithAlias { expr, alias } => (expr, names::ident(alias)),
             _ => return Ok(None),
-        };
-        match binder.bind(expr).and_then(|typed| binder.settle(typed)) {
-            Ok((scalar, ty)) => {
-                row.push(compile::path::folded(scalar));
-                columns.push(OutputColumn::computed(name, ty));
-            }
-            Err(Refusal::General) => return Ok(None),
-            Err(Refusal::Error(error)) => return Err(error),
+        });
+    }
+    let mut params = Params::new(ctx.param_types, ctx.zone);
+    let (scope, mut row, mut columns) = (Scope::default(), Vec::new(), Vec::new());
+    let bound = with_binder(ctx.catalog, ctx.text, &scope, &mut params, Errors::General, |binder| {
+        for (expr, name) in items {
+            let operand = binder.bind(expr)?;
+            let (scalar, ty) = binder.settle(operand)?;
+            row.push(compile::path::folded(scalar));
+            columns.push(OutputColumn::computed(name, ty));
         }
+        Ok(())
+    });
+    match bound {
+        Err(Refusal::General) => return Ok(None),
+        Err(Refusal::Error(error)) => return Err(error),
+        Ok(()) => {}
     }
     Ok(Some(ConstantPlan {
-        params: params.finish()?,
+        params: params.types.finish()?,
         row,
         columns,
     }))
@@ -442,10 +449,15 @@ pub fn named_type(text: &str) -> Result<SqlType, SqlError> {
 /// An argument of EXECUTE; without a type where it has none of its own.
 fn argument(text: &str, ctx: &PlanContext<'_>) -> Result<(Scalar, Option<SqlType>), SqlError> {
     let expr = weft_syntax::parse_expression(text)?;
-    let mut params = ParamTypes::new(&[], ctx.zone);
-    let mut binder = Binder::new(ctx.catalog, None, &mut params, "");
-    match binder.bind(&expr) {
-        Ok(found) if params.len() == 0 => Ok((found.scalar, found.ty)),
+    let mut params = Params::new(&[], ctx.zone);
+    let scope = Scope::default();
+    let bound = with_binder(ctx.catalog, "", &scope, &mut params, Errors::Told, |binder| {
+        let operand = binder.bind(&expr)?;
+        let ty = operand.ty;
+        Ok((binder.raw(&operand)?, ty))
+    });
+    match bound {
+        Ok(found) if params.types.count() == 0 => Ok(found),
         Ok(_) => Err(error::undefined_parameter(1)),
         Err(Refusal::Error(error)) => Err(error),
         Err(Refusal::General) => Err(error::unsupported("this argument of EXECUTE is not supported")),

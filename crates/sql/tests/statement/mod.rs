@@ -1,5 +1,6 @@
 //! Statements: planned, compiled, and run on a store in memory.
 
+mod cost;
 mod definitions;
 mod errors;
 mod expressions;

@@ -117,7 +117,7 @@ fn parameter_types() {
         ("SELECT * FROM t WHERE id = $1", vec![Int4]),
         (
             "SELECT * FROM t WHERE id = $1 AND b > $2 + 1 AND c = $3",
-            vec![Int4, Int4, Varchar(None)],
+            vec![Int4, Int4, Text],
         ),
         (
             "INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6)",

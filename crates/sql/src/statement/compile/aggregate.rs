@@ -14,7 +14,7 @@ use weft_program::{Class, Cond, Datum, Function, Label, Op, Reg, RowBuf};
 use weft_types::SqlType;
 
 use super::super::bind::Refusal;
-use super::super::bind_aggregates::{AggregateCall, AggregateKind};
+use super::super::convert::{AggregateCall, AggregateKind};
 use super::super::scalar::Scalar;
 use super::block::Place;
 use super::code::{Coder, compare_code};

@@ -6,12 +6,12 @@ use sqlparser::ast::{
     self, AssignmentTarget, Expr, FromTable, ObjectName, OnConflict, OnConflictAction, OnInsert, Query,
     SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableObject,
 };
-use weft_store::{Catalog, TableDef};
+use weft_store::{Catalog, ColumnDef, TableDef};
 use weft_types::{SqlError, SqlState};
 
-use super::super::bind::{Binder, Refusal, Scope, Variables};
-use super::super::bind_aggregates::AggregateCall;
-use super::super::params::ParamTypes;
+use super::super::bind::{Binder, Errors, Refusal, Scope, Variables, with_binder};
+use super::super::convert::AggregateCall;
+use super::super::params::Params;
 use super::super::plan::OutputColumn;
 use super::super::scalar::Scalar;
 use super::super::{defaults, names};
@@ -32,12 +32,14 @@ pub(super) type Analysed<T> = Result<T, Refusal>;
 /// Analyses statements of one catalog; parameters are collected in `params`.
 pub(crate) struct Analyser<'a> {
     pub(crate) catalog: &'a Catalog,
-    pub(crate) params: &'a mut ParamTypes,
+    pub(crate) params: &'a mut Params,
     /// The statement's text, for positions.
     pub(crate) text: &'a str,
     /// Inside a procedure: its variables. Then UPDATE and DELETE may go over a range of the primary key, and
     /// what no declared row covers declares the table.
     pub(crate) variables: Option<&'a dyn Variables>,
+    /// Whether errors in expressions are told, or the general way tells them.
+    pub(crate) errors: Errors,
 }
 
 impl Analyser<'_> {
@@ -59,18 +61,32 @@ impl Analyser<'_> {
             .ok_or(Refusal::General)
     }
 
-    pub(super) fn binder<'b>(&'b mut self, table: &'b TableDef, alias: &'b str) -> Binder<'b> {
-        let variables = self.variables;
-        let mut binder = Binder::new(self.catalog, Some(Scope { table, alias }), self.params, self.text);
-        binder.variables = variables;
-        binder
+    /// Binds over the columns of a table.
+    pub(super) fn over<T>(
+        &mut self,
+        table: &TableDef,
+        alias: &str,
+        bind: impl FnOnce(&mut Binder<'_>) -> Analysed<T>,
+    ) -> Analysed<T> {
+        let scope = Scope::of_table(table, alias, self.variables);
+        self.within(&scope, bind)
     }
 
-    pub(super) fn bare_binder(&mut self) -> Binder<'_> {
-        let variables = self.variables;
-        let mut binder = Binder::new(self.catalog, None, self.params, self.text);
-        binder.variables = variables;
-        binder
+    /// Binds over no columns.
+    pub(super) fn over_nothing<T>(
+        &mut self,
+        bind: impl FnOnce(&mut Binder<'_>) -> Analysed<T>,
+    ) -> Analysed<T> {
+        let scope = Scope::of_variables(self.variables);
+        self.within(&scope, bind)
+    }
+
+    fn within<T>(
+        &mut self,
+        scope: &Scope<'_>,
+        bind: impl FnOnce(&mut Binder<'_>) -> Analysed<T>,
+    ) -> Analysed<T> {
+        with_binder(self.catalog, self.text, scope, self.params, self.errors, bind)
     }
 
     // ---- INSERT ----
@@ -139,76 +155,18 @@ impl Analyser<'_> {
             return Err(Refusal::General);
         }
         let width = values.rows.first().map_or(0, |row| row.content.len());
+        check_width(width, targets.len(), explicit)?;
+        if values.rows.iter().any(|row| row.content.len() != width) {
+            let message = "VALUES lists must all be the same length";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
+        }
+        let catalog = self.catalog;
         let mut template = vec![None; table.columns.len()];
-        let mut rows = Vec::with_capacity(values.rows.len());
-        for row in &values.rows {
-            let expressions = &row.content;
-            if expressions.len() != width {
-                return Err(SqlError::new(
-                    SqlState::SYNTAX_ERROR,
-                    "VALUES lists must all be the same length",
-                )
-                .into());
-            }
-            check_width(expressions.len(), targets.len(), explicit)?;
-            rows.push(self.inserted_row(expressions, table, targets, &mut template)?);
-        }
-        Ok(rows)
-    }
-
-    /// One row: given values assigned to their columns, defaults in the others.
-    fn inserted_row(
-        &mut self,
-        expressions: &[Expr],
-        table: &TableDef,
-        targets: &[usize],
-        template: &mut [Option<Scalar>],
-    ) -> Analysed<Vec<Scalar>> {
-        let mut row: Vec<Option<Scalar>> = vec![None; table.columns.len()];
-        for (expr, &target) in expressions.iter().zip(targets) {
-            let column = table.columns.get(target).ok_or(Refusal::General)?;
-            if is_default(expr) {
-                continue;
-            }
-            if column.identity.as_ref().is_some_and(|identity| identity.always) {
-                return Err(SqlError::new(
-                    SqlState("428C9"),
-                    format!(
-                        "cannot insert a non-DEFAULT value into column \"{}\"",
-                        column.name
-                    ),
-                )
-                .detail(format!(
-                    "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
-                    column.name
-                ))
-                .hint("Use OVERRIDING SYSTEM VALUE to override.")
-                .into());
-            }
-            let mut binder = self.bare_binder();
-            let typed = binder.bind(expr)?;
-            let value = folded(binder.assign(typed, column)?);
-            if let Some(slot) = row.get_mut(target) {
-                *slot = Some(value);
-            }
-        }
-        row.into_iter()
-            .enumerate()
-            .map(
-                |(number, value)| match (value, template.get_mut(number), table.columns.get(number)) {
-                    (Some(value), _, _) => Ok(value),
-                    (None, Some(slot), Some(column)) => match slot {
-                        Some(value) => Ok(value.clone()),
-                        None => {
-                            let value = defaults::column_default(self.catalog, column)?;
-                            *slot = Some(value.clone());
-                            Ok(value)
-                        }
-                    },
-                    _ => Err(Refusal::General),
-                },
-            )
-            .collect()
+        self.over_nothing(|binder| {
+            let rows = values.rows.iter();
+            rows.map(|row| inserted_row(catalog, binder, &row.content, table, targets, &mut template))
+                .collect()
+        })
     }
 
     fn conflict(
@@ -232,87 +190,22 @@ impl Analyser<'_> {
         let updates = match &conflict.action {
             OnConflictAction::DoNothing => None,
             OnConflictAction::DoUpdate(update) => {
-                let mut updates = Vec::with_capacity(rows.len());
-                for row in rows {
-                    if row.iter().any(Scalar::is_volatile) {
-                        return Err(error::unsupported(
-                            "ON CONFLICT DO UPDATE with volatile values is not supported",
-                        )
-                        .into());
-                    }
-                    let assignments = self.assignments(&update.assignments, table, alias, Some(row))?;
-                    refuse_unique_columns(table, &assignments)?;
-                    let condition = match &update.selection {
-                        None => None,
-                        Some(selection) => {
-                            let mut binder = self.binder(table, alias);
-                            binder.excluded = Some(row);
-                            let typed = binder.bind(selection)?;
-                            Some(binder.condition(typed, "WHERE")?)
-                        }
-                    };
-                    updates.push(ConflictRow {
-                        assignments,
-                        condition,
-                    });
+                if rows.iter().flatten().any(Scalar::is_volatile) {
+                    return Err(error::unsupported(
+                        "ON CONFLICT DO UPDATE with volatile values is not supported",
+                    )
+                    .into());
                 }
-                Some(updates)
+                let mut scope = Scope::of_table(table, alias, self.variables);
+                scope.has_excluded = true;
+                let catalog = self.catalog;
+                Some(self.within(&scope, |binder| conflict_rows(catalog, binder, update, table, rows))?)
             }
         };
         Ok(PointConflict { arbiter, updates })
     }
 
     // ---- UPDATE, DELETE ----
-
-    fn assignments(
-        &mut self,
-        list: &[ast::Assignment],
-        table: &TableDef,
-        alias: &str,
-        excluded: Option<&[Scalar]>,
-    ) -> Analysed<Vec<(usize, Scalar)>> {
-        let mut bound: Vec<(usize, Scalar)> = Vec::with_capacity(list.len());
-        for assignment in list {
-            let AssignmentTarget::ColumnName(name) = &assignment.target else {
-                return Err(Refusal::General);
-            };
-            let parts = names::parts(name);
-            let [name] = parts.as_slice() else {
-                return Err(Refusal::General);
-            };
-            let number = table
-                .column_index(name)
-                .ok_or_else(|| error::undefined_column_of(name, &table.name))?;
-            if bound.iter().any(|(other, _)| *other == number) {
-                return Err(SqlError::new(
-                    SqlState::SYNTAX_ERROR,
-                    format!("multiple assignments to same column \"{name}\""),
-                )
-                .into());
-            }
-            let column = table.columns.get(number).ok_or(Refusal::General)?;
-            let value = if is_default(&assignment.value) {
-                defaults::column_default(self.catalog, column)?
-            } else {
-                if column.identity.as_ref().is_some_and(|identity| identity.always) {
-                    return Err(SqlError::new(
-                        SqlState("428C9"),
-                        format!("column \"{name}\" can only be updated to DEFAULT"),
-                    )
-                    .detail(format!(
-                        "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
-                    ))
-                    .into());
-                }
-                let mut binder = self.binder(table, alias);
-                binder.excluded = excluded;
-                let typed = binder.bind(&assignment.value)?;
-                folded(binder.assign(typed, column)?)
-            };
-            bound.push((number, value));
-        }
-        Ok(bound)
-    }
 
     fn update(&mut self, update: &ast::Update) -> Analysed<PointChange> {
         let plain = update.from.is_none()
@@ -326,7 +219,11 @@ impl Analyser<'_> {
         if !plain {
             return Err(Refusal::General);
         }
-        let assignments = self.assignments(&update.assignments, &table, &alias, None)?;
+        let catalog = self.catalog;
+        let assignments = self.over(&table, &alias, |binder| {
+            let bound = assignments(catalog, binder, &update.assignments, &table)?;
+            in_row(binder, &bound, None)
+        })?;
         let changes_unique = refuse_unique_columns(&table, &assignments);
         if self.variables.is_none() {
             changes_unique?;
@@ -415,9 +312,10 @@ impl Analyser<'_> {
         let Some(selection) = selection else {
             return Ok(None);
         };
-        let mut binder = self.binder(table, alias);
-        let typed = binder.bind(selection)?;
-        let condition = binder.condition(typed, "WHERE")?;
+        let condition = self.over(table, alias, |binder| {
+            let operand = binder.bind(selection)?;
+            binder.condition(operand, "WHERE")
+        })?;
         // Computed once as an input it would not be drawn for each row.
         if condition.is_volatile() {
             Err(Refusal::General)
@@ -426,54 +324,25 @@ impl Analyser<'_> {
         }
     }
 
-    /// The columns of a select or RETURNING list.
-    /// Where aggregates may stand, their calls are collected.
+    /// The columns of a select or RETURNING list. Where aggregates may stand, their calls are collected.
     pub(super) fn output(
         &mut self,
         items: &[SelectItem],
         table: &TableDef,
         alias: &str,
-        mut aggregates: Option<&mut Vec<AggregateCall>>,
+        aggregates: Option<&mut Vec<AggregateCall>>,
     ) -> Analysed<Vec<OutputItem>> {
-        let mut output = Vec::with_capacity(items.len());
-        for item in items {
-            let (expr, name) = match item {
-                SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
-                SelectItem::ExprWithAlias { expr, alias } => (expr, names::ident(alias)),
-                SelectItem::Wildcard(options) if is_plain_wildcard(options) => {
-                    output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
-                    continue;
-                }
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
-                    if is_plain_wildcard(options)
-                        && names::parts(name).last().is_some_and(|last| last == alias) =>
-                {
-                    output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
-                    continue;
-                }
-                _ => return Err(Refusal::General),
-            };
-            let mut binder = self.binder(table, alias);
-            binder.aggregates = aggregates.as_deref_mut();
-            let typed = binder.bind(expr)?;
-            let (scalar, ty) = binder.settle(typed)?;
-            if scalar.is_volatile() {
-                return Err(Refusal::General);
+        self.over(table, alias, |binder| {
+            binder.aggregates = aggregates.is_some().then(Vec::new);
+            let mut output = Vec::with_capacity(items.len());
+            for item in items {
+                output_items(binder, item, table, alias, &mut output)?;
             }
-            let origin = match scalar {
-                Scalar::Column(column) => Some((table.id, column as i16 + 1)),
-                _ => None,
-            };
-            output.push(OutputItem {
-                scalar,
-                column: OutputColumn {
-                    name,
-                    ty,
-                    table: origin,
-                },
-            });
-        }
-        Ok(output)
+            if let (Some(aggregates), Some(found)) = (aggregates, binder.aggregates.take()) {
+                *aggregates = found;
+            }
+            Ok(output)
+        })
     }
 
     fn returning(
@@ -484,4 +353,213 @@ impl Analyser<'_> {
     ) -> Analysed<Vec<OutputItem>> {
         items.map_or(Ok(Vec::new()), |items| self.output(items, table, alias, None))
     }
+}
+
+/// One row of an INSERT: given values assigned to their columns, defaults in the others.
+fn inserted_row(
+    catalog: &Catalog,
+    binder: &mut Binder<'_>,
+    expressions: &[Expr],
+    table: &TableDef,
+    targets: &[usize],
+    template: &mut [Option<Scalar>],
+) -> Analysed<Vec<Scalar>> {
+    let mut row: Vec<Option<Scalar>> = vec![None; table.columns.len()];
+    for (expr, &target) in expressions.iter().zip(targets) {
+        let column = table.columns.get(target).ok_or(Refusal::General)?;
+        if is_default(expr) {
+            continue;
+        }
+        refuse_generated(
+            column,
+            || {
+                let name = &column.name;
+                format!("cannot insert a non-DEFAULT value into column \"{name}\"")
+            },
+            Some("Use OVERRIDING SYSTEM VALUE to override."),
+        )?;
+        let operand = binder.bind(expr)?;
+        let value = folded(binder.assign(operand, column)?);
+        if let Some(slot) = row.get_mut(target) {
+            *slot = Some(value);
+        }
+    }
+    row.into_iter()
+        .enumerate()
+        .map(
+            |(number, value)| match (value, template.get_mut(number), table.columns.get(number)) {
+                (Some(value), _, _) => Ok(value),
+                (None, Some(slot), Some(column)) => match slot {
+                    Some(value) => Ok(value.clone()),
+                    None => {
+                        let value = defaults::column_default(catalog, column)?;
+                        *slot = Some(value.clone());
+                        Ok(value)
+                    }
+                },
+                _ => Err(Refusal::General),
+            },
+        )
+        .collect()
+}
+
+/// A column that is GENERATED ALWAYS takes no values.
+fn refuse_generated(
+    column: &ColumnDef,
+    message: impl FnOnce() -> String,
+    hint: Option<&str>,
+) -> Result<(), SqlError> {
+    if column.identity.as_ref().is_none_or(|identity| !identity.always) {
+        return Ok(());
+    }
+    let error = SqlError::new(SqlState("428C9"), message()).detail(format!(
+        "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
+        column.name
+    ));
+    Err(match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    })
+}
+
+/// A value of SET: computed, or a default.
+enum Assigned {
+    Value(weft_expression::Expr),
+    Default(Scalar),
+}
+
+/// The columns that SET names, and their values.
+fn assignments(
+    catalog: &Catalog,
+    binder: &mut Binder<'_>,
+    list: &[ast::Assignment],
+    table: &TableDef,
+) -> Analysed<Vec<(usize, Assigned)>> {
+    let mut bound: Vec<(usize, Assigned)> = Vec::with_capacity(list.len());
+    for assignment in list {
+        let AssignmentTarget::ColumnName(name) = &assignment.target else {
+            return Err(Refusal::General);
+        };
+        let parts = names::parts(name);
+        let [name] = parts.as_slice() else {
+            return Err(Refusal::General);
+        };
+        let number = table
+            .column_index(name)
+            .ok_or_else(|| error::undefined_column_of(name, &table.name))?;
+        if bound.iter().any(|(other, _)| *other == number) {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("multiple assignments to same column \"{name}\""),
+            )
+            .into());
+        }
+        let column = table.columns.get(number).ok_or(Refusal::General)?;
+        let value = if is_default(&assignment.value) {
+            Assigned::Default(defaults::column_default(catalog, column)?)
+        } else {
+            refuse_generated(
+                column,
+                || format!("column \"{name}\" can only be updated to DEFAULT"),
+                None,
+            )?;
+            let operand = binder.bind(&assignment.value)?;
+            Assigned::Value(binder.assign_over_rows(operand, column)?)
+        };
+        bound.push((number, value));
+    }
+    Ok(bound)
+}
+
+/// Assignments as a row of an INSERT makes them.
+fn in_row(
+    binder: &mut Binder<'_>,
+    assignments: &[(usize, Assigned)],
+    excluded: Option<&[Scalar]>,
+) -> Analysed<Vec<(usize, Scalar)>> {
+    let mut row = Vec::with_capacity(assignments.len());
+    for (number, value) in assignments {
+        let value = match value {
+            Assigned::Value(expr) => folded(binder.scalar_over(expr, excluded)?),
+            Assigned::Default(value) => value.clone(),
+        };
+        row.push((*number, value));
+    }
+    Ok(row)
+}
+
+/// What DO UPDATE does for each row of an INSERT.
+fn conflict_rows(
+    catalog: &Catalog,
+    binder: &mut Binder<'_>,
+    update: &ast::DoUpdate,
+    table: &TableDef,
+    rows: &[Vec<Scalar>],
+) -> Analysed<Vec<ConflictRow>> {
+    let bound = assignments(catalog, binder, &update.assignments, table)?;
+    let condition = match &update.selection {
+        None => None,
+        Some(selection) => {
+            let operand = binder.bind(selection)?;
+            Some(binder.condition_over_rows(operand, "WHERE")?)
+        }
+    };
+    let mut updates = Vec::with_capacity(rows.len());
+    for row in rows {
+        let assignments = in_row(binder, &bound, Some(row))?;
+        refuse_unique_columns(table, &assignments)?;
+        let condition = match &condition {
+            None => None,
+            Some(condition) => Some(binder.scalar_over(condition, Some(row))?),
+        };
+        updates.push(ConflictRow {
+            assignments,
+            condition,
+        });
+    }
+    Ok(updates)
+}
+
+/// What an item of a select list puts out.
+fn output_items(
+    binder: &mut Binder<'_>,
+    item: &SelectItem,
+    table: &TableDef,
+    alias: &str,
+    output: &mut Vec<OutputItem>,
+) -> Analysed<()> {
+    let (expr, name) = match item {
+        SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
+        SelectItem::ExprWithAlias { expr, alias } => (expr, names::ident(alias)),
+        SelectItem::Wildcard(options) if is_plain_wildcard(options) => {
+            output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
+            return Ok(());
+        }
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+            if is_plain_wildcard(options)
+                && names::parts(name).last().is_some_and(|last| last == alias) =>
+        {
+            output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
+            return Ok(());
+        }
+        _ => return Err(Refusal::General),
+    };
+    let operand = binder.bind(expr)?;
+    let (scalar, ty) = binder.settle(operand)?;
+    if scalar.is_volatile() {
+        return Err(Refusal::General);
+    }
+    let origin = match scalar {
+        Scalar::Column(column) => Some((table.id, column as i16 + 1)),
+        _ => None,
+    };
+    output.push(OutputItem {
+        scalar,
+        column: OutputColumn {
+            name,
+            ty,
+            table: origin,
+        },
+    });
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_store::{IndexDef, TableDef};
 use weft_types::SqlType;
 
-use super::super::bind_aggregates::AggregateCall;
+use super::super::convert::AggregateCall;
 use super::super::finish::Finish;
 use super::super::plan::{OutputColumn, Tag};
 use super::super::scalar::Scalar;

@@ -157,9 +157,10 @@ impl Analyser<'_> {
                 }
             }
             other => {
-                let mut binder = self.binder(table, alias);
-                let typed = binder.bind(other)?;
-                let (scalar, ty) = binder.settle(typed)?;
+                let (scalar, ty) = self.over(table, alias, |binder| {
+                    let operand = binder.bind(other)?;
+                    binder.settle(operand)
+                })?;
                 match scalar.is_volatile() || !scalar.has_column() {
                     true => Err(Refusal::General),
                     false => Ok((scalar, ty)),
@@ -185,9 +186,10 @@ impl Analyser<'_> {
         let mut bound = [None, None];
         for (slot, (expr, what)) in bound.iter_mut().zip([(limit, "LIMIT"), (offset, "OFFSET")]) {
             let Some(expr) = expr else { continue };
-            let mut binder = self.bare_binder();
-            let typed = binder.bind(expr)?;
-            let scalar = folded(binder.coerce(typed, &SqlType::Int8)?);
+            let scalar = self.over_nothing(|binder| {
+                let operand = binder.bind(expr)?;
+                binder.coerce(operand, SqlType::Int8).map(folded)
+            })?;
             if let Scalar::Constant(value) = &scalar
                 && value.as_i64().is_some_and(|number| number < 0)
             {

@@ -377,11 +377,14 @@ fn is_plain(name: &str) -> bool {
 /// Checks a default and keeps its text.
 pub(super) fn settle_default(catalog: &Catalog, column: &mut NewColumn) -> Result<(), SqlError> {
     if let Some(expr) = &column.default {
-        let sql = expr.to_string();
-        defaults::bind_default(catalog, &column.def, expr, &sql)?;
+        column.def.default = Some(DefaultExpr {
+            sql: expr.to_string(),
+        });
+        defaults::column_default(catalog, &column.def)?;
         // DEFAULT NULL is no default.
-        let is_null = matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Null));
-        column.def.default = (!is_null).then_some(DefaultExpr { sql });
+        if matches!(expr, ast::Expr::Value(value) if matches!(value.value, ast::Value::Null)) {
+            column.def.default = None;
+        }
     }
     Ok(())
 }

@@ -18,12 +18,12 @@ use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use std::collections::HashSet;
 
-use super::super::bind::{Binder, Refusal};
+use super::super::bind::{self, Binder, Errors, Refusal, with_binder};
 use super::super::compile::block::{self, may_fail};
 use super::super::compile::code::Coder;
 use super::super::compile::path::folded;
 use super::super::explain::Listing;
-use super::super::params::ParamTypes;
+use super::super::params::Params;
 use super::super::plan::{HiddenInput, OutputColumn};
 use super::super::scalar::Scalar;
 use super::coverage::is_covered;
@@ -451,10 +451,9 @@ impl Compiler<'_> {
         line: u32,
         bind: impl FnOnce(&mut Binder<'_>) -> Result<T, Refusal>,
     ) -> Compiled<T> {
-        let mut params = ParamTypes::default();
-        let mut binder = Binder::new(self.catalog, None, &mut params, "");
-        binder.variables = Some(&self.names);
-        bind(&mut binder).map_err(|refusal| refused(refusal, what, line))
+        let scope = bind::Scope::of_variables(Some(&self.names));
+        let bound = with_binder(self.catalog, "", &scope, &mut Params::none(), Errors::Told, bind);
+        bound.map_err(|refusal| refused(refusal, what, line))
     }
 
     /// An expression as a value of a type, on its way into a variable.
@@ -466,15 +465,15 @@ impl Compiler<'_> {
         line: u32,
     ) -> Compiled<Scalar> {
         self.bind(&format!("the expression {expr}"), line, |binder| {
-            let typed = binder.bind(expr)?;
-            binder.assign(typed, &ColumnDef::new(name, ty)).map(folded)
+            let operand = binder.bind(expr)?;
+            binder.assign(operand, &ColumnDef::new(name, ty)).map(folded)
         })
     }
 
     pub(super) fn condition(&self, expr: &sqlparser::ast::Expr, place: &str, line: u32) -> Compiled<Scalar> {
         self.bind(&format!("the condition {expr}"), line, |binder| {
-            let typed = binder.bind(expr)?;
-            binder.condition(typed, place).map(folded)
+            let operand = binder.bind(expr)?;
+            binder.condition(operand, place).map(folded)
         })
     }
 

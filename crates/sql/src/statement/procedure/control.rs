@@ -4,8 +4,7 @@ use sqlparser::ast::Expr;
 use weft_program::{Cond, ErrorField, HANDLERS, Label, Op, RaiseState, Reg};
 use weft_types::{SqlError, SqlState, SqlType};
 
-use super::super::bind::Typed;
-use super::super::scalar::{CompareOp, Scalar};
+use super::super::scalar::Scalar;
 use super::compile::{Compiled, Compiler, LoopLabels};
 use super::names::Meaning;
 use super::parse::at_line;
@@ -183,7 +182,7 @@ impl Compiler<'_> {
             let end = compiler.coder.b.label();
             for arm in arms {
                 let next = compiler.coder.b.label();
-                let condition = compiler.case_condition(operand.as_ref(), &arm.values, line)?;
+                let condition = compiler.case_condition(operand, &arm.values, line)?;
                 compiler.branch_unless(&condition, next, line)?;
                 compiler.statements(&arm.body)?;
                 compiler.coder.b.jump(end);
@@ -205,23 +204,24 @@ impl Compiler<'_> {
     }
 
     /// The operand of CASE, computed once.
-    fn case_operand(&mut self, operand: &Expr, line: u32) -> Compiled<Typed> {
+    fn case_operand(&mut self, operand: &Expr, line: u32) -> Compiled<(u16, SqlType)> {
         let (scalar, ty) = self.bind(&format!("the expression {operand}"), line, |binder| {
-            let typed = binder.bind(operand)?;
-            binder.settle(typed)
+            let operand = binder.bind(operand)?;
+            binder.settle(operand)
         })?;
         let number = self.variable("case", ty, line)?;
         self.code("this CASE", line, |coder| coder.set_variable(number, &scalar))?;
-        Ok(Typed::known(Scalar::Variable(number), ty))
+        Ok((number, ty))
     }
 
-    fn case_condition(&mut self, operand: Option<&Typed>, values: &[Expr], line: u32) -> Compiled<Scalar> {
+    fn case_condition(&mut self, operand: Option<(u16, SqlType)>, values: &[Expr], line: u32) -> Compiled<Scalar> {
         let mut any: Option<Scalar> = None;
         for value in values {
             let one = match operand {
-                Some(operand) => self.bind(&format!("the expression {value}"), line, |binder| {
+                Some((number, ty)) => self.bind(&format!("the expression {value}"), line, |binder| {
+                    let operand = binder.known(Scalar::Variable(number), ty);
                     let value = binder.bind(value)?;
-                    Ok(binder.comparison(CompareOp::Eq, operand.clone(), value)?.scalar)
+                    binder.equal(operand, value)
                 })?,
                 None => self.condition(value, "CASE/WHEN", line)?,
             };

@@ -31,9 +31,9 @@ use sqlparser::ast;
 use weft_store::{Catalog, CatalogOp, ColumnDef, ProcedureDef, ProcedureId};
 use weft_types::{SqlError, SqlState, SqlType};
 
-use super::bind::{Binder, Refusal};
+use super::bind::{Errors, Refusal, Scope, with_binder};
 use super::compile::path::folded;
-use super::params::ParamTypes;
+use super::params::Params;
 use super::plan::{CallPlan, DdlPlan, Plan, ProgramPlan, StatementShape, Tag};
 use super::scalar::Scalar;
 use super::{PlanContext, names as object_names};
@@ -172,18 +172,19 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
     let given = arguments(function)?;
     check_count(procedure, given.len())?;
     let compiled = compile::compile(ctx.catalog, procedure)?;
-    let mut params = ParamTypes::new(ctx.param_types, ctx.zone);
+    let mut params = Params::new(ctx.param_types, ctx.zone);
     let mut values = Vec::with_capacity(compiled.inputs.len());
     for (argument, param) in given.into_iter().zip(&procedure.params) {
-        let mut binder = Binder::new(ctx.catalog, None, &mut params, ctx.text);
         let what = if param.name.is_empty() {
             "argument"
         } else {
             &param.name
         };
-        let bound = binder
-            .bind(argument)
-            .and_then(|typed| binder.assign(typed, &ColumnDef::new(what, param.ty)).map(folded));
+        let scope = Scope::default();
+        let bound = with_binder(ctx.catalog, ctx.text, &scope, &mut params, Errors::Told, |binder| {
+            let operand = binder.bind(argument)?;
+            binder.assign(operand, &ColumnDef::new(what, param.ty)).map(folded)
+        });
         match bound {
             Ok(value) if param.mode.is_input() => values.push(value),
             Ok(_) => {}
@@ -195,7 +196,7 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
             }
         }
     }
-    let params = params.finish()?;
+    let params = params.types.finish()?;
     let inputs: Vec<SqlType> = compiled.inputs.iter().map(|(_, ty)| *ty).collect();
     let as_they_are = params == inputs
         && values

@@ -10,7 +10,7 @@ use weft_program::Label;
 use weft_store::Catalog;
 use weft_types::{SqlType, Value};
 
-use super::super::bind::{Typed, Variables};
+use super::super::bind::Variables;
 use super::super::scalar::Scalar;
 use super::tree::{Block, Kind, Over, Target};
 
@@ -24,16 +24,10 @@ pub(crate) enum Meaning {
 }
 
 impl Meaning {
-    fn typed(&self) -> Typed {
+    fn value(&self) -> (Scalar, SqlType) {
         match self {
-            Meaning::Value(scalar, ty) => Typed {
-                scalar: scalar.clone(),
-                ty: Some(*ty),
-            },
-            Meaning::Variable(number, ty, _) => Typed {
-                scalar: Scalar::Variable(*number),
-                ty: Some(*ty),
-            },
+            Meaning::Value(scalar, ty) => (scalar.clone(), *ty),
+            Meaning::Variable(number, ty, _) => (Scalar::Variable(*number), *ty),
         }
     }
 }
@@ -168,13 +162,13 @@ impl Names {
 }
 
 impl Variables for Names {
-    fn named(&self, qualifier: Option<&str>, name: &str) -> Option<Typed> {
-        self.look_up(qualifier, name).map(|meaning| meaning.typed())
+    fn named(&self, qualifier: Option<&str>, name: &str) -> Option<(Scalar, SqlType)> {
+        self.look_up(qualifier, name).map(|meaning| meaning.value())
     }
 
-    fn positional(&self, number: usize) -> Option<Typed> {
+    fn positional(&self, number: usize) -> Option<(Scalar, SqlType)> {
         let params = &self.frames.last()?.params;
-        params.get(number.checked_sub(1)?).map(Meaning::typed)
+        params.get(number.checked_sub(1)?).map(Meaning::value)
     }
 
     fn converts_late(&self) -> bool {

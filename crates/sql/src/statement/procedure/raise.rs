@@ -4,7 +4,6 @@ use sqlparser::ast::Expr;
 use weft_program::{RaiseState, Reg};
 use weft_types::{OWN_STATES_MAX, SqlError, SqlState, SqlType, Value};
 
-use super::super::bind::Typed;
 use super::super::compile::path::folded;
 use super::super::scalar::Scalar;
 use super::compile::{Compiled, Compiler};
@@ -170,8 +169,8 @@ impl Compiler<'_> {
     /// An argument of RAISE as text.
     fn shown_argument(&self, argument: &Expr, line: u32) -> Compiled<Scalar> {
         let (scalar, ty) = self.bind(&format!("the expression {argument}"), line, |binder| {
-            let typed: Typed = binder.bind(argument)?;
-            binder.settle(typed)
+            let operand = binder.bind(argument)?;
+            binder.settle(operand)
         })?;
         Ok(match ty {
             SqlType::Text => folded(scalar),
@@ -210,8 +209,8 @@ impl Compiler<'_> {
     ) -> Compiled<()> {
         for (name, item) in items {
             let (number, ty) = self.target(name, line)?;
-            let typed = match item {
-                Diagnostic::RowCount => Typed::known(self.row_count(), SqlType::Int8),
+            let (scalar, from) = match item {
+                Diagnostic::RowCount => (self.row_count(), SqlType::Int8),
                 Diagnostic::Error(field) => {
                     let Some(handler) = self.caught.filter(|_| stacked) else {
                         let message = "GET STACKED DIAGNOSTICS cannot be used outside an exception handler";
@@ -221,12 +220,13 @@ impl Compiler<'_> {
                     self.code("this item", line, |coder| {
                         coder.set_from_error(text, handler, *field)
                     })?;
-                    Typed::known(Scalar::Variable(text), SqlType::Text)
+                    (Scalar::Variable(text), SqlType::Text)
                 }
             };
             let value = self.bind("this item", line, |binder| {
                 let column = weft_store::ColumnDef::new(name.join("."), ty);
-                binder.assign(typed, &column).map(folded)
+                let value = binder.known(scalar, from);
+                binder.assign(value, &column).map(folded)
             })?;
             self.set(number, &value, "this item", line)?;
         }

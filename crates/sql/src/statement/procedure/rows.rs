@@ -7,13 +7,13 @@ use weft_program::{Cond, RaiseState, Reg};
 use weft_store::{ColumnDef, ProcedureDef};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::super::bind::{Refusal, Typed};
+use super::super::bind::{Errors, Refusal};
 use super::super::compile::analyse::Analyser;
 use super::super::compile::emit::Sink;
 use super::super::compile::path::folded;
 use super::super::compile::point::{OutputItem, Path, PointSelect, PointStatement};
 use super::super::compile::shape::plain_select;
-use super::super::params::ParamTypes;
+use super::super::params::Params;
 use super::super::plan::OutputColumn;
 use super::super::scalar::Scalar;
 use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, names_errors, read_body};
@@ -46,12 +46,13 @@ fn not_by_key(statement: &ast::Statement) -> &'static str {
 
 impl Compiler<'_> {
     fn analyse(&self, statement: &ast::Statement, line: u32) -> Compiled<PointStatement> {
-        let mut params = ParamTypes::default();
+        let mut params = Params::none();
         let mut analyser = Analyser {
             catalog: self.catalog,
             params: &mut params,
             text: "",
             variables: Some(&self.names),
+            errors: Errors::Told,
         };
         self.check_tables(statement, line)?;
         analyser.statement(statement).map_err(|refusal| match refusal {
@@ -107,14 +108,10 @@ impl Compiler<'_> {
                 let what = "a column that uses a variable which the same statement sets before it";
                 return Err(unsupported(what, line));
             }
-            let typed = Typed {
-                scalar: item.scalar.clone(),
-                ty: Some(item.column.ty),
-            };
             let scalar = self.bind("this column", line, |binder| {
-                binder
-                    .assign(typed, &ColumnDef::new(target.join("."), ty))
-                    .map(folded)
+                let value = binder.known(item.scalar.clone(), item.column.ty);
+                let column = ColumnDef::new(target.join("."), ty);
+                binder.assign(value, &column).map(folded)
             })?;
             assigned.push(OutputItem {
                 scalar,
@@ -198,8 +195,8 @@ impl Compiler<'_> {
         let mut output = Vec::with_capacity(items.len());
         for item in items {
             let (scalar, ty) = self.bind(&format!("the expression {item}"), line, |binder| {
-                let typed = binder.bind(item)?;
-                binder.settle(typed)
+                let operand = binder.bind(item)?;
+                binder.settle(operand)
             })?;
             output.push(OutputItem {
                 scalar: folded(scalar),
@@ -483,12 +480,9 @@ impl Compiler<'_> {
             let Some(Meaning::Variable(from, from_type, _)) = meaning else {
                 continue;
             };
-            let typed = Typed {
-                scalar: Scalar::Variable(*from),
-                ty: Some(*from_type),
-            };
             let scalar = self.bind("this argument", line, |binder| {
-                binder.assign(typed, &ColumnDef::new("argument", ty))
+                let value = binder.known(Scalar::Variable(*from), *from_type);
+                binder.assign(value, &ColumnDef::new("argument", ty))
             })?;
             self.set(variable, &scalar, "this argument", line)?;
         }

@@ -1,0 +1,69 @@
+//! Conversions.
+
+use weft_expression::is_relabel;
+use weft_program::fits_without_check;
+use weft_types::{SqlType, TimeZone, Value, assign_from, cast_from, parse_text_in};
+
+use super::super::bind::{Bound, Refusal};
+use super::super::compile::values::needs_zone;
+use super::super::scalar::Scalar;
+use super::Conversion;
+
+/// The types between which programs convert.
+fn is_converted(ty: &SqlType) -> bool {
+    matches!(
+        ty,
+        SqlType::Bool
+            | SqlType::Int2
+            | SqlType::Int4
+            | SqlType::Int8
+            | SqlType::Float4
+            | SqlType::Float8
+            | SqlType::Numeric(_)
+            | SqlType::Text
+            | SqlType::Varchar(_)
+            | SqlType::Char(_)
+            | SqlType::Bytea
+            | SqlType::Date
+            | SqlType::Timestamp
+            | SqlType::TimestampTz
+            | SqlType::Uuid
+    )
+}
+
+impl Conversion<'_> {
+    /// A value of one type as one of another; `explicit` as CAST does it, otherwise as an assignment.
+    pub(super) fn cast(&self, inner: Scalar, from: &SqlType, to: &SqlType, explicit: bool) -> Bound<Scalar> {
+        let is_char = matches!(to, SqlType::Char(_));
+        if is_relabel(from, to) || (!explicit && !is_char && fits_without_check(from, to)) {
+            return Ok(inner);
+        }
+        if !is_converted(from) || !is_converted(to) {
+            return Err(Refusal::General);
+        }
+        if let (SqlType::TimestampTz, Scalar::Constant(Value::Text(text))) = (to, &inner) {
+            return Ok(Scalar::Constant(parse_text_in(text, to, &self.zone)?));
+        }
+        if self.zone != TimeZone::UTC && needs_zone(from, to) {
+            return Err(Refusal::General);
+        }
+        // Without a length to check, an assignment is a conversion.
+        let explicit = explicit || (to.typmod() == -1 && !is_char);
+        if let Scalar::Constant(value) = &inner {
+            let value = value.clone();
+            let converted = match explicit {
+                true => cast_from(value, from, to),
+                false => assign_from(value, from, to),
+            };
+            // What fails, fails where it is computed.
+            if let Ok(value) = converted {
+                return Ok(Scalar::Constant(value));
+            }
+        }
+        let inner = Box::new(inner);
+        Ok(match explicit {
+            true => Scalar::Cast(inner, *from, *to),
+            false => Scalar::Assign(inner, *from, *to),
+        })
+    }
+}

@@ -1,0 +1,297 @@
+//! From a typed expression to the [`Scalar`] that programs are compiled from.
+//!
+//! Types are decided by now: here is only said which operation of programs computes which node of the tree.
+//! A node that none computes is refused ([`Refusal::General`]).
+//!
+//! The operand of CASE, the value before IN and the sides of IS DISTINCT FROM are written out wherever they
+//! are used; how large that may make an expression is bounded, and so is its depth.
+
+mod aggregates;
+mod calls;
+mod casts;
+
+use weft_binder::relation;
+use weft_expression::{ColumnId, CompareOp, Expr, Op};
+use weft_store::Catalog;
+use weft_types::{SqlType, TimeZone, Value};
+
+use super::bind::{Bound, Named, Refusal, Scope, named};
+use super::scalar::Scalar;
+
+pub(crate) use aggregates::{AggregateCall, AggregateKind};
+
+/// Deepest expression that becomes a scalar.
+const DEPTH_MAX: usize = 64;
+/// Largest one, in nodes.
+const NODES_MAX: usize = 10_000;
+/// Longest IN list that becomes a chain of comparisons.
+const IN_LIST_MAX: usize = 16;
+
+/// Converts expressions of one scope.
+pub(super) struct Conversion<'a> {
+    pub(super) catalog: &'a Catalog,
+    /// The session's zone.
+    pub(super) zone: TimeZone,
+    pub(super) scope: &'a Scope<'a>,
+    /// Parameters before `$1`.
+    pub(super) before: usize,
+    /// What `excluded.column` stands for, in column order.
+    pub(super) excluded: Option<&'a [Scalar]>,
+    /// The aggregates that were bound.
+    pub(super) calls: &'a [relation::AggregateCall],
+    /// Those that were converted; `None` where none may stand.
+    pub(super) aggregates: Option<&'a mut Vec<AggregateCall>>,
+    /// Nodes made so far.
+    pub(super) nodes: usize,
+}
+
+/// What a node is converted in.
+#[derive(Clone, Copy)]
+struct Around<'s> {
+    /// The operand of the innermost CASE around.
+    operand: Option<&'s Scalar>,
+    depth: usize,
+}
+
+impl<'s> Around<'s> {
+    /// For the arguments of a node that becomes so many, one within the other.
+    fn deeper(self, by: usize) -> Around<'s> {
+        Around {
+            depth: self.depth + by,
+            ..self
+        }
+    }
+}
+
+impl Conversion<'_> {
+    /// The whole expression.
+    pub(super) fn convert(&mut self, expr: &Expr) -> Bound<Scalar> {
+        let around = Around {
+            operand: None,
+            depth: 0,
+        };
+        self.node(expr, expr.nodes().len() - 1, around)
+    }
+
+    fn spend(&mut self, nodes: usize) -> Bound<()> {
+        self.nodes += nodes;
+        match self.nodes > NODES_MAX {
+            true => Err(Refusal::General),
+            false => Ok(()),
+        }
+    }
+
+    fn node(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<Scalar> {
+        let node = expr.nodes().get(at).ok_or(Refusal::General)?;
+        self.spend(1)?;
+        if around.depth >= DEPTH_MAX {
+            return Err(Refusal::General);
+        }
+        match &node.op {
+            Op::Constant(value) => Ok(Scalar::Constant(value.clone())),
+            Op::Parameter(number) => {
+                let number = u16::try_from(self.before + *number as usize);
+                number.map(Scalar::Input).map_err(|_| Refusal::General)
+            }
+            Op::Column(id) => self.column(*id),
+            Op::CaseOperand => self.copy(around.operand.ok_or(Refusal::General)?),
+            Op::Case { operand } => self.case(expr, at, *operand, around),
+            Op::Call(entry) => self.call(expr, at, entry, around),
+            Op::Cast { from, explicit } => {
+                let inner = self.node(expr, at - 1, around.deeper(1))?;
+                self.cast(inner, from, &node.ty, *explicit)
+            }
+            _ => self.operation(expr, at, around),
+        }
+    }
+
+    fn column(&mut self, id: ColumnId) -> Bound<Scalar> {
+        match named(id) {
+            Named::Column(number) => Ok(Scalar::Column(number)),
+            Named::Excluded(number) => {
+                let value = self.excluded.and_then(|row| row.get(number));
+                self.copy(value.ok_or(Refusal::General)?)
+            }
+            Named::Value(place) => self.scope.value_of(place).ok_or(Refusal::General),
+            Named::Computed => self.aggregate(id),
+        }
+    }
+
+    /// A scalar that stands elsewhere, too.
+    fn copy(&mut self, scalar: &Scalar) -> Bound<Scalar> {
+        let mut size = 0;
+        scalar.visit(&mut |_| size += 1);
+        self.spend(size)?;
+        Ok(scalar.clone())
+    }
+
+    fn arguments(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<Vec<Scalar>> {
+        let roots = expr.argument_roots(at);
+        let mut arguments = Vec::with_capacity(roots.len());
+        for root in roots {
+            arguments.push(self.node(expr, root, around.deeper(1))?);
+        }
+        Ok(arguments)
+    }
+
+    fn operation(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<Scalar> {
+        let node = expr.nodes().get(at).ok_or(Refusal::General)?;
+        let around = match node.op {
+            // A chain of operations on two.
+            Op::And | Op::Or | Op::InList { .. } => around.deeper((node.arity as usize).saturating_sub(2)),
+            _ => around,
+        };
+        let arguments = self.arguments(expr, at, around)?;
+        Ok(match &node.op {
+            Op::Compare(op) => {
+                let [left, right] = sides(arguments)?;
+                Scalar::Compare(*op, left, right)
+            }
+            Op::And => chain(arguments, Scalar::And)?,
+            Op::Or => chain(arguments, Scalar::Or)?,
+            Op::Not => Scalar::Not(only(arguments)?),
+            Op::IsNull => Scalar::IsNull(only(arguments)?),
+            Op::IsTruth(truth) => {
+                let inner = only(arguments)?;
+                let is_known = not(Scalar::IsNull(Box::new(self.copy(&inner)?)));
+                let value = match truth {
+                    true => inner,
+                    false => Box::new(Scalar::Not(inner)),
+                };
+                Scalar::And(value, Box::new(is_known))
+            }
+            Op::IsDistinct => {
+                let [left, right] = sides(arguments)?;
+                not(self.same(*left, *right)?)
+            }
+            Op::Coalesce => Scalar::Coalesce(alike(expr, at, arguments)?),
+            Op::Greatest | Op::Least => Scalar::Extreme {
+                greatest: node.op == Op::Greatest,
+                items: alike(expr, at, arguments)?,
+            },
+            Op::NullIf => {
+                let [value, condition] = sides(arguments)?;
+                Scalar::Case {
+                    arms: vec![(*condition, Scalar::Constant(Value::Null))],
+                    otherwise: value,
+                }
+            }
+            Op::InList { negated } => {
+                let listed = self.listed(arguments)?;
+                match negated {
+                    true => not(listed),
+                    false => listed,
+                }
+            }
+            _ => return Err(Refusal::General),
+        })
+    }
+
+    /// Equal, or both NULL; never NULL.
+    fn same(&mut self, left: Scalar, right: Scalar) -> Bound<Scalar> {
+        if left.is_volatile() || right.is_volatile() {
+            return Err(Refusal::General);
+        }
+        let both_null = Scalar::And(
+            Box::new(Scalar::IsNull(Box::new(self.copy(&left)?))),
+            Box::new(Scalar::IsNull(Box::new(self.copy(&right)?))),
+        );
+        let equal = Scalar::Compare(CompareOp::Eq, Box::new(left), Box::new(right));
+        Ok(Scalar::Coalesce(vec![equal, both_null]))
+    }
+
+    /// `value IN (items)`, the value first.
+    fn listed(&mut self, arguments: Vec<Scalar>) -> Bound<Scalar> {
+        let mut arguments = arguments.into_iter();
+        let value = arguments.next().ok_or(Refusal::General)?;
+        let count = arguments.len();
+        if count > IN_LIST_MAX || (count > 1 && value.is_volatile()) {
+            return Err(Refusal::General);
+        }
+        let mut tests = Vec::with_capacity(count);
+        for item in arguments {
+            let value = Box::new(self.copy(&value)?);
+            tests.push(Scalar::Compare(CompareOp::Eq, value, Box::new(item)));
+        }
+        chain(tests, Scalar::Or)
+    }
+
+    fn case(&mut self, expr: &Expr, at: usize, has_operand: bool, around: Around<'_>) -> Bound<Scalar> {
+        let mut parts = expr.argument_roots(at).into_iter();
+        let around = around.deeper(1);
+        let operand = match has_operand {
+            true => {
+                let root = parts.next().ok_or(Refusal::General)?;
+                Some(self.node(expr, root, around)?)
+            }
+            false => None,
+        };
+        if operand.as_ref().is_some_and(Scalar::is_volatile) {
+            return Err(Refusal::General);
+        }
+        let around = Around {
+            operand: operand.as_ref().or(around.operand),
+            ..around
+        };
+        let mut values = Vec::with_capacity(parts.len());
+        let mut conditions = Vec::with_capacity(parts.len() / 2);
+        while let Some(part) = parts.next() {
+            let Some(result) = parts.next() else {
+                values.push(self.node(expr, part, around)?);
+                break;
+            };
+            conditions.push(self.node(expr, part, around)?);
+            values.push(self.node(expr, result, around)?);
+        }
+        // What keeps a value for use in several places is a CASE of one arm that is always taken.
+        if let [Scalar::Constant(Value::Bool(true))] = conditions.as_slice() {
+            return values.into_iter().next().ok_or(Refusal::General);
+        }
+        same_char(expr, at)?;
+        let otherwise = values.pop().ok_or(Refusal::General)?;
+        Ok(Scalar::Case {
+            arms: conditions.into_iter().zip(values).collect(),
+            otherwise: Box::new(otherwise),
+        })
+    }
+}
+
+fn not(scalar: Scalar) -> Scalar {
+    Scalar::Not(Box::new(scalar))
+}
+
+fn only(arguments: Vec<Scalar>) -> Bound<Box<Scalar>> {
+    let [only] = <[Scalar; 1]>::try_from(arguments).map_err(|_| Refusal::General)?;
+    Ok(Box::new(only))
+}
+
+fn sides(arguments: Vec<Scalar>) -> Bound<[Box<Scalar>; 2]> {
+    let sides = <[Scalar; 2]>::try_from(arguments).map_err(|_| Refusal::General)?;
+    Ok(sides.map(Box::new))
+}
+
+/// `a op b op c`, from the left.
+fn chain(items: Vec<Scalar>, join: fn(Box<Scalar>, Box<Scalar>) -> Scalar) -> Bound<Scalar> {
+    let joined = items
+        .into_iter()
+        .reduce(|before, item| join(Box::new(before), Box::new(item)));
+    joined.ok_or(Refusal::General)
+}
+
+/// Values of one type. Those of `char(n)` must be of one length: programs keep them by it.
+fn alike(expr: &Expr, at: usize, arguments: Vec<Scalar>) -> Bound<Vec<Scalar>> {
+    same_char(expr, at)?;
+    Ok(arguments)
+}
+
+fn same_char(expr: &Expr, at: usize) -> Bound<()> {
+    let types = |root: usize| expr.nodes().get(root).map(|node| node.ty);
+    let whole = types(at);
+    let is_char = matches!(whole, Some(SqlType::Char(_)));
+    match is_char && expr.argument_roots(at).into_iter().any(|root| {
+        matches!(types(root), Some(SqlType::Char(_))) && types(root) != whole
+    }) {
+        true => Err(Refusal::General),
+        false => Ok(()),
+    }
+}
