@@ -37,7 +37,10 @@ impl<'a> ExpressionBinder<'a> {
     /// A binder that goes on with the parameters as they are known by now; those of `env` are not looked at.
     #[must_use]
     pub fn new(env: Environment<'a>, names: &'a dyn Names, parameters: ParameterTypes) -> Self {
-        let mut binder = Binder::new(Environment { parameters: &[], ..env });
+        let mut binder = Binder::new(Environment {
+            parameters: &[],
+            ..env
+        });
         binder.parameters.known = parameters;
         binder.parameters.reads_late = names.reads_late();
         binder.names = Some(names);

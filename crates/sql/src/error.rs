@@ -11,11 +11,6 @@ pub fn syntax(token: &str) -> SqlError {
     SqlError::new(SqlState("42601"), format!("syntax error at or near \"{token}\""))
 }
 
-/// 42601 `syntax error at end of input`.
-pub fn syntax_at_end() -> SqlError {
-    SqlError::new(SqlState("42601"), "syntax error at end of input")
-}
-
 /// 0A000: something that PostgreSQL can do and Weft cannot. `what` is a noun phrase in the plural or a
 /// sentence.
 pub fn unsupported(what: impl Into<String>) -> SqlError {

@@ -150,7 +150,11 @@ impl Names for Scope<'_> {
         let (qualifier, name) = match parts {
             [name] => (None, name.as_str()),
             [qualifier, name] => (Some(qualifier.as_str()), name.as_str()),
-            _ => return Err(SqlError::unsupported("names with a schema are not supported here")),
+            _ => {
+                return Err(SqlError::unsupported(
+                    "names with a schema are not supported here",
+                ));
+            }
         };
         if let Some(variable) = self.variable(qualifier, name)? {
             return Ok(Some(variable));
@@ -174,7 +178,10 @@ impl Names for Scope<'_> {
 
     fn positional(&self, number: &str) -> Option<Result<Expr, SqlError>> {
         let variables = self.variables?;
-        let found = number.parse().ok().and_then(|number| variables.positional(number));
+        let found = number
+            .parse()
+            .ok()
+            .and_then(|number| variables.positional(number));
         Some(match found {
             Some((scalar, ty)) => Ok(self.value(scalar, ty)),
             None => Err(SqlError::new(

@@ -309,15 +309,22 @@ fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<Con
     }
     let mut params = Params::new(ctx.param_types, ctx.zone);
     let (scope, mut row, mut columns) = (Scope::default(), Vec::new(), Vec::new());
-    let bound = with_binder(ctx.catalog, ctx.text, &scope, &mut params, Errors::General, |binder| {
-        for (expr, name) in items {
-            let operand = binder.bind(expr)?;
-            let (scalar, ty) = binder.settle(operand)?;
-            row.push(compile::path::folded(scalar));
-            columns.push(OutputColumn::computed(name, ty));
-        }
-        Ok(())
-    });
+    let bound = with_binder(
+        ctx.catalog,
+        ctx.text,
+        &scope,
+        &mut params,
+        Errors::General,
+        |binder| {
+            for (expr, name) in items {
+                let operand = binder.bind(expr)?;
+                let (scalar, ty) = binder.settle(operand)?;
+                row.push(compile::path::folded(scalar));
+                columns.push(OutputColumn::computed(name, ty));
+            }
+            Ok(())
+        },
+    );
     match bound {
         Err(Refusal::General) => return Ok(None),
         Err(Refusal::Error(error)) => return Err(error),

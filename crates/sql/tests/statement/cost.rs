@@ -23,7 +23,9 @@ fn planning_pgbench() {
         "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))",
         "CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int, filler char(88))",
     ]);
-    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds = std::env::var("ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok());
     let rounds: u32 = rounds.unwrap_or(2_000);
     for sql in STATEMENTS {
         let start = Instant::now();

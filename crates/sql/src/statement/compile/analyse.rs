@@ -199,7 +199,9 @@ impl Analyser<'_> {
                 let mut scope = Scope::of_table(table, alias, self.variables);
                 scope.has_excluded = true;
                 let catalog = self.catalog;
-                Some(self.within(&scope, |binder| conflict_rows(catalog, binder, update, table, rows))?)
+                Some(self.within(&scope, |binder| {
+                    conflict_rows(catalog, binder, update, table, rows)
+                })?)
             }
         };
         Ok(PointConflict { arbiter, updates })
@@ -536,8 +538,7 @@ fn output_items(
             return Ok(());
         }
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
-            if is_plain_wildcard(options)
-                && names::parts(name).last().is_some_and(|last| last == alias) =>
+            if is_plain_wildcard(options) && names::parts(name).last().is_some_and(|last| last == alias) =>
         {
             output.extend((0..table.columns.len()).filter_map(|column| column_item(table, column)));
             return Ok(());

@@ -43,7 +43,10 @@ impl Conversion<'_> {
     /// The value of an aggregate that the binder gave a column.
     pub(super) fn aggregate(&mut self, id: ColumnId) -> Bound<Scalar> {
         let calls = self.calls;
-        let call = calls.iter().find(|call| call.output == id).ok_or(Refusal::General)?;
+        let call = calls
+            .iter()
+            .find(|call| call.output == id)
+            .ok_or(Refusal::General)?;
         if call.distinct || !call.order.is_empty() || call.filter.is_some() {
             return Err(Refusal::General);
         }

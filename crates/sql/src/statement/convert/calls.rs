@@ -36,7 +36,10 @@ impl Conversion<'_> {
         }
         let arguments = self.arguments(expr, at, around)?;
         if let Some((function, more)) = function_of(entry) {
-            return Ok(Scalar::Call(function, arguments.into_iter().chain(more).collect()));
+            return Ok(Scalar::Call(
+                function,
+                arguments.into_iter().chain(more).collect(),
+            ));
         }
         let roots = expr.argument_roots(at);
         let types = roots

@@ -288,9 +288,12 @@ fn same_char(expr: &Expr, at: usize) -> Bound<()> {
     let types = |root: usize| expr.nodes().get(root).map(|node| node.ty);
     let whole = types(at);
     let is_char = matches!(whole, Some(SqlType::Char(_)));
-    match is_char && expr.argument_roots(at).into_iter().any(|root| {
-        matches!(types(root), Some(SqlType::Char(_))) && types(root) != whole
-    }) {
+    match is_char
+        && expr
+            .argument_roots(at)
+            .into_iter()
+            .any(|root| matches!(types(root), Some(SqlType::Char(_))) && types(root) != whole)
+    {
         true => Err(Refusal::General),
         false => Ok(()),
     }

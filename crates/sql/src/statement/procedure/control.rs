@@ -214,7 +214,12 @@ impl Compiler<'_> {
         Ok((number, ty))
     }
 
-    fn case_condition(&mut self, operand: Option<(u16, SqlType)>, values: &[Expr], line: u32) -> Compiled<Scalar> {
+    fn case_condition(
+        &mut self,
+        operand: Option<(u16, SqlType)>,
+        values: &[Expr],
+        line: u32,
+    ) -> Compiled<Scalar> {
         let mut any: Option<Scalar> = None;
         for value in values {
             let one = match operand {

@@ -181,10 +181,19 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
             &param.name
         };
         let scope = Scope::default();
-        let bound = with_binder(ctx.catalog, ctx.text, &scope, &mut params, Errors::Told, |binder| {
-            let operand = binder.bind(argument)?;
-            binder.assign(operand, &ColumnDef::new(what, param.ty)).map(folded)
-        });
+        let bound = with_binder(
+            ctx.catalog,
+            ctx.text,
+            &scope,
+            &mut params,
+            Errors::Told,
+            |binder| {
+                let operand = binder.bind(argument)?;
+                binder
+                    .assign(operand, &ColumnDef::new(what, param.ty))
+                    .map(folded)
+            },
+        );
         match bound {
             Ok(value) if param.mode.is_input() => values.push(value),
             Ok(_) => {}
