@@ -4,7 +4,7 @@
 //! else is as in a query, but for subqueries, which are refused. A call of an aggregate stands as a column
 //! ([`ExpressionBinder::aggregates`]); what to make of it is the caller's.
 
-use sqlparser::ast::Expr as AstExpr;
+use sqlparser::ast::{Expr as AstExpr, Ident};
 use sqlparser::tokenizer::Span;
 use weft_expression::Expr;
 use weft_types::{CastContext, SqlError, SqlType};
@@ -19,7 +19,7 @@ pub trait Names {
     ///
     /// # Errors
     /// 42702 and the like.
-    fn named(&self, parts: &[String]) -> Result<Option<Expr>, SqlError>;
+    fn named(&self, parts: &[Ident]) -> Result<Option<Expr>, SqlError>;
 
     /// What `$number` stands for; `None` where it is a parameter of the statement.
     fn positional(&self, number: &str) -> Option<Result<Expr, SqlError>>;

@@ -290,7 +290,8 @@ impl Binder<'_> {
         let operator = resolve_operator("=", Some(Some(left.ty())), Some(right.ty()))?;
         self.operation(
             operator,
-            vec![Operand::typed(left.clone()), Operand::typed(right.clone())],
+            Operand::typed(left.clone()),
+            Operand::typed(right.clone()),
             Span::empty(),
         )
     }

@@ -47,6 +47,6 @@ pub use display::expression_text;
 pub use expression::{ExpressionBinder, Names};
 pub use locking::{Locked, Locking, bind_locking};
 pub use modify::{bind_default, bind_modify};
-pub use names::output_name;
+pub use names::{folded, output_name, position};
 pub use parameters::{Operand, ParameterTypes};
 pub use types::sql_type;

@@ -117,11 +117,6 @@ impl Binder<'_> {
     }
 
     fn insert(mut self, insert: &Insert) -> Result<Modify, SqlError> {
-        if insert.on.is_some() {
-            return Err(SqlError::unsupported(
-                "INSERT ... ON CONFLICT is not supported with a query",
-            ));
-        }
         let TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT into a function is not supported"));
         };
@@ -138,6 +133,11 @@ impl Binder<'_> {
                 return Err(self.at(error, span));
             }
             columns.push(column);
+        }
+        if insert.on.is_some() {
+            return Err(SqlError::unsupported(
+                "INSERT ... ON CONFLICT is not supported with a query",
+            ));
         }
         let listed = !columns.is_empty();
         if !listed {

@@ -1,5 +1,7 @@
 //! Names: folding, positions, and what PostgreSQL calls an output column (`FigureColname`).
 
+use std::borrow::Cow;
+
 use sqlparser::ast::{
     AccessExpr, Expr, Function, FunctionArguments, Ident, ObjectName, Query, SelectItem, SetExpr,
     TrimWhereField,
@@ -19,6 +21,16 @@ pub(crate) fn fold(ident: &Ident) -> String {
         None => ident.value.to_lowercase(),
     };
     cut(name)
+}
+
+/// The same, without a copy where the name is already as it is looked up.
+#[must_use]
+pub fn folded(ident: &Ident) -> Cow<'_, str> {
+    let is_folded = ident.quote_style.is_some() || !ident.value.bytes().any(|b| b.is_ascii_uppercase());
+    match ident.value.is_ascii() && is_folded && ident.value.len() <= NAME_BYTES_MAX {
+        true => Cow::Borrowed(&ident.value),
+        false => Cow::Owned(fold(ident)),
+    }
 }
 
 fn cut(mut name: String) -> String {
@@ -45,7 +57,8 @@ pub(crate) fn last_part(name: &ObjectName) -> Option<String> {
 }
 
 /// The 1-based character position in a text of what begins at a span.
-pub(crate) fn position(text: &str, span: Span) -> Option<u32> {
+#[must_use]
+pub fn position(text: &str, span: Span) -> Option<u32> {
     let line = usize::try_from(span.start.line).ok()?;
     if line == 0 || (line > 1 && text.is_empty()) {
         return None;

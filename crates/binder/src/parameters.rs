@@ -191,7 +191,9 @@ impl<'a> Parameters<'a> {
         {
             let bare = without_modifier(to);
             self.decide(number, bare)?;
-            expr = Expr::leaf(Op::Parameter(number), bare);
+            for leaf in expr.nodes_mut() {
+                leaf.ty = bare;
+            }
             ty = Some(bare);
         }
         let late = match (ty, self.reads_late, expr.as_constant()) {

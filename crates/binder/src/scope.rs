@@ -224,11 +224,11 @@ impl Binder<'_> {
     /// The column that a name means, with its origin; 42703 or 42702 if there is none or several.
     pub(crate) fn column(&mut self, idents: &[Ident]) -> Result<Option<Named>, SqlError> {
         let span = idents.first().map_or_else(Span::empty, |ident| ident.span);
-        let names: Vec<String> = idents.iter().map(fold).collect();
         if let Some(known) = self.names {
-            let named = known.named(&names).map_err(|error| self.at(error, span))?;
+            let named = known.named(idents).map_err(|error| self.at(error, span))?;
             return Ok(named.map(|expr| (Operand::typed(expr), None)));
         }
+        let names: Vec<String> = idents.iter().map(fold).collect();
         let found = match names.as_slice() {
             [name] => self.find_column(name),
             [table, name] => self.find_qualified(None, table, name),

@@ -315,7 +315,7 @@ impl Binder<'_> {
         let symbol = if preceding != key.descending { "-" } else { "+" };
         let operator =
             resolve_operator(symbol, Some(Some(ty)), checked.ty).map_err(|error| self.at(error, span))?;
-        let bound = self.operation(operator, vec![Operand::typed(key.expr.clone()), checked], span)?;
+        let bound = self.operation(operator, Operand::typed(key.expr.clone()), checked, span)?;
         let bound = Operand::typed(bound);
         self.parameters
             .coerce(bound, ty.without_typmod(), CastContext::Explicit)

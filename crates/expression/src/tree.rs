@@ -207,6 +207,22 @@ impl Expr {
         Expr { nodes }
     }
 
+    /// An operation on two arguments.
+    #[must_use]
+    pub fn binary(op: Op, ty: SqlType, left: Expr, right: Expr) -> Expr {
+        let mut nodes = left.nodes;
+        nodes.reserve(right.nodes.len() + 1);
+        nodes.extend(right.nodes);
+        let size = nodes.len() as u32 + 1;
+        nodes.push(Node {
+            op,
+            ty,
+            arity: 2,
+            size,
+        });
+        Expr { nodes }
+    }
+
     /// The expression of nodes that are in post-order, with their sizes.
     pub(crate) fn from_nodes(nodes: Vec<Node>) -> Expr {
         Expr { nodes }

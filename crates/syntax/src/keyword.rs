@@ -2,6 +2,11 @@
 //!
 //! Source: `pg_get_keywords()` of PostgreSQL 15 (kwlist.h).
 
+use std::sync::LazyLock;
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::Token;
+
 /// Where a key word may stand as a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
@@ -23,6 +28,21 @@ use Category::{ColumnName as C, Reserved as R, TypeOrFunction as T, Unreserved a
 pub fn look_up(word: &str) -> Option<(Category, bool)> {
     let at = KEYWORDS.binary_search_by(|entry| entry.0.cmp(word)).ok()?;
     KEYWORDS.get(at).map(|entry| (entry.1, entry.2))
+}
+
+/// What the parser calls each of [`KEYWORDS`], which it would look up again for each word of a statement.
+static OF_PARSER: LazyLock<Vec<Keyword>> = LazyLock::new(|| {
+    let keyword = |word: &str| match Token::make_word(word, None) {
+        Token::Word(word) => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    KEYWORDS.iter().map(|(word, ..)| keyword(word)).collect()
+});
+
+/// What the parser calls a word in lower case; `None` for a word that is no key word.
+pub(crate) fn of_parser(word: &str) -> Option<Keyword> {
+    let at = KEYWORDS.binary_search_by(|entry| entry.0.cmp(word)).ok()?;
+    OF_PARSER.get(at).copied()
 }
 
 /// The word may name a column or a table.

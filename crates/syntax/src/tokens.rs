@@ -256,18 +256,17 @@ impl Reader<'_> {
         // N'...' is a literal of type nchar: the word and a plain literal.
         debug_assert!(token.start < token.end);
         let value = literal::fold_name(text);
-        let known = match keyword::look_up(&value) {
-            Some(_) => !NAMES_HIDDEN.contains(&value.as_str()),
-            None => NAMES_KEPT.contains(&value.as_str()),
+        let keyword = match keyword::of_parser(&value) {
+            Some(_) if NAMES_HIDDEN.contains(&value.as_str()) => Keyword::NoKeyword,
+            Some(keyword) => keyword,
+            None if NAMES_KEPT.contains(&value.as_str()) => return Token::make_word(&value, None),
+            None => Keyword::NoKeyword,
         };
-        match known {
-            true => Token::make_word(&value, None),
-            false => Token::Word(Word {
-                value,
-                quote_style: None,
-                keyword: Keyword::NoKeyword,
-            }),
-        }
+        Token::Word(Word {
+            value,
+            quote_style: None,
+            keyword,
+        })
     }
 
     fn quoted_word(&mut self, token: scanner::Token, text: &str) -> Result<Token, SqlError> {

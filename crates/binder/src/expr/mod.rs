@@ -11,6 +11,8 @@ mod lists;
 mod literals;
 mod operators;
 
+use std::borrow::Cow;
+
 use sqlparser::ast::{
     BinaryOperator, Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     Spanned,
@@ -269,12 +271,21 @@ impl Binder<'_> {
 const SYSTEM_COLUMNS: &[&str] = &["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"];
 
 /// A binary operator as it is written.
-pub(crate) fn symbol(op: &BinaryOperator) -> String {
-    match op {
-        BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
-        BinaryOperator::Custom(name) => name.clone(),
-        other => other.to_string(),
-    }
+pub(crate) fn symbol(op: &BinaryOperator) -> Cow<'_, str> {
+    Cow::Borrowed(match op {
+        BinaryOperator::Eq => "=",
+        BinaryOperator::Lt => "<",
+        BinaryOperator::Gt => ">",
+        BinaryOperator::LtEq => "<=",
+        BinaryOperator::GtEq => ">=",
+        BinaryOperator::Plus => "+",
+        BinaryOperator::Minus => "-",
+        BinaryOperator::Multiply => "*",
+        BinaryOperator::Divide => "/",
+        BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().map_or("", String::as_str),
+        BinaryOperator::Custom(name) => name,
+        other => return Cow::Owned(other.to_string()),
+    })
 }
 
 /// The word DEFAULT.

@@ -64,23 +64,51 @@ impl Binder<'_> {
     pub(crate) fn infix(
         &mut self,
         symbol: &str,
-        left: Operand,
+        mut left: Operand,
         right: Operand,
         span: Span,
     ) -> Result<Operand, SqlError> {
-        let operator = resolve_operator(symbol, Some(left.ty), right.ty);
-        let operator = operator.map_err(|error| self.at(error, span))?;
-        if let Some(ty @ SqlType::Char(_)) = left.ty
+        let mut operator = resolve_operator(symbol, Some(left.ty), right.ty);
+        if let (Ok(_), Some(ty @ SqlType::Char(_))) = (&operator, left.ty)
             && is_pattern_operator(symbol)
         {
-            let left = self.padded(left, ty)?;
-            let operator = resolve_operator(symbol, Some(left.ty), right.ty);
-            let operator = operator.map_err(|error| self.at(error, span))?;
-            let matched = self.operation(operator, vec![left, right], span);
-            return matched.map(Operand::typed);
+            left = self.padded(left, ty)?;
+            operator = resolve_operator(symbol, Some(left.ty), right.ty);
         }
-        self.operation(operator, vec![left, right], span)
-            .map(Operand::typed)
+        let operator = operator.map_err(|error| self.at(error, span))?;
+        self.operation(operator, left, right, span).map(Operand::typed)
+    }
+
+    /// An operator between two operands applied.
+    pub(crate) fn operation(
+        &mut self,
+        operator: Operator,
+        left: Operand,
+        right: Operand,
+        span: Span,
+    ) -> Result<Expr, SqlError> {
+        let bound = match operator {
+            Operator::Call(resolved) => {
+                self.note_entry(resolved.entry);
+                let ty = |side: usize| resolved.arguments.get(side).copied().unwrap_or(resolved.result);
+                self.parameters
+                    .coerce(left, ty(0), CastContext::Implicit)
+                    .and_then(|left| {
+                        let right = self.parameters.coerce(right, ty(1), CastContext::Implicit)?;
+                        Ok(Expr::binary(
+                            Op::Call(resolved.entry),
+                            resolved.result,
+                            left,
+                            right,
+                        ))
+                    })
+            }
+            Operator::Compare(op, ty) => self.compared_side(left, ty).and_then(|left| {
+                let right = self.compared_side(right, ty)?;
+                Ok(Expr::binary(Op::Compare(op), SqlType::Bool, left, right))
+            }),
+        };
+        bound.map_err(|error| self.at(error, span))
     }
 
     /// A char(n) with its trailing blanks, for what sees them.
@@ -94,31 +122,6 @@ impl Binder<'_> {
         }
         let length = Expr::constant(Value::Int4(i32::try_from(length).unwrap_or(0)), SqlType::Int4);
         self.call("bpchar_pad", vec![operand, Operand::typed(length)], Span::empty())
-    }
-
-    /// An operator applied.
-    pub(crate) fn operation(
-        &mut self,
-        operator: Operator,
-        operands: Vec<Operand>,
-        span: Span,
-    ) -> Result<Expr, SqlError> {
-        match operator {
-            Operator::Call(resolved) => {
-                self.note_entry(resolved.entry);
-                let arguments = self.converted(operands, &resolved.arguments);
-                let arguments = arguments.map_err(|error| self.at(error, span))?;
-                Ok(Expr::new(Op::Call(resolved.entry), resolved.result, arguments))
-            }
-            Operator::Compare(op, ty) => {
-                let mut sides = Vec::with_capacity(2);
-                for operand in operands {
-                    let side = self.compared_side(operand, ty);
-                    sides.push(side.map_err(|error| self.at(error, span))?);
-                }
-                Ok(Expr::new(Op::Compare(op), SqlType::Bool, sides))
-            }
-        }
     }
 
     /// One side of a comparison in the type of the comparison. A date beyond the range of timestamps compares
@@ -190,7 +193,14 @@ impl Binder<'_> {
         span: Span,
     ) -> Result<Operand, SqlError> {
         let operator = resolve_operator(symbol, None, operand.ty).map_err(|error| self.at(error, span))?;
-        self.operation(operator, vec![operand], span).map(Operand::typed)
+        let Operator::Call(resolved) = operator else {
+            return Err(SqlError::internal("a prefix operator is no comparison"));
+        };
+        self.note_entry(resolved.entry);
+        let arguments = self.converted(vec![operand], &resolved.arguments);
+        let arguments = arguments.map_err(|error| self.at(error, span))?;
+        let value = Expr::new(Op::Call(resolved.entry), resolved.result, arguments);
+        Ok(Operand::typed(value))
     }
 
     /// A comparison of rows, one of them at least written out.

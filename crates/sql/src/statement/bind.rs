@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 
 use sqlparser::ast;
-use weft_binder::{ExpressionBinder, Names, Operand, ParameterTypes};
+use weft_binder::{ExpressionBinder, Names, Operand, ParameterTypes, folded};
 use weft_expression::{ColumnId, Expr};
 use weft_store::{Catalog, ColumnDef, TableDef};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, TimeZone};
@@ -146,16 +146,13 @@ fn column(table: &TableDef, name: &str, kind: u32) -> Option<Expr> {
 }
 
 impl Names for Scope<'_> {
-    fn named(&self, parts: &[String]) -> Result<Option<Expr>, SqlError> {
+    fn named(&self, parts: &[ast::Ident]) -> Result<Option<Expr>, SqlError> {
         let (qualifier, name) = match parts {
-            [name] => (None, name.as_str()),
-            [qualifier, name] => (Some(qualifier.as_str()), name.as_str()),
-            _ => {
-                return Err(SqlError::unsupported(
-                    "names with a schema are not supported here",
-                ));
-            }
+            [name] => (None, folded(name)),
+            [qualifier, name] => (Some(folded(qualifier)), folded(name)),
+            _ => return Err(SqlError::unsupported("names with a schema")),
         };
+        let (qualifier, name) = (qualifier.as_deref(), name.as_ref());
         if let Some(variable) = self.variable(qualifier, name)? {
             return Ok(Some(variable));
         }

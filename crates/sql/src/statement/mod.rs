@@ -30,7 +30,6 @@ mod names;
 pub mod normalize;
 mod params;
 pub mod parse;
-mod place;
 pub mod plan;
 pub(crate) mod procedure;
 pub mod scalar;
@@ -102,9 +101,7 @@ pub fn plan(ast: &ParsedAst, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
                 text: &sql.text,
                 ..*ctx
             };
-            let planned = weft_syntax::with_statement(&sql.text, |statement| {
-                plan_sql(statement, ctx).map_err(|error| place::placed(error, statement, ctx.text))
-            });
+            let planned = weft_syntax::with_statement(&sql.text, |statement| plan_sql(statement, ctx));
             planned.map_err(|error| match error.fields().position {
                 Some(position) if sql.before > 0 => error.position(position + sql.before),
                 _ => error,

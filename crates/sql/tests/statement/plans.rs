@@ -215,3 +215,28 @@ fn modify_knows_what_it_reads() {
     };
     assert_eq!(plan.modify.rows.tables, [target]);
 }
+
+/// A `char(n)` is kept in another form than a text: what makes one of the other is computed, or goes the
+/// general way.
+#[test]
+fn texts_and_char_are_unlike_in_programs() {
+    let db = Db::with(&[
+        "CREATE TABLE k (p int, q text, c char(5), PRIMARY KEY (p, q))",
+        "INSERT INTO k VALUES (1, 'ab', 'cd')",
+    ]);
+    for (sql, expected) in [
+        (
+            "SELECT c::char(2)::varchar FROM k WHERE p = 1 AND q = 'x'",
+            "program",
+        ),
+        ("SELECT p FROM k WHERE p = 1 AND q = 'ab'::bpchar", "query"),
+        ("SELECT p FROM k WHERE p = $1 AND q = $2::bpchar", "query"),
+        ("SELECT p FROM k WHERE (p, q) = (1, 'ab')", "program"),
+        ("SELECT p FROM k WHERE p = 1 AND q = c", "program"),
+    ] {
+        match db.plan(sql) {
+            Ok(plan) => assert_eq!(kind(&plan), expected, "{sql}"),
+            Err(error) => panic!("{sql}: {error:?}"),
+        }
+    }
+}

@@ -176,7 +176,7 @@ impl Analyser<'_> {
         alias: &str,
         rows: &[Vec<Scalar>],
     ) -> Analysed<PointConflict> {
-        let arbiter = arbiter(conflict, table)?;
+        let arbiter = arbiter(conflict, table, self.text)?;
         // A key that is drawn anew for each use could not be searched for and inserted alike.
         let volatile_key = rows.iter().any(|row| {
             arbiter

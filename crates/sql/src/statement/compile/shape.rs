@@ -67,7 +67,15 @@ pub(super) fn is_default(expr: &Expr) -> bool {
     ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default")
 }
 
-pub(super) fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>) -> Analysed<Arc<IndexDef>> {
+/// The unique index whose conflict is meant; `text` is the statement's, for positions.
+pub(super) fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>, text: &str) -> Analysed<Arc<IndexDef>> {
+    let undefined = |column: &ast::Ident| {
+        let error = error::undefined_column(&names::ident(column));
+        match weft_binder::position(text, column.span) {
+            Some(position) => error.position(position),
+            None => error,
+        }
+    };
     let no_match = || {
         SqlError::new(
             SqlState::INVALID_COLUMN_REFERENCE,
@@ -78,12 +86,8 @@ pub(super) fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>) -> Analysed<
         Some(ConflictTarget::Columns(columns)) => {
             let mut wanted = Vec::with_capacity(columns.len());
             for column in columns {
-                let name = names::ident(column);
-                wanted.push(
-                    table
-                        .column_index(&name)
-                        .ok_or_else(|| error::undefined_column(&name))?,
-                );
+                let number = table.column_index(&names::ident(column));
+                wanted.push(number.ok_or_else(|| undefined(column))?);
             }
             let matches = |index: &&Arc<IndexDef>| {
                 index.unique

@@ -27,6 +27,18 @@ impl Conversion<'_> {
         if let Some(found) = self.session_call(expr, at, entry, around)? {
             return Ok(found);
         }
+        let result = expr.nodes().get(at).map(|node| node.ty).ok_or(Refusal::General)?;
+        let in_register = is_integer(&result) || is_float(&result);
+        if let Some(op) = arithmetic(entry).filter(|_| in_register) {
+            let types = [0, 1].map(|side| match entry.arguments.get(side) {
+                Some(Arg::Is(ty)) => *ty,
+                _ => result,
+            });
+            let [left, right] = self.pair(expr, at, around)?;
+            let left = Box::new(widened(left, types[0], result));
+            let right = Box::new(widened(right, types[1], result));
+            return Ok(Scalar::Arithmetic(op, left, right));
+        }
         if matches!(entry.name, "~~" | "!~~") && entry.arguments == TEXTS {
             let like = self.like(expr, at, around)?;
             return Ok(match entry.name {
@@ -46,8 +58,7 @@ impl Conversion<'_> {
             .iter()
             .filter_map(|root| expr.nodes().get(*root).map(|node| node.ty));
         let typed = arguments.into_iter().zip(types).collect();
-        let result = expr.nodes().get(at).map(|node| node.ty);
-        self.operator(entry, typed, result.ok_or(Refusal::General)?)
+        self.operator(entry, typed, result)
     }
 
     /// What is computed by instructions of its own.
@@ -58,11 +69,6 @@ impl Conversion<'_> {
         result: SqlType,
     ) -> Bound<Scalar> {
         let in_register = is_integer(&result) || is_float(&result);
-        if let Some(op) = arithmetic(entry).filter(|_| in_register) {
-            let sides = <[(Scalar, SqlType); 2]>::try_from(arguments).map_err(|_| Refusal::General)?;
-            let [left, right] = sides.map(|(scalar, ty)| Box::new(widened(scalar, ty, result)));
-            return Ok(Scalar::Arithmetic(op, left, right));
-        }
         let mut arguments = arguments.into_iter();
         let (first, second) = (arguments.next(), arguments.next());
         Ok(match (entry.kind, entry.name, first, second) {

@@ -22,7 +22,7 @@ fn is_converted(ty: &SqlType) -> bool {
             | SqlType::Numeric(_)
             | SqlType::Text
             | SqlType::Varchar(_)
-            | SqlType::Char(_)
+            | SqlType::Char(1..)
             | SqlType::Bytea
             | SqlType::Date
             | SqlType::Timestamp
@@ -35,7 +35,9 @@ impl Conversion<'_> {
     /// A value of one type as one of another; `explicit` as CAST does it, otherwise as an assignment.
     pub(super) fn cast(&self, inner: Scalar, from: &SqlType, to: &SqlType, explicit: bool) -> Bound<Scalar> {
         let is_char = matches!(to, SqlType::Char(_));
-        if is_relabel(from, to) || (!explicit && !is_char && fits_without_check(from, to)) {
+        // A char(n) and a text are unlike in programs.
+        let relabels = is_relabel(from, to) && is_char == matches!(from, SqlType::Char(_));
+        if relabels || (!explicit && !is_char && fits_without_check(from, to)) {
             return Ok(inner);
         }
         if !is_converted(from) || !is_converted(to) {

@@ -101,8 +101,49 @@ impl Conversion<'_> {
                 let inner = self.node(expr, at - 1, around.deeper(1))?;
                 self.cast(inner, from, &node.ty, *explicit)
             }
+            Op::Compare(op) => {
+                let [left, right] = self.pair(expr, at, around)?;
+                Ok(Scalar::Compare(*op, Box::new(left), Box::new(right)))
+            }
+            Op::Not => Ok(not(self.node(expr, at - 1, around.deeper(1))?)),
+            Op::IsNull => {
+                let inner = self.node(expr, at - 1, around.deeper(1))?;
+                Ok(Scalar::IsNull(Box::new(inner)))
+            }
+            Op::IsTruth(truth) => self.truth(expr, at, *truth, around),
+            Op::IsDistinct => {
+                let [left, right] = self.pair(expr, at, around)?;
+                self.same(left, right).map(not)
+            }
+            Op::NullIf => {
+                let [value, condition] = self.pair(expr, at, around)?;
+                Ok(Scalar::Case {
+                    arms: vec![(condition, Scalar::Constant(Value::Null))],
+                    otherwise: Box::new(value),
+                })
+            }
             _ => self.operation(expr, at, around),
         }
+    }
+
+    /// The two arguments of a node.
+    fn pair(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<[Scalar; 2]> {
+        let right = at.checked_sub(1).ok_or(Refusal::General)?;
+        let size = expr.nodes().get(right).map_or(0, |node| node.size as usize);
+        let left = right.checked_sub(size).ok_or(Refusal::General)?;
+        let around = around.deeper(1);
+        Ok([self.node(expr, left, around)?, self.node(expr, right, around)?])
+    }
+
+    /// IS TRUE and IS FALSE, never NULL.
+    fn truth(&mut self, expr: &Expr, at: usize, truth: bool, around: Around<'_>) -> Bound<Scalar> {
+        let inner = self.node(expr, at - 1, around.deeper(1))?;
+        let is_known = not(Scalar::IsNull(Box::new(self.copy(&inner)?)));
+        let value = match truth {
+            true => inner,
+            false => not(inner),
+        };
+        Ok(Scalar::And(Box::new(value), Box::new(is_known)))
     }
 
     fn column(&mut self, id: ColumnId) -> Bound<Scalar> {
@@ -143,39 +184,13 @@ impl Conversion<'_> {
         };
         let arguments = self.arguments(expr, at, around)?;
         Ok(match &node.op {
-            Op::Compare(op) => {
-                let [left, right] = sides(arguments)?;
-                Scalar::Compare(*op, left, right)
-            }
             Op::And => chain(arguments, Scalar::And)?,
             Op::Or => chain(arguments, Scalar::Or)?,
-            Op::Not => Scalar::Not(only(arguments)?),
-            Op::IsNull => Scalar::IsNull(only(arguments)?),
-            Op::IsTruth(truth) => {
-                let inner = only(arguments)?;
-                let is_known = not(Scalar::IsNull(Box::new(self.copy(&inner)?)));
-                let value = match truth {
-                    true => inner,
-                    false => Box::new(Scalar::Not(inner)),
-                };
-                Scalar::And(value, Box::new(is_known))
-            }
-            Op::IsDistinct => {
-                let [left, right] = sides(arguments)?;
-                not(self.same(*left, *right)?)
-            }
             Op::Coalesce => Scalar::Coalesce(alike(expr, at, arguments)?),
             Op::Greatest | Op::Least => Scalar::Extreme {
                 greatest: node.op == Op::Greatest,
                 items: alike(expr, at, arguments)?,
             },
-            Op::NullIf => {
-                let [value, condition] = sides(arguments)?;
-                Scalar::Case {
-                    arms: vec![(*condition, Scalar::Constant(Value::Null))],
-                    otherwise: value,
-                }
-            }
             Op::InList { negated } => {
                 let listed = self.listed(arguments)?;
                 match negated {
@@ -258,16 +273,6 @@ impl Conversion<'_> {
 
 fn not(scalar: Scalar) -> Scalar {
     Scalar::Not(Box::new(scalar))
-}
-
-fn only(arguments: Vec<Scalar>) -> Bound<Box<Scalar>> {
-    let [only] = <[Scalar; 1]>::try_from(arguments).map_err(|_| Refusal::General)?;
-    Ok(Box::new(only))
-}
-
-fn sides(arguments: Vec<Scalar>) -> Bound<[Box<Scalar>; 2]> {
-    let sides = <[Scalar; 2]>::try_from(arguments).map_err(|_| Refusal::General)?;
-    Ok(sides.map(Box::new))
 }
 
 /// `a op b op c`, from the left.
