@@ -202,13 +202,7 @@ impl<'a> Parameters<'a> {
             _ => None,
         };
         match (coerce(expr, ty, to, context), late) {
-            (Err(_), Some(text)) => {
-                let explicit = Op::Cast {
-                    from: SqlType::Text,
-                    explicit: true,
-                };
-                Ok(Expr::new(explicit, to.without_typmod(), vec![text]))
-            }
+            (Err(_), Some(text)) => Ok(read_later(text, to, context == CastContext::Explicit)),
             (Ok(value), _) => Ok(folded(value)),
             (Err(error), _) if error.fields().position.is_none() => Err(match position(self.text, span) {
                 Some(position) => error.position(position),
@@ -240,6 +234,22 @@ impl<'a> Parameters<'a> {
     /// A parameter is used where it gets no type.
     pub fn leave_open(&mut self, number: u32) {
         self.known.open.push(number);
+    }
+}
+
+/// A constant of no type, to be read as a value of one where it is computed.
+fn read_later(text: Expr, to: SqlType, explicit: bool) -> Expr {
+    let cast = |expr: Expr, from: SqlType, to: SqlType, explicit: bool| {
+        Expr::new(Op::Cast { from, explicit }, to, vec![expr])
+    };
+    let bare = to.without_typmod();
+    if to.is_text() {
+        return cast(text, SqlType::Text, to, explicit);
+    }
+    let read = cast(text, SqlType::Text, bare, true);
+    match bare == to {
+        true => read,
+        false => cast(read, bare, to, explicit),
     }
 }
 
