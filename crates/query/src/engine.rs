@@ -5,8 +5,10 @@
 //! the others go on. All operators run on those threads, in slices (see [`crate::slice`]); a session's own
 //! thread plans, waits and encodes.
 //!
-//! A query is lowered for every execution: parameters are constants then, and the plan names the source that
-//! it reads. Planning looks at the statement's [`StopSignal`] between its steps. Large plans are made on a
+//! A plan is kept for the next execution of its query ([`crate::kept`]) where that is possible:
+//! parameters are
+//! asked for when expressions are evaluated, and scans find their source when they run. Planning looks
+//! at the statement's [`StopSignal`] between its steps. Large plans are made on a
 //! thread of their own, which has room for deep recursion in DataFusion's rules, and which nobody waits for
 //! once the statement has been stopped.
 
@@ -18,19 +20,22 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::common::spawn_buffered;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use weft_base::blocking;
 use weft_binder::relation::{Output, Query};
-use weft_types::{SqlError, SqlState, Value};
+use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use crate::errors::sql_error;
+use crate::estimate;
+use crate::kept::{KeptPlan, KeptPlans, Lent, sizes};
 use crate::lower::{Environment, Lowering, final_projection, walk};
 use crate::once::Once;
 use crate::planner;
 use crate::scan::SourceExtension;
-use crate::session::ExecutionContext;
+use crate::session::{Execution, ExecutionContext};
 use crate::settings::QuerySettings;
 use crate::slice::{StopSignal, sliced};
 use crate::source::ReadSource;
@@ -76,15 +81,34 @@ pub struct QueryEngine {
     handle: tokio::runtime::Handle,
     environment: Arc<RuntimeEnv>,
     states: States,
+    kept: Arc<KeptPlans>,
 }
 
 /// What plans are made with.
 #[derive(Clone)]
 struct States {
     /// For all threads.
-    parallel: Arc<SessionState>,
+    parallel: Arc<PlanState>,
     /// For one: dividing few rows among threads costs more than it saves.
-    serial: Arc<SessionState>,
+    serial: Arc<PlanState>,
+}
+
+/// What a plan is made with.
+pub(crate) struct PlanState {
+    pub(crate) session: SessionState,
+    last_rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
+}
+
+impl PlanState {
+    /// A plan that nobody runs yet as one that may run.
+    pub(crate) fn finished(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+        let options = self.session.config_options();
+        let mut rules = self.last_rules.iter();
+        rules.try_fold(plan, |plan, rule| rule.optimize(plan, options))
+    }
 }
 
 /// After how many slices a thread looks for queries that have just come, and at timers.
@@ -99,8 +123,12 @@ const WORKER_STACK_BYTES: usize = 64 << 20;
 /// Relations of more levels than this are refused.
 const DEPTH_MAX: usize = 2000;
 
-/// A query over so many rows at most, counted as if it joined all that it reads, has one partition.
-const SERIAL_WORK: u64 = 1_000_000;
+/// A plan that is expected to read so many rows at most has one partition.
+const SERIAL_ROWS: u64 = 20_000;
+
+/// One that is expected to read so many at most runs on its session's own thread: handing it over and the
+/// rows back would cost as much again.
+const OWN_THREAD_ROWS: u64 = 2_000;
 
 /// A query of up to so many levels and nodes is planned by the session's own thread.
 const SMALL_DEPTH: usize = 40;
@@ -142,8 +170,11 @@ impl QueryEngine {
             let builder = SessionStateBuilder::new()
                 .with_config(configuration(&options, threads))
                 .with_runtime_env(Arc::clone(&environment))
-                .with_physical_optimizer_rules(crate::rules::rules(threads <= 1));
-            Arc::new(builder.build())
+                .with_physical_optimizer_rules(crate::rules::rules());
+            Arc::new(PlanState {
+                session: builder.build(),
+                last_rules: crate::rules::last_rules(threads <= 1),
+            })
         };
         let states = States {
             parallel: state(options.threads),
@@ -154,6 +185,7 @@ impl QueryEngine {
             runtime: Some(runtime),
             environment,
             states,
+            kept: Arc::default(),
         })
     }
 
@@ -196,10 +228,11 @@ impl QueryEngine {
         let stop = StopSignal::new(settings.cancel.clone(), deadline);
         let source = Arc::clone(&reading.source);
         let target = reading.target.clone();
-        let planned = self.planned(query, reading, parameters, settings, &stop)?;
-        let plan = sliced(planned.plan, &stop).map_err(sql_error)?;
-        let config = planned
+        let (operators, lent) = self.ready(query, reading, parameters, settings, &stop)?;
+        let plan = sliced(operators.plan, &stop).map_err(sql_error)?;
+        let config = operators
             .state
+            .session
             .config()
             .clone()
             .with_extension(Arc::new(SourceExtension::new(source, target)));
@@ -217,11 +250,60 @@ impl QueryEngine {
         let stream = {
             let _entered = handle.enter();
             let stream = execute_stream(plan, Arc::new(context)).map_err(sql_error)?;
-            // The topmost operator, too, runs on the engine's threads, one batch ahead of its reader.
-            spawn_buffered(stream, 1)
+            if operators.is_small {
+                stream
+            } else {
+                // The topmost operator, too, runs on the engine's threads, one batch ahead of its reader.
+                spawn_buffered(stream, 1)
+            }
         };
         let columns: Arc<[Output]> = query.output.clone().into();
-        Ok(RowStream::new(columns, stream, handle, stop))
+        Ok(RowStream::new(columns, stream, handle, stop, lent))
+    }
+
+    /// The operators of one execution: those of a kept plan, or of one made now.
+    fn ready(
+        &self,
+        query: &Arc<Query>,
+        reading: Reading,
+        parameters: &[Value],
+        settings: &QuerySettings,
+        stop: &Arc<StopSignal>,
+    ) -> Result<Ready, SqlError> {
+        let lent = |plan: KeptPlan| Lent {
+            plan,
+            query: Arc::clone(query),
+            to: Arc::clone(&self.kept),
+        };
+        let plain = reading.target.is_none() && reading.given.is_none();
+        let source = Arc::clone(&reading.source);
+        if plain && let Some(kept) = self.kept.take(query, source.as_ref()) {
+            stop.verdict(Instant::now())?;
+            kept.context.begin(execution(query, parameters, settings)?);
+            return Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))));
+        }
+        let planned = self.planned(query, reading, parameters, settings, stop)?;
+        let Planned {
+            mut operators,
+            context,
+            ..
+        } = planned;
+        if !plain || planned.only_now || !context.repeats() {
+            operators.plan = operators.state.finished(operators.plan).map_err(sql_error)?;
+            return Ok((operators, None));
+        }
+        let kept = KeptPlan {
+            operators,
+            context,
+            tables: sizes(query, source.as_ref()),
+        };
+        Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))))
+    }
+
+    /// Plans that are kept for the next execution of their query.
+    #[must_use]
+    pub fn kept_plans(&self) -> usize {
+        self.kept.count()
     }
 
     /// The plan as text, one line an operator: EXPLAIN.
@@ -240,7 +322,9 @@ impl QueryEngine {
             .and_then(|timeout| Instant::now().checked_add(timeout));
         let stop = StopSignal::new(settings.cancel.clone(), deadline);
         let planned = self.planned(query, reading, parameters, settings, &stop)?;
-        let text = datafusion::physical_plan::displayable(planned.plan.as_ref())
+        let operators = planned.operators;
+        let plan = operators.state.finished(operators.plan).map_err(sql_error)?;
+        let text = datafusion::physical_plan::displayable(plan.as_ref())
             .indent(false)
             .to_string();
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
@@ -257,20 +341,15 @@ impl QueryEngine {
         stop: &Arc<StopSignal>,
     ) -> Result<Planned, SqlError> {
         stop.verdict(Instant::now())?;
-        if parameters.len() < query.parameters.len() {
-            return Err(SqlError::new(
-                SqlState::UNDEFINED_PARAMETER,
-                format!("there is no value for parameter ${}", parameters.len() + 1),
-            ));
-        }
+        let execution = execution(query, parameters, settings)?;
         let size = walk::size(query);
         if size.depth > DEPTH_MAX {
             return Err(too_deep());
         }
-        let context = Arc::new(ExecutionContext {
-            parameters: parameters.to_vec(),
-            zone: settings.zone,
-            session: Arc::clone(&settings.session),
+        let context = Arc::new(if is_better_kept(query, reading.source.as_ref()) {
+            ExecutionContext::repeating(execution)
+        } else {
+            ExecutionContext::single(execution)
         });
         let planning = Planning {
             query: Arc::clone(query),
@@ -317,15 +396,59 @@ impl QueryEngine {
     }
 }
 
+/// Operators that run, and what is kept of them.
+type Ready = (Operators, Option<Lent>);
+
+/// What a query's expressions see beside columns.
+fn execution(
+    query: &Query,
+    parameters: &[Value],
+    settings: &QuerySettings,
+) -> Result<Arc<Execution>, SqlError> {
+    if parameters.len() < query.parameters.len() {
+        return Err(SqlError::new(
+            SqlState::UNDEFINED_PARAMETER,
+            format!("there is no value for parameter ${}", parameters.len() + 1),
+        ));
+    }
+    let session = Arc::clone(&settings.session);
+    Ok(Execution::new(parameters.to_vec(), settings.zone, session))
+}
+
+/// Over many rows a numeric is worth planning for: arithmetic with decimals is quick if its digits are
+/// known.
+fn is_better_kept(query: &Query, source: &dyn ReadSource) -> bool {
+    let numerics = query
+        .parameters
+        .iter()
+        .any(|ty| matches!(ty, SqlType::Numeric(_)));
+    !numerics
+        || sizes(query, source)
+            .iter()
+            .all(|(_, rows)| *rows as u64 <= SERIAL_ROWS)
+}
+
 fn too_deep() -> SqlError {
     SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
 }
 
-/// A query's operators.
+/// Operators that do not run themselves.
+#[derive(Clone)]
+pub(crate) struct Operators {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    /// What they were made with.
+    pub(crate) state: Arc<PlanState>,
+    /// They read so few rows that their session's own thread runs them.
+    pub(crate) is_small: bool,
+}
+
+/// A query's plan.
 struct Planned {
-    plan: Arc<dyn ExecutionPlan>,
-    /// What it was made with.
-    state: Arc<SessionState>,
+    operators: Operators,
+    /// What its expressions see.
+    context: Arc<ExecutionContext>,
+    /// It is good for no other execution.
+    only_now: bool,
     /// Plans that it holds and that are computed once.
     onces: Vec<Arc<Once>>,
 }
@@ -353,24 +476,40 @@ impl Planning {
         );
         let plan = lowering.lower(&self.query.relation, None)?;
         let plan = final_projection(plan, &self.query.output)?;
-        let state = if lowering.work <= SERIAL_WORK {
-            &self.states.serial
-        } else {
-            &self.states.parallel
-        };
         for once in &lowering.onces {
-            once.plan(|plan| sliced(self.operators(plan, state)?, &self.stop).map_err(sql_error))?;
+            once.plan(|plan| {
+                let operators = self.operators(plan)?;
+                let plan = operators.state.finished(operators.plan);
+                plan.and_then(|plan| sliced(plan, &self.stop)).map_err(sql_error)
+            })?;
         }
         Ok(Planned {
-            plan: self.operators(plan, state)?,
-            state: Arc::clone(state),
+            operators: self.operators(plan)?,
+            context: Arc::clone(&self.context),
+            only_now: lowering.only_now,
             onces: lowering.onces,
         })
     }
 
-    fn operators(&self, plan: LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
-        let plan = planner::optimized(plan, state, &self.stop)?;
-        planner::physical(&plan, state, &self.handle, &self.stop)
+    /// For one thread if few rows are read, else for all.
+    fn operators(&self, plan: LogicalPlan) -> Result<Operators, SqlError> {
+        let States { serial, parallel } = &self.states;
+        let logical = planner::optimized(plan, &serial.session, &self.stop)?;
+        let plan = planner::physical(&logical, &serial.session, &self.handle, &self.stop)?;
+        let finished = serial.finished(Arc::clone(&plan)).map_err(sql_error)?;
+        let rows = estimate::rows_read(&finished);
+        if rows <= SERIAL_ROWS {
+            return Ok(Operators {
+                plan,
+                state: Arc::clone(serial),
+                is_small: rows <= OWN_THREAD_ROWS,
+            });
+        }
+        Ok(Operators {
+            plan: planner::physical(&logical, &parallel.session, &self.handle, &self.stop)?,
+            state: Arc::clone(parallel),
+            is_small: false,
+        })
     }
 }
 
@@ -392,5 +531,7 @@ fn configuration(options: &EngineOptions, threads: usize) -> SessionConfig {
     let settings = config.options_mut();
     settings.optimizer.prefer_existing_sort = true;
     settings.execution.collect_statistics = false;
+    // Its filter would outlive the execution of a kept plan, and no scan can use it.
+    settings.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     config
 }

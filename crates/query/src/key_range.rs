@@ -2,8 +2,10 @@
 //!
 //! A scan is offered the predicates above it: those written in the statement, and those that a hash join
 //! finds out while it runs (the values, or the smallest and largest value, of its build side). This module
-//! understands comparisons of a column with literals, IN lists, IS NULL, AND and OR. What they say about one
-//! column is a set of intervals ([`Intervals`]) over the bytes that the column has in a key: AND intersects,
+//! understands comparisons of a column with literals, IN lists, IS NULL, AND and OR. What they say about
+//! one
+//! column is a set of intervals ([`Intervals`]) over the bytes that the column has in a key: AND
+//! intersects,
 //! OR unites.
 //!
 //! An OR over several columns says more than the union of what it says about each: `a > x OR (a = x AND b >
@@ -17,19 +19,21 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal,
 };
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value, encode_key_value, prefix_successor};
 
 use crate::arrays::decimal;
 
-/// Most ranges that one scan reads; where there are more, they fall back to the smallest that holds them all.
+/// Most ranges that one scan reads; where there are more, they fall back to the smallest that holds them
+/// all.
 const RANGES_MAX: usize = 256;
 
 /// Most alternatives that predicates are taken apart into.
@@ -109,7 +113,48 @@ pub fn choose(
     })
 }
 
-/// Two for each leading column bound to values, one for ranges of the next, one more for a whole unique key.
+/// How many of a table's `rows` rows are expected to be left by `predicates`, and by `keys` values of
+/// the columns
+/// `bound`. Nothing is known of how values are spread: of a key that is bound in part, or that many rows
+/// may
+/// share, the square root of the rows is taken.
+pub(crate) fn expected_rows<'a>(
+    table: &TableDef,
+    columns: &[ScannedColumn],
+    predicates: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>,
+    bound: &[usize],
+    keys: Option<u64>,
+    rows: u64,
+) -> u64 {
+    let reader = Reader { table, columns };
+    let predicates: Vec<_> = predicates.into_iter().cloned().collect();
+    let known = reader.all(&predicates, 0);
+    let mut least = rows;
+    for index in table.indexes.iter().filter(|index| index.method.is_ordered()) {
+        let (mut values, mut keyed, mut leading) = (1_u64, false, 0);
+        for column in &index.columns {
+            match known.get(column) {
+                Some(intervals) if intervals.only_points() => {
+                    values = values.saturating_mul(intervals.0.len() as u64);
+                }
+                _ if keys.is_some() && bound.contains(column) => keyed = true,
+                _ => break,
+            }
+            leading += 1;
+        }
+        if leading == 0 {
+            continue;
+        }
+        let values = values.saturating_mul(keys.filter(|_| keyed).unwrap_or(1));
+        let whole = index.unique && leading == index.columns.len();
+        let each = if whole { 1 } else { rows.isqrt().max(1) };
+        least = least.min(values.saturating_mul(each));
+    }
+    least
+}
+
+/// Two for each leading column bound to values, one for ranges of the next, one more for a whole unique
+/// key.
 fn score(index: &IndexDef, known: &Known) -> usize {
     let mut score = 0;
     for column in &index.columns {
@@ -355,7 +400,7 @@ impl Reader<'_> {
             let mut points = Vec::with_capacity(list.list().len());
             for item in list.list() {
                 // NULL accepts no row.
-                if item.downcast_ref::<Literal>()?.value().is_null() {
+                if constant(item)?.is_null() {
                     continue;
                 }
                 points.push(point(&self.literal(item, column)?));
@@ -398,7 +443,24 @@ impl Reader<'_> {
 
     fn literal(&self, expr: &Arc<dyn PhysicalExpr>, column: usize) -> Option<Value> {
         let ty = &self.table.columns.get(column)?.ty;
-        key_value(expr.downcast_ref::<Literal>()?.value(), ty)
+        key_value(&constant(expr)?, ty)
+    }
+}
+
+/// The value of an expression that has the same for all rows of an execution.
+fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        return Some(literal.value().clone());
+    }
+    if !expr.downcast_ref::<ScalarFunctionExpr>()?.args().is_empty() {
+        return None;
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
+    match expr.evaluate(&row.ok()?) {
+        Ok(ColumnarValue::Scalar(value)) => Some(value),
+        // An error is one where a row is compared, not here.
+        _ => None,
     }
 }
 

@@ -36,6 +36,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// Its name in EXPLAIN.
     fn name(&self) -> &'static str;
 
+    /// Whether it may give many rows for one of its inputs'.
+    fn makes_rows(&self) -> bool {
+        false
+    }
+
     /// The rows that it makes of its inputs', of which each has one partition.
     ///
     /// # Errors
@@ -208,6 +213,13 @@ impl OperatorExec {
             properties: Arc::new(properties),
             schema,
         }
+    }
+}
+
+impl OperatorExec {
+    /// Whether it may give many rows for one of its inputs'.
+    pub(crate) fn makes_rows(&self) -> bool {
+        self.operator.makes_rows()
     }
 }
 

@@ -141,6 +141,10 @@ impl Operator for Recursion {
         "Recursion"
     }
 
+    fn makes_rows(&self) -> bool {
+        true
+    }
+
     fn run(
         &self,
         inputs: &[Arc<dyn ExecutionPlan>],

@@ -26,21 +26,29 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 
 use crate::in_order::GatherInOrder;
 
-/// The rules, in order, for plans of one thread or of all.
+/// The rules, in order, that make a plan.
 #[must_use]
-pub fn rules(serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![
+pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    vec![
         Arc::new(OutputRequirements::new_add_mode()),
-        Arc::new(JoinSelection::new()),
+        // Scans with predicates expect fewer rows, which decides about the sides of joins.
         Arc::new(FilterPushdown::new()),
+        Arc::new(JoinSelection::new()),
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
         Arc::new(WholeSorts),
         Arc::new(ProjectionPushdown::new()),
-        Arc::new(FilterPushdown::new_post_optimization()),
-    ];
+    ]
+}
+
+/// The rules, in order, for a plan that is about to run, with one thread or with all. They tie operators to
+/// each other that will run together.
+#[must_use]
+pub fn last_rules(serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+        vec![Arc::new(FilterPushdown::new_post_optimization())];
     if cfg!(debug_assertions) {
         rules.push(Arc::new(SanityCheckPlan::new()));
     }

@@ -25,6 +25,7 @@ use datafusion::common::{Constraint, Constraints, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
@@ -227,6 +228,29 @@ pub struct RelationScan {
 }
 
 impl RelationScan {
+    /// How many rows the predicates are expected to leave. With `keys`, a join above knows so many values of
+    /// columns that it has told.
+    pub(crate) fn expected(&self, keys: Option<u64>) -> u64 {
+        let (told, fixed): (Vec<_>, Vec<_>) = self
+            .predicates
+            .iter()
+            .partition(|predicate| DynamicFilterTracking::classify(predicate).contains_dynamic_filter());
+        let columns = self.table_columns();
+        let told = told.into_iter().flat_map(collect_columns);
+        let bound = told.filter_map(|column| columns.get(column.index()).copied().flatten());
+        let bound: Vec<usize> = bound.collect();
+        let keys = keys.filter(|_| !bound.is_empty());
+        let rows =
+            key_range::expected_rows(&self.table, &columns, fixed, &bound, keys, self.row_count as u64);
+        self.fetch.map_or(rows, |fetch| rows.min(fetch as u64))
+    }
+
+    /// Which of the table's columns are read.
+    fn table_columns(&self) -> Vec<ScannedColumn> {
+        let columns = self.columns.iter();
+        columns.map(|column| column.table_column()).collect()
+    }
+
     fn column_name(&self, column: CellSource) -> &str {
         match column {
             CellSource::Column(at) => self
@@ -343,10 +367,11 @@ impl ExecutionPlan for RelationScan {
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let partitions = self.properties.partitioning.partition_count();
+        let rows = usize::try_from(self.expected(None)).unwrap_or(usize::MAX);
         let rows = if args.partition().is_some() {
-            self.row_count / partitions
+            rows / partitions
         } else {
-            self.row_count
+            rows
         };
         Ok(Arc::new(
             Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows)),
@@ -469,12 +494,7 @@ impl ScanReader {
         for predicate in &self.scan.predicates {
             predicates.push(snapshot_physical_expr(Arc::clone(predicate))?);
         }
-        let columns: Vec<ScannedColumn> = self
-            .scan
-            .columns
-            .iter()
-            .map(|column| column.table_column())
-            .collect();
+        let columns = self.scan.table_columns();
         Ok(key_range::choose(&self.scan.table, &columns, &predicates))
     }
 

@@ -115,6 +115,10 @@ impl Operator for SetReturning {
         "SetReturning"
     }
 
+    fn makes_rows(&self) -> bool {
+        true
+    }
+
     fn run(
         &self,
         inputs: &[Arc<dyn ExecutionPlan>],
@@ -216,7 +220,8 @@ impl Running {
         if call.function.strict && arguments.iter().any(ValueRef::is_null) {
             return Ok(rows);
         }
-        let context = self.context.context();
+        let execution = self.context.execution();
+        let context = execution.context();
         let (room, mut full) = (&mut self.room, None);
         let outcome = (call.function.compute)(&context, &arguments, &mut |values| {
             if rows.len().is_multiple_of(ROWS_BETWEEN_CHECKS) {

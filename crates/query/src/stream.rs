@@ -17,6 +17,7 @@ use weft_binder::relation::Output;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType};
 
 use crate::errors::sql_error;
+use crate::kept::Lent;
 use crate::results::RowEncoder;
 use crate::slice::StopSignal;
 
@@ -26,6 +27,8 @@ pub struct RowStream {
     stream: Option<SendableRecordBatchStream>,
     runtime: Handle,
     stop: Arc<StopSignal>,
+    /// The plan that runs, if it is to be kept.
+    lent: Option<Lent>,
 }
 
 impl RowStream {
@@ -34,12 +37,14 @@ impl RowStream {
         stream: SendableRecordBatchStream,
         runtime: Handle,
         stop: Arc<StopSignal>,
+        lent: Option<Lent>,
     ) -> Self {
         RowStream {
             columns,
             stream: Some(stream),
             runtime,
             stop,
+            lent,
         }
     }
 
@@ -91,6 +96,11 @@ impl RowStream {
         let outcome = blocking::section(|| self.runtime.block_on(next));
         if !matches!(outcome, Ok(Some(_))) {
             self.end();
+        }
+        if matches!(outcome, Ok(None))
+            && let Some(lent) = self.lent.take()
+        {
+            lent.give_back();
         }
         outcome
     }

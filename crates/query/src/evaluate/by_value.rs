@@ -8,7 +8,7 @@ use weft_types::{SqlError, SqlType, ValueRef};
 
 use super::machine::Operand;
 use crate::arrays::{ColumnBuilder, ValueColumn};
-use crate::session::ExecutionContext;
+use crate::session::Execution;
 
 /// How often a long computation asks whether it shall end.
 const ROWS_BETWEEN_CHECKS: usize = 256;
@@ -31,7 +31,7 @@ impl Computation {
 
     pub(super) fn compute(
         &self,
-        context: &ExecutionContext,
+        context: &Execution,
         arguments: &[Operand],
         rows: usize,
         data_type: &DataType,

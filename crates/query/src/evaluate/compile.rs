@@ -12,7 +12,7 @@ use weft_expression::{ColumnId, Expr, Node, Op, Volatility};
 use weft_types::{SqlError, SqlType, Value};
 
 use super::kernels::{self, Kernel};
-use super::machine::Step;
+use super::machine::{Step, parameter};
 use crate::arrays::array_of_values;
 use crate::schema::{DECIMAL_DIGITS, arrow_type};
 use crate::session::ExecutionContext;
@@ -272,11 +272,14 @@ impl Compiler<'_> {
             let arguments = types.split_off(first);
             let data_type = match &node.op {
                 Op::Constant(value) => push_literal(&mut steps, value, &node.ty)?,
+                Op::Parameter(number) if context.repeats() => {
+                    let data_type = arrow_type(&node.ty);
+                    steps.push(Step::Parameter(*number as usize, node.ty, data_type.clone()));
+                    data_type
+                }
                 Op::Parameter(number) => {
-                    let value = context.parameters.get(*number as usize).ok_or_else(|| {
-                        SqlError::internal(format!("no value for parameter ${}", u64::from(*number) + 1))
-                    })?;
-                    push_literal(&mut steps, value, &node.ty)?
+                    let execution = context.execution();
+                    push_literal(&mut steps, parameter(&execution, *number as usize)?, &node.ty)?
                 }
                 Op::Column(id) => {
                     let (place, data_type) = places

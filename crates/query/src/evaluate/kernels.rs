@@ -17,7 +17,7 @@ use super::machine::{Operand, arrow_error};
 use super::numbers::{FloatArithmetic, IntegerArithmetic};
 use super::text::TextWork;
 use crate::schema::arrow_type;
-use crate::session::ExecutionContext;
+use crate::session::Execution;
 
 pub(super) use super::convert::is_free_cast;
 
@@ -143,7 +143,7 @@ impl Kernel {
     /// The result over `rows` rows.
     pub(super) fn apply(
         &self,
-        context: &ExecutionContext,
+        context: &Execution,
         arguments: &[Operand],
         rows: usize,
     ) -> Result<Operand, SqlError> {
@@ -160,12 +160,7 @@ impl Kernel {
         Ok(Operand::Many(self.compute(context, arguments, rows)?))
     }
 
-    fn compute(
-        &self,
-        context: &ExecutionContext,
-        arguments: &[Operand],
-        rows: usize,
-    ) -> Result<ArrayRef, SqlError> {
+    fn compute(&self, context: &Execution, arguments: &[Operand], rows: usize) -> Result<ArrayRef, SqlError> {
         match (&self.work, arguments) {
             (Work::Integers(work), [left, right]) => work.compute(left, right, rows),
             (Work::Floats(work), [left, right]) => work.compute(left, right, rows),

@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array, new_null_array};
 use datafusion::arrow::compute::{interleave, take};
 use datafusion::arrow::datatypes::DataType;
-use weft_types::{SqlError, SqlType};
+use weft_types::{SqlError, SqlType, Value};
 
 use super::kernels::Kernel;
-use crate::arrays::converted;
-use crate::session::ExecutionContext;
+use crate::arrays::{array_of_values, converted};
+use crate::session::Execution;
 
 /// A column, or one value for all rows.
 #[derive(Clone)]
@@ -58,6 +58,8 @@ impl Operand {
 pub(super) enum Step {
     /// Pushes a value.
     Literal(ArrayRef),
+    /// Pushes the value of a parameter.
+    Parameter(usize, SqlType, DataType),
     /// Pushes a column of the batch.
     Input(usize),
     /// Pushes what a register holds.
@@ -112,7 +114,7 @@ struct Choice {
 }
 
 pub(super) struct Machine<'a> {
-    context: &'a ExecutionContext,
+    context: &'a Execution,
     once: &'a [OnceLock<ArrayRef>],
     /// Columns of the batch, then registers.
     columns: Vec<Option<Operand>>,
@@ -122,9 +124,15 @@ pub(super) struct Machine<'a> {
     stack: Vec<Operand>,
 }
 
+/// The value of a parameter, counted from 0.
+pub(super) fn parameter(execution: &Execution, number: usize) -> Result<&Value, SqlError> {
+    let value = execution.parameters.get(number);
+    value.ok_or_else(|| SqlError::internal(format!("no value for parameter ${}", number + 1)))
+}
+
 impl<'a> Machine<'a> {
     pub(super) fn new(
-        context: &'a ExecutionContext,
+        context: &'a Execution,
         once: &'a [OnceLock<ArrayRef>],
         columns: &[ArrayRef],
         registers: usize,
@@ -165,6 +173,11 @@ impl<'a> Machine<'a> {
     fn step(&mut self, step: &Step) -> Result<Option<usize>, SqlError> {
         match step {
             Step::Literal(value) => self.stack.push(Operand::One(Arc::clone(value))),
+            Step::Parameter(number, ty, data_type) => {
+                let value = parameter(self.context, *number)?;
+                let array = array_of_values(std::slice::from_ref(value), ty, data_type)?;
+                self.stack.push(Operand::One(array));
+            }
             Step::Input(at) => self.push_column(*at)?,
             Step::Register(at) => self.push_column(self.inputs + at)?,
             Step::Store(at) => self.store(self.inputs + at)?,

@@ -26,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
+use parking_lot::Mutex;
 use weft_expression::{ColumnId, Expr};
 use weft_types::{SqlError, SqlType};
 
@@ -39,7 +40,7 @@ pub struct BatchExpr {
     steps: Vec<Step>,
     inputs: Vec<ColumnId>,
     registers: usize,
-    once: Vec<OnceLock<ArrayRef>>,
+    once: Once,
     ty: SqlType,
     computed: DataType,
     data_type: DataType,
@@ -61,7 +62,7 @@ impl BatchExpr {
             steps: compiled.steps,
             inputs: inputs.iter().map(|(id, _)| *id).collect(),
             registers: compiled.registers,
-            once: (0..compiled.once).map(|_| OnceLock::new()).collect(),
+            once: Once::new(compiled.once),
             ty: expr.ty(),
             computed: compiled.data_type.clone(),
             data_type: compiled.data_type,
@@ -102,12 +103,41 @@ impl BatchExpr {
         if columns.len() < self.inputs.len() {
             return Err(SqlError::internal("an expression lacks a column"));
         }
-        let machine = Machine::new(&self.context, &self.once, columns, self.registers, rows);
+        let execution = self.context.execution();
+        let once = self.once.of(execution.number);
+        let machine = Machine::new(&execution, &once, columns, self.registers, rows);
         let array = machine.run(&self.steps)?;
         if self.computed == self.data_type {
             return Ok(array);
         }
         converted(&array, &self.ty, &self.data_type)
+    }
+}
+
+/// Values that are computed once in an execution.
+struct Once {
+    count: usize,
+    present: Mutex<(u64, Arc<[OnceLock<ArrayRef>]>)>,
+}
+
+impl Once {
+    fn new(count: usize) -> Once {
+        Once {
+            count,
+            present: Mutex::new((u64::MAX, Arc::default())),
+        }
+    }
+
+    /// Those of the execution of this number.
+    fn of(&self, execution: u64) -> Arc<[OnceLock<ArrayRef>]> {
+        if self.count == 0 {
+            return Arc::default();
+        }
+        let mut present = self.present.lock();
+        if present.0 != execution {
+            *present = (execution, (0..self.count).map(|_| OnceLock::new()).collect());
+        }
+        Arc::clone(&present.1)
     }
 }
 

@@ -11,6 +11,7 @@ use weft_types::{Numeric, NumericSpec, TimeZone, Value, ValueRef};
 use super::*;
 use crate::arrays::{ValueColumn, array_of_values};
 use crate::schema::{arrow_type, column_type};
+use crate::session::Execution;
 
 /// A session without anything.
 pub(crate) struct Nothing;
@@ -61,11 +62,8 @@ impl Session for Nothing {
 }
 
 pub(crate) fn nothing() -> Arc<ExecutionContext> {
-    Arc::new(ExecutionContext {
-        parameters: Vec::new(),
-        zone: TimeZone::UTC,
-        session: Arc::new(Nothing),
-    })
+    let execution = Execution::new(Vec::new(), TimeZone::UTC, Arc::new(Nothing));
+    Arc::new(ExecutionContext::single(execution))
 }
 
 /// Draws from a seed.
@@ -307,8 +305,8 @@ fn condition(draw: &mut Draw, depth: usize) -> Expr {
 /// The values row by row, or that a row fails.
 fn singly(expr: &Expr, rows: &[Vec<Value>]) -> Result<Vec<Value>, SqlError> {
     let compiled = Compiled::new(expr, &|id| Some(id.0 as usize))?;
-    let context = nothing();
-    let context = context.context();
+    let execution = nothing().execution();
+    let context = execution.context();
     rows.iter()
         .map(|row| compiled.evaluate(&context, &|at| row.get(at).map_or(ValueRef::Null, Value::as_ref)))
         .collect()

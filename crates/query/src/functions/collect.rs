@@ -167,7 +167,8 @@ impl Feeding {
     fn feed(&mut self, arrays: &[ArrayRef]) -> Result<(), SqlError> {
         let columns = value_columns(arrays, &self.call.arguments)?;
         let rows = arrays.first().map_or(0, |array| array.len());
-        let context = self.call.context.context();
+        let execution = self.call.context.execution();
+        let context = execution.context();
         let mut arguments = Vec::with_capacity(columns.len());
         for row in 0..rows {
             arguments.clear();
@@ -183,7 +184,8 @@ impl Feeding {
     fn merge(&mut self, arrays: &[ArrayRef]) -> Result<(), SqlError> {
         let columns = value_columns(arrays, self.call.entry.state)?;
         let rows = arrays.first().map_or(0, |array| array.len());
-        let context = self.call.context.context();
+        let execution = self.call.context.execution();
+        let context = execution.context();
         for row in 0..rows {
             let state: Vec<ValueRef<'_>> = columns.iter().map(|column| column.value_ref(row)).collect();
             self.own.get_mut().merge(&context, &state)?;
@@ -203,7 +205,8 @@ impl Accumulator for Feeding {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let value = self.own.get_mut().value(&self.call.context.context());
+        let execution = self.call.context.execution();
+        let value = self.own.get_mut().value(&execution.context());
         value.and_then(|value| self.call.result(value)).map_err(external)
     }
 
@@ -348,10 +351,11 @@ impl Keeping {
             self.rows.dedup_by(|a, b| a.distinct == b.distinct);
         }
         let mut own = self.call.start();
-        let context = self.call.context.context();
+        let execution = self.call.context.execution();
+        let context = execution.context();
         for (at, row) in self.rows.iter().enumerate() {
             if at % 1024 == 0 {
-                self.call.context.session.check_interrupt()?;
+                context.session.check_interrupt()?;
             }
             let mut reader = ByteReader::new(&row.arguments);
             let mut values = Vec::with_capacity(self.call.arguments.len());

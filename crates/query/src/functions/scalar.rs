@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::arrow::row::{RowConverter, SortField};
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
     Volatility,
@@ -74,6 +74,17 @@ pub fn computed(
     }))
 }
 
+impl Computed {
+    /// What has no argument is one value for all rows; without rows nobody looks at it.
+    fn one_value(&self, rows: usize) -> Result<ColumnarValue> {
+        if rows == 0 {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from(&self.ty)?));
+        }
+        let array = self.computation.compute(&[], 1).map_err(external)?;
+        Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+    }
+}
+
 impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
@@ -118,6 +129,9 @@ impl ScalarUDFImpl for Computed {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
+        if args.args.is_empty() && self.signature.volatility != Volatility::Volatile {
+            return self.one_value(rows);
+        }
         let columns = args
             .args
             .into_iter()

@@ -38,7 +38,7 @@ impl Lowering<'_> {
     ) -> Result<PlannedCall, SqlError> {
         let types: Vec<SqlType> = call.arguments.iter().map(|argument| argument.ty()).collect();
         let mut accumulator = (call.aggregate.start)(&types, call.ty);
-        let empty = accumulator.value(&self.context.context())?;
+        let empty = accumulator.value(&self.context.execution().context())?;
         let filter = match &call.filter {
             None => None,
             Some(filter) => Some(column(self.held(filter, plan, items)?)),
@@ -53,12 +53,19 @@ impl Lowering<'_> {
             arguments.push(self.held(&guarded, plan, items)?);
         }
         let ordered = !call.order.is_empty() || call.aggregate.ordered && !order.is_empty();
-        let plain = !call.distinct && !ordered;
-        let own = plain.then(|| native(call, &types)).flatten();
+        let own = (!ordered).then(|| native(call, &types)).flatten();
         let (function, columns) = match own {
             Some(Native::Rows) => {
                 let one = PlanExpr::Literal(ScalarValue::Int64(Some(1)), None);
                 return Ok(planned(call, count_udaf(), vec![one], filter, empty));
+            }
+            Some(Native::Distinct(function)) => {
+                let columns = arguments.iter().map(|id| column(*id)).collect();
+                let mut call = planned(call, function, columns, filter, empty);
+                if let PlanExpr::AggregateFunction(function) = &mut call.expr {
+                    function.params.distinct = true;
+                }
+                return Ok(call);
             }
             Some(Native::Of(function)) => (function, arguments.iter().map(|id| column(*id)).collect()),
             Some(Native::Sum(kind)) => (sums(kind), arguments.iter().map(|id| column(*id)).collect()),
@@ -141,12 +148,20 @@ enum Native {
     Rows,
     /// A function of DataFusion's.
     Of(Arc<AggregateUDF>),
+    /// One over distinct values.
+    Distinct(Arc<AggregateUDF>),
     /// A sum or an average of ours.
     Sum(SumKind),
 }
 
 fn native(call: &AggregateCall, types: &[SqlType]) -> Option<Native> {
     use SqlType as T;
+    if call.distinct {
+        return match (call.aggregate.name, types) {
+            ("count", [ty]) if compares_natively(ty) => Some(Native::Distinct(count_udaf())),
+            _ => None,
+        };
+    }
     Some(match (call.aggregate.name, types) {
         ("count", []) => Native::Rows,
         ("count", [_]) => Native::Of(count_udaf()),

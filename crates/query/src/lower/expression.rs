@@ -6,7 +6,7 @@ use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Volatility};
 use weft_expression::{ColumnId, Expr, Op};
 use weft_types::{SqlError, SqlType};
 
-use super::walk::{is_fallible, is_volatile};
+use super::walk::{is_fallible, is_volatile, varies};
 use super::{Lowering, arrow_of, column};
 use crate::arrays::{array_of_values, needs_order_key};
 use crate::errors::sql_error;
@@ -90,8 +90,23 @@ impl Lowering<'_> {
         )))
     }
 
-    /// The value of an expression without columns, if it always has the same and has one.
+    /// The value of an expression without columns, if it is the same in every execution of the plan and there
+    /// is one.
     pub(crate) fn literal(&self, expr: &Expr) -> Result<Option<ScalarValue>, SqlError> {
+        if self.waits(expr) {
+            return Ok(None);
+        }
+        self.present_literal(expr)
+    }
+
+    /// Whether an expression without columns has a value only when the plan runs.
+    pub(crate) fn waits(&self, expr: &Expr) -> bool {
+        self.context.repeats() && varies(expr)
+    }
+
+    /// The value of an expression without columns in this execution, if it always has the same in it and has
+    /// one.
+    pub(crate) fn present_literal(&self, expr: &Expr) -> Result<Option<ScalarValue>, SqlError> {
         if expr.columns().next().is_some() || is_volatile(expr) {
             return Ok(None);
         }

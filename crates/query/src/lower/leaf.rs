@@ -26,17 +26,16 @@ impl Lowering<'_> {
             self.types.insert(handle, SqlType::Uuid);
             self.types.insert(bytes, SqlType::Bytea);
         }
-        self.reads(self.source.row_count_estimate(scan.table.id));
         let provider = RelationProvider::new(scan, self.source.as_ref());
         table_plan(&scan.alias, Arc::new(provider))
     }
 
     pub(crate) fn given_rows(&mut self, columns: &[(ColumnId, SqlType)]) -> Result<LogicalPlan, SqlError> {
+        self.only_now = true;
         let Some(rows) = self.given else {
             return Err(SqlError::internal("a query over given rows was given none"));
         };
         self.made(columns.iter().copied());
-        self.reads(rows.len());
         rows_plan("given", columns, rows)
     }
 
@@ -46,11 +45,11 @@ impl Lowering<'_> {
         name: &str,
         columns: &[(usize, ColumnId, SqlType)],
     ) -> Result<LogicalPlan, SqlError> {
+        self.only_now = true;
         let positions: Vec<usize> = columns.iter().map(|(position, _, _)| *position).collect();
         let rows = self.environment.rows(schema, name, &positions)?;
         let columns: Vec<(ColumnId, SqlType)> = columns.iter().map(|(_, id, ty)| (*id, *ty)).collect();
         self.made(columns.iter().copied());
-        self.reads(rows.len());
         rows_plan(name, &columns, &rows)
     }
 
@@ -61,7 +60,6 @@ impl Lowering<'_> {
         domain: Option<&Domain>,
     ) -> Result<LogicalPlan, SqlError> {
         self.made(columns.iter().copied());
-        self.reads(rows.len());
         if let Some(domain) = domain {
             return self.values_within(columns, rows, domain);
         }
@@ -99,11 +97,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// The value of an expression without columns.
-    pub(crate) fn value_of(&self, expr: &Expr) -> Result<Value, SqlError> {
+    /// The value that an expression without columns has in this execution.
+    pub(crate) fn value_of(&mut self, expr: &Expr) -> Result<Value, SqlError> {
         if let Some(value) = expr.as_constant() {
             return Ok(value.clone());
         }
+        self.only_now |= super::walk::varies(expr) || super::walk::is_volatile(expr);
         let array = BatchExpr::new(expr, &[], &self.context)?.evaluate(&[], 1)?;
         Ok(ValueColumn::new(&array, &expr.ty())?.value(0))
     }

@@ -145,7 +145,7 @@ impl Lowering<'_> {
     }
 
     /// A count of rows; NULL is none.
-    fn row_count(&self, expr: &Expr, state: SqlState, clause: &str) -> Result<Option<i64>, SqlError> {
+    fn row_count(&mut self, expr: &Expr, state: SqlState, clause: &str) -> Result<Option<i64>, SqlError> {
         match self.value_of(expr)? {
             Value::Null => Ok(None),
             value => match value.as_i64() {

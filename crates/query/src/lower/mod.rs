@@ -97,20 +97,14 @@ pub struct Lowering<'a> {
     pub(crate) onces: Vec<Arc<Once>>,
     /// The rows of recursive relations' steps, by number.
     pub(crate) working: HashMap<usize, Arc<WorkingTable>>,
-    /// Rows that a join of everything that is read would have; the most there is if one table has many.
-    pub(crate) work: u64,
+    /// The plan is good for this execution alone: it was made by what is so only now.
+    pub(crate) only_now: bool,
     /// By how many projections upon each other a column was computed.
     pub(crate) levels: HashMap<ColumnId, u32>,
     next_column: u32,
     next_function: u32,
     next_maker: u32,
 }
-
-/// A table of more rows than this is read by all threads.
-const FEW_ROWS: usize = 20_000;
-
-/// How many rows a function or a recursion is thought to give.
-pub(crate) const UNKNOWN_ROWS: usize = 1000;
 
 impl<'a> Lowering<'a> {
     /// For one execution of `query`.
@@ -137,23 +131,12 @@ impl<'a> Lowering<'a> {
             in_term: false,
             onces: Vec::new(),
             working: HashMap::new(),
-            work: 1,
+            only_now: false,
             levels: HashMap::new(),
             next_column: survey.greatest.saturating_add(1),
             next_function: 0,
             next_maker: 0,
         }
-    }
-
-    /// Notes that so many rows are read.
-    pub(crate) fn reads(&mut self, rows: usize) {
-        if rows > FEW_ROWS {
-            self.work = u64::MAX;
-            return;
-        }
-        self.work = self
-            .work
-            .saturating_mul(u64::try_from(rows).unwrap_or(u64::MAX).max(1));
     }
 
     /// The plan of a relation. With a domain it holds the domain's columns too.

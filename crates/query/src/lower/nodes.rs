@@ -7,7 +7,7 @@ use weft_binder::relation::{Relation, SetCall};
 use weft_expression::ColumnId;
 use weft_types::{SqlError, SqlType};
 
-use super::{Lowering, UNKNOWN_ROWS};
+use super::Lowering;
 use crate::once::Once;
 use crate::recursion::{Recursion, WorkingTable, recursive, working};
 
@@ -23,6 +23,7 @@ impl Lowering<'_> {
         {
             return Ok(plan);
         }
+        self.only_now = true;
         let (once, leaf) = Once::new(plan, name)?;
         self.onces.push(once);
         Ok(leaf)
@@ -56,6 +57,7 @@ impl Lowering<'_> {
         let Some(shared) = self.query.shared.get(number) else {
             return Err(SqlError::internal("a recursive relation that is not there"));
         };
+        self.only_now = true;
         let table = Arc::new(WorkingTable::default());
         self.working.insert(number, Arc::clone(&table));
         let start = self.lower(start, None)?;
@@ -64,7 +66,6 @@ impl Lowering<'_> {
         self.in_term = outer;
         self.working.remove(&number);
         self.made(shared.columns.iter().copied());
-        self.reads(UNKNOWN_ROWS);
         let recursion = Recursion {
             table,
             all,
@@ -87,7 +88,6 @@ impl Lowering<'_> {
                 .flat_map(|call| call.columns.iter().copied())
                 .chain(ordinality.map(|id| (id, SqlType::Int8))),
         );
-        self.reads(UNKNOWN_ROWS);
         crate::set_returning::set_functions(plan, calls, ordinality, keep, &self.context)
     }
 }

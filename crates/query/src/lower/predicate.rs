@@ -15,13 +15,18 @@ use weft_expression::{ColumnId, CompareOp, Expr, Node, Op};
 use weft_types::{SqlError, SqlType, Value};
 
 use super::expression::all_of;
-use super::walk::is_fallible;
+use super::walk::{is_fallible, is_volatile};
 use super::{Lowering, arrow_of, column};
 use crate::arrays::{array_of_values, needs_order_key};
 use crate::errors::sql_error;
+use crate::evaluate::BatchExpr;
 
 /// More conjuncts inside the branches of one OR are not searched for what the branches have in common.
 const COMMON_MAX: usize = 256;
+
+/// Lists of so many items at most that are known only when the plan runs are comparisons, one an item; longer
+/// ones have the values of this execution.
+const SPELT_OUT_MAX: usize = 16;
 
 impl Lowering<'_> {
     /// Rows of a plan for which all conjuncts are true.
@@ -165,11 +170,11 @@ impl Lowering<'_> {
                 Ok(same.then(|| binary(column(a), operator, column(b))))
             }
             (Some(a), None) => {
-                let literal = self.literal_for(right, right.ty(), &arrow_of(plan.schema(), a)?)?;
+                let literal = self.literal_for(right, right.ty(), &arrow_of(plan.schema(), a)?, plan)?;
                 Ok(literal.map(|literal| binary(column(a), operator, literal)))
             }
             (None, Some(b)) => {
-                let literal = self.literal_for(left, left.ty(), &arrow_of(plan.schema(), b)?)?;
+                let literal = self.literal_for(left, left.ty(), &arrow_of(plan.schema(), b)?, plan)?;
                 Ok(literal.map(|literal| binary(literal, operator, column(b))))
             }
             (None, None) => Ok(None),
@@ -182,11 +187,36 @@ impl Lowering<'_> {
         expr: &Expr,
         ty: SqlType,
         arrow: &DataType,
+        plan: &LogicalPlan,
     ) -> Result<Option<PlanExpr>, SqlError> {
         if needs_order_key(&ty, arrow) {
             return Ok(None);
         }
-        let Some(scalar) = self.literal(expr)? else {
+        if self.waits(expr) {
+            if expr.columns().next().is_some() || is_volatile(expr) {
+                return Ok(None);
+            }
+            // Its type is known; whether a value fits another type is not.
+            let batch = BatchExpr::new(expr, &[], &self.context)?;
+            if batch.data_type() == *arrow {
+                return self.opaque(expr, plan).map(Some);
+            }
+            self.only_now = true;
+        }
+        self.present_literal_for(expr, ty, arrow)
+    }
+
+    /// The same by the value that the constant has in this execution.
+    fn present_literal_for(
+        &self,
+        expr: &Expr,
+        ty: SqlType,
+        arrow: &DataType,
+    ) -> Result<Option<PlanExpr>, SqlError> {
+        if needs_order_key(&ty, arrow) {
+            return Ok(None);
+        }
+        let Some(scalar) = self.present_literal(expr)? else {
             return Ok(None);
         };
         if scalar.is_null() {
@@ -219,11 +249,34 @@ impl Lowering<'_> {
         };
         let arrow = arrow_of(plan.schema(), id)?;
         let mut list = Vec::new();
-        for item in arguments {
-            match self.literal_for(&item, value.ty(), &arrow)? {
+        let items: Vec<Expr> = arguments.collect();
+        // DataFusion takes what names no column for known while it plans.
+        let waits = items.iter().any(|item| self.waits(item));
+        let spelt_out = waits && items.len() <= SPELT_OUT_MAX;
+        self.only_now |= waits && !spelt_out;
+        for item in items {
+            let literal = if spelt_out {
+                self.literal_for(&item, value.ty(), &arrow, plan)?
+            } else {
+                self.present_literal_for(&item, value.ty(), &arrow)?
+            };
+            match literal {
                 Some(literal) => list.push(literal),
                 None => return Ok(None),
             }
+        }
+        if spelt_out {
+            let equal = list
+                .into_iter()
+                .map(|item| binary(column(id), Operator::Eq, item));
+            let any = equal.reduce(PlanExpr::or);
+            return Ok(any.map(|any| {
+                if negated {
+                    PlanExpr::Not(Box::new(any))
+                } else {
+                    any
+                }
+            }));
         }
         Ok(Some(PlanExpr::InList(InList::new(
             Box::new(column(id)),

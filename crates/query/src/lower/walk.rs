@@ -146,6 +146,18 @@ fn cast_can_fail(from: &SqlType, to: &SqlType) -> bool {
     )
 }
 
+/// Whether an expression without columns may have another value in another execution of the same query.
+#[must_use]
+pub fn varies(expr: &Expr) -> bool {
+    expr.nodes().iter().any(|node| match &node.op {
+        Op::Parameter(_) => true,
+        Op::Call(entry) => entry.volatility != weft_expression::Volatility::Immutable,
+        // Casts to and from texts know the session's zone, and names of its catalog.
+        Op::Cast { from, .. } => !(from.is_number() && node.ty.is_number()),
+        _ => false,
+    })
+}
+
 /// Whether an expression has another value with every call.
 #[must_use]
 pub fn is_volatile(expr: &Expr) -> bool {

@@ -222,7 +222,8 @@ pub(super) fn aggregated(
         .map(|id| column(rows, id, &SqlType::Bool))
         .transpose()?;
     let types: Vec<SqlType> = call.arguments.iter().map(|(_, ty)| *ty).collect();
-    let context = context.context();
+    let execution = context.execution();
+    let context = execution.context();
     let feed = |state: &mut Box<dyn Accumulator>, range: Range<usize>| -> Result<(), SqlError> {
         context.session.check_interrupt()?;
         for row in range {

@@ -1,0 +1,93 @@
+//! How many rows a plan is expected to read: whether dividing them among threads is worth its cost.
+//!
+//! Scans say how many rows their predicates leave of the table, by its indexes
+//! ([`RelationScan::expected`]). The
+//! probe side of a hash join whose build side is small is looked up by key where an index has the key.
+//! Nothing
+//! is known of values, so these are orders of magnitude.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+
+use crate::operator::OperatorExec;
+use crate::scan::RelationScan;
+
+/// Rows that an operator of ours gives of which nothing is known.
+const UNKNOWN_ROWS: u64 = 10_000;
+
+/// Pairs of a join without keys that cost as much as reading a row.
+const PAIRS_PER_ROW: u64 = 16;
+
+/// What a plan gives and reads.
+#[derive(Clone, Copy)]
+struct Expected {
+    rows: u64,
+    read: u64,
+}
+
+/// Rows that a plan is expected to read, pairs of joins without keys counted in.
+pub(crate) fn rows_read(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+    expected(plan, None).read
+}
+
+/// With so many `keys` that a join gives to scans below.
+fn expected(plan: &Arc<dyn ExecutionPlan>, keys: Option<u64>) -> Expected {
+    if let Some(scan) = plan.downcast_ref::<RelationScan>() {
+        let rows = scan.expected(keys);
+        return Expected { rows, read: rows };
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        let build = expected(join.left(), keys);
+        let probe = expected(join.right(), Some(build.rows));
+        return Expected {
+            rows: build.rows.max(probe.rows),
+            read: build.read.saturating_add(probe.read),
+        };
+    }
+    let children = plan.children();
+    if children.is_empty() {
+        let rows = leaf_rows(plan);
+        return Expected { rows, read: rows };
+    }
+    let mut inputs = children.iter().map(|child| expected(child, keys));
+    if plan.is::<NestedLoopJoinExec>() || plan.is::<CrossJoinExec>() {
+        let (one, none) = (Expected { rows: 1, read: 0 }, Expected { rows: 1, read: 0 });
+        let (left, right) = (inputs.next().unwrap_or(one), inputs.next().unwrap_or(none));
+        let rows = left.rows.saturating_mul(right.rows);
+        return Expected {
+            rows,
+            read: left
+                .read
+                .saturating_add(right.read)
+                .saturating_add(rows / PAIRS_PER_ROW),
+        };
+    }
+    let mut sum = inputs.fold(Expected { rows: 0, read: 0 }, |sum, input| Expected {
+        rows: sum.rows.saturating_add(input.rows),
+        read: sum.read.saturating_add(input.read),
+    });
+    if let Some(operator) = plan.downcast_ref::<OperatorExec>()
+        && operator.makes_rows()
+    {
+        sum.rows = sum.rows.saturating_mul(UNKNOWN_ROWS);
+        sum.read = sum.read.saturating_add(sum.rows);
+    }
+    if let Some(fetch) = plan.fetch() {
+        sum.rows = sum.rows.min(fetch as u64);
+    }
+    sum
+}
+
+fn leaf_rows(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+    if plan.is::<OperatorExec>() {
+        return UNKNOWN_ROWS;
+    }
+    let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
+    let rows = statistics
+        .ok()
+        .and_then(|found| found.num_rows.get_value().copied());
+    rows.map_or(UNKNOWN_ROWS, |rows| rows as u64)
+}

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Queries: one or two Wefts, PostgreSQL 15 and DuckDB, in turns. See README.md beside this file."""
+
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import runs  # noqa: E402
+import servers  # noqa: E402
+import statements  # noqa: E402
+import tables  # noqa: E402
+
+MORE_FIELDS = ["cpu_ms", "baseline_cpu_ms", "answer"]
+PROTOCOLS = ["prepared", "extended", "simple"]
+
+
+def cpu_seconds(pid):
+    """Processor time of a process, its children, and theirs."""
+    total, children = 0, pathlib.Path(f"/proc/{pid}/task")
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    total += sum(map(int, stat[11:15]))
+    for task in children.iterdir():
+        for child in (task / "children").read_text().split():
+            try:
+                total += cpu_seconds(int(child)) * os.sysconf("SC_CLK_TCK")
+            except FileNotFoundError:
+                pass
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+class Served:
+    """A contender that speaks PostgreSQL's protocol."""
+
+    def __init__(self, name, server):
+        self.name, self.server = name, server
+
+    def load(self, files):
+        for table in filter(str.strip, tables.CREATED.split(";")):
+            self.server.psql("-c", table)
+        for table, path in files:
+            self.server.psql("-c", f"\\copy {table} FROM '{path}' CSV")
+        if self.name == "postgresql":
+            self.server.psql("-c", "VACUUM ANALYZE")
+
+    def answer(self, sql):
+        """The rows, or what was said instead."""
+        try:
+            return self.server.psql("-c", sql)
+        except SystemExit as refused:
+            said = str(refused)
+            return "ERROR " + said[said.find("ERROR:") + 6 :].splitlines()[0].strip()
+
+    def run(self, sql, times):
+        """Milliseconds that psql measured for each execution, and processor time of the server in all."""
+        before = cpu_seconds(self.server.process.pid)
+        sql = sql.strip().replace("\n", " ") + ";\n"
+        path = pathlib.Path(tempfile.mkstemp(prefix="weft-queries-", suffix=".sql")[1])
+        path.write_text("\\timing on\n\\o /dev/null\n" + sql * times)
+        shown = self.server.psql("-f", str(path))
+        path.unlink()
+        spent = cpu_seconds(self.server.process.pid) - before
+        return [float(ms) for ms in re.findall(r"Time: ([0-9.]+) ms", shown)], 1e3 * spent / times
+
+    def pgbench(self, script, protocol, seconds):
+        """Latency in milliseconds, and processor time of the server for one."""
+        before = cpu_seconds(self.server.process.pid)
+        words = ["-n", "-c", "1", "-T", str(seconds), "-M", protocol, "-f", script]
+        output = self.server.pgbench(*words)
+        spent = cpu_seconds(self.server.process.pid) - before
+        count = int(re.search(r"transactions actually processed: (\d+)", output).group(1))
+        return 1e3 / servers.tps(output), 1e3 * spent / count
+
+    def stop(self):
+        self.server.stop()
+
+
+class Duck:
+    """DuckDB inside this process."""
+
+    name = "duckdb"
+
+    def __init__(self, threads):
+        import duckdb
+
+        self.database = duckdb.connect(config={"threads": threads})
+
+    def load(self, files):
+        self.database.execute(tables.CREATED)
+        for table, path in files:
+            self.database.execute(f"COPY {table} FROM '{path}' (FORMAT csv, HEADER false)")
+
+    def run(self, sql, times):
+        elapsed, before = [], time.process_time()
+        for _ in range(times):
+            begun = time.perf_counter()
+            self.database.execute(sql).fetchall()
+            elapsed.append(1e3 * (time.perf_counter() - begun))
+        return elapsed, 1e3 * (time.process_time() - before) / times
+
+    def stop(self):
+        self.database.close()
+
+
+def record(figure, case, name, own, base, answer, options):
+    """`own` and `base`: (milliseconds, milliseconds of processor time), the base PostgreSQL's."""
+    return {
+        "bench": "queries",
+        "case": f"{case}, {name}",
+        "config": f"{options.orders} orders, {options.rounds} rounds"
+        + ("" if options.cpu is None else ", one core"),
+        "metric": "latency",
+        "value": round(own[0], 4),
+        "unit": "ms",
+        "baseline": f"postgresql 15: {base[0]:.4f}",
+        "ratio": round(own[0] / base[0], 3),
+        "cpu_ms": round(own[1], 4),
+        "baseline_cpu_ms": round(base[1], 4),
+        "answer": answer,
+    }
+
+
+def say(lab, figure, row):
+    lab.add(figure, row)
+    words = f"{row['value']:10.3f} ms  {row['ratio']:7.2f} times PostgreSQL  {row['cpu_ms']:10.3f} ms cpu"
+    print(f"{row['case']:58} {words}  {row['answer']}", flush=True)
+
+
+def medians(measured):
+    return {
+        name: (statistics.median(ms for elapsed, _ in rounds for ms in elapsed),
+               min(cpu for _, cpu in rounds))
+        for name, rounds in measured.items()
+    }
+
+
+def analytical(lab, contenders):
+    options = lab.options
+    for case, sql in statements.ANALYTICAL.items():
+        if options.case not in case:
+            continue
+        answers = {c.name: c.answer(sql) for c in contenders if isinstance(c, Served)}
+        # A refusal is not measured; a wrong answer is, and is told.
+        able = [c for c in contenders if not answers.get(c.name, "").startswith("ERROR ")]
+        measured = {c.name: [] for c in able}
+        for _ in range(options.rounds):
+            for contender in able:
+                measured[contender.name].append(contender.run(sql, options.times))
+        found = medians(measured)
+        for name, own in found.items():
+            same = name == "duckdb" or answers[name] == answers["postgresql"]
+            told = "" if name in ("postgresql", "duckdb") else "same answer" if same else "another answer"
+            say(lab, "analytical", record("analytical", case, name, own, found["postgresql"], told, options))
+        for name in answers.keys() - found.keys():
+            print(f"{case}, {name}: {answers[name]}")
+
+
+def small(lab, contenders, directory):
+    options = lab.options
+    contenders = [c for c in contenders if isinstance(c, Served)]
+    counts = {"orders": options.orders, "customers": max(options.orders // 10, 10)}
+    for case, text in statements.SMALL.items():
+        if options.case not in case:
+            continue
+        script = directory / "small.sql"
+        script.write_text(text.format(**counts))
+        for protocol in options.protocols.split(","):
+            measured = {c.name: [] for c in contenders}
+            for _ in range(options.rounds):
+                for contender in contenders:
+                    try:
+                        ms, cpu = contender.pgbench(str(script), protocol, options.seconds)
+                        measured[contender.name].append(([ms], cpu))
+                    except SystemExit as refused:
+                        said = str(refused)
+                        told = f"{case}, {protocol}, {contender.name}:"
+                        print(told, said[said.find("ERROR:") :].splitlines()[0])
+            found = medians({name: rounds for name, rounds in measured.items() if rounds})
+            for name, own in found.items():
+                row = record("small", f"{case}, {protocol}", name, own, found["postgresql"], "", options)
+                say(lab, "small", row)
+
+
+def run(lab):
+    options = lab.options
+    if options.cpu is not None:
+        os.sched_setaffinity(0, {options.cpu})
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-queries-"))
+    os.chmod(directory, 0o755)
+    files = tables.write(directory, options.orders)
+    contenders = []
+    try:
+        if options.before:
+            server = servers.start_weft(directory, "127.0.0.1", options.before, name="before")
+            contenders.append(Served("before", server))
+        contenders.append(Served("weft", servers.start_weft(directory, "127.0.0.1", options.weft)))
+        contenders.append(Served("postgresql", servers.start_postgres(directory, "127.0.0.1")))
+        try:
+            contenders.append(Duck(len(os.sched_getaffinity(0))))
+        except ImportError:
+            print("without DuckDB: this Python has no module duckdb")
+        for contender in contenders:
+            contender.load(files)
+        if lab.wants("analytical"):
+            analytical(lab, contenders)
+        if lab.wants("small"):
+            small(lab, contenders, directory)
+    finally:
+        for contender in contenders:
+            contender.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def draw(rows):
+    """Times PostgreSQL's latency, by statement and contender."""
+
+    def ratios(figure):
+        of_figure = [{**row, "metric": "ratio", "value": row["ratio"]} for row in rows
+                     if row["figure"] == figure]
+
+        def place(row):
+            case, name = row["case"].rsplit(", ", 1)
+            return (case, name) if name != "postgresql" else None
+
+        return runs.median(of_figure, "ratio", place)
+
+    return {
+        name: runs.bars(f"{name} queries", "latency, times PostgreSQL 15", ratios(name))
+        for name in ("analytical", "small")
+    }
+
+
+def main():
+    parser = runs.parser(__doc__)
+    parser.add_argument("--before", help="a second Weft, of an older commit")
+    parser.add_argument("--orders", type=int, help="rows of orders; lineitem has four times as many")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--times", type=int, help="executions of an analytical query in a round")
+    parser.add_argument("--seconds", type=int, default=2, help="of a small query in a round")
+    parser.add_argument("--protocols", default=",".join(PROTOCOLS))
+    parser.add_argument("--case", default="", help="only statements whose name contains this, and no drawing")
+    parser.add_argument("--cpu", type=int, help="all contenders and clients on this core")
+    options = parser.parse_args()
+    orders, rounds, times = (1000, 1, 2) if options.quick else (75_000, 3, 3)
+    options.orders = options.orders or orders
+    options.rounds = options.rounds or rounds
+    options.times = options.times or times
+    drawing = draw if options.plot or not options.case else lambda _: {}
+    runs.experiment(HERE, run, drawing, options, MORE_FIELDS)
+
+
+if __name__ == "__main__":
+    main()
