@@ -5,6 +5,7 @@ use sqlparser::tokenizer::Span;
 use weft_base::TableId;
 use weft_expression::{ColumnId, Entry};
 use weft_store::Catalog;
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType};
 
 use crate::expression::Names;
@@ -66,6 +67,7 @@ pub struct Binder<'a> {
     pub(crate) locks_allowed: bool,
     /// The lowest level (by place in `levels`) that what is being bound refers to.
     pub(crate) lowest: usize,
+    pub(crate) pace: Pace,
 }
 
 impl<'a> Binder<'a> {
@@ -92,6 +94,7 @@ impl<'a> Binder<'a> {
             locking: None,
             locks_allowed: false,
             lowest: usize::MAX,
+            pace: Pace::default(),
         }
     }
 

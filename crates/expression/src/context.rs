@@ -30,8 +30,6 @@ pub trait Session: Send + Sync {
     fn last_value(&self) -> Result<i64, SqlError>;
     /// A random word.
     fn random_u64(&self) -> u64;
-    /// 57014 when the statement shall end: asked by what takes long.
-    fn check_interrupt(&self) -> Result<(), SqlError>;
     /// For functions of crates above: the session as what it is.
     fn as_any(&self) -> &dyn Any;
 }
@@ -101,10 +99,6 @@ impl Session for NoSession {
     }
     fn random_u64(&self) -> u64 {
         0
-    }
-    /// What is computed without a session is bounded beforehand.
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        Ok(())
     }
     fn as_any(&self) -> &dyn Any {
         self

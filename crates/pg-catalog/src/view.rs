@@ -83,10 +83,6 @@ impl Session for SessionView {
         self.session.random_u64()
     }
 
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        self.session.check_interrupt()
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -50,9 +50,6 @@ impl Session for Still {
     fn random_u64(&self) -> u64 {
         4
     }
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        Ok(())
-    }
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -26,7 +26,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use weft_base::blocking;
 use weft_binder::relation::{Output, Query};
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{SqlError, SqlState, Value, interrupt};
 
 use crate::errors::sql_error;
 use crate::estimate;
@@ -39,7 +39,7 @@ use crate::session::{Execution, ExecutionContext};
 use crate::settings::QuerySettings;
 use crate::slice::{StopSignal, sliced};
 use crate::source::ReadSource;
-use crate::stream::{RowStream, canceled_by_user, timed_out};
+use crate::stream::RowStream;
 
 /// How much an engine may use.
 #[derive(Debug, Clone)]
@@ -222,10 +222,7 @@ impl QueryEngine {
         parameters: &[Value],
         settings: &QuerySettings,
     ) -> Result<RowStream, SqlError> {
-        let deadline = settings
-            .statement_timeout
-            .and_then(|timeout| Instant::now().checked_add(timeout));
-        let stop = StopSignal::new(settings.cancel.clone(), deadline);
+        let stop = StopSignal::new(settings.cancel.clone(), settings.deadline);
         let source = Arc::clone(&reading.source);
         let target = reading.target.clone();
         let (operators, lent) = self.ready(query, reading, parameters, settings, &stop)?;
@@ -317,10 +314,7 @@ impl QueryEngine {
         parameters: &[Value],
         settings: &QuerySettings,
     ) -> Result<Vec<String>, SqlError> {
-        let deadline = settings
-            .statement_timeout
-            .and_then(|timeout| Instant::now().checked_add(timeout));
-        let stop = StopSignal::new(settings.cancel.clone(), deadline);
+        let stop = StopSignal::new(settings.cancel.clone(), settings.deadline);
         let planned = self.planned(query, reading, parameters, settings, &stop)?;
         let operators = planned.operators;
         let plan = operators.state.finished(operators.plan).map_err(sql_error)?;
@@ -360,7 +354,8 @@ impl QueryEngine {
             handle: self.handle.clone(),
         };
         if size.depth <= SMALL_DEPTH && size.nodes <= SMALL_NODES {
-            return blocking::section(|| planning.plan());
+            let under = Arc::clone(stop);
+            return blocking::section(|| interrupt::under(under, || planning.plan()));
         }
         self.planned_aside(planning, stop)
     }
@@ -373,22 +368,16 @@ impl QueryEngine {
             .stack_size(DEEP_STACK_BYTES);
         let spawned = thread.spawn(move || {
             // The receiver may have gone: then nobody wants the plan.
-            let _ = sender.send(planning.plan());
+            let under = Arc::clone(&planning.stop);
+            let _ = sender.send(interrupt::under(under, || planning.plan()));
         });
         spawned
             .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no planning thread: {error}")))?;
-        let cancel = stop.cancel();
-        let deadline = stop.deadline();
         let wait = async move {
-            tokio::select! {
-                biased;
-                () = cancel.canceled() => Err(canceled_by_user()),
-                () = crate::stream::until(deadline) => Err(timed_out()),
-                planned = receiver => planned
-                    .unwrap_or_else(|_| Err(SqlError::internal("planning ended without a plan"))),
-            }
+            let planned = receiver.await;
+            planned.unwrap_or_else(|_| Err(SqlError::internal("planning ended without a plan")))
         };
-        let outcome = blocking::section(|| self.handle.block_on(wait));
+        let outcome = stop.wait_for(&self.handle, wait);
         if outcome.is_err() {
             stop.abandon();
         }

@@ -54,9 +54,6 @@ impl Session for Quiet {
     fn random_u64(&self) -> u64 {
         4
     }
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        Ok(())
-    }
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -243,7 +240,7 @@ pub fn settings() -> QuerySettings {
     QuerySettings {
         session: Arc::new(Quiet),
         zone: TimeZone::UTC,
-        statement_timeout: None,
+        deadline: None,
         cancel: CancelSignal::default(),
     }
 }

@@ -20,7 +20,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use weft_binder::relation::SetCall;
 use weft_expression::table::SetEntry;
 use weft_expression::{ColumnId, Expr};
-use weft_types::{SqlError, SqlType, Value, ValueRef};
+use weft_types::{SqlError, SqlType, Value, ValueRef, interrupt};
 
 use crate::arrays::{ColumnBuilder, ValueColumn};
 use crate::errors::{external, sql_error};
@@ -225,7 +225,7 @@ impl Running {
         let (room, mut full) = (&mut self.room, None);
         let outcome = (call.function.compute)(&context, &arguments, &mut |values| {
             if rows.len().is_multiple_of(ROWS_BETWEEN_CHECKS) {
-                context.session.check_interrupt()?;
+                interrupt::check()?;
                 let bytes = ROWS_BETWEEN_CHECKS * (1 + values.len()) * size_of::<Value>();
                 if let Err(error) = room.try_grow(bytes) {
                     full = Some(error);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
 use tokio::sync::Notify;
 use weft_expression::Session;
@@ -16,8 +16,8 @@ pub struct QuerySettings {
     pub session: Arc<dyn Session>,
     /// The session's time zone.
     pub zone: TimeZone,
-    /// The statement fails with 57014 after this long.
-    pub statement_timeout: Option<Duration>,
+    /// The statement fails with 57014 from then on.
+    pub deadline: Option<Instant>,
     /// Raised to stop the query.
     pub cancel: CancelSignal,
 }
@@ -25,7 +25,7 @@ pub struct QuerySettings {
 impl fmt::Debug for QuerySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuerySettings")
-            .field("statement_timeout", &self.statement_timeout)
+            .field("deadline", &self.deadline)
             .field("cancel", &self.cancel)
             .finish_non_exhaustive()
     }

@@ -10,7 +10,8 @@
 //!    longer ([`StopSignal`]), which ends tasks that a mere abort could not reach;
 //! 2. yields to the scheduler when its task has run for a slice ([`SLICE`]) since it last yielded.
 //!
-//! Both happen between batches, so what an operator does with one batch must be short. That holds for all but
+//! Both happen between batches; meanwhile the operator works under the signal ([`interrupt::under`]), which what takes
+//! long in a batch looks at itself. Otherwise what an operator does with one batch must be short. That holds for all but
 //! joins: a batch of the probe side meets the whole build side. On that edge batches are cut into pieces
 //! ([`PieceSize`]) that begin small and follow the time that the join needs for them.
 //!
@@ -19,10 +20,11 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
@@ -38,7 +40,10 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{Stream, StreamExt};
+use tokio::runtime::Handle;
+use weft_base::blocking;
 use weft_types::SqlError;
+use weft_types::interrupt::{self, Interrupt};
 
 use crate::errors::external;
 use crate::settings::CancelSignal;
@@ -96,6 +101,52 @@ impl StopSignal {
 
     fn check(&self, now: Instant) -> Result<()> {
         self.verdict(now).map_err(external)
+    }
+
+    /// What `work` gives, or the error with which the execution shall end, whichever comes first. Blocks.
+    ///
+    /// The calling thread itself looks at the clock: the engine's threads drive no timer while all of them are
+    /// in the middle of long steps.
+    pub fn wait_for<T>(
+        &self,
+        runtime: &Handle,
+        work: impl Future<Output = std::result::Result<T, SqlError>>,
+    ) -> std::result::Result<T, SqlError> {
+        let _entered = runtime.enter();
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut work = pin!(work);
+        let mut cancelled = pin!(self.cancel.canceled());
+        blocking::section(|| {
+            loop {
+                // Registers the wish to be woken; the verdict says why to end.
+                let _ = cancelled.as_mut().poll(&mut context);
+                let now = Instant::now();
+                self.verdict(now)?;
+                if let Poll::Ready(outcome) = work.as_mut().poll(&mut context) {
+                    return outcome;
+                }
+                match self.deadline {
+                    Some(deadline) => std::thread::park_timeout(deadline.saturating_duration_since(now)),
+                    None => std::thread::park(),
+                }
+            }
+        })
+    }
+}
+
+impl Interrupt for StopSignal {
+    fn verdict(&self) -> std::result::Result<(), SqlError> {
+        StopSignal::verdict(self, Instant::now())
+    }
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -316,7 +367,10 @@ impl Stream for SliceStream {
         if let Some(batch) = this.uncut.take() {
             return Poll::Ready(Some(Ok(this.cut(batch, now))));
         }
-        match this.input.poll_next_unpin(context) {
+        let input = &mut this.input;
+        match interrupt::under(Arc::<StopSignal>::clone(&this.stop), || {
+            input.poll_next_unpin(context)
+        }) {
             Poll::Ready(Some(Ok(batch))) => Poll::Ready(Some(Ok(this.cut(batch, Instant::now())))),
             Poll::Ready(other) => {
                 this.ended = true;

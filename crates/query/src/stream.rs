@@ -5,14 +5,12 @@
 //! and end the stream with 57014; dropping the stream stops whatever the runtime still works on.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use tokio::runtime::Handle;
-use weft_base::blocking;
 use weft_binder::relation::Output;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType};
 
@@ -75,25 +73,8 @@ impl RowStream {
         let Some(stream) = self.stream.as_mut() else {
             return Ok(None);
         };
-        let cancel = self.stop.cancel();
-        if cancel.is_canceled() {
-            self.end();
-            return Err(canceled_by_user());
-        }
-        let deadline = self.stop.deadline();
-        let next = async move {
-            tokio::select! {
-                biased;
-                () = cancel.canceled() => Err(canceled_by_user()),
-                () = until(deadline) => Err(timed_out()),
-                next = stream.next() => match next {
-                    None => Ok(None),
-                    Some(Ok(batch)) => Ok(Some(batch)),
-                    Some(Err(error)) => Err(sql_error(error)),
-                },
-            }
-        };
-        let outcome = blocking::section(|| self.runtime.block_on(next));
+        let next = async move { stream.next().await.transpose().map_err(sql_error) };
+        let outcome = self.stop.wait_for(&self.runtime, next);
         if !matches!(outcome, Ok(Some(_))) {
             self.end();
         }
@@ -136,13 +117,6 @@ impl RowStream {
 impl Drop for RowStream {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-pub(crate) async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -5,6 +5,7 @@
 //!                                             |  differs                                    |
 //!                                             +---- minimise (cuts of the tree) <-----------+---> report
 //! tests/sql/*.slt -> records (reader, runner) -> Weft, and PostgreSQL where it is installed
+//! statements that take long -> interrupts (statement_timeout, CancelRequest) -> how late they end
 //! ```
 //!
 //! Nothing here knows how Weft is built: it is reached through the wire alone. What can be called is read
@@ -16,6 +17,7 @@ pub mod answer;
 pub mod campaign;
 pub mod catalog;
 pub mod generate;
+pub mod interrupts;
 pub mod minimise;
 pub mod pair;
 pub mod records;

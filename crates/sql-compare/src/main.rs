@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft_sql_compare::campaign::Campaign;
 use weft_sql_compare::catalog::Catalog;
 use weft_sql_compare::generate::Mix;
+use weft_sql_compare::interrupts;
 use weft_sql_compare::pair::{Pair, WeftAt};
 use weft_sql_compare::records::author::author;
 use weft_sql_compare::records::{limits, run};
@@ -31,6 +32,8 @@ enum Command {
     Records(Records),
     /// Long and deep statements, against Weft.
     Limits(Servers),
+    /// Statements that must end when their time is up or their client asks for it.
+    Interrupts(Interrupts),
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +57,18 @@ struct Records {
     /// How many failures are printed.
     #[arg(long, default_value_t = 50)]
     show: usize,
+}
+
+#[derive(Debug, Args)]
+struct Interrupts {
+    #[command(flatten)]
+    servers: Servers,
+    /// Those alone whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Print how late each ended.
+    #[arg(long)]
+    all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -141,6 +156,7 @@ fn main() -> ExitCode {
         Command::Random(arguments) => random(&arguments),
         Command::Records(arguments) => recorded(&arguments),
         Command::Limits(servers) => limited(&servers),
+        Command::Interrupts(arguments) => interrupted(&arguments),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -157,6 +173,22 @@ fn limited(servers: &Servers) -> Result<bool, String> {
         .weft()
         .ok_or("--weft ADDRESS or --weft-bin PATH is needed")?;
     let (passed, failed) = limits::run(&at)?;
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+fn interrupted(arguments: &Interrupts) -> Result<bool, String> {
+    let servers = &arguments.servers;
+    let mut start = || match (servers.postgres()?, servers.weft()) {
+        (Some(postgres), _) => Ok(postgres),
+        (None, Some(WeftAt::Address(address))) => Ok((address, None)),
+        (None, Some(WeftAt::Program(program))) => {
+            let server = Server::weft(&program)?;
+            Ok((server.address, Some(server)))
+        }
+        (None, None) => Err("a server is needed".to_owned()),
+    };
+    let (passed, failed) = interrupts::run(&mut start, &arguments.only, arguments.all)?;
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
 }

@@ -47,6 +47,28 @@ pub struct Connection {
     stream: TcpStream,
     input: BytesMut,
     answer_within: Duration,
+    /// Process id and secret key: what a CancelRequest says.
+    key: (i32, i32),
+}
+
+/// Asks the server to end what a connection runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Canceller {
+    address: SocketAddr,
+    key: (i32, i32),
+}
+
+impl Canceller {
+    /// Sends the request.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub fn cancel(&self) -> io::Result<()> {
+        let mut stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(10))?;
+        let mut out = BytesMut::new();
+        frontend::cancel_request(self.key.0, self.key.1, &mut out);
+        stream.write_all(&out)
+    }
 }
 
 impl Connection {
@@ -61,6 +83,7 @@ impl Connection {
             stream,
             input: BytesMut::new(),
             answer_within,
+            key: (0, 0),
         };
         let mut out = BytesMut::new();
         let settings = [
@@ -74,6 +97,7 @@ impl Connection {
         loop {
             match connection.next(until)? {
                 Message::ReadyForQuery(_) => return Ok(connection),
+                Message::BackendKeyData(body) => connection.key = (body.process_id(), body.secret_key()),
                 Message::ErrorResponse(body) => {
                     let (code, message) = error_of(&body)?;
                     return Err(io::Error::other(format!("{code}: {message}")));
@@ -81,6 +105,56 @@ impl Connection {
                 _ => {}
             }
         }
+    }
+
+    /// What ends this connection's statements.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn canceller(&self) -> io::Result<Canceller> {
+        let address = self.stream.peer_addr()?;
+        Ok(Canceller {
+            address,
+            key: self.key,
+        })
+    }
+
+    /// Sends `COPY ... FROM STDIN` and then lines until the server ends it.
+    pub fn copy_in_endlessly(&mut self, sql: &str, line: &str) -> Answer {
+        let lines = line.repeat(1000);
+        let send = |connection: &mut Self| {
+            let mut out = BytesMut::new();
+            frontend::query(sql, &mut out)?;
+            frontend::CopyData::new(lines.as_bytes())?.write(&mut out);
+            connection.stream.write_all(&out)?;
+            let until = Instant::now() + connection.answer_within;
+            let mut failed = None;
+            let mut chunk = BytesMut::new();
+            frontend::CopyData::new(lines.as_bytes())?.write(&mut chunk);
+            loop {
+                match connection.next(Instant::now() + Duration::from_micros(200)) {
+                    Ok(Message::ErrorResponse(body)) => failed = Some(error_of(&body)?),
+                    Ok(Message::ReadyForQuery(_)) => break,
+                    Ok(_) => {}
+                    Err(error)
+                        if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) =>
+                    {
+                        if failed.is_none() {
+                            connection.stream.write_all(&chunk)?;
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
+                if Instant::now() > until {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Ok(match failed {
+                Some((code, message)) => Answer::Error { code, message },
+                None => Answer::Rows(Rows::default()),
+            })
+        };
+        send(self).unwrap_or_else(|error| Answer::Broken(error.to_string()))
     }
 
     /// Sends one statement and reads its whole answer. After [`Answer::Broken`] the connection is of no use.

@@ -14,6 +14,7 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use weft_types::SqlError;
+use weft_types::interrupt::Pace;
 
 use crate::keyword;
 
@@ -88,7 +89,9 @@ pub(crate) fn arrange(tokens: &mut Vec<TokenWithSpan>) -> Result<Arranged, SqlEr
         left_out: Vec::new(),
         found: Arranged::default(),
     };
+    let mut pace = Pace::default();
     for at in 0..pass.tokens.len() {
+        pace.step(4)?;
         pass.see(at)?;
     }
     pass.end_joins(None);

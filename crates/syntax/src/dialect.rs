@@ -13,6 +13,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 use weft_types::SqlError;
+use weft_types::interrupt::Pace;
 
 use crate::expression::ExpressionParser;
 use crate::keyword;
@@ -26,6 +27,7 @@ pub(crate) struct WeftDialect {
     pub(crate) error: RefCell<Option<SqlError>>,
     pub(crate) depth: Cell<usize>,
     pub(crate) depth_max: usize,
+    pace: RefCell<Pace>,
 }
 
 /// Message of a parser error whose words lie in [`WeftDialect::error`].
@@ -39,6 +41,7 @@ impl WeftDialect {
             error: RefCell::new(None),
             depth: Cell::new(0),
             depth_max,
+            pace: RefCell::default(),
         }
     }
 
@@ -125,6 +128,9 @@ impl Dialect for WeftDialect {
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if let Err(error) = self.pace.borrow_mut().step(32) {
+            return Some(Err(self.fail(error)));
+        }
         // The default of a column is a b_expr: NOT NULL and COLLATE behind it belong to the column.
         let here = parser.index();
         let default = here >= 2

@@ -10,6 +10,7 @@ use std::ops::{ControlFlow, Range};
 use sqlparser::ast::{Expr, Select, SelectItem, Statement, TableFactor, VisitMut, VisitorMut};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState};
 
 use crate::arrange::NOTHING;
@@ -50,7 +51,9 @@ const LINK_BYTES: usize = if cfg!(debug_assertions) { 24 << 10 } else { 6 << 10 
 pub fn split(sql: &str) -> Result<Vec<Range<usize>>, SqlError> {
     let mut ranges = Vec::new();
     let mut current: Option<Range<usize>> = None;
+    let mut pace = Pace::default();
     for token in Scanner::new(sql) {
+        pace.step(4 + (token.end - token.start) / 32)?;
         match token.kind {
             TokenKind::Semicolon => ranges.extend(current.take()),
             TokenKind::Unterminated(what) => return Err(lexical(sql, token, what.message())),

@@ -171,18 +171,22 @@ impl<'a> Scanner<'a> {
     /// Reads up to and over the closing `quote`; a doubled quote stays inside. False when the text ends
     /// first.
     fn read_quoted(&mut self, quote: u8, backslash: bool) -> bool {
-        while self.at < self.bytes.len() {
-            let byte = self.peek(0);
-            self.at += 1;
-            if byte == b'\\' && backslash {
+        let stops = |byte: &u8| *byte == quote || (backslash && *byte == b'\\');
+        while let Some(found) = self
+            .bytes
+            .get(self.at..)
+            .and_then(|rest| rest.iter().position(stops))
+        {
+            self.at += found + 1;
+            if self.bytes.get(self.at - 1) != Some(&quote) {
                 self.at = (self.at + 1).min(self.bytes.len());
-            } else if byte == quote {
-                if self.peek(0) != quote {
-                    return true;
-                }
+            } else if self.peek(0) != quote {
+                return true;
+            } else {
                 self.at += 1;
             }
         }
+        self.at = self.bytes.len();
         false
     }
 

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState};
 
 use crate::arrange::{Arranged, arrange};
@@ -95,7 +96,9 @@ pub(crate) fn prepare(sql: &str) -> Result<Prepared, SqlError> {
     let arranged = arrange(&mut tokens)?;
     let mut parentheses = Parentheses::default();
     let mut depth = DepthCounter::default();
+    let mut pace = Pace::default();
     for (at, token) in tokens.iter().enumerate() {
+        pace.step(4)?;
         let before = at.checked_sub(1).and_then(|before| tokens.get(before));
         depth.count(&token.token, before.map(|before| &before.token));
         parentheses.see(
@@ -128,7 +131,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&mut self) -> Result<(), SqlError> {
+        let mut pace = Pace::default();
         while let Some(token) = self.scanner.next() {
+            pace.step(16 + (token.end - token.start) / 32)?;
             let start = self.location(token.start);
             let parsed = self.convert(token)?;
             if matches!(parsed, Token::SingleQuotedString(_)) && self.refuses_alias() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use weft_types::interrupt::Interrupt;
 use weft_types::{SqlError, SqlState};
 
 #[derive(Debug, Default)]
@@ -23,9 +24,13 @@ impl CancelToken {
         self.0.cancelled.store(true, Ordering::Release);
     }
 
-    /// Takes the wish back and sets the deadline anew; the session does so before each statement.
-    pub fn reset(&self, deadline: Option<Instant>) {
+    /// Takes the wish back; the session does so before each statement.
+    pub fn reset(&self) {
         self.0.cancelled.store(false, Ordering::Release);
+    }
+
+    /// Sets the deadline anew.
+    pub fn set_deadline(&self, deadline: Option<Instant>) {
         *self.0.deadline.lock() = deadline;
     }
 
@@ -36,18 +41,28 @@ impl CancelToken {
 
     /// The error with which whoever runs under this token must stop now (57014).
     pub fn error(&self) -> Option<SqlError> {
-        let message = if self.is_cancelled() {
+        self.0.verdict().err()
+    }
+
+    /// What computations ask whether to go on.
+    pub fn interrupt(&self) -> Arc<dyn Interrupt> {
+        Arc::<Wishes>::clone(&self.0)
+    }
+}
+
+impl Interrupt for Wishes {
+    fn verdict(&self) -> Result<(), SqlError> {
+        let message = if self.cancelled.load(Ordering::Acquire) {
             "canceling statement due to user request"
         } else if self
-            .0
             .deadline
             .lock()
             .is_some_and(|deadline| Instant::now() >= deadline)
         {
             "canceling statement due to statement timeout"
         } else {
-            return None;
+            return Ok(());
         };
-        Some(SqlError::new(SqlState::QUERY_CANCELED, message))
+        Err(SqlError::new(SqlState::QUERY_CANCELED, message))
     }
 }

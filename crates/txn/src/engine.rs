@@ -27,7 +27,7 @@ use weft_base::{BatchId, CatalogVersion, Clock, DirLock, Disk, Lsn, Progress, Tx
 use weft_program::{AccessKeys, Program};
 use weft_store::checkpoint::{Checkpoints, IoCounts};
 use weft_store::{Catalog, Snapshot, Store};
-use weft_types::{SqlError, SqlState};
+use weft_types::{SqlError, SqlState, interrupt};
 use weft_wal::{Log, WalError};
 
 /// How long a caller serves others before a thread without business of its own takes over.
@@ -77,7 +77,8 @@ impl Shared {
     pub(crate) fn serve(&self) {
         let mut patience = Patience::default();
         while let Some(mut sequencer) = self.sequencer.try_lock() {
-            let is_done = sequencer.run(self, &mut patience);
+            // The requests are anybody's.
+            let is_done = interrupt::undisturbed(|| sequencer.run(self, &mut patience));
             drop(sequencer);
             if !is_done {
                 return self.call_relief();

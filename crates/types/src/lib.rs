@@ -12,7 +12,7 @@
 //! - [`SqlError`], [`SqlState`]: errors as a client sees them.
 //!
 //! Everything here is a pure function of its arguments: no clock, no random number, no setting. A value's
-//! text and bytes are therefore the same on every replay.
+//! text and bytes are therefore the same on every replay. Only [`interrupt`] can end a computation early.
 
 pub mod array;
 pub mod binary;
@@ -23,6 +23,7 @@ mod datetime;
 pub mod error;
 mod float;
 mod hex;
+pub mod interrupt;
 pub mod interval;
 pub mod key;
 mod key_columns;

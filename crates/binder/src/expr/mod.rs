@@ -56,6 +56,7 @@ pub(crate) fn unnested(expr: &AstExpr) -> &AstExpr {
 impl Binder<'_> {
     /// Binds an expression.
     pub(crate) fn expr(&mut self, expr: &AstExpr) -> Result<Operand, SqlError> {
+        self.pace.step(32)?;
         let expr = unnested(expr);
         match expr {
             AstExpr::BinaryOp { .. } => self.chain(expr),

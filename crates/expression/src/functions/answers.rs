@@ -52,9 +52,6 @@ impl Session for Idle {
     fn random_u64(&self) -> u64 {
         1
     }
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        Ok(())
-    }
     fn as_any(&self) -> &dyn Any {
         self
     }

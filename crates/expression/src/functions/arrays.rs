@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use weft_types::interrupt::{self, Pace};
 use weft_types::{ArrayValue, Element, SqlError, SqlState, SqlType, Value, ValueRef, compare};
 
 use super::shape::{
@@ -287,8 +288,8 @@ fn concat(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
 }
 
 /// Whether every item of one array is in the other; NULL is nowhere.
-fn within(context: &Context<'_>, part: &ArrayValue, whole: &ArrayValue) -> Result<bool, SqlError> {
-    let items = sorted(context, whole)?;
+fn within(part: &ArrayValue, whole: &ArrayValue) -> Result<bool, SqlError> {
+    let items = sorted(whole)?;
     Ok(part
         .items
         .iter()
@@ -296,8 +297,8 @@ fn within(context: &Context<'_>, part: &ArrayValue, whole: &ArrayValue) -> Resul
 }
 
 /// The items that are not NULL, in order.
-fn sorted<'a>(context: &Context<'_>, array: &'a ArrayValue) -> Result<Vec<&'a Value>, SqlError> {
-    context.session.check_interrupt()?;
+fn sorted<'a>(array: &'a ArrayValue) -> Result<Vec<&'a Value>, SqlError> {
+    interrupt::check()?;
     let mut items: Vec<&Value> = array.items.iter().filter(|item| !item.is_null()).collect();
     items.sort_by(|a, b| compare(a, b).unwrap_or(Ordering::Equal));
     Ok(items)
@@ -318,22 +319,22 @@ fn check_same_elements(a: &ArrayValue, b: &ArrayValue) -> Result<(), SqlError> {
     }
 }
 
-fn contains(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn contains(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, part) = (given(arguments, 0)?, given(arguments, 1)?);
     check_same_elements(whole, part)?;
-    within(context, part, whole).map(Value::Bool)
+    within(part, whole).map(Value::Bool)
 }
 
-fn contained(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn contained(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (part, whole) = (given(arguments, 0)?, given(arguments, 1)?);
     check_same_elements(part, whole)?;
-    within(context, part, whole).map(Value::Bool)
+    within(part, whole).map(Value::Bool)
 }
 
-fn overlaps(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn overlaps(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (one, other) = (given(arguments, 0)?, given(arguments, 1)?);
     check_same_elements(one, other)?;
-    let items = sorted(context, one)?;
+    let items = sorted(one)?;
     let common = other
         .items
         .iter()
@@ -375,7 +376,9 @@ fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     };
     let (from, to) = (value(arguments, 1), value(arguments, 2));
     let mut changed = array.clone();
+    let mut pace = Pace::default();
     for item in &mut changed.items {
+        pace.step(2)?;
         if same(item, &from) {
             *item = to.clone();
         }
@@ -418,7 +421,9 @@ fn position(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         }
         from = int(arguments, 2)?;
     }
+    let mut pace = Pace::default();
     for (at, own) in array.items.iter().enumerate() {
+        pace.step(2)?;
         let subscript = subscript(array, at);
         if i64::from(subscript) >= from && same(own, &item) {
             return Ok(Value::Int4(subscript));
@@ -525,7 +530,7 @@ fn integers(arguments: Arguments<'_, '_>, at: usize) -> Result<Vec<i32>, SqlErro
     array.items.iter().map(number).collect()
 }
 
-fn fill(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn fill(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     if (1..arguments.len()).any(|at| is_null(arguments, at)) {
         let message = "dimension array or low bound array cannot be null";
         return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message));
@@ -568,11 +573,16 @@ fn fill(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     if lengths.is_empty() || count == 0 {
         return of(ArrayValue::of_items(element, Vec::new()));
     }
-    context.session.check_interrupt()?;
+    let mut items = Vec::with_capacity(count);
+    let mut pace = Pace::default();
+    for _ in 0..count {
+        pace.step(2)?;
+        items.push(item.clone());
+    }
     of(ArrayValue {
         element,
         dimensions: lengths.into_iter().zip(bounds).collect(),
-        items: vec![item; count],
+        items,
     })
 }
 
@@ -620,7 +630,9 @@ fn to_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     };
     let mut out = String::new();
     let mut first = true;
+    let mut pace = Pace::default();
     for item in &array.items {
+        pace.step(8)?;
         if item.is_null() && null.is_none() {
             continue;
         }
@@ -650,9 +662,13 @@ fn split(
         true => None,
         false => Some(text(arguments, 2)?),
     };
-    let mut part = |part: &str| match Some(part) == null {
-        true => emit(vec![Value::Null]),
-        false => emit(vec![Value::Text(part.to_owned())]),
+    let mut pace = Pace::default();
+    let mut part = |part: &str| {
+        pace.step(8)?;
+        emit(vec![match Some(part) == null {
+            true => Value::Null,
+            false => Value::Text(part.to_owned()),
+        }])
     };
     if whole.is_empty() {
         return Ok(());

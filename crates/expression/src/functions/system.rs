@@ -1,6 +1,6 @@
 //! Functions of the session, of sequences, and of any value.
 
-use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
+use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef, interrupt};
 
 use super::arguments::{self, Arguments};
 use crate::context::Context;
@@ -75,7 +75,7 @@ fn sleep(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, S
     let micros = (seconds * 1e6).clamp(0.0, i64::MAX as f64) as i64;
     let end = start.saturating_add(micros);
     loop {
-        context.session.check_interrupt()?;
+        interrupt::check()?;
         let left = end.saturating_sub(context.session.clock_micros());
         if left <= 0 {
             return Ok(Value::Text(String::new()));

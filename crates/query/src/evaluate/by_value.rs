@@ -4,7 +4,7 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
 use weft_expression::evaluate::apply;
 use weft_expression::{Node, Op};
-use weft_types::{SqlError, SqlType, ValueRef};
+use weft_types::{SqlError, SqlType, ValueRef, interrupt};
 
 use super::machine::Operand;
 use crate::arrays::{ColumnBuilder, ValueColumn};
@@ -47,7 +47,7 @@ impl Computation {
         let mut values: Vec<ValueRef<'_>> = Vec::with_capacity(columns.len());
         for row in 0..rows {
             if row % ROWS_BETWEEN_CHECKS == ROWS_BETWEEN_CHECKS - 1 {
-                context.session.check_interrupt()?;
+                interrupt::check()?;
             }
             values.clear();
             for (operand, column) in arguments.iter().zip(&columns) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use weft_expression::{ColumnId, Expr, Node, Op, Volatility};
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlType, Value};
 
 use super::kernels::{self, Kernel};
@@ -263,7 +264,9 @@ impl Compiler<'_> {
         let mut types: Vec<(SqlType, DataType)> = Vec::new();
         let mut registers = vec![DataType::Null; self.registers];
         let nodes = self.expr.nodes();
+        let mut pace = Pace::default();
         for (at, node) in nodes.iter().enumerate() {
+            pace.step(16)?;
             for mark in self.before.remove(&at).unwrap_or_default() {
                 self.put(&mut steps, mark, None, &mut registers);
             }

@@ -53,9 +53,6 @@ impl Session for Nothing {
     fn random_u64(&self) -> u64 {
         0
     }
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        Ok(())
-    }
     fn as_any(&self) -> &dyn Any {
         self
     }

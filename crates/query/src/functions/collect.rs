@@ -20,7 +20,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use parking_lot::Mutex;
 use weft_base::{ByteReader, ByteWriter};
 use weft_expression::table::{Accumulator as OwnAccumulator, AggregateEntry};
-use weft_types::{SqlError, SqlType, Value, ValueRef};
+use weft_types::{SqlError, SqlType, Value, ValueRef, interrupt};
 
 use crate::arrays::{ValueColumn, array_of_values, needs_order_key, order_key};
 use crate::errors::external;
@@ -355,7 +355,7 @@ impl Keeping {
         let context = execution.context();
         for (at, row) in self.rows.iter().enumerate() {
             if at % 1024 == 0 {
-                context.session.check_interrupt()?;
+                interrupt::check()?;
             }
             let mut reader = ByteReader::new(&row.arguments);
             let mut values = Vec::with_capacity(self.call.arguments.len());

@@ -10,6 +10,7 @@ use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::{EmptyRelation, LogicalPlan, TableScanBuilder, Union};
 use weft_binder::relation::Scan;
 use weft_expression::{ColumnId, Expr};
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlType, Value};
 
 use super::{Domain, Lowering, projected};
@@ -64,7 +65,9 @@ impl Lowering<'_> {
             return self.values_within(columns, rows, domain);
         }
         let mut computed = Vec::with_capacity(rows.len());
+        let mut pace = Pace::default();
         for row in rows {
+            pace.step(32)?;
             let mut values = Vec::with_capacity(row.len());
             for expr in row {
                 values.push(self.value_of(expr)?);

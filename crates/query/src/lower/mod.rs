@@ -45,7 +45,7 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
 use weft_binder::relation::{Item, Query, Relation, SharedBody};
 use weft_expression::{ColumnId, Expr};
-use weft_types::{SqlError, SqlType, Value};
+use weft_types::{SqlError, SqlType, Value, interrupt};
 
 use crate::errors::sql_error;
 use crate::once::Once;
@@ -170,7 +170,7 @@ impl<'a> Lowering<'a> {
                 self.set_functions(plan, calls, *ordinality, *keep)
             }
             Relation::Project { input, items } => {
-                let (input, items) = Self::one_projection(input, items);
+                let (input, items) = Self::one_projection(input, items)?;
                 let plan = self.lower(input, domain)?;
                 self.project(plan, &items, domain)
             }
@@ -248,11 +248,13 @@ impl<'a> Lowering<'a> {
         ty.ok_or_else(|| SqlError::internal(format!("column c{} is not made before it is used", id.0)))
     }
 
-    /// Only `items`, and the domain's columns.
     /// Projections that lie on each other as one, as far as that computes nothing twice.
     ///
     /// DataFusion would do so, too, in a time that grows with the cube of their number.
-    fn one_projection<'r>(input: &'r Relation, items: &'r [Item]) -> (&'r Relation, Cow<'r, [Item]>) {
+    fn one_projection<'r>(
+        input: &'r Relation,
+        items: &'r [Item],
+    ) -> Result<(&'r Relation, Cow<'r, [Item]>), SqlError> {
         let mut input = input;
         let mut items = Cow::Borrowed(items);
         while let Relation::Project {
@@ -260,6 +262,7 @@ impl<'a> Lowering<'a> {
             items: inner,
         } = input
         {
+            interrupt::check()?;
             let made: HashMap<ColumnId, &Expr> = inner.iter().map(|(id, expr)| (*id, expr)).collect();
             let mut uses: HashMap<ColumnId, usize> = HashMap::new();
             for id in items.iter().flat_map(|(_, expr)| expr.columns()) {
@@ -282,9 +285,10 @@ impl<'a> Lowering<'a> {
             items = Cow::Owned(replaced.collect());
             input = below;
         }
-        (input, items)
+        Ok((input, items))
     }
 
+    /// Only `items`, and the domain's columns.
     fn project(
         &mut self,
         plan: LogicalPlan,
@@ -293,6 +297,7 @@ impl<'a> Lowering<'a> {
     ) -> Result<LogicalPlan, SqlError> {
         let mut columns = Vec::with_capacity(items.len());
         for (id, expr) in items {
+            interrupt::check()?;
             columns.push(self.projected_item(*id, expr, &plan)?.alias(field_name(*id)));
         }
         for id in domain.into_iter().flat_map(|domain| &domain.columns) {

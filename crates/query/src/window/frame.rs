@@ -6,6 +6,7 @@ use std::ops::Range;
 use datafusion::arrow::array::RecordBatch;
 use weft_binder::relation::{FrameExclusion, FrameUnit, WindowFunction};
 use weft_expression::Accumulator;
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef, compare_ref};
 
 use super::{Bound, Call, column};
@@ -225,8 +226,9 @@ pub(super) fn aggregated(
     let execution = context.execution();
     let context = execution.context();
     let feed = |state: &mut Box<dyn Accumulator>, range: Range<usize>| -> Result<(), SqlError> {
-        context.session.check_interrupt()?;
+        let mut pace = Pace::default();
         for row in range {
+            pace.step(8)?;
             if let Some(filter) = &filter
                 && !matches!(filter.value_ref(row), ValueRef::Bool(true))
             {

@@ -78,10 +78,6 @@ impl Session for StandingSession {
         4
     }
 
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        Ok(())
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -118,7 +114,7 @@ impl Db {
         let settings = QuerySettings {
             session: Arc::new(StandingSession),
             zone: TimeZone::UTC,
-            statement_timeout: None,
+            deadline: None,
             cancel: CancelSignal::default(),
         };
         Db {

@@ -107,7 +107,7 @@ fn a_dropped_query_frees_the_engine() {
 fn a_query_out_of_time_frees_the_engine() {
     let db = crowded(1);
     let settings = QuerySettings {
-        statement_timeout: Some(Duration::from_millis(200)),
+        deadline: Some(Instant::now() + Duration::from_millis(200)),
         ..session(&db)
     };
     for sql in [ENDLESS, ENDLESS_BY_KEY] {

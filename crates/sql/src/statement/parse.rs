@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use weft_types::SqlError;
+use weft_types::{SqlError, interrupt};
 
 use super::control::ControlStatement;
 use super::control_parse;
@@ -74,6 +74,7 @@ pub fn split_and_parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
     ranges
         .into_iter()
         .map(|range| {
+            interrupt::check()?;
             let text = sql.get(range.clone()).unwrap_or("");
             let ast = parse_one(text).and_then(|ast| {
                 if several && let ParsedAst::Sql(sql) = &ast {

@@ -148,12 +148,14 @@ fn a_program_can_be_cancelled_until_it_is_admitted() {
     let cancel = CancelToken::default();
     let refused = submit().wait_under(&bank.engine, &cancel, MOMENT).unwrap_err();
     assert_eq!(refused.error.state.0, "55P03");
-    cancel.reset(Some(Instant::now() + MOMENT));
+    cancel.reset();
+    cancel.set_deadline(Some(Instant::now() + MOMENT));
     let refused = submit()
         .wait_under(&bank.engine, &cancel, Duration::ZERO)
         .unwrap_err();
     assert_eq!(refused.error.state.0, "57014");
-    cancel.reset(None);
+    cancel.reset();
+    cancel.set_deadline(None);
     cancel.cancel();
     let refused = submit()
         .wait_under(&bank.engine, &cancel, Duration::ZERO)

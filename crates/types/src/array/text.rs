@@ -4,6 +4,7 @@
 //! sub-array of one depth has the same length.
 
 use super::{ArrayValue, DIMENSIONS_MAX, item_count, too_many_dimensions};
+use crate::interrupt::Pace;
 use crate::text::{format_text_in, is_space, parse_text_in, push_i64};
 use crate::{SqlError, SqlState, SqlType, TimeZone, Value};
 
@@ -138,9 +139,13 @@ pub(crate) fn parse_array(text: &str, element: &SqlType, zone: &TimeZone) -> Res
     reader.read()?;
     let Reader { items, lengths, .. } = reader;
     let values = |items: Vec<Option<String>>| {
-        let items = items.into_iter().map(|item| match item {
-            Some(item) => parse_text_in(&item, element, zone),
-            None => Ok(Value::Null),
+        let mut pace = Pace::default();
+        let items = items.into_iter().map(|item| {
+            pace.step(4)?;
+            match item {
+                Some(item) => parse_text_in(&item, element, zone),
+                None => Ok(Value::Null),
+            }
         });
         items.collect::<Result<Vec<Value>, SqlError>>()
     };
@@ -265,7 +270,9 @@ impl Reader<'_> {
         let mut lengths: Vec<Option<i32>> = Vec::new();
         let mut item_depth: Option<usize> = None;
         let mut seen = Seen::Comma;
+        let mut pace = Pace::default();
         loop {
+            pace.step(2)?;
             self.rest = self.rest.trim_start_matches(is_space);
             let Some(next) = self.rest.chars().next() else {
                 return Err(malformed(self.text, "Unexpected end of input."));

@@ -10,7 +10,7 @@ use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
 
 use super::{Numeric, big_pow10, value_overflow};
 use crate::range::division_by_zero;
-use crate::{SqlError, SqlState};
+use crate::{SqlError, SqlState, interrupt};
 
 /// PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`.
 const DIGITS_MIN: i32 = 16;
@@ -109,7 +109,7 @@ impl Numeric {
         let Some(fixed) = self.to_fixed(bits) else {
             return Ok(Self::NAN);
         };
-        from_fixed(&exp_fixed(&fixed, bits), bits, scale)
+        from_fixed(&exp_fixed(&fixed, bits)?, bits, scale)
     }
 
     /// The natural logarithm.
@@ -123,7 +123,7 @@ impl Numeric {
         self.check_logarithm()?;
         let scale = shown(DIGITS_MIN - self.ln_weight()?, self, self);
         let bits = bits_of(i32::from(scale) + 20);
-        let fixed = self.ln_fixed(bits);
+        let fixed = self.ln_fixed(bits)?;
         from_fixed(&fixed, bits, scale)
     }
 
@@ -141,7 +141,7 @@ impl Numeric {
         let scale = shown(DIGITS_MIN - weight, self, number);
         let bits = bits_of(i32::from(scale) + 40 + 2 * weight.abs());
         let bits = bits + bits_of(2 * self.ln_weight()?.abs());
-        let (base, number) = (self.ln_fixed(bits), number.ln_fixed(bits));
+        let (base, number) = (self.ln_fixed(bits)?, number.ln_fixed(bits)?);
         if base.sign() == Sign::NoSign {
             return Err(division_by_zero());
         }
@@ -187,7 +187,7 @@ impl Numeric {
         let odd = self.is_negative() && !exponent.rem(&Self::from(2))?.is_zero();
         let weight = base.ln_weight()?;
         let rough = bits_of(8 + weight.abs() + 20);
-        let logarithm = from_fixed(&base.ln_fixed(rough), rough, (8 - weight.min(8)) as u16)?;
+        let logarithm = from_fixed(&base.ln_fixed(rough)?, rough, (8 - weight.min(8)) as u16)?;
         let value = logarithm.to_f64() * exponent.to_f64();
         if value.abs() > RESULT_SCALE_MAX * 3.01 {
             return if value > 0.0 {
@@ -200,14 +200,14 @@ impl Numeric {
         let digits = i32::from(scale) + (value.abs() * LOG10_E) as i32 + 30;
         let large = exponent.to_f64().abs().log10().max(0.0) as i32;
         let bits = bits_of(digits + large) + 64;
-        let (Some((mantissa, own)), logarithm) = (exponent.parts(), base.ln_fixed(bits)) else {
+        let (Some((mantissa, own)), logarithm) = (exponent.parts(), base.ln_fixed(bits)?) else {
             return Ok(Self::NAN);
         };
         let product = logarithm * mantissa / big_pow10(u32::from(own));
         if value.abs() >= RESULT_SCALE_MAX * 3.0 && value > 0.0 {
             return Err(value_overflow());
         }
-        let result = from_fixed(&exp_fixed(&product, bits), bits, scale)?;
+        let result = from_fixed(&exp_fixed(&product, bits)?, bits, scale)?;
         Ok(if odd { result.neg() } else { result })
     }
 
@@ -234,9 +234,9 @@ impl Numeric {
         }
         let digits = (f64::from(scale) + weight + f64::from(exponent).abs().log10() + 20.0).max(20.0);
         let bits = bits_of(digits as i32) + 64;
-        let power = Float::of(mantissa, bits).power(exponent.unsigned_abs(), bits);
+        let power = Float::of(mantissa, bits).power(exponent.unsigned_abs(), bits)?;
         let tens = Float::of(BigInt::from(10), bits)
-            .power(exponent.unsigned_abs().saturating_mul(u32::from(own)), bits);
+            .power(exponent.unsigned_abs().saturating_mul(u32::from(own)), bits)?;
         let (above, below) = if exponent > 0 {
             (power, tens)
         } else {
@@ -256,6 +256,7 @@ impl Numeric {
         let (mut a, mut b) = (self.abs(), other.abs());
         let scale = i32::from(a.scale().max(b.scale()));
         while !b.is_zero() {
+            interrupt::check()?;
             (a, b) = (b.clone(), a.rem(&b)?);
         }
         a.round(scale)
@@ -290,7 +291,13 @@ impl Numeric {
         if number > 32_177 {
             return Err(value_overflow());
         }
-        let product = (2..=number).fold(BigInt::from(1), |product, factor| product * factor);
+        let mut product = BigInt::from(1);
+        for factor in 2..=number {
+            if factor % 256 == 0 {
+                interrupt::check()?;
+            }
+            product *= factor;
+        }
         Self::integer(product)
     }
 
@@ -330,9 +337,9 @@ impl Numeric {
     }
 
     /// The logarithm in fixed point; the number is greater than 0.
-    fn ln_fixed(&self, bits: u64) -> BigInt {
+    fn ln_fixed(&self, bits: u64) -> Result<BigInt, SqlError> {
         let Some((mantissa, scale)) = self.parts() else {
-            return BigInt::default();
+            return Ok(BigInt::default());
         };
         let divisor = big_pow10(u32::from(scale));
         // Roots bring the number near 1, where the series is short; each one costs a bit.
@@ -346,14 +353,15 @@ impl Numeric {
             (mantissa << (work + power.unsigned_abs())) / divisor
         };
         for _ in 0..ROOTS {
+            interrupt::check()?;
             reduced = (reduced << work).sqrt();
         }
         let one = BigInt::from(1) << work;
         let ratio = ((&reduced - &one) << work) / (&reduced + &one);
-        let near = atanh_fixed(&ratio, work) << (ROOTS + 1);
+        let near = atanh_fixed(&ratio, work)? << (ROOTS + 1);
         let third = &one / BigInt::from(3);
-        let ln_2: BigInt = atanh_fixed(&third, work) << 1_u32;
-        (near + ln_2 * power) >> (work - bits)
+        let ln_2: BigInt = atanh_fixed(&third, work)? << 1_u32;
+        Ok((near + ln_2 * power) >> (work - bits))
     }
 }
 
@@ -370,21 +378,22 @@ fn log10_of(magnitude: &BigUint) -> f64 {
 }
 
 /// `x + x^3/3 + x^5/5 + ...`
-fn atanh_fixed(x: &BigInt, bits: u64) -> BigInt {
+fn atanh_fixed(x: &BigInt, bits: u64) -> Result<BigInt, SqlError> {
     let square = (x * x) >> bits;
     let mut power = x.clone();
     let mut sum = x.clone();
     let mut number = 1_u32;
     while power.sign() != Sign::NoSign && power != BigInt::from(-1) {
+        interrupt::check()?;
         power = (power * &square) >> bits;
         number += 2;
         sum += &power / BigInt::from(number);
     }
-    sum
+    Ok(sum)
 }
 
 /// `e^x`
-fn exp_fixed(x: &BigInt, bits: u64) -> BigInt {
+fn exp_fixed(x: &BigInt, bits: u64) -> Result<BigInt, SqlError> {
     let magnitude = BigInt::from(x.magnitude().clone());
     // Halved so often that it is below 2^-8; each squaring afterwards costs a bit of relative precision.
     let whole_bits = magnitude.bits().saturating_sub(bits);
@@ -396,11 +405,13 @@ fn exp_fixed(x: &BigInt, bits: u64) -> BigInt {
     let mut sum = one.clone();
     let mut number = 1_u32;
     while term.sign() != Sign::NoSign {
+        interrupt::check()?;
         term = ((term * &reduced) >> work) / BigInt::from(number);
         sum += &term;
         number += 1;
     }
     for _ in 0..halvings {
+        interrupt::check()?;
         sum = (&sum * &sum) >> work;
     }
     let value = if x.sign() == Sign::Minus {
@@ -408,7 +419,7 @@ fn exp_fixed(x: &BigInt, bits: u64) -> BigInt {
     } else {
         sum
     };
-    value >> (work - bits)
+    Ok(value >> (work - bits))
 }
 
 /// Rounds half away from zero.
@@ -450,11 +461,12 @@ impl Float {
         .cut(bits)
     }
 
-    fn power(&self, exponent: u32, bits: u64) -> Float {
+    fn power(&self, exponent: u32, bits: u64) -> Result<Float, SqlError> {
         let mut result = Float::of(BigInt::from(1), bits);
         let mut square = self.clone();
         let mut left = exponent;
         while left > 0 {
+            interrupt::check()?;
             if left & 1 == 1 {
                 result = result.times(&square, bits);
             }
@@ -463,7 +475,7 @@ impl Float {
                 square = square.times(&square, bits);
             }
         }
-        result
+        Ok(result)
     }
 
     /// The quotient, rounded to a scale.

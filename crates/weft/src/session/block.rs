@@ -58,6 +58,10 @@ impl Session {
     /// execute them one by one.
     pub fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> bool {
         self.begin_statement();
+        self.interruptible(|session| session.run_as_block(steps))
+    }
+
+    fn run_as_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> bool {
         self.block = None;
         let Some(plan) = self.block_plan(steps) else {
             return false;

@@ -50,7 +50,7 @@ use weft_sql::statement::control::{CursorPlan, PrepareControl};
 use weft_sql::statement::{Normalized, Plan, PlanContext};
 use weft_store::Catalog;
 use weft_txn::{CancelToken, Mark, Transaction, TxnOptions};
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
 use crate::database::Shared;
 use crate::gate::DurabilityGate;
@@ -311,7 +311,11 @@ impl Session {
     /// Parses and plans one statement. `param_types` holds a type for each parameter that the client
     /// declared; others are inferred. An empty statement is allowed.
     pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
-        let prepared = self.prepare_planned(sql, param_types);
+        self.begin_statement();
+        let prepared = self.interruptible(|session| {
+            let prepared = session.prepare_planned(sql, param_types);
+            session.check_cancelled().and(prepared)
+        });
         if prepared.is_err() {
             self.fail();
         }
@@ -364,7 +368,7 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         self.begin_statement();
-        let result = self.run_prepared(prepared, params, scope, sink);
+        let result = self.interruptible(|session| session.run_prepared(prepared, params, scope, sink));
         if result.is_err() {
             self.fail();
         }
@@ -387,7 +391,7 @@ impl Session {
             self.begin_statement();
         }
         self.waker = Some(waker.clone());
-        let result = self.run_prepared(prepared, params, scope, sink);
+        let result = self.interruptible(|session| session.run_prepared(prepared, params, scope, sink));
         self.waker = None;
         if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
             return result;
@@ -444,13 +448,24 @@ impl Session {
 
     pub(crate) fn begin_statement(&mut self) {
         self.parked = None;
-        let timeout = self.settings.statement_timeout;
-        let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
-        self.deadline = deadline;
-        self.cancel.token.reset(deadline);
         self.cancel.signal.reset();
+        self.cancel.token.reset();
+        self.renew_deadline();
         self.cancel.running.store(true, Ordering::Release);
         self.statement_micros = self.shared.clock.unix_micros();
+    }
+
+    /// From now on the statement's time counts.
+    pub(crate) fn renew_deadline(&mut self) {
+        let timeout = self.settings.statement_timeout;
+        self.deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
+        self.cancel.token.set_deadline(self.deadline);
+    }
+
+    /// Does a part of a statement, which ends soon with 57014 when the client asks for that or the statement's
+    /// time is up.
+    pub(crate) fn interruptible<T>(&mut self, work: impl FnOnce(&mut Session) -> T) -> T {
+        interrupt::under(self.cancel.token.interrupt(), || work(self))
     }
 
     /// The end of a pipeline (Sync) or of a simple message: commits the implicit transaction if one is open.
@@ -579,7 +594,8 @@ impl Session {
     /// batches, once what they tell is durable.
     pub fn query_arrow(&mut self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
         self.begin_statement();
-        let batches = self.collect_arrow(sql).inspect_err(|_| self.fail())?;
+        let batches = self.interruptible(|session| session.collect_arrow(sql));
+        let batches = batches.inspect_err(|_| self.fail())?;
         self.sync()?;
         self.gate.wait()?;
         Ok(batches)

@@ -14,6 +14,7 @@ use weft_binder::relation::{Modify, ModifyKind};
 use weft_lock::LockMode;
 use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange};
 use weft_sql::statement::{ModifyPlan, QueryPlan, RowLockStrength, RowLockWait};
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, Value};
 
 use super::query::push_stream;
@@ -151,10 +152,12 @@ impl Session {
                 Ok(())
             })?;
         let mut written = Written::new(modify.returning.is_some());
+        let mut pace = Pace::default();
         for chunk in changes.chunks(CHUNK_ROWS) {
             let rows = chunk.iter().map(|change| (change.handle, change.old.as_slice()));
             self.transaction().txn.lock_rows(&modify.table, rows, true)?;
             for change in chunk {
+                pace.step(64)?;
                 self.change_row(modify, bound, change, &mut written)?;
             }
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use weft_lock::LockMode;
 use weft_pg_catalog::SessionView;
@@ -27,9 +26,7 @@ impl Session {
                 settings: self.settings.all(),
             }),
             zone: self.settings.zone,
-            statement_timeout: self
-                .deadline
-                .map(|deadline| deadline.saturating_duration_since(Instant::now())),
+            deadline: self.deadline,
             cancel: self.cancel.signal.clone(),
         }
     }

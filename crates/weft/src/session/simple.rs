@@ -23,7 +23,8 @@ impl Session {
     /// error.
     pub fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
         self.begin_statement();
-        let result = self.run_message(sql, sink).and_then(|()| self.sync());
+        let result =
+            self.interruptible(|session| session.run_message(sql, sink).and_then(|()| session.sync()));
         if result.is_err() {
             self.fail();
         }
@@ -85,6 +86,8 @@ impl Session {
             Some(plan) => plan,
             None => {
                 let plan = Arc::new(self.plan_lifted(lifted, &types)?);
+                // A plan that was not finished tells nothing about the text.
+                self.check_cancelled()?;
                 self.shared
                     .plans
                     .put(&lifted.key, &types, version, self.settings.zone, &plan);
@@ -195,6 +198,8 @@ impl Session {
                 for text in several {
                     self.check_cancelled()?;
                     self.run_text(text, &[], Scope::Pipelined, sink)?;
+                    // Each statement has its own time; reading the message is the first one's.
+                    self.renew_deadline();
                 }
                 Ok(())
             }

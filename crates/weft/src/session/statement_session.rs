@@ -7,11 +7,9 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use weft_base::BatchId;
-use weft_query::{CancelSignal, canceled_by_user, timed_out};
 use weft_store::{Catalog, CatalogOp, SequenceId, SequenceState};
 use weft_types::{SqlError, SqlState};
 
@@ -33,8 +31,6 @@ pub(crate) struct StatementSession {
     /// Sequences whose position the open transaction has changed: only the session itself may draw from them.
     private_sequences: Vec<SequenceId>,
     drawn: Mutex<Drawn>,
-    cancel: CancelSignal,
-    deadline: Option<Instant>,
 }
 
 /// Values drawn from sequences.
@@ -71,8 +67,6 @@ impl Session {
                 reserved_in: None,
                 private: BTreeMap::new(),
             }),
-            cancel: self.cancel.signal.clone(),
-            deadline: self.deadline,
         })
     }
 
@@ -204,16 +198,6 @@ impl weft_expression::Session for StatementSession {
 
     fn random_u64(&self) -> u64 {
         random_word(&self.shared)
-    }
-
-    fn check_interrupt(&self) -> Result<(), SqlError> {
-        if self.cancel.is_canceled() {
-            return Err(canceled_by_user());
-        }
-        match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(timed_out()),
-            _ => Ok(()),
-        }
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -191,7 +191,7 @@ fn format(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
             }
             'I' => push_identifier(&plain, &mut shown),
             'L' if value.is_null() => shown.push_str("NULL"),
-            'L' => push_literal(&plain, &mut shown),
+            'L' => push_literal(&plain, &mut shown)?,
             _ => shown = plain,
         }
         pad(&shown, width, directive.left, &mut out)?;

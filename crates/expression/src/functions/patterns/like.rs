@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use weft_types::{SqlError, SqlState, Value};
+use weft_types::{SqlError, SqlState, Value, interrupt};
 
 use super::super::shape::{
     Arguments, BPCHAR, BYTEA, Computed, NAME, TEXT, TO_BOOL, TO_BYTEA, TO_TEXT, bytes, check_bytes, define,
@@ -64,27 +64,27 @@ fn ordered(arguments: Arguments<'_, '_>, holds: fn(Ordering) -> bool) -> Compute
     Ok(Value::Bool(holds(order)))
 }
 
-fn like(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn like(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, pattern) = (text(arguments, 0)?.as_bytes(), text(arguments, 1)?.as_bytes());
-    matches::<true>(context, whole, pattern).map(Value::Bool)
+    matches::<true>(whole, pattern).map(Value::Bool)
 }
 
 fn not_like(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     negated(like(context, arguments)?)
 }
 
-fn like_bytes(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    matches::<false>(context, bytes(arguments, 0)?, bytes(arguments, 1)?).map(Value::Bool)
+fn like_bytes(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+    matches::<false>(bytes(arguments, 0)?, bytes(arguments, 1)?).map(Value::Bool)
 }
 
 fn not_like_bytes(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     negated(like_bytes(context, arguments)?)
 }
 
-fn ilike(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn ilike(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?.to_ascii_lowercase();
     let pattern = text(arguments, 1)?.to_ascii_lowercase();
-    matches::<true>(context, whole.as_bytes(), pattern.as_bytes()).map(Value::Bool)
+    matches::<true>(whole.as_bytes(), pattern.as_bytes()).map(Value::Bool)
 }
 
 fn not_ilike(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -117,7 +117,7 @@ fn after<const TEXT: bool>(whole: &[u8], at: usize) -> usize {
 
 /// Greedy, going back to the last `%` only: what follows a `%` is tried at each character once, and given up
 /// where it does not fit. Work is the text's length times the longest stretch between two `%`.
-fn matches<const TEXT: bool>(context: &Context<'_>, whole: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
+fn matches<const TEXT: bool>(whole: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
     let (mut at, mut step) = (0, 0);
     // The place in the pattern behind the last `%`, and the place in the text that it was tried at.
     let mut back: Option<(usize, usize)> = None;
@@ -125,7 +125,7 @@ fn matches<const TEXT: bool>(context: &Context<'_>, whole: &[u8], pattern: &[u8]
     while at < whole.len() {
         steps += 1;
         if steps == STEPS_MAX {
-            context.session.check_interrupt()?;
+            interrupt::check()?;
             steps = 0;
         }
         let fits = match pattern.get(step) {

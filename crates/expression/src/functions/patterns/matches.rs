@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, Value};
 
 use super::super::shape::{invalid, made_texts};
 use super::regex::{Flags, Program, Span, program};
-use crate::context::Context;
 
 /// Options of a function of regular expressions.
 pub(super) struct Options {
@@ -63,17 +63,24 @@ pub(super) struct Matches<'a> {
     program: &'a Program,
     text: &'a str,
     from: usize,
+    pace: Pace,
 }
 
 impl<'a> Matches<'a> {
     /// The matches that begin at a byte or behind it.
     pub(super) fn new(program: &'a Program, text: &'a str, from: usize) -> Matches<'a> {
-        Matches { program, text, from }
+        Matches {
+            program,
+            text,
+            from,
+            pace: Pace::default(),
+        }
     }
 
     /// The next match.
-    pub(super) fn next(&mut self, context: &Context<'_>) -> Result<Option<Span>, SqlError> {
-        let Some(found) = self.program.find(context, self.text, self.from)? else {
+    pub(super) fn next(&mut self) -> Result<Option<Span>, SqlError> {
+        self.pace.step(8)?;
+        let Some(found) = self.program.find(self.text, self.from)? else {
             self.from = self.text.len() + 1;
             return Ok(None);
         };
@@ -86,15 +93,11 @@ impl<'a> Matches<'a> {
 
     /// The next part between matches, for splitting: `last` is where the part before it ended, and moves.
     /// None behind the end. Empty matches at the ends of the text and next to another match split nothing.
-    pub(super) fn next_part(
-        &mut self,
-        context: &Context<'_>,
-        last: &mut Option<SplitPlace>,
-    ) -> Result<Option<&'a str>, SqlError> {
+    pub(super) fn next_part(&mut self, last: &mut Option<SplitPlace>) -> Result<Option<&'a str>, SqlError> {
         let Some(place) = last else {
             return Ok(None);
         };
-        while let Some(found) = self.next(context)? {
+        while let Some(found) = self.next()? {
             let counts = found.start < self.text.len() && found.end > place.match_end;
             place.match_end = found.end;
             if counts {
@@ -117,16 +120,11 @@ pub(super) struct SplitPlace {
 }
 
 /// What a match gives: its captured parts, or itself if it captures none.
-pub(super) fn captured(
-    context: &Context<'_>,
-    program: &Program,
-    text: &str,
-    found: &Span,
-) -> Result<Value, SqlError> {
+pub(super) fn captured(program: &Program, text: &str, found: &Span) -> Result<Value, SqlError> {
     if program.capture_count() == 0 {
         return Ok(made_texts(vec![part(text, Some(found))]));
     }
-    let captures = program.captures(context, text, found)?;
+    let captures = program.captures(text, found)?;
     let parts = captures.iter().map(|capture| part(text, capture.as_ref()));
     Ok(made_texts(parts.collect()))
 }

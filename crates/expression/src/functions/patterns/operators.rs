@@ -118,22 +118,22 @@ pub static SETS: &[SetEntry] = &[
     },
 ];
 
-fn matches(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn matches(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let program = program(text(arguments, 1)?, Flags::ADVANCED)?;
-    program.is_match(context, text(arguments, 0)?).map(Value::Bool)
+    program.is_match(text(arguments, 0)?).map(Value::Bool)
 }
 
 fn matches_not(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     negated(matches(context, arguments)?)
 }
 
-fn matches_any_case(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn matches_any_case(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let flags = Flags {
         ignore_case: true,
         ..Flags::ADVANCED
     };
     let program = program(text(arguments, 1)?, flags)?;
-    program.is_match(context, text(arguments, 0)?).map(Value::Bool)
+    program.is_match(text(arguments, 0)?).map(Value::Bool)
 }
 
 fn matches_not_any_case(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -178,37 +178,33 @@ fn start_byte(whole: &str, start: usize) -> usize {
 }
 
 /// The first captured part of the first match, or all of it if it captures none.
-fn first_part(context: &Context<'_>, whole: &str, program: &Program) -> Computed {
-    let Some(found) = program.find(context, whole, 0)? else {
+fn first_part(whole: &str, program: &Program) -> Computed {
+    let Some(found) = program.find(whole, 0)? else {
         return Ok(Value::Null);
     };
     if program.capture_count() == 0 {
         return Ok(part(whole, Some(&found)));
     }
-    let captures = program.captures(context, whole, &found)?;
+    let captures = program.captures(whole, &found)?;
     Ok(part(whole, captures.first().and_then(Option::as_ref)))
 }
 
-fn substring(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn substring(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let program = program(text(arguments, 1)?, Flags::ADVANCED)?;
-    first_part(context, text(arguments, 0)?, &program)
+    first_part(text(arguments, 0)?, &program)
 }
 
-fn substring_similar(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn substring_similar(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let pattern = to_regex(text(arguments, 1)?, text(arguments, 2)?)?;
-    first_part(
-        context,
-        text(arguments, 0)?,
-        &*program(&pattern, Flags::ADVANCED)?,
-    )
+    first_part(text(arguments, 0)?, &*program(&pattern, Flags::ADVANCED)?)
 }
 
-fn like(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn like(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let program = single("regexp_like", text(arguments, 1)?, letters(arguments, 2)?)?;
-    program.is_match(context, text(arguments, 0)?).map(Value::Bool)
+    program.is_match(text(arguments, 0)?).map(Value::Bool)
 }
 
-fn first_match(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn first_match(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?;
     let program = single("regexp_match", text(arguments, 1)?, letters(arguments, 2)?).map_err(|error| {
         match error.message.contains("\"global\"") {
@@ -216,19 +212,19 @@ fn first_match(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed 
             false => error,
         }
     })?;
-    match program.find(context, whole, 0)? {
-        Some(found) => captured(context, &program, whole, &found),
+    match program.find(whole, 0)? {
+        Some(found) => captured(&program, whole, &found),
         None => Ok(Value::Null),
     }
 }
 
-fn count(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn count(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?;
     let start = number(arguments, 2, "start", 1, 1)?;
     let program = single("regexp_count", text(arguments, 1)?, letters(arguments, 3)?)?;
     let mut matches = Matches::new(&program, whole, start_byte(whole, start));
     let mut count = 0;
-    while matches.next(context)?.is_some() {
+    while matches.next()?.is_some() {
         count += 1;
     }
     counted(count)
@@ -236,7 +232,6 @@ fn count(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
 
 /// The n-th match, or the part of it that a pair of parentheses took.
 fn nth(
-    context: &Context<'_>,
     program: &Program,
     whole: &str,
     (start, n, capture): (usize, usize, usize),
@@ -247,21 +242,21 @@ fn nth(
     let mut matches = Matches::new(program, whole, start_byte(whole, start));
     let mut found = None;
     for _ in 0..n {
-        found = matches.next(context)?;
+        found = matches.next()?;
         if found.is_none() {
             return Ok(None);
         }
     }
     match (found, capture.checked_sub(1)) {
         (Some(found), Some(capture)) => {
-            let captures = program.captures(context, whole, &found)?;
+            let captures = program.captures(whole, &found)?;
             Ok(captures.get(capture).cloned().flatten())
         }
         (found, _) => Ok(found),
     }
 }
 
-fn instr(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn instr(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?;
     let start = number(arguments, 2, "start", 1, 1)?;
     let n = number(arguments, 3, "n", 1, 1)?;
@@ -273,24 +268,24 @@ fn instr(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     }
     let capture = number(arguments, 6, "subexpr", 0, 0)?;
     let program = single("regexp_instr", text(arguments, 1)?, letters(arguments, 5)?)?;
-    let Some(found) = nth(context, &program, whole, (start, n, capture))? else {
+    let Some(found) = nth(&program, whole, (start, n, capture))? else {
         return Ok(Value::Int4(0));
     };
     let at = if end_option == 1 { found.end } else { found.start };
     counted(char_count(whole.get(..at).unwrap_or_default()) + 1)
 }
 
-fn substr(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn substr(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?;
     let start = number(arguments, 2, "start", 1, 1)?;
     let n = number(arguments, 3, "n", 1, 1)?;
     let capture = number(arguments, 5, "subexpr", 0, 0)?;
     let program = single("regexp_substr", text(arguments, 1)?, letters(arguments, 4)?)?;
-    let found = nth(context, &program, whole, (start, n, capture))?;
+    let found = nth(&program, whole, (start, n, capture))?;
     Ok(part(whole, found.as_ref()))
 }
 
-fn replace(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let letters = letters(arguments, 3)?;
     if letters.starts_with(|c: char| c.is_ascii_digit()) {
         let first = letters.get(..1).unwrap_or_default();
@@ -301,38 +296,32 @@ fn replace(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let options = options(letters)?;
     let program = program(text(arguments, 1)?, options.flags)?;
     let n = if options.global { 0 } else { 1 };
-    replaced(context, &program, arguments, 0, n)
+    replaced(&program, arguments, 0, n)
 }
 
-fn replace_from(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn replace_from(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let start = number(arguments, 3, "start", 1, 1)?;
     let n = number(arguments, 4, "n", 0, 1)?;
     let options = options(letters(arguments, 5)?)?;
     let program = program(text(arguments, 1)?, options.flags)?;
     let from = start_byte(text(arguments, 0)?, start);
-    replaced(context, &program, arguments, from, n)
+    replaced(&program, arguments, from, n)
 }
 
 /// The text with its n-th match replaced, or with all if `n` is 0.
-fn replaced(
-    context: &Context<'_>,
-    program: &Program,
-    arguments: Arguments<'_, '_>,
-    from: usize,
-    n: usize,
-) -> Computed {
+fn replaced(program: &Program, arguments: Arguments<'_, '_>, from: usize, n: usize) -> Computed {
     let (whole, replacement) = (text(arguments, 0)?, text(arguments, 2)?);
     let pieces = pieces(replacement);
     let needs_captures = pieces.iter().any(|piece| matches!(piece, Piece::Capture(_)));
     let mut matches = Matches::new(program, whole, from);
     let (mut out, mut copied, mut count) = (String::new(), 0, 0);
-    while let Some(found) = matches.next(context)? {
+    while let Some(found) = matches.next()? {
         count += 1;
         if n > 0 && count != n {
             continue;
         }
         let captures = match needs_captures {
-            true => program.captures(context, whole, &found)?,
+            true => program.captures(whole, &found)?,
             false => Vec::new(),
         };
         out.push_str(whole.get(copied..found.start).unwrap_or_default());
@@ -388,7 +377,7 @@ fn pieces(replacement: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-fn split_to_array(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
+fn split_to_array(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?;
     let program = single(
         "regexp_split_to_array",
@@ -398,7 +387,7 @@ fn split_to_array(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Comput
     let mut matches = Matches::new(&program, whole, 0);
     let mut place = Some(SplitPlace::default());
     let mut parts = Vec::new();
-    while let Some(part) = matches.next_part(context, &mut place)? {
+    while let Some(part) = matches.next_part(&mut place)? {
         parts.push(Value::Text(part.to_owned()));
     }
     Ok(made_texts(parts))
@@ -406,7 +395,7 @@ fn split_to_array(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Comput
 
 type Emit<'e> = &'e mut dyn FnMut(Vec<Value>) -> Result<(), SqlError>;
 
-fn split_to_table(context: &Context<'_>, arguments: &[ValueRef<'_>], emit: Emit<'_>) -> Result<(), SqlError> {
+fn split_to_table(_: &Context<'_>, arguments: &[ValueRef<'_>], emit: Emit<'_>) -> Result<(), SqlError> {
     let whole = text(arguments, 0)?;
     let program = single(
         "regexp_split_to_table",
@@ -415,19 +404,19 @@ fn split_to_table(context: &Context<'_>, arguments: &[ValueRef<'_>], emit: Emit<
     )?;
     let mut matches = Matches::new(&program, whole, 0);
     let mut place = Some(SplitPlace::default());
-    while let Some(part) = matches.next_part(context, &mut place)? {
+    while let Some(part) = matches.next_part(&mut place)? {
         emit(vec![Value::Text(part.to_owned())])?;
     }
     Ok(())
 }
 
-fn all_matches(context: &Context<'_>, arguments: &[ValueRef<'_>], emit: Emit<'_>) -> Result<(), SqlError> {
+fn all_matches(_: &Context<'_>, arguments: &[ValueRef<'_>], emit: Emit<'_>) -> Result<(), SqlError> {
     let whole = text(arguments, 0)?;
     let options = options(letters(arguments, 2)?)?;
     let program = program(text(arguments, 1)?, options.flags)?;
     let mut matches = Matches::new(&program, whole, 0);
-    while let Some(found) = matches.next(context)? {
-        emit(vec![captured(context, &program, whole, &found)?])?;
+    while let Some(found) = matches.next()? {
+        emit(vec![captured(&program, whole, &found)?])?;
         if !options.global {
             break;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use weft_types::interrupt::{self, Pace, pieces};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::super::shape::{
@@ -28,23 +29,39 @@ pub static ENTRIES: &[Entry] = &[
 ];
 
 fn lower(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    made(text(arguments, 0)?.to_ascii_lowercase())
+    changed(arguments, str::make_ascii_lowercase)
 }
 
 fn upper(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    made(text(arguments, 0)?.to_ascii_uppercase())
+    changed(arguments, str::make_ascii_uppercase)
+}
+
+/// The text, each piece of which `change` changes in place.
+fn changed(arguments: Arguments<'_, '_>, change: fn(&mut str)) -> Computed {
+    let whole = text(arguments, 0)?;
+    let mut out = String::with_capacity(whole.len());
+    for piece in pieces(whole) {
+        let behind = out.len();
+        out.push_str(piece?);
+        if let Some(added) = out.get_mut(behind..) {
+            change(added);
+        }
+    }
+    made(out)
 }
 
 fn initcap(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?;
     let mut out = String::with_capacity(whole.len());
     let mut within = false;
-    for character in whole.chars() {
-        out.push(match within {
-            true => character.to_ascii_lowercase(),
-            false => character.to_ascii_uppercase(),
-        });
-        within = character.is_ascii_alphanumeric();
+    for piece in pieces(whole) {
+        for character in piece?.chars() {
+            out.push(match within {
+                true => character.to_ascii_lowercase(),
+                false => character.to_ascii_uppercase(),
+            });
+            within = character.is_ascii_alphanumeric();
+        }
     }
     made(out)
 }
@@ -53,10 +70,7 @@ fn repeat(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, times) = (text(arguments, 0)?, int(arguments, 1)?);
     let times = usize::try_from(times).unwrap_or(0);
     check_bytes(times.saturating_mul(whole.len()))?;
-    made(match whole.is_empty() {
-        true => String::new(),
-        false => whole.repeat(times),
-    })
+    made(interrupt::repeated(whole, times)?)
 }
 
 fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -64,13 +78,27 @@ fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     if from.is_empty() {
         return made(whole);
     }
-    let times = whole.matches(from).count();
-    check_bytes(whole.len() - times * from.len() + times.saturating_mul(to.len()))?;
-    made(whole.replace(from, to))
+    let mut out = String::with_capacity(whole.len());
+    let (mut pace, mut copied) = (Pace::default(), 0);
+    for (at, _) in whole.match_indices(from) {
+        pace.step(4)?;
+        out.push_str(whole.get(copied..at).unwrap_or_default());
+        out.push_str(to);
+        check_bytes(out.len())?;
+        copied = at + from.len();
+    }
+    out.push_str(whole.get(copied..).unwrap_or_default());
+    check_bytes(out.len())?;
+    made(out)
 }
 
 fn reverse(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    made(text(arguments, 0)?.chars().rev().collect::<String>())
+    let whole = text(arguments, 0)?;
+    let mut out = String::with_capacity(whole.len());
+    for piece in interrupt::pieces_from_behind(whole) {
+        out.extend(piece?.chars().rev());
+    }
+    made(out)
 }
 
 fn translate(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -86,7 +114,10 @@ fn translate(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         Some(target) => *target,
         None => Some(character),
     };
-    let out: String = whole.chars().filter_map(changed).collect();
+    let mut out = String::with_capacity(whole.len());
+    for piece in pieces(whole) {
+        out.extend(piece?.chars().filter_map(changed));
+    }
     check_bytes(out.len())?;
     made(out)
 }

@@ -1,6 +1,6 @@
 //! Lengths, positions and parts of texts.
 
-use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
 use super::super::shape::{
     Arguments, BPCHAR, Computed, INT4, TEXT, TO_BOOL, TO_INT4, TO_TEXT, byte_of, char_count, check_bytes,
@@ -174,7 +174,10 @@ fn padded<'v>(arguments: Arguments<'v, '_>) -> Result<(&'v str, String), SqlErro
             String::new(),
         ));
     }
-    Ok((whole, fill.chars().cycle().take(missing).collect()))
+    let length = char_count(fill);
+    let mut filling = interrupt::repeated(fill, missing / length)?;
+    filling.push_str(fill.get(..byte_of(fill, missing % length)).unwrap_or_default());
+    Ok((whole, filling))
 }
 
 fn lpad(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {

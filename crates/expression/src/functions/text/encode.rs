@@ -2,6 +2,7 @@
 
 use md5::{Digest, Md5};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
+use weft_types::interrupt::{Pace, byte_pieces};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::super::shape::{
@@ -34,25 +35,35 @@ fn digit(bits: u8) -> char {
     char::from(DIGITS[usize::from(bits & 15)])
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> Result<String, SqlError> {
     let mut out = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        out.push(digit(byte >> 4));
-        out.push(digit(*byte));
+    for piece in byte_pieces(bytes) {
+        for byte in piece? {
+            out.push(digit(byte >> 4));
+            out.push(digit(*byte));
+        }
     }
-    out
+    Ok(out)
 }
 
 fn md5_text(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    made(hex(&Md5::digest(text(arguments, 0)?.as_bytes())))
+    made(hex(&digest::<Md5>(text(arguments, 0)?.as_bytes())?)?)
 }
 
 fn md5_bytes(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    made(hex(&Md5::digest(bytes(arguments, 0)?)))
+    made(hex(&digest::<Md5>(bytes(arguments, 0)?)?)?)
 }
 
 fn hash<D: Digest>(arguments: Arguments<'_, '_>) -> Computed {
-    Ok(Value::Bytea(D::digest(bytes(arguments, 0)?).to_vec()))
+    digest::<D>(bytes(arguments, 0)?).map(Value::Bytea)
+}
+
+fn digest<D: Digest>(bytes: &[u8]) -> Result<Vec<u8>, SqlError> {
+    let mut hasher = D::new();
+    for piece in byte_pieces(bytes) {
+        hasher.update(piece?);
+    }
+    Ok(hasher.finalize().to_vec())
 }
 
 /// How bytes are written.
@@ -82,9 +93,9 @@ fn encode(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     };
     check_bytes(longer)?;
     let out = match form {
-        Form::Hex => hex(bytes),
-        Form::Base64 => to_base64(bytes),
-        Form::Escape => to_escapes(bytes),
+        Form::Hex => hex(bytes)?,
+        Form::Base64 => to_base64(bytes)?,
+        Form::Escape => to_escapes(bytes)?,
     };
     check_bytes(out.len())?;
     made(out)
@@ -104,10 +115,12 @@ const LINE_MAX: usize = 76;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-fn to_base64(bytes: &[u8]) -> String {
+fn to_base64(bytes: &[u8]) -> Result<String, SqlError> {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4 + bytes.len() / 57 + 1);
     let mut line = 0;
+    let mut pace = Pace::default();
     for group in bytes.chunks(3) {
+        pace.step(1)?;
         let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for place in 0..4 {
@@ -122,7 +135,7 @@ fn to_base64(bytes: &[u8]) -> String {
             line = 0;
         }
     }
-    out
+    Ok(out)
 }
 
 fn sextet(byte: u8) -> Option<u32> {
@@ -139,7 +152,9 @@ fn sextet(byte: u8) -> Option<u32> {
 fn from_base64(text: &str) -> Result<Vec<u8>, SqlError> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut place, mut end) = (0_u32, 0, 0);
+    let mut pace = Pace::default();
     for character in text.chars() {
+        pace.step(1)?;
         let value = match character {
             ' ' | '\t' | '\n' | '\r' => continue,
             '=' => {
@@ -189,7 +204,9 @@ fn from_hex(text: &str) -> Result<Vec<u8>, SqlError> {
     };
     let mut out = Vec::with_capacity(text.len() / 2);
     let mut characters = text.chars();
+    let mut pace = Pace::default();
     while let Some(character) = characters.next() {
+        pace.step(1)?;
         if matches!(character, ' ' | '\n' | '\t' | '\r') {
             continue;
         }
@@ -202,9 +219,11 @@ fn from_hex(text: &str) -> Result<Vec<u8>, SqlError> {
     Ok(out)
 }
 
-fn to_escapes(bytes: &[u8]) -> String {
+fn to_escapes(bytes: &[u8]) -> Result<String, SqlError> {
     let mut out = String::with_capacity(bytes.len());
+    let mut pace = Pace::default();
     for &byte in bytes {
+        pace.step(1)?;
         match byte {
             0 | 128.. => {
                 out.push('\\');
@@ -216,13 +235,15 @@ fn to_escapes(bytes: &[u8]) -> String {
             _ => out.push(char::from(byte)),
         }
     }
-    out
+    Ok(out)
 }
 
 fn from_escapes(text: &str) -> Result<Vec<u8>, SqlError> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
+    let mut pace = Pace::default();
     while let Some((&byte, behind)) = rest.split_first() {
+        pace.step(1)?;
         rest = behind;
         if byte != b'\\' {
             out.push(byte);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use weft_types::interrupt::pieces;
 use weft_types::{SqlError, SqlState};
 
 use super::super::shape::{
@@ -195,18 +196,21 @@ pub(crate) fn push_identifier(name: &str, out: &mut String) {
 }
 
 /// Appends a text as a literal.
-pub(crate) fn push_literal(value: &str, out: &mut String) {
+pub(crate) fn push_literal(value: &str, out: &mut String) -> Result<(), SqlError> {
     if value.contains('\\') {
         out.push('E');
     }
     out.push('\'');
-    for character in value.chars() {
-        if matches!(character, '\'' | '\\') {
+    for piece in pieces(value) {
+        for character in piece?.chars() {
+            if matches!(character, '\'' | '\\') {
+                out.push(character);
+            }
             out.push(character);
         }
-        out.push(character);
     }
     out.push('\'');
+    Ok(())
 }
 
 fn quote_ident(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -222,7 +226,7 @@ fn quote_literal(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Compute
         push_cast(context, argument, &mut value)?;
     }
     let mut out = String::new();
-    push_literal(&value, &mut out);
+    push_literal(&value, &mut out)?;
     check_bytes(out.len())?;
     made(out)
 }

@@ -9,10 +9,9 @@ use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_automata::{Anchored, Input, MatchKind, meta};
 use regex_syntax::hir::Hir;
-use weft_types::SqlError;
+use weft_types::{SqlError, interrupt};
 
 use super::{Span, too_complex};
-use crate::context::Context;
 
 /// Bytes of one automaton.
 const AUTOMATON_BYTES_MAX: usize = 4 << 20;
@@ -38,6 +37,45 @@ pub(super) fn search(hir: &Hir) -> Result<meta::Regex, SqlError> {
     built.map_err(|_| too_complex())
 }
 
+/// What finds the leftmost place at which a match begins in a long text, and can be ended meanwhile: one
+/// automaton finds where that match ends, another walks back from there.
+pub(super) struct LongSearch {
+    forward: Automaton,
+    backward: Automaton,
+}
+
+impl LongSearch {
+    pub(super) fn new(hir: &Hir) -> Result<LongSearch, SqlError> {
+        Ok(LongSearch {
+            forward: Automaton::of_kind(hir, Direction::Forward, MatchKind::LeftmostFirst)?,
+            backward: Automaton::new(hir, Direction::Backward)?,
+        })
+    }
+
+    /// Whether the text has a match.
+    pub(super) fn is_match(&self, text: &str) -> Result<bool, SqlError> {
+        let mut found = false;
+        self.forward.walk(text, 0..text.len(), Anchored::No, |_| {
+            found = true;
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Where the first match begins.
+    pub(super) fn start(&self, text: &str, span: Span) -> Result<Option<usize>, SqlError> {
+        let mut end = None;
+        self.forward.walk(text, span.clone(), Anchored::No, |at| {
+            end = Some(at);
+            true
+        })?;
+        match end {
+            Some(end) => self.backward.last(text, span.start..end),
+            None => Ok(None),
+        }
+    }
+}
+
 /// An automaton that takes all matches from a place on.
 #[derive(Debug)]
 pub(super) struct Automaton {
@@ -48,6 +86,10 @@ pub(super) struct Automaton {
 
 impl Automaton {
     pub(super) fn new(hir: &Hir, direction: Direction) -> Result<Automaton, SqlError> {
+        Self::of_kind(hir, direction, MatchKind::All)
+    }
+
+    fn of_kind(hir: &Hir, direction: Direction, kind: MatchKind) -> Result<Automaton, SqlError> {
         let config = thompson::Config::new()
             .reverse(direction == Direction::Backward)
             .which_captures(WhichCaptures::None)
@@ -57,7 +99,7 @@ impl Automaton {
             .build_from_hir(hir)
             .map_err(|_| too_complex())?;
         let config = DFA::config()
-            .match_kind(MatchKind::All)
+            .match_kind(kind)
             .cache_capacity(CACHE_BYTES_MAX)
             .skip_cache_capacity_check(true);
         let dfa = DFA::builder()
@@ -72,18 +114,23 @@ impl Automaton {
         })
     }
 
-    /// Calls `found` with the place of each match, the nearest first, until it says that it has enough.
-    fn each(
+    /// Calls `found` with the place of each match from the span's begin on, the nearest first, until it says that it
+    /// has enough.
+    fn each(&self, text: &str, span: Span, found: impl FnMut(usize) -> bool) -> Result<(), SqlError> {
+        self.walk(text, span, Anchored::Yes, found)
+    }
+
+    fn walk(
         &self,
-        context: &Context<'_>,
         text: &str,
         span: Span,
+        anchored: Anchored,
         mut found: impl FnMut(usize) -> bool,
     ) -> Result<(), SqlError> {
         let failed = || SqlError::internal("an automaton of a regular expression gave up");
         let cache = &mut *self.cache.borrow_mut();
         let bytes = text.as_bytes();
-        let input = Input::new(text).span(span.clone()).anchored(Anchored::Yes);
+        let input = Input::new(text).span(span.clone()).anchored(anchored);
         let forward = self.direction == Direction::Forward;
         let mut state = match forward {
             true => self.dfa.start_state_forward(cache, &input),
@@ -97,7 +144,7 @@ impl Automaton {
                 span.end - 1 - read
             };
             if read % READ_MAX == READ_MAX - 1 {
-                context.session.check_interrupt()?;
+                interrupt::check()?;
             }
             state = self.step(cache, state, bytes.get(at)).ok_or_else(failed)?;
             // A match is known one byte late.
@@ -128,14 +175,9 @@ impl Automaton {
     }
 
     /// The nearest place of a match.
-    pub(super) fn first(
-        &self,
-        context: &Context<'_>,
-        text: &str,
-        span: Span,
-    ) -> Result<Option<usize>, SqlError> {
+    pub(super) fn first(&self, text: &str, span: Span) -> Result<Option<usize>, SqlError> {
         let mut first = None;
-        self.each(context, text, span, |at| {
+        self.each(text, span, |at| {
             first = Some(at);
             false
         })?;
@@ -143,14 +185,9 @@ impl Automaton {
     }
 
     /// The farthest place of a match.
-    pub(super) fn last(
-        &self,
-        context: &Context<'_>,
-        text: &str,
-        span: Span,
-    ) -> Result<Option<usize>, SqlError> {
+    pub(super) fn last(&self, text: &str, span: Span) -> Result<Option<usize>, SqlError> {
         let mut last = None;
-        self.each(context, text, span, |at| {
+        self.each(text, span, |at| {
             last = Some(at);
             true
         })?;
@@ -158,9 +195,9 @@ impl Automaton {
     }
 
     /// All places of matches, the nearest first.
-    pub(super) fn all(&self, context: &Context<'_>, text: &str, span: Span) -> Result<Vec<usize>, SqlError> {
+    pub(super) fn all(&self, text: &str, span: Span) -> Result<Vec<usize>, SqlError> {
         let mut all = Vec::new();
-        self.each(context, text, span, |at| {
+        self.each(text, span, |at| {
             all.push(at);
             true
         })?;

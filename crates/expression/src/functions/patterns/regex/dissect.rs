@@ -15,7 +15,6 @@ use weft_types::SqlError;
 use super::automaton::{Automaton, Direction};
 use super::tree::{Prefers, Repeat, Tree, repeat_hir, sequence_hir};
 use super::{Span, too_complex};
-use crate::context::Context;
 
 /// Automata that one expression may need to divide its matches.
 const AUTOMATA_MAX: usize = 2000;
@@ -26,12 +25,6 @@ const AUTOMATA_MAX: usize = 2000;
 pub(super) struct Dissector {
     automata: RefCell<HashMap<(usize, u32, bool), Rc<Automaton>>>,
     count: Cell<usize>,
-}
-
-/// What is to be divided.
-struct Text<'a, 'c> {
-    context: &'a Context<'c>,
-    text: &'a str,
 }
 
 fn lost() -> SqlError {
@@ -45,13 +38,11 @@ impl Dissector {
     /// Notes what each pair of parentheses of a tree took of the text that the tree matches.
     pub(super) fn dissect(
         &self,
-        context: &Context<'_>,
         text: &str,
         tree: &Tree,
         span: Span,
         captures: &mut [Option<Span>],
     ) -> Result<(), SqlError> {
-        let text = Text { context, text };
         let mut work: Work<'_> = vec![(tree, span)];
         while let Some((tree, span)) = work.pop() {
             if !tree.traits().captures {
@@ -65,10 +56,10 @@ impl Dissector {
                     }
                     work.push((part, span));
                 }
-                Tree::Sequence(parts, _) => self.sequence(&text, parts, span, &mut work)?,
-                Tree::Either(parts, _) => self.either(&text, parts, span, &mut work)?,
+                Tree::Sequence(parts, _) => self.sequence(text, parts, span, &mut work)?,
+                Tree::Either(parts, _) => self.either(text, parts, span, &mut work)?,
                 Tree::Repeat(repeat, traits) => {
-                    self.repeat(&text, repeat, traits.prefers, span, &mut work)?;
+                    self.repeat(text, repeat, traits.prefers, span, &mut work)?;
                 }
             }
         }
@@ -98,7 +89,7 @@ impl Dissector {
 
     fn sequence<'t>(
         &self,
-        text: &Text<'_, '_>,
+        text: &str,
         parts: &'t [Tree],
         span: Span,
         work: &mut Work<'t>,
@@ -111,8 +102,8 @@ impl Dissector {
             }
             let left = self.automaton(part, PART, Direction::Forward, || part.to_hir())?;
             let right = self.automaton(part, REST, Direction::Backward, || sequence_hir(rest))?;
-            let ends = left.all(text.context, text.text, span.clone())?;
-            let starts = right.all(text.context, text.text, span.clone())?;
+            let ends = left.all(text, span.clone())?;
+            let starts = right.all(text, span.clone())?;
             let end = common(&ends, &starts, part.traits().prefers).ok_or_else(lost)?;
             work.push((part, span.start..end));
             (parts, span) = (rest, end..span.end);
@@ -122,14 +113,14 @@ impl Dissector {
 
     fn either<'t>(
         &self,
-        text: &Text<'_, '_>,
+        text: &str,
         parts: &'t [Tree],
         span: Span,
         work: &mut Work<'t>,
     ) -> Result<(), SqlError> {
         for part in parts {
             let automaton = self.automaton(part, PART, Direction::Forward, || part.to_hir())?;
-            if automaton.last(text.context, text.text, span.clone())? == Some(span.end) {
+            if automaton.last(text, span.clone())? == Some(span.end) {
                 work.push((part, span));
                 return Ok(());
             }
@@ -139,7 +130,7 @@ impl Dissector {
 
     fn repeat<'t>(
         &self,
-        text: &Text<'_, '_>,
+        text: &str,
         repeat: &'t Repeat,
         prefers: Prefers,
         span: Span,
@@ -152,8 +143,8 @@ impl Dissector {
             let hir = || repeat_hir(part, repeat.min - 1, fewer);
             let left = self.automaton(part, FRONT, Direction::Forward, hir)?;
             let right = self.automaton(part, PART, Direction::Backward, || part.to_hir())?;
-            let ends = left.all(text.context, text.text, span.clone())?;
-            let starts = right.all(text.context, text.text, span.clone())?;
+            let ends = left.all(text, span.clone())?;
+            let starts = right.all(text, span.clone())?;
             let end = common(&ends, &starts, prefers).ok_or_else(lost)?;
             work.push((part, end..span.end));
             return Ok(());
@@ -161,7 +152,7 @@ impl Dissector {
         let single = self.automaton(part, PART, Direction::Forward, || part.to_hir())?;
         if span.is_empty() {
             // Once if it can be, otherwise not at all.
-            if single.last(text.context, text.text, span.clone())?.is_some() {
+            if single.last(text, span.clone())?.is_some() {
                 work.push((part, span));
             }
             return Ok(());
@@ -178,10 +169,10 @@ impl Dissector {
                     let variant = left.map_or(REST, |left| FRONT + 1 + left);
                     let hir = || repeat_hir(part, 0, left);
                     let rest = self.automaton(part, variant, Direction::Backward, hir)?;
-                    rest.all(text.context, text.text, span.clone())?
+                    rest.all(text, span.clone())?
                 }
             };
-            let mut ends = single.all(text.context, text.text, start..span.end)?;
+            let mut ends = single.all(text, start..span.end)?;
             ends.retain(|end| *end > start);
             let end = common(&ends, &starts, prefers).ok_or_else(lost)?;
             if end == span.end {

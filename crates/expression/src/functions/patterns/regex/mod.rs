@@ -25,15 +25,14 @@ mod dissect;
 mod syntax;
 mod tree;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
 use regex_automata::{Input, meta};
 use weft_types::{SqlError, SqlState};
 
-use crate::context::Context;
-use automaton::Automaton;
+use automaton::{Automaton, LongSearch};
 use tree::{Prefers, Tree};
 
 /// How a pattern is to be read.
@@ -78,6 +77,10 @@ pub(crate) fn too_complex() -> SqlError {
     bad("regular expression is too complex")
 }
 
+/// A text of more bytes is searched so that the search can be ended. That is slower where few characters can begin
+/// a match.
+const LONG_BYTES: usize = if cfg!(test) { 16 } else { 8 << 20 };
+
 /// A part of a text, in bytes.
 pub(crate) type Span = Range<usize>;
 
@@ -87,6 +90,8 @@ pub(crate) struct Program {
     captures: usize,
     /// Finds whether and where a match begins.
     search: meta::Regex,
+    /// The same for long texts, made when first needed.
+    long: OnceCell<LongSearch>,
     /// Finds where it ends.
     whole: Automaton,
     /// What divides matches, made when first needed.
@@ -99,6 +104,7 @@ impl Program {
         let hir = parsed.tree.to_hir();
         Ok(Program {
             search: automaton::search(&hir)?,
+            long: OnceCell::new(),
             whole: Automaton::new(&hir, automaton::Direction::Forward)?,
             tree: parsed.tree,
             captures: parsed.captures,
@@ -112,45 +118,51 @@ impl Program {
     }
 
     /// Whether the text has a match.
-    pub(crate) fn is_match(&self, context: &Context<'_>, text: &str) -> Result<bool, SqlError> {
-        context.session.check_interrupt()?;
-        Ok(self.search.is_match(text))
+    pub(crate) fn is_match(&self, text: &str) -> Result<bool, SqlError> {
+        match text.len() > LONG_BYTES {
+            true => self.long_search()?.is_match(text),
+            false => Ok(self.search.is_match(text)),
+        }
     }
 
     /// The first match that begins at a byte or behind it.
-    pub(crate) fn find(
-        &self,
-        context: &Context<'_>,
-        text: &str,
-        from: usize,
-    ) -> Result<Option<Span>, SqlError> {
-        context.session.check_interrupt()?;
+    pub(crate) fn find(&self, text: &str, from: usize) -> Result<Option<Span>, SqlError> {
         if from > text.len() {
             return Ok(None);
         }
-        let Some(found) = self.search.find(Input::new(text).span(from..text.len())) else {
+        let start = match text.len() - from > LONG_BYTES {
+            true => self.long_search()?.start(text, from..text.len())?,
+            false => {
+                let found = self.search.find(Input::new(text).span(from..text.len()));
+                found.map(|found| found.start())
+            }
+        };
+        let Some(start) = start else {
             return Ok(None);
         };
-        let rest = found.start()..text.len();
+        let rest = start..text.len();
         let end = match self.tree.traits().prefers {
-            Prefers::Shortest => self.whole.first(context, text, rest)?,
-            Prefers::Longest | Prefers::Nothing => self.whole.last(context, text, rest)?,
+            Prefers::Shortest => self.whole.first(text, rest)?,
+            Prefers::Longest | Prefers::Nothing => self.whole.last(text, rest)?,
         };
         // The search found a match here, so the automaton finds one.
-        Ok(end.map(|end| found.start()..end))
+        Ok(end.map(|end| start..end))
+    }
+
+    fn long_search(&self) -> Result<&LongSearch, SqlError> {
+        if let Some(made) = self.long.get() {
+            return Ok(made);
+        }
+        let made = LongSearch::new(&self.tree.to_hir())?;
+        Ok(self.long.get_or_init(|| made))
     }
 
     /// What each pair of parentheses took of a match that [`Program::find`] found.
-    pub(crate) fn captures(
-        &self,
-        context: &Context<'_>,
-        text: &str,
-        found: &Span,
-    ) -> Result<Vec<Option<Span>>, SqlError> {
+    pub(crate) fn captures(&self, text: &str, found: &Span) -> Result<Vec<Option<Span>>, SqlError> {
         let mut captures = vec![None; self.captures];
         if self.captures > 0 {
             self.dissector
-                .dissect(context, text, &self.tree, found.clone(), &mut captures)?;
+                .dissect(text, &self.tree, found.clone(), &mut captures)?;
         }
         Ok(captures)
     }

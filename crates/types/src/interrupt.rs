@@ -1,0 +1,214 @@
+//! Ending a statement in the middle of what it computes.
+//!
+//! A statement ends early when its client asks for that or its time is up. Who waits is told; who computes
+//! must look: a thread that works for a statement does so [`under`] what says whether the statement shall
+//! end, and whatever takes long, in this crate or above, asks it ([`check`], or a [`Pace`] inside loops).
+//! Nothing needs to be handed down, from the parser of a text to the digits of a quotient.
+//!
+//! What other statements depend on must not be ended by one of them: it runs [`undisturbed`].
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::SqlError;
+
+/// Says whether a statement shall end.
+pub trait Interrupt: Send + Sync {
+    /// The error with which it shall end (57014).
+    ///
+    /// # Errors
+    /// That error.
+    fn verdict(&self) -> Result<(), SqlError>;
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<dyn Interrupt>>> = const { RefCell::new(None) };
+}
+
+/// Puts back what was current before, after a panic too.
+struct Restore(Option<Arc<dyn Interrupt>>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.replace(self.0.take());
+    }
+}
+
+/// Runs `work`, which ends with an error soon after `interrupt` says so.
+pub fn under<T>(interrupt: Arc<dyn Interrupt>, work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(CURRENT.replace(Some(interrupt)));
+    work()
+}
+
+/// Runs `work` to its end, whatever the statement's client wants.
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(CURRENT.replace(None));
+    work()
+}
+
+/// What this thread works under, for one that works for it.
+#[must_use]
+pub fn current() -> Option<Arc<dyn Interrupt>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Whether to go on: asks what this thread works under, if there is anything.
+///
+/// # Errors
+/// 57014 when the statement shall end.
+pub fn check() -> Result<(), SqlError> {
+    CURRENT.with_borrow(|current| match current {
+        Some(interrupt) => interrupt.verdict(),
+        None => Ok(()),
+    })
+}
+
+/// Units of work between two looks.
+const UNITS_MAX: usize = 1 << 14;
+
+/// Asks now and then, by how much was done: a unit is some ten nanoseconds of work.
+#[derive(Debug, Default)]
+pub struct Pace {
+    done: usize,
+}
+
+impl Pace {
+    /// So much more was done.
+    ///
+    /// # Errors
+    /// 57014 when the statement shall end.
+    #[inline]
+    pub fn step(&mut self, units: usize) -> Result<(), SqlError> {
+        self.done += units;
+        if self.done < UNITS_MAX {
+            return Ok(());
+        }
+        self.done = 0;
+        check()
+    }
+}
+
+/// Bytes of a piece of [`pieces`].
+const PIECE_BYTES: usize = 1 << 18;
+
+/// A text cut into pieces at characters, with a look between two of them.
+pub fn pieces(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, behind) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
+        rest = behind;
+        Some(match behind.is_empty() {
+            true => Ok(piece),
+            false => check().map(|()| piece),
+        })
+    })
+}
+
+/// As [`pieces`], the last piece first.
+pub fn pieces_from_behind(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let at = rest.ceil_char_boundary(rest.len().saturating_sub(PIECE_BYTES));
+        let (before, piece) = rest.split_at(at);
+        rest = before;
+        Some(match before.is_empty() {
+            true => Ok(piece),
+            false => check().map(|()| piece),
+        })
+    })
+}
+
+/// A text so many times.
+///
+/// # Errors
+/// 57014 when the statement shall end.
+pub fn repeated(text: &str, times: usize) -> Result<String, SqlError> {
+    let in_piece = (PIECE_BYTES / text.len().max(1)).clamp(1, times.max(1));
+    if text.is_empty() || in_piece == times {
+        return Ok(text.repeat(times));
+    }
+    let piece = text.repeat(in_piece);
+    let mut out = String::with_capacity(text.len().saturating_mul(times));
+    for _ in 0..times / in_piece {
+        check()?;
+        out.push_str(&piece);
+    }
+    out.push_str(piece.get(..times % in_piece * text.len()).unwrap_or_default());
+    Ok(out)
+}
+
+/// Bytes cut into pieces, with a look between two of them.
+pub fn byte_pieces(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], SqlError>> {
+    bytes.chunks(PIECE_BYTES).enumerate().map(|(at, piece)| match at {
+        0 => Ok(piece),
+        _ => check().map(|()| piece),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::SqlState;
+
+    #[derive(Default)]
+    struct Stop(AtomicBool);
+
+    impl Interrupt for Stop {
+        fn verdict(&self) -> Result<(), SqlError> {
+            match self.0.load(Ordering::Relaxed) {
+                true => Err(SqlError::new(SqlState::QUERY_CANCELED, "stop")),
+                false => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn work_ends_under_a_raised_signal_and_nowhere_else() {
+        let stop = Arc::new(Stop::default());
+        assert!(check().is_ok());
+        under(stop.clone(), || {
+            assert!(check().is_ok());
+            stop.0.store(true, Ordering::Relaxed);
+            assert!(check().is_err());
+            assert!(undisturbed(check).is_ok());
+            assert!(under(Arc::new(Stop::default()), check).is_ok());
+            let mut pace = Pace::default();
+            assert!((0..UNITS_MAX - 1).all(|_| pace.step(1).is_ok()));
+            assert!(pace.step(1).is_err());
+            assert!(pace.step(1).is_ok());
+        });
+        assert!(check().is_ok());
+    }
+
+    #[test]
+    fn pieces_are_the_text() {
+        let text = "aé".repeat(PIECE_BYTES);
+        let whole: Result<String, SqlError> = pieces(&text).collect();
+        assert_eq!(whole.unwrap(), text);
+        assert!(pieces(&text).all(|piece| piece.is_ok_and(|piece| piece.len() <= PIECE_BYTES)));
+        assert_eq!(pieces("").count(), 0);
+        let mut behind: Vec<&str> = pieces_from_behind(&text).map(Result::unwrap).collect();
+        behind.reverse();
+        assert_eq!(behind.concat(), text);
+        for times in [0, 1, 2, 7, PIECE_BYTES, 3 * PIECE_BYTES + 1] {
+            assert_eq!(repeated("aé", times).unwrap(), "aé".repeat(times));
+        }
+        assert_eq!(repeated("", 5).unwrap(), "");
+        assert_eq!(repeated(&text, 2).unwrap(), text.repeat(2));
+        let bytes = text.as_bytes();
+        assert_eq!(
+            byte_pieces(bytes)
+                .map(|piece| piece.unwrap().len())
+                .sum::<usize>(),
+            bytes.len()
+        );
+    }
+}
