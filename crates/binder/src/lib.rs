@@ -10,7 +10,7 @@
 //!   from, scope   tables, joins and the names that they make visible
 //!   expr/*, subquery, parameters, types   expressions
 //!   expression   expressions without a query around them
-//!   modify, locking   statements that write or lock rows
+//!   modify, conflict, locking   statements that write or lock rows
 //!   finish   what is known only at the end: columns that nobody reads, relations that are used once
 //!   display   relations as text
 //! ```
@@ -22,6 +22,7 @@
 
 mod aggregate;
 mod binder;
+mod conflict;
 mod display;
 mod expr;
 mod expression;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr as AstExpr, FromTable, Insert, ObjectName, Query as AstQuery,
-    SelectItem, SetExpr, Spanned, Statement, TableAlias, TableFactor, TableObject, TableWithJoins, Update,
-    UpdateTableFromKind, Values,
+    Assignment, AssignmentTarget, Delete, Expr as AstExpr, FromTable, Insert, ObjectName, OnInsert,
+    Query as AstQuery, SelectItem, SetExpr, Spanned, Statement, TableAlias, TableFactor, TableObject,
+    TableWithJoins, Update, UpdateTableFromKind, Values,
 };
 use sqlparser::tokenizer::Span;
 use weft_expression::{ColumnId, Expr};
@@ -14,7 +14,7 @@ use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use crate::binder::{Binder, Environment};
 use crate::names::{fold, parts, syntax_error, undefined_table};
-use crate::parameters::{Operand, Parameters};
+use crate::parameters::Operand;
 use crate::relation::{Modify, ModifyKind, Output, Query, Relation};
 use crate::scope::{Clause, FromItem, Pending, ScopeColumn};
 use crate::select::apply_all;
@@ -23,7 +23,7 @@ use crate::subquery::row_items;
 /// Binds INSERT, UPDATE or DELETE.
 ///
 /// # Errors
-/// Whatever is wrong with it, as PostgreSQL says it; 0A000 for ON CONFLICT.
+/// Whatever is wrong with it, as PostgreSQL says it.
 pub fn bind_modify(statement: &Statement, env: Environment<'_>) -> Result<Modify, SqlError> {
     let mut binder = Binder::new(env);
     let mut statement = statement;
@@ -155,8 +155,26 @@ impl Binder<'_> {
         };
         let (relation, values) = self.with_defaults(relation, values, &table, &mut columns)?;
         let alias = insert.table_alias.as_ref().map(|alias| fold(&alias.alias));
+        let conflict = match &insert.on {
+            None => None,
+            Some(OnInsert::OnConflict(conflict)) => {
+                Some(self.on_conflict(conflict, &table, alias.as_deref())?)
+            }
+            Some(_) => return Err(syntax_error("INSERT takes ON CONFLICT alone")),
+        };
         let returning = self.returning(insert.returning.as_deref(), &table, alias, Vec::new())?;
-        self.modification(ModifyKind::Insert, table, relation, values, columns, returning)
+        let mut modify =
+            self.modification(ModifyKind::Insert, table, relation, values, columns, returning)?;
+        modify.conflict = conflict;
+        if let Some(update) = modify
+            .conflict
+            .as_mut()
+            .and_then(|conflict| conflict.update.as_mut())
+        {
+            let parameters = modify.rows.parameters.clone();
+            Arc::make_mut(&mut update.rows).parameters = parameters;
+        }
+        Ok(modify)
     }
 
     /// INSERT ... VALUES: each value is converted to its column's type.
@@ -423,7 +441,7 @@ impl Binder<'_> {
         Ok((table, alias.map(|alias| fold(&alias.name)), relation))
     }
 
-    fn assignments(
+    pub(crate) fn assignments(
         &mut self,
         assignments: &[Assignment],
         table: &TableDef,
@@ -589,19 +607,7 @@ impl Binder<'_> {
                 origin: column.origin,
             });
         }
-        self.parameters = inner.parameters.clone();
-        // What the rows decide later is not known here: types are checked with the statement.
-        inner.parameters = Parameters::default();
-        self.tables.extend(
-            inner
-                .tables
-                .iter()
-                .filter(|id| !self.tables.contains(id))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
-        self.session_bound |= inner.session_bound;
-        self.moves_sequence |= inner.moves_sequence;
+        self.take_over(&mut inner);
         let query = inner.finish(relation, output)?;
         let carried: Vec<Expr> = carried.into_iter().map(|(_, expr)| expr).collect();
         for id in carried.iter().flat_map(Expr::columns) {
@@ -669,6 +675,7 @@ impl Binder<'_> {
             rows: Arc::new(rows),
             columns,
             carried: carried_count,
+            conflict: None,
             returning: returning.map(Arc::new),
         })
     }

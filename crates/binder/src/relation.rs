@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weft_base::TableId;
 use weft_expression::{ColumnId, Expr};
-use weft_store::TableDef;
+use weft_store::{IndexDef, TableDef};
 use weft_types::SqlType;
 
 /// A bound query.
@@ -471,9 +471,30 @@ pub struct Modify {
     pub columns: Vec<usize>,
     /// How many further outputs of `rows` RETURNING needs.
     pub carried: usize,
+    /// INSERT: what becomes of a row whose unique values are taken; an error if there is nothing.
+    pub conflict: Option<Conflict>,
     /// RETURNING: a query over [`Relation::Given`], whose columns are the table's (new values; DELETE: the
     /// old ones), then the carried ones.
     pub returning: Option<Arc<Query>>,
+}
+
+/// ON CONFLICT.
+#[derive(Clone, Debug)]
+pub struct Conflict {
+    /// The unique indexes that tell a conflict; another one's is an error.
+    pub arbiters: Vec<Arc<IndexDef>>,
+    /// DO UPDATE; a row in conflict is left out if there is nothing.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// DO UPDATE.
+#[derive(Clone, Debug)]
+pub struct ConflictUpdate {
+    /// Over [`Relation::Given`], whose rows are a number, the row that is there, the row proposed: the number
+    /// and the values of `columns`, for those that WHERE holds for.
+    pub rows: Arc<Query>,
+    /// Positions of the table's columns that get a value, in order.
+    pub columns: Vec<usize>,
 }
 
 /// Which statement changes rows.

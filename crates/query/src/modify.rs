@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use weft_base::{RowId, TableId};
-use weft_binder::relation::{Modify, ModifyKind, Query};
+use weft_binder::relation::{ConflictUpdate, Modify, ModifyKind, Query};
+use weft_store::TableDef;
 use weft_types::{RowBuilder, SqlError, SqlState, SqlType, Value};
 
 use crate::arrays::ValueColumn;
@@ -68,11 +69,16 @@ impl Evaluation<'_> {
 }
 
 /// The old row with its new values.
-fn changed_row(modify: &Modify, old: &[u8], values: &[Value]) -> Result<Vec<u8>, SqlError> {
-    let layout = &modify.table.layout;
+fn changed_row(
+    table: &TableDef,
+    columns: &[usize],
+    old: &[u8],
+    values: &[Value],
+) -> Result<Vec<u8>, SqlError> {
+    let layout = &table.layout;
     let mut builder = RowBuilder::new(layout);
     for column in 0..layout.column_count() {
-        let assigned = modify.columns.iter().position(|assigned| *assigned == column);
+        let assigned = columns.iter().position(|assigned| *assigned == column);
         match assigned.and_then(|position| values.get(position)) {
             Some(value) => builder.set(column, value)?,
             None if layout.is_null(old, column) => builder.set_null(column),
@@ -147,7 +153,7 @@ impl QueryEngine {
                 let carried = values.split_off(values.len().saturating_sub(query.carried));
                 let new = match query.kind {
                     ModifyKind::Delete => None,
-                    _ => Some(changed_row(query, old, &values)?),
+                    _ => Some(changed_row(&query.table, &query.columns, old, &values)?),
                 };
                 each(RowChange {
                     handle,
@@ -202,6 +208,52 @@ impl QueryEngine {
             }
         }
         Ok(())
+    }
+
+    /// ON CONFLICT DO UPDATE: of each pair of a row that is there and the row proposed what the first becomes;
+    /// nothing where WHERE does not hold.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn conflict_updates(
+        &self,
+        query: &Modify,
+        update: &ConflictUpdate,
+        source: Arc<dyn ReadSource>,
+        pairs: &[(Vec<u8>, Vec<u8>)],
+        with: &Evaluation<'_>,
+    ) -> Result<Vec<Option<Vec<u8>>>, SqlError> {
+        let table = &query.table;
+        let layout = &table.layout;
+        let mut given = Vec::with_capacity(pairs.len());
+        for (number, (old, proposed)) in (0_i64..).zip(pairs) {
+            let mut values = Vec::with_capacity(1 + 2 * layout.column_count());
+            values.push(Value::Int8(number));
+            for row in [old, proposed] {
+                values.extend((0..layout.column_count()).map(|column| layout.value(row, column)));
+            }
+            given.push(values);
+        }
+        let mut reading = with.reading(source);
+        reading.given = Some(Arc::new(given));
+        let mut stream = self.run_over(&update.rows, reading, with.parameters, with.settings)?;
+        let types = types_of(&update.rows);
+        let mut changed = vec![None; pairs.len()];
+        while let Some(batch) = stream.next_batch()? {
+            let columns = value_columns(&batch, &types, 0)?;
+            for row in 0..batch.num_rows() {
+                let mut values = columns.iter().map(|column| column.value(row));
+                let number = values.next().and_then(|number| number.as_i64());
+                let place = number.and_then(|number| usize::try_from(number).ok());
+                let pair = place.and_then(|place| Some((pairs.get(place)?, changed.get_mut(place)?)));
+                let Some(((old, _), changed)) = pair else {
+                    return Err(SqlError::internal("a row in conflict lost its number"));
+                };
+                let values: Vec<Value> = values.collect();
+                *changed = Some(changed_row(table, &update.columns, old, &values)?);
+            }
+        }
+        Ok(changed)
     }
 
     /// RETURNING, over the rows that were written (for DELETE: the rows that were removed), in their order,

@@ -61,7 +61,7 @@ pub use locks::{is_stale, stale_program};
 pub use recovery::{Replay, ReplayedBatch};
 pub use request::{Answer, Committed, Refused};
 pub use stats::EngineStats;
-pub use transaction::{Isolation, Mark, Transaction, TxnOptions, is_parked};
+pub use transaction::{Isolation, Mark, Placed, Transaction, TxnOptions, is_parked};
 pub use verify::{Finding, Verification, verify};
 pub use view::{TxnView, ViewRow};
 pub use weft_store::checkpoint::{CheckpointConfig, CompactionUnits, UnitStats};

@@ -17,9 +17,11 @@
 //!
 //! Source: Barthels 2.3.5; DESIGN.md (Sessions).
 
+mod conflict;
 mod memory;
 mod run;
 
+pub use self::conflict::Placed;
 use self::memory::TxnMemory;
 use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out, lost_answer};

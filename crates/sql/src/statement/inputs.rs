@@ -95,11 +95,6 @@ impl ProgramPlan {
                 if distinct || seen.insert(bytes) {
                     continue;
                 }
-                if once.conditional {
-                    let message =
-                        "ON CONFLICT DO UPDATE with a condition and a key that comes twice is not supported";
-                    return Err(SqlError::unsupported(message));
-                }
                 let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
                 return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).hint(
                     "Ensure that no rows proposed for insertion within the same command have duplicate \

@@ -251,8 +251,6 @@ pub struct ProgramPlan {
 pub struct AffectedOnce {
     /// The values of the arbiter's columns, row by row, over the parameters.
     pub keys: Vec<Vec<Scalar>>,
-    /// DO UPDATE has a condition: whether a row is changed twice is seen only when it runs.
-    pub conditional: bool,
 }
 
 /// What a CALL has beyond a point statement.

@@ -20,6 +20,7 @@
 //! only against the catalog version it was made for; otherwise the statement is planned again.
 
 mod block;
+mod conflict;
 mod control;
 mod copy;
 mod cursor;

@@ -23,20 +23,20 @@ use super::{Planned, Session};
 use crate::sink::{CommandTag, ResultSink};
 
 /// Rows that are locked and written at a time.
-const CHUNK_ROWS: usize = 1024;
+pub(super) const CHUNK_ROWS: usize = 1024;
 
 /// How often rows to lock are looked for again after waiting for locks.
-const LOCKING_ROUNDS: usize = 64;
+pub(super) const LOCKING_ROUNDS: usize = 64;
 
 /// What a statement is evaluated with.
-struct Bound<'a> {
+pub(super) struct Bound<'a> {
     params: &'a [Value],
     settings: QuerySettings,
     environment: Arc<dyn Environment>,
 }
 
 impl Bound<'_> {
-    fn evaluation(&self) -> Evaluation<'_> {
+    pub(super) fn evaluation(&self) -> Evaluation<'_> {
         Evaluation {
             parameters: self.params,
             settings: &self.settings,
@@ -120,10 +120,13 @@ impl Session {
         let mut rows: Vec<NewRow> = Vec::new();
         shared
             .queries
-            .new_rows(modify, source, &bound.evaluation(), |row| {
+            .new_rows(modify, Arc::clone(&source), &bound.evaluation(), |row| {
                 rows.push(row);
                 Ok(())
             })?;
+        if let Some(conflict) = &modify.conflict {
+            return self.insert_or_resolve(modify, conflict, &rows, &source, bound);
+        }
         let mut chunk: Vec<Vec<u8>> = Vec::with_capacity(CHUNK_ROWS.min(rows.len()));
         let mut rows = rows.into_iter().peekable();
         while rows.peek().is_some() {
@@ -277,15 +280,15 @@ impl Session {
 }
 
 /// What a statement wrote.
-struct Written {
-    count: u64,
-    keeps: bool,
+pub(super) struct Written {
+    pub(super) count: u64,
+    pub(super) keeps: bool,
     /// For RETURNING: the new rows, or the rows that went.
-    rows: Vec<NewRow>,
+    pub(super) rows: Vec<NewRow>,
 }
 
 impl Written {
-    fn new(keeps: bool) -> Written {
+    pub(super) fn new(keeps: bool) -> Written {
         Written {
             count: 0,
             keeps,

@@ -185,16 +185,13 @@ impl Analyser<'_> {
                 .any(|&column| row.get(column).is_none_or(Scalar::is_volatile))
         });
         if volatile_key {
-            return Err(error::unsupported("ON CONFLICT with a generated key is not supported").into());
+            return Err(Refusal::General);
         }
         let updates = match &conflict.action {
             OnConflictAction::DoNothing => None,
             OnConflictAction::DoUpdate(update) => {
                 if rows.iter().flatten().any(Scalar::is_volatile) {
-                    return Err(error::unsupported(
-                        "ON CONFLICT DO UPDATE with volatile values is not supported",
-                    )
-                    .into());
+                    return Err(Refusal::General);
                 }
                 let mut scope = Scope::of_table(table, alias, self.variables);
                 scope.has_excluded = true;

@@ -135,13 +135,12 @@ fn affected_once(statement: &PointStatement) -> Option<Result<AffectedOnce, Refu
             .collect::<Vec<Scalar>>()
     };
     let keys: Vec<Vec<Scalar>> = insert.rows.iter().map(key).collect();
-    if keys.iter().flatten().any(Scalar::is_dynamic) {
-        let message =
-            "ON CONFLICT DO UPDATE of several rows whose keys are not known before is not supported";
-        return Some(Err(crate::error::unsupported(message).into()));
-    }
+    // Whether a row is met again is not known before, or depends on whether it was changed.
     let conditional = updates.iter().any(|update| update.condition.is_some());
-    Some(Ok(AffectedOnce { keys, conditional }))
+    if conditional || keys.iter().flatten().any(Scalar::is_dynamic) {
+        return Some(Err(Refusal::General));
+    }
+    Some(Ok(AffectedOnce { keys }))
 }
 
 /// The parameters that bound an integer range.

@@ -131,11 +131,8 @@ pub(super) fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>, text: &str) 
             let mut unique = table.indexes.iter().filter(|index| index.unique);
             match (unique.next(), unique.next()) {
                 (Some(index), None) => Ok(Arc::clone(index)),
-                _ => Err(error::unsupported(
-                    "ON CONFLICT DO NOTHING without a target needs exactly one unique index",
-                )
-                .hint("Name the columns: ON CONFLICT (id) DO NOTHING.")
-                .into()),
+                // Several may be in conflict.
+                _ => Err(Refusal::General),
             }
         }
     }
