@@ -31,6 +31,7 @@ use weft_types::{SqlError, SqlState, Value, interrupt};
 use crate::errors::sql_error;
 use crate::estimate;
 use crate::kept::{KeptPlan, KeptPlans, Lent, sizes};
+use crate::key_range::RANGES_MAX;
 use crate::lower::{Environment, Lowering, final_projection, walk};
 use crate::once::Once;
 use crate::planner;
@@ -522,5 +523,7 @@ fn configuration(options: &EngineOptions, threads: usize) -> SessionConfig {
     settings.execution.collect_statistics = false;
     // Its filter would outlive the execution of a kept plan, and no scan can use it.
     settings.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // A join tells a scan so many keys: each is a lookup in an index then.
+    settings.optimizer.hash_join_inlist_pushdown_max_distinct_values = RANGES_MAX;
     config
 }

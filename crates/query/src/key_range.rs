@@ -10,7 +10,8 @@
 //!
 //! An OR over several columns says more than the union of what it says about each: `a > x OR (a = x AND b >
 //! y)`, the next page of a listing, is two ranges of an index over a and b. So the conjunction of all
-//! predicates is taken apart into a few alternatives, and an index is read in the ranges of each.
+//! predicates is taken apart into alternatives, and an index is read in the ranges of each. A list of rows,
+//! which a join over several columns gives, is such an OR.
 //!
 //! Predicates run again above the scan, so a range may be too wide, never too narrow: whatever is not
 //! understood is left out.
@@ -32,12 +33,11 @@ use weft_types::{SqlType, Value, encode_key_value, prefix_successor};
 
 use crate::arrays::decimal;
 
-/// Most ranges that one scan reads; where there are more, they fall back to the smallest that holds them
-/// all.
-const RANGES_MAX: usize = 256;
+/// Most ranges that one scan reads; where there are more, they fall back to the smallest that holds them all.
+pub(crate) const RANGES_MAX: usize = 4096;
 
 /// Most alternatives that predicates are taken apart into.
-const ALTERNATIVES_MAX: usize = 16;
+const ALTERNATIVES_MAX: usize = RANGES_MAX;
 
 /// How deep AND and OR are looked into.
 const DEPTH_MAX: usize = 32;
@@ -307,7 +307,7 @@ impl Reader<'_> {
                 open.push((settled, rest));
                 continue;
             }
-            let branches = flattened(&next, Operator::Or);
+            let branches = row_list(&next).unwrap_or_else(|| flattened(&next, Operator::Or));
             let few = open.len() + done.len() + branches.len() <= ALTERNATIVES_MAX;
             if branches.len() > 1 && few {
                 for branch in branches {
@@ -475,6 +475,32 @@ fn flattened(predicate: &Arc<dyn PhysicalExpr>, op: Operator) -> Vec<Arc<dyn Phy
         }
     }
     parts
+}
+
+/// `(a, b) IN ((1, 2), (3, 4))` as its branches; `None` for anything else.
+fn row_list(predicate: &Arc<dyn PhysicalExpr>) -> Option<Vec<Arc<dyn PhysicalExpr>>> {
+    let list = predicate.downcast_ref::<InListExpr>()?;
+    let row = list.expr().downcast_ref::<ScalarFunctionExpr>()?;
+    if list.negated() || row.fun().name() != "struct" || list.len() > ALTERNATIVES_MAX {
+        return None;
+    }
+    let mut branches: Vec<Arc<dyn PhysicalExpr>> = Vec::with_capacity(list.len());
+    for item in list.list() {
+        let ScalarValue::Struct(fields) = item.downcast_ref::<Literal>()?.value() else {
+            return None;
+        };
+        let mut branch: Option<Arc<dyn PhysicalExpr>> = None;
+        for (column, field) in row.args().iter().zip(fields.columns()) {
+            let value = ScalarValue::try_from_array(field, 0).ok()?;
+            let equal = BinaryExpr::new(Arc::clone(column), Operator::Eq, Arc::new(Literal::new(value)));
+            branch = Some(match branch {
+                None => Arc::new(equal),
+                Some(before) => Arc::new(BinaryExpr::new(before, Operator::And, Arc::new(equal))),
+            });
+        }
+        branches.push(branch?);
+    }
+    Some(branches)
 }
 
 fn key(value: &Value) -> Vec<u8> {

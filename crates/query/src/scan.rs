@@ -89,6 +89,12 @@ enum Access {
     Index,
 }
 
+/// So many ranges are read whatever the table's size.
+const RANGES_ALWAYS: usize = 16;
+
+/// Rows that are scanned in the time in which one range is found.
+const ROWS_PER_RANGE: usize = 8;
+
 /// Names the scans of all plans apart.
 static NEXT_SCAN: AtomicU64 = AtomicU64::new(0);
 
@@ -251,6 +257,15 @@ impl RelationScan {
         columns.map(|column| column.table_column()).collect()
     }
 
+    /// The index ranges that hold all rows which `predicates` accept, if they bind an index and are not so
+    /// many that reading the table is less work.
+    fn ranges(&self, predicates: &[Arc<dyn PhysicalExpr>]) -> Option<KeyRanges> {
+        let ranges = key_range::choose(&self.table, &self.table_columns(), predicates)?;
+        let few = ranges.ranges.len() <= RANGES_ALWAYS
+            || ranges.ranges.len().saturating_mul(ROWS_PER_RANGE) <= self.row_count;
+        few.then_some(ranges)
+    }
+
     fn column_name(&self, column: CellSource) -> &str {
         match column {
             CellSource::Column(at) => self
@@ -283,6 +298,15 @@ impl DisplayAs for RelationScan {
         if !self.predicates.is_empty() {
             let texts: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();
             write!(f, ", predicates=[{}]", texts.join(" AND "))?;
+        }
+        if let Some(ranges) = self.ranges(&self.predicates) {
+            let count = ranges.ranges.len();
+            write!(
+                f,
+                ", index={} ({count} range{})",
+                ranges.index.name,
+                if count == 1 { "" } else { "s" }
+            )?;
         }
         Ok(())
     }
@@ -494,8 +518,7 @@ impl ScanReader {
         for predicate in &self.scan.predicates {
             predicates.push(snapshot_physical_expr(Arc::clone(predicate))?);
         }
-        let columns = self.scan.table_columns();
-        Ok(key_range::choose(&self.scan.table, &columns, &predicates))
+        Ok(self.scan.ranges(&predicates))
     }
 
     /// Reads all ranges; false when the source declines one, with nothing read.

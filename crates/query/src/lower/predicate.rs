@@ -28,6 +28,12 @@ const COMMON_MAX: usize = 256;
 /// ones have the values of this execution.
 const SPELT_OUT_MAX: usize = 16;
 
+/// Larger conditions of ANDs and ORs, in nodes, are one opaque function, through which no scan sees its keys.
+const SHOWN_NODES_MAX: usize = 4096;
+
+/// How deep ANDs and ORs are looked into.
+const SHOWN_DEPTH_MAX: usize = 8;
+
 impl Lowering<'_> {
     /// Rows of a plan for which all conjuncts are true.
     pub(crate) fn filtered(
@@ -118,6 +124,15 @@ impl Lowering<'_> {
     }
 
     fn native(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<Option<PlanExpr>, SqlError> {
+        self.native_within(expr, plan, SHOWN_DEPTH_MAX)
+    }
+
+    fn native_within(
+        &mut self,
+        expr: &Expr,
+        plan: &LogicalPlan,
+        depth: usize,
+    ) -> Result<Option<PlanExpr>, SqlError> {
         if let Some(id) = expr.as_column() {
             return Ok(Some(column(id)));
         }
@@ -151,8 +166,66 @@ impl Lowering<'_> {
                 }
             }
             Op::InList { negated } => self.in_list(expr, *negated, plan),
+            Op::And => self.joined_natives(expr, Operator::And, plan, depth),
+            Op::Or => self.joined_natives(expr, Operator::Or, plan, depth),
+            Op::CompareRows(op) => self.rows_compared(*op, expr, plan),
             _ => Ok(None),
         }
+    }
+
+    /// AND or OR of conditions that are all shown.
+    fn joined_natives(
+        &mut self,
+        expr: &Expr,
+        operator: Operator,
+        plan: &LogicalPlan,
+        depth: usize,
+    ) -> Result<Option<PlanExpr>, SqlError> {
+        if depth == 0 || expr.nodes().len() > SHOWN_NODES_MAX {
+            return Ok(None);
+        }
+        let mut parts = Vec::new();
+        for argument in expr.clone().into_arguments() {
+            match self.native_within(&argument, plan, depth - 1)? {
+                Some(part) => parts.push(part),
+                None => return Ok(None),
+            }
+        }
+        Ok(balanced(parts, operator))
+    }
+
+    /// `(a, b) < (c, d)` as `a < c OR a = c AND b < d`, which is NULL where PostgreSQL's comparison is.
+    fn rows_compared(
+        &mut self,
+        op: CompareOp,
+        expr: &Expr,
+        plan: &LogicalPlan,
+    ) -> Result<Option<PlanExpr>, SqlError> {
+        let sides = expr.clone().into_arguments();
+        let width = sides.len() / 2;
+        if width == 0 || width > SHOWN_DEPTH_MAX {
+            return Ok(None);
+        }
+        let strict = match op {
+            CompareOp::Le => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Gt,
+            other => other,
+        };
+        let mut whole: Option<PlanExpr> = None;
+        for (at, (left, right)) in sides.iter().zip(sides.iter().skip(width)).enumerate().rev() {
+            let op = if at + 1 == width { op } else { strict };
+            let Some(before) = self.comparison(op, left, right, plan)? else {
+                return Ok(None);
+            };
+            whole = Some(match whole {
+                None => before,
+                Some(rest) => match self.comparison(CompareOp::Eq, left, right, plan)? {
+                    Some(equal) => before.or(equal.and(rest)),
+                    None => return Ok(None),
+                },
+            });
+        }
+        Ok(whole)
     }
 
     fn comparison(
@@ -365,6 +438,22 @@ fn exact_literal(value: &Value, ty: &SqlType, arrow: &DataType) -> Result<Option
     let array = array_of_values(&[Value::Numeric(again)], ty, arrow)?;
     let literal = ScalarValue::try_from_array(&array, 0).map_err(sql_error)?;
     Ok(Some(PlanExpr::Literal(literal, None)))
+}
+
+/// A chain of one operator, of small depth.
+fn balanced(mut parts: Vec<PlanExpr>, operator: Operator) -> Option<PlanExpr> {
+    while parts.len() > 1 {
+        let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
+        let mut rest = parts.into_iter();
+        while let Some(left) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(right) => binary(left, operator, right),
+                None => left,
+            });
+        }
+        parts = pairs;
+    }
+    parts.pop()
 }
 
 pub(crate) fn binary(left: PlanExpr, op: Operator, right: PlanExpr) -> PlanExpr {

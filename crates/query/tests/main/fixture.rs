@@ -10,7 +10,7 @@ use weft_binder::{Locking, bind_locking, bind_modify, bind_query};
 use weft_expression::Session;
 use weft_pg_catalog::SessionView;
 use weft_query::{
-    CancelSignal, EngineOptions, Environment, QueryEngine, QuerySettings, ReadSource, RowStream,
+    CancelSignal, EngineOptions, Environment, QueryEngine, QuerySettings, ReadSource, Reading, RowStream,
 };
 use weft_store::{Catalog, CatalogOp, ColumnDef, DefaultExpr, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{NumericSpec, SqlError, SqlState, SqlType, TimeZone, Value, format_text, parse_text};
@@ -276,6 +276,22 @@ impl Db {
         let settings = self.seeing(&self.settings);
         self.engine
             .run(&query, self.source(), params, &settings, &self.environment())
+    }
+
+    /// The plan of a query without parameters, one line an operator.
+    pub fn explain(&self, sql: &str) -> String {
+        let query = self.query(sql, &[]).unwrap();
+        let reading = Reading {
+            source: self.source(),
+            target: None,
+            given: None,
+            environment: self.environment(),
+        };
+        let settings = self.seeing(&self.settings);
+        self.engine
+            .explain(&query, reading, &[], &settings)
+            .unwrap()
+            .join("\n")
     }
 
     /// Rows with their values as text; NULL is `NULL`.

@@ -116,61 +116,65 @@ fn many_chunks_and_batches() {
     );
 }
 
+/// Counts the rows that scans and range reads hand out.
+struct Counting {
+    inner: Arc<dyn ReadSource>,
+    rows: Arc<std::sync::atomic::AtomicUsize>,
+}
+impl ReadSource for Counting {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.inner.catalog()
+    }
+    fn batch(&self) -> BatchId {
+        self.inner.batch()
+    }
+    fn chunk_count(&self, table: TableId) -> usize {
+        self.inner.chunk_count(table)
+    }
+    fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
+        self.inner.read_chunk(table, chunk, &mut |row, handle| {
+            self.rows.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            visit(row, handle);
+        })
+    }
+    fn read_range(
+        &self,
+        index: &weft_store::IndexDef,
+        low: std::ops::Bound<&[u8]>,
+        high: std::ops::Bound<&[u8]>,
+        visit: RowVisitor<'_>,
+    ) -> Result<bool, SqlError> {
+        self.inner.read_range(index, low, high, &mut |row, handle| {
+            self.rows.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            visit(row, handle);
+        })
+    }
+    fn row_count_estimate(&self, table: TableId) -> usize {
+        self.inner.row_count_estimate(table)
+    }
+}
+
+/// The rows of a query, and how many rows of tables it read.
+fn counted(db: &Db, sql: &str) -> (Vec<Vec<String>>, usize) {
+    let rows = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let source = Counting {
+        inner: db.source(),
+        rows: Arc::clone(&rows),
+    };
+    let stream = db.run_over(sql, Arc::new(source), &db.settings).unwrap();
+    (
+        rows_of(stream).unwrap(),
+        rows.load(std::sync::atomic::Ordering::Relaxed),
+    )
+}
+
 #[test]
 fn joins_by_key_read_only_the_keys_they_need() {
-    /// Counts the rows that scans and range reads hand out.
-    struct Counting {
-        inner: Arc<dyn ReadSource>,
-        rows: Arc<std::sync::atomic::AtomicUsize>,
-    }
-    impl ReadSource for Counting {
-        fn catalog(&self) -> Arc<Catalog> {
-            self.inner.catalog()
-        }
-        fn batch(&self) -> BatchId {
-            self.inner.batch()
-        }
-        fn chunk_count(&self, table: TableId) -> usize {
-            self.inner.chunk_count(table)
-        }
-        fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
-            self.inner.read_chunk(table, chunk, &mut |row, handle| {
-                self.rows.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                visit(row, handle);
-            })
-        }
-        fn read_range(
-            &self,
-            index: &weft_store::IndexDef,
-            low: std::ops::Bound<&[u8]>,
-            high: std::ops::Bound<&[u8]>,
-            visit: RowVisitor<'_>,
-        ) -> Result<bool, SqlError> {
-            self.inner.read_range(index, low, high, &mut |row, handle| {
-                self.rows.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                visit(row, handle);
-            })
-        }
-        fn row_count_estimate(&self, table: TableId) -> usize {
-            self.inner.row_count_estimate(table)
-        }
-    }
     let db = Db::new();
     numbers(&db, 20_000);
     let few = db.table("few", &[("id", SqlType::Int4), ("number", SqlType::Int4)], &[0]);
     db.insert(few, &[&["1", "77"], &["2", "19999"], &["3", "5"]]);
-    let count = |sql: &str| {
-        let rows = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let source = Counting {
-            inner: db.source(),
-            rows: Arc::clone(&rows),
-        };
-        let stream = db.run_over(sql, Arc::new(source), &db.settings).unwrap();
-        (
-            rows_of(stream).unwrap(),
-            rows.load(std::sync::atomic::Ordering::Relaxed),
-        )
-    };
+    let count = |sql: &str| counted(&db, sql);
     let (rows, read) = count("SELECT pad FROM numbers WHERE id = 12345::bigint");
     assert_eq!((rows.len(), read), (1, 1));
     let (rows, read) = count("SELECT pad FROM numbers WHERE id = 12345");
@@ -181,6 +185,101 @@ fn joins_by_key_read_only_the_keys_they_need() {
     );
     assert_eq!(rows, [["1", "7"], ["3", "5"]]);
     assert!(read <= 20, "the join read {read} rows");
+}
+
+/// 20,000 rows with a key of two columns.
+fn pairs(db: &Db) {
+    let types = [("a", SqlType::Int4), ("b", SqlType::Int4), ("c", SqlType::Int4)];
+    let pairs = db.table("pairs", &types, &[0, 1]);
+    let texts: Vec<[String; 3]> = (0..20_000)
+        .map(|number: i32| {
+            [
+                (number / 100).to_string(),
+                (number % 100).to_string(),
+                (number % 7).to_string(),
+            ]
+        })
+        .collect();
+    let rows: Vec<[&str; 3]> = texts
+        .iter()
+        .map(|row| row.each_ref().map(String::as_str))
+        .collect();
+    let rows: Vec<&[&str]> = rows.iter().map(|row| &row[..]).collect();
+    db.insert(pairs, &rows);
+}
+
+#[test]
+fn lists_rows_and_alternatives_read_only_the_keys_they_name() {
+    let db = Db::new();
+    pairs(&db);
+    let many: Vec<String> = (0..400)
+        .map(|number| format!("({}, {})", number % 200, number % 90))
+        .collect();
+    let many = format!("SELECT count(*) FROM pairs WHERE (a, b) IN ({})", many.join(", "));
+    for (sql, answer, reads) in [
+        (
+            "SELECT c FROM pairs WHERE (a, b) IN ((5, 7), (6, 8), (5, 7))",
+            "3 6",
+            2,
+        ),
+        (
+            "SELECT c FROM pairs WHERE a = 5 AND b = 7 OR a = 6 AND b = 8",
+            "3 6",
+            2,
+        ),
+        (
+            "SELECT count(*) FROM pairs WHERE a = 5 AND b IN (1, 2, 3, 3)",
+            "3",
+            3,
+        ),
+        (
+            "SELECT count(*) FROM pairs WHERE a IN (5, 9) AND b IN (1, 2, 500)",
+            "4",
+            4,
+        ),
+        (
+            "SELECT count(*) FROM pairs WHERE a = 5 AND (b < 3 OR b > 97) OR a = 150 AND b = 1",
+            "6",
+            6,
+        ),
+        ("SELECT count(*) FROM pairs WHERE (a, b) > (199, 90)", "9", 9),
+        (
+            "SELECT count(*) FROM pairs WHERE (a, b) >= (199, 90) AND (a, b) < (199, 93)",
+            "3",
+            3,
+        ),
+        ("SELECT count(*) FROM pairs WHERE (a, b) <= (0, 4)", "5", 5),
+        (many.as_str(), "400", 400),
+    ] {
+        let (rows, read) = counted(&db, sql);
+        let mut cells: Vec<String> = rows.into_iter().flatten().collect();
+        cells.sort_unstable();
+        assert_eq!(cells.join(" "), answer, "{sql}");
+        assert_eq!(read, reads, "{sql}");
+    }
+    let plan = db.explain("SELECT c FROM pairs WHERE (a, b) IN ((5, 7), (6, 9))");
+    assert!(plan.contains("index=pairs_pkey (2 ranges)"), "{plan}");
+}
+
+#[test]
+fn joins_over_several_columns_read_only_the_keys_they_need() {
+    let db = Db::new();
+    pairs(&db);
+    let types = [("id", SqlType::Int4), ("x", SqlType::Int4), ("y", SqlType::Int4)];
+    let few = db.table("few", &types, &[0]);
+    db.insert(
+        few,
+        &[
+            &["1", "5", "7"],
+            &["2", "199", "99"],
+            &["3", "0", "3"],
+            &["4", "900", "1"],
+        ],
+    );
+    let sql = "SELECT f.id, p.c FROM few f JOIN pairs p ON p.a = f.x AND p.b = f.y ORDER BY 1";
+    let (rows, read) = counted(&db, sql);
+    assert_eq!(rows, [["1", "3"], ["2", "0"], ["3", "3"]]);
+    assert!(read <= 10, "the join read {read} rows");
 }
 
 #[test]

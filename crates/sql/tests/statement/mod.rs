@@ -6,5 +6,6 @@ mod errors;
 mod expressions;
 mod fixture;
 mod normalized;
+mod paths;
 mod plans;
 mod programs;

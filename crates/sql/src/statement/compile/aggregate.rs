@@ -6,11 +6,14 @@
 //!         OUTROW, SET.., EMIT: one row, of what the accumulators hold
 //! ```
 //!
+//! The least and greatest values of an index's next column need no loop over the rows: each is the first that
+//! is not NULL from its end of the range.
+//!
 //! An accumulator is a register, or a column of the frame ([`super::workspace`]) where no register holds the
 //! type. Of several values that are equal and look different (0 and -0, 1.0 and 1.00), `min` and `max` keep
 //! the last, as PostgreSQL does.
 
-use weft_program::{Class, Cond, Datum, Function, Label, Op, Reg, RowBuf};
+use weft_program::{AccessKind, Class, Cond, Datum, Function, Label, Op, Reg, RowBuf};
 use weft_types::SqlType;
 
 use super::super::bind::Refusal;
@@ -53,7 +56,14 @@ impl Coder {
             Ok(())
         };
         match &select.path {
+            _ if select.extremes => self.find_extremes(select, one)?,
             Path::Key { .. } => self.for_one_selected(select, |coder, _| accumulate(coder))?,
+            Path::Keys { .. } => {
+                let (table, path, residual) = (&select.table, &select.path, &select.residual);
+                self.for_each_key(table, path, residual, AccessKind::ReadRow, |coder, _| {
+                    accumulate(coder)
+                })?;
+            }
             Path::Range { .. } => self.for_each_selected(select, |coder, _| accumulate(coder))?,
         }
         self.emit_row(&select.output, sink)?;
@@ -61,6 +71,31 @@ impl Coder {
             if let Place::Frame(column) = place {
                 self.free_column(ty, column);
             }
+        }
+        Ok(())
+    }
+
+    /// The first value from the path's one end for `min`, from its other end for `max`; NULL is passed over.
+    fn find_extremes(&mut self, select: &PointSelect, one: Reg) -> Coded<()> {
+        for (number, call) in (0..).zip(&select.aggregates) {
+            let mut path = select.path.clone();
+            if let Path::Range { reverse, .. } = &mut path {
+                *reverse = call.kind == AggregateKind::Max;
+            }
+            let mark = self.b.mark();
+            let found = self.b.label();
+            let (table, access) = (&select.table, Some(AccessKind::ReadRange));
+            self.for_each_row(table, &path, &select.residual, None, access, |coder, _| {
+                coder.accumulate(number, call, one)?;
+                let nothing_yet = coder.b.label();
+                let accumulator = Scalar::Aggregate(number);
+                coder.branch_if_null(&accumulator, nothing_yet)?;
+                coder.b.jump(found);
+                coder.b.bind(nothing_yet);
+                Ok(())
+            })?;
+            self.b.bind(found);
+            self.b.release_to(mark);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //!   .. ON CONFLICT  KEY.., SEARCH, RET; found: (UPDATE) else INSERT     per row
 //!   UPDATE, DELETE  KEY.., SEARCH, RET, residual, COPYROW, SET.., UPDATE | REMOVE, RET, COUNT
 //!   SELECT by key   KEY.., SEARCH, RET, residual, OUTROW, SET.., EMIT
+//!   .. of several keys: the same for each
 //!   SELECT by range KEY.., KEY.., SCAN, RET, loop: residual, OUTROW, SET.., EMIT, NEXT
 //!   .. aggregates   the same with accumulators in the loop, and OUTROW, SET.., EMIT behind it
 //! ```
@@ -450,6 +451,13 @@ impl Coder {
                     },
                 )
             }
+            Path::Keys { .. } => self.for_each_key(
+                &change.table,
+                &change.path,
+                &change.residual,
+                AccessKind::WriteRow,
+                |coder, at| coder.change_row(change, at.cp, at.status, sink),
+            ),
             Path::Range { .. } if matches!(sink, Sink::Variables { .. }) => Err(Refusal::General),
             Path::Range { .. } => {
                 let access = (!change.whole_table).then_some(AccessKind::WriteRange);
@@ -472,6 +480,7 @@ impl Coder {
         match &select.path {
             _ if !select.aggregates.is_empty() => self.select_aggregates(select, sink),
             Path::Key { index, values } => self.select_by_key(select, index, values, sink),
+            Path::Keys { .. } => self.select_by_keys(select, sink),
             Path::Range { .. } => self.select_by_range(select, sink),
         }
     }

@@ -153,8 +153,8 @@ fn range_inputs(path: &Path) -> Option<(u16, u16)> {
     else {
         return None;
     };
-    match (&low.value, &high.value) {
-        (Scalar::Input(low), Scalar::Input(high)) => Some((*low, *high)),
+    match (low.values.as_slice(), high.values.as_slice()) {
+        ([Scalar::Input(low)], [Scalar::Input(high)]) => Some((*low, *high)),
         _ => None,
     }
 }

@@ -4,14 +4,21 @@
 //! column that was widened for the comparison (`integer = bigint`) serves too: the other side is converted to
 //! the column's type, exactly for equality (a value that the type lacks finds nothing), to the nearest value
 //! for a range, in which case the conjunct is checked again on each row.
+//!
+//! An OR of keys (`id IN (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`) is several keys, each of which is searched for
+//! once. A comparison of rows (`(a, b) > (1, 2)`, the next page of a listing) is an end of a range over
+//! several columns.
 
 use std::sync::Arc;
 
 use weft_store::{IndexDef, TableDef};
-use weft_types::SqlType;
+use weft_types::{SqlType, Value};
 
 use super::super::scalar::{CompareOp, NoSource, Scalar};
 use super::point::{Path, RangeEnd};
+
+/// Most keys of one statement that become a program.
+const KEYS_MAX: usize = 32;
 
 /// An ORDER BY that an index can satisfy: plain columns, all in one direction, NULLs where that direction has
 /// them.
@@ -146,70 +153,69 @@ impl Sarg {
         });
         // A clamped bound is compared inclusively; the conjunct is checked again.
         let exclusive = self.widened.is_none() && matches!(self.op, CompareOp::Lt | CompareOp::Gt);
-        RangeEnd { value, exclusive }
+        RangeEnd {
+            values: vec![value],
+            exclusive,
+        }
     }
 }
 
-/// Chooses a path. `order` must be satisfied by it, if given; `None` when no index serves.
-pub(crate) fn choose(table: &TableDef, list: Vec<Scalar>, order: Option<&Order>) -> Option<Choice> {
-    let sargs: Vec<Sarg> = list
-        .iter()
-        .enumerate()
-        .filter_map(|(conjunct, scalar)| sarg(conjunct, scalar))
-        .collect();
-    let mut best: Option<(usize, Path, Vec<usize>)> = None;
+/// Chooses a path. `order` must be satisfied by it, if given; `None` when no index serves. Several keys are
+/// a path only where `several` says so, and have no order.
+pub(crate) fn choose(
+    table: &TableDef,
+    list: Vec<Scalar>,
+    order: Option<&Order>,
+    several: bool,
+) -> Option<Choice> {
+    let sargs = sargs(&list);
+    let rows = row_bounds(&list);
+    let mut best: Option<Candidate> = None;
     for index in &table.indexes {
-        let candidate = key_path(index, &sargs).or_else(|| range_path(table, index, &sargs, order));
-        if let Some((score, path, used)) = candidate
-            && best.as_ref().is_none_or(|(best, ..)| score > *best)
+        let candidate = key_path(index, &sargs)
+            .or_else(|| (several && order.is_none()).then(|| keys_path(index, &list, &sargs))?)
+            .or_else(|| range_path(table, index, &sargs, &rows, order));
+        if let Some(candidate) = candidate
+            && best.as_ref().is_none_or(|best| candidate.0 > best.0)
         {
-            best = Some((score, path, used));
+            best = Some(candidate);
         }
     }
-    let (_, path, used) = best?;
-    let residual = list
-        .into_iter()
-        .enumerate()
-        .filter(|(number, _)| !used.contains(number))
-        .map(|(_, scalar)| scalar)
-        .collect();
-    Some(Choice { path, residual })
+    Some(chosen(best?, list))
 }
 
 /// Chooses the primary key alone: what UPDATE and DELETE need.
 pub(crate) fn choose_primary(table: &TableDef, list: Vec<Scalar>) -> Option<Choice> {
     let index = table.primary_index()?;
-    let sargs: Vec<Sarg> = list
-        .iter()
-        .enumerate()
-        .filter_map(|(conjunct, scalar)| sarg(conjunct, scalar))
-        .collect();
-    let (_, path, used) = key_path(index, &sargs)?;
-    let residual = list
-        .into_iter()
-        .enumerate()
-        .filter(|(number, _)| !used.contains(number))
-        .map(|(_, scalar)| scalar)
-        .collect();
-    Some(Choice { path, residual })
+    let sargs = sargs(&list);
+    let candidate = key_path(index, &sargs).or_else(|| keys_path(index, &list, &sargs))?;
+    Some(chosen(candidate, list))
 }
 
 /// Chooses the primary key or a range of it: what UPDATE and DELETE in procedures need.
 pub(crate) fn choose_primary_range(table: &TableDef, list: Vec<Scalar>) -> Option<Choice> {
     let index = table.primary_index()?;
-    let sargs: Vec<Sarg> = list
-        .iter()
+    let sargs = sargs(&list);
+    let candidate = key_path(index, &sargs).or_else(|| range_path(table, index, &sargs, &[], None))?;
+    Some(chosen(candidate, list))
+}
+
+fn sargs(list: &[Scalar]) -> Vec<Sarg> {
+    list.iter()
         .enumerate()
         .filter_map(|(conjunct, scalar)| sarg(conjunct, scalar))
-        .collect();
-    let (_, path, used) = key_path(index, &sargs).or_else(|| range_path(table, index, &sargs, None))?;
+        .collect()
+}
+
+/// The path with the conjuncts that it leaves to check.
+fn chosen((_, path, used): Candidate, list: Vec<Scalar>) -> Choice {
     let residual = list
         .into_iter()
         .enumerate()
         .filter(|(number, _)| !used.contains(number))
         .map(|(_, scalar)| scalar)
         .collect();
-    Some(Choice { path, residual })
+    Choice { path, residual }
 }
 
 type Candidate = (usize, Path, Vec<usize>);
@@ -242,10 +248,230 @@ fn key_path(index: &Arc<IndexDef>, sargs: &[Sarg]) -> Option<Candidate> {
     ))
 }
 
+/// Several keys of a unique index: an OR whose branches give the columns that no other conjunct gives, and
+/// nothing else.
+fn keys_path(index: &Arc<IndexDef>, list: &[Scalar], sargs: &[Sarg]) -> Option<Candidate> {
+    if !index.unique {
+        return None;
+    }
+    list.iter()
+        .enumerate()
+        .find_map(|(number, scalar)| keys_of(index, number, scalar, sargs))
+}
+
+fn keys_of(index: &Arc<IndexDef>, number: usize, or: &Scalar, sargs: &[Sarg]) -> Option<Candidate> {
+    let branches = flattened(or, |scalar| match scalar {
+        Scalar::Or(left, right) => Some([left, right]),
+        _ => None,
+    });
+    if branches.len() < 2 || branches.len() > KEYS_MAX {
+        return None;
+    }
+    let mut keys: Vec<Vec<Scalar>> = Vec::with_capacity(branches.len());
+    let mut used = vec![number];
+    for branch in branches {
+        let parts = flattened(branch, |scalar| match scalar {
+            Scalar::And(left, right) => Some([left, right]),
+            _ => None,
+        });
+        let own: Vec<Sarg> = parts.iter().filter_map(|part| sarg(number, part)).collect();
+        let mut taken = 0;
+        let mut key = Vec::with_capacity(index.columns.len());
+        for &column in &index.columns {
+            match equality(&own, column) {
+                Some(sarg) => {
+                    taken += 1;
+                    key.push(sarg.exact());
+                }
+                None => {
+                    let sarg = equality(sargs, column)?;
+                    used.push(sarg.conjunct);
+                    key.push(sarg.exact());
+                }
+            }
+        }
+        // A condition that is no part of the key, or a column that only some branches give.
+        if taken < parts.len() || own.len() < parts.len() || taken == 0 {
+            return None;
+        }
+        keys.push(key);
+    }
+    let others = used.len() - 1;
+    if others % keys.len() != 0 || keys.iter().flatten().any(Scalar::is_dynamic) {
+        return None;
+    }
+    let path = Path::Keys {
+        index: Arc::clone(index),
+        keys: each_once(keys),
+    };
+    Some((9_000 + usize::from(index.primary), path, used))
+}
+
+/// Keys of which none comes twice: one that is equal to an earlier one is NULL, which finds nothing.
+fn each_once(keys: Vec<Vec<Scalar>>) -> Vec<Vec<Scalar>> {
+    let mut once: Vec<Vec<Scalar>> = Vec::with_capacity(keys.len());
+    for (number, key) in keys.iter().enumerate() {
+        let Some(earlier) = keys.get(..number) else {
+            continue;
+        };
+        let is_constant = |key: &[Scalar]| key.iter().all(|part| matches!(part, Scalar::Constant(_)));
+        if is_constant(key) && earlier.contains(key) {
+            continue;
+        }
+        let mut arms = Vec::with_capacity(number);
+        for before in earlier {
+            if is_constant(key) && is_constant(before) {
+                continue;
+            }
+            let equal = key
+                .iter()
+                .zip(before)
+                .filter(|(part, before)| part != before)
+                .map(|(part, before)| {
+                    Scalar::Compare(CompareOp::Eq, Box::new(part.clone()), Box::new(before.clone()))
+                });
+            let all = equal.reduce(|left, right| Scalar::And(Box::new(left), Box::new(right)));
+            let same = all.unwrap_or(Scalar::Constant(Value::Bool(true)));
+            arms.push((same, Scalar::Constant(Value::Null)));
+        }
+        let mut key = key.clone();
+        if let Some(first) = key.first_mut()
+            && !arms.is_empty()
+        {
+            *first = Scalar::Case {
+                arms,
+                otherwise: Box::new(first.clone()),
+            };
+        }
+        once.push(key);
+    }
+    once
+}
+
+/// The operands of a chain of one operator, in order.
+fn flattened<'s>(
+    scalar: &'s Scalar,
+    sides: impl Fn(&'s Scalar) -> Option<[&'s Box<Scalar>; 2]>,
+) -> Vec<&'s Scalar> {
+    let mut open = vec![scalar];
+    let mut parts = Vec::new();
+    while let Some(next) = open.pop() {
+        match sides(next) {
+            Some([left, right]) => open.extend([right.as_ref(), left.as_ref()]),
+            None => parts.push(next),
+        }
+    }
+    parts
+}
+
+/// A conjunct that compares several columns, as a row, with values.
+struct RowBound {
+    conjunct: usize,
+    columns: Vec<usize>,
+    values: Vec<Scalar>,
+    /// The columns are above the values.
+    above: bool,
+    exclusive: bool,
+}
+
+fn row_bounds(list: &[Scalar]) -> Vec<RowBound> {
+    list.iter()
+        .enumerate()
+        .filter_map(|(conjunct, scalar)| row_bound(conjunct, scalar))
+        .collect()
+}
+
+/// `a > x OR (a = x AND b > y)`, which is what `(a, b) > (x, y)` means.
+fn row_bound(conjunct: usize, scalar: &Scalar) -> Option<RowBound> {
+    let (mut columns, mut values, mut rest) = (Vec::new(), Vec::new(), scalar);
+    let mut above = None;
+    while let Scalar::Or(first, then) = rest {
+        let Scalar::And(equal, further) = then.as_ref() else {
+            return None;
+        };
+        let (first, equal) = (sarg(conjunct, first)?, sarg(conjunct, equal)?);
+        let fits = equal.op == CompareOp::Eq
+            && first.column == equal.column
+            && first.value == equal.value
+            && first.widened.is_none()
+            && matches!(first.op, CompareOp::Gt | CompareOp::Lt)
+            && above.is_none_or(|above| above == (first.op == CompareOp::Gt));
+        if !fits {
+            return None;
+        }
+        above = Some(first.op == CompareOp::Gt);
+        columns.push(first.column);
+        values.push(first.value);
+        rest = further;
+    }
+    let last = sarg(conjunct, rest)?;
+    let above = above?;
+    let exclusive = match (last.op, above) {
+        (CompareOp::Gt, true) | (CompareOp::Lt, false) => true,
+        (CompareOp::Ge, true) | (CompareOp::Le, false) => false,
+        _ => return None,
+    };
+    if last.widened.is_some() {
+        return None;
+    }
+    columns.push(last.column);
+    values.push(last.value);
+    Some(RowBound {
+        conjunct,
+        columns,
+        values,
+        above,
+        exclusive,
+    })
+}
+
+impl RowBound {
+    /// The end of a range of an index whose columns behind a prefix are `following`.
+    ///
+    /// NULL behind the first value makes the comparison NULL where the columns before are equal: as the
+    /// greatest value for a lower end that is excluded, as the least for an upper one.
+    fn range_end(&self, table: &TableDef, following: &[usize]) -> Option<RangeEnd> {
+        if !following.starts_with(&self.columns) {
+            return None;
+        }
+        let mut values = Vec::with_capacity(self.values.len());
+        for (number, (column, value)) in self.columns.iter().zip(&self.values).enumerate() {
+            let value = folded(value.clone());
+            let never_null = matches!(&value, Scalar::Constant(value) if !value.is_null());
+            if number == 0 || never_null {
+                values.push(value);
+                continue;
+            }
+            let (least, greatest) = extremes(&table.columns.get(*column)?.ty)?;
+            let instead = if self.above { greatest } else { least };
+            if !self.exclusive {
+                return None;
+            }
+            values.push(folded(Scalar::Coalesce(vec![value, Scalar::Constant(instead)])));
+        }
+        Some(RangeEnd {
+            values,
+            exclusive: self.exclusive,
+        })
+    }
+}
+
+/// The least and the greatest value of a type.
+fn extremes(ty: &SqlType) -> Option<(Value, Value)> {
+    Some(match ty {
+        SqlType::Int2 => (Value::Int2(i16::MIN), Value::Int2(i16::MAX)),
+        SqlType::Int4 => (Value::Int4(i32::MIN), Value::Int4(i32::MAX)),
+        SqlType::Int8 => (Value::Int8(i64::MIN), Value::Int8(i64::MAX)),
+        SqlType::Uuid => (Value::Uuid([0; 16]), Value::Uuid([u8::MAX; 16])),
+        _ => return None,
+    })
+}
+
 fn range_path(
     table: &TableDef,
     index: &Arc<IndexDef>,
     sargs: &[Sarg],
+    rows: &[RowBound],
     order: Option<&Order>,
 ) -> Option<Candidate> {
     if !index.method.is_ordered() {
@@ -286,6 +512,22 @@ fn range_path(
             && to.widened.is_none()
         {
             used.push(to.conjunct);
+        }
+    }
+    let following = index.columns.get(equal..).unwrap_or_default();
+    for row in rows {
+        let end = if row.above { &mut low } else { &mut high };
+        if end.is_some() {
+            continue;
+        }
+        *end = row.range_end(table, following);
+        // NULLs lie behind all values: between the keys above the values there may be some.
+        let no_nulls = row
+            .columns
+            .iter()
+            .all(|column| table.columns.get(*column).is_some_and(|column| column.not_null));
+        if end.is_some() && (no_nulls || !row.above) {
+            used.push(row.conjunct);
         }
     }
     let mut reverse = false;

@@ -17,10 +17,11 @@ pub(crate) struct OutputItem {
     pub(crate) column: OutputColumn,
 }
 
-/// One end of a range over an index column.
+/// One end of a range over index columns.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeEnd {
-    pub(crate) value: Scalar,
+    /// Of the first column, and of columns behind it where rows are compared.
+    pub(crate) values: Vec<Scalar>,
     pub(crate) exclusive: bool,
 }
 
@@ -33,12 +34,18 @@ pub(crate) enum Path {
         /// One per index column, in the column's type.
         values: Vec<Scalar>,
     },
+    /// At most one row for each of several keys of a unique index.
+    Keys {
+        index: Arc<IndexDef>,
+        /// As in [`Path::Key`]. Of keys that are equal all but one are NULL.
+        keys: Vec<Vec<Scalar>>,
+    },
     /// Rows between two prefixes of an ordered index.
     Range {
         index: Arc<IndexDef>,
         /// Equal to the first columns.
         prefix: Vec<Scalar>,
-        /// Bounds of the column after them.
+        /// Bounds of the columns after them.
         low: Option<RangeEnd>,
         high: Option<RangeEnd>,
         /// From the last key to the first.
@@ -73,7 +80,7 @@ pub(crate) struct ConflictRow {
     pub(crate) condition: Option<Scalar>,
 }
 
-/// UPDATE or DELETE of the row with a primary key; in procedures also of a range of the primary key.
+/// UPDATE or DELETE of rows with given primary keys; in procedures also of a range of the primary key.
 #[derive(Clone, Debug)]
 pub(crate) struct PointChange {
     pub(crate) table: Arc<TableDef>,
@@ -99,6 +106,9 @@ pub(crate) struct PointSelect {
     pub(crate) offset: Option<Scalar>,
     /// Not empty: one row is given, and `output` is over these and no column.
     pub(crate) aggregates: Vec<AggregateCall>,
+    /// The aggregates are the least and greatest values of the column by which the path is ordered, from its
+    /// least to its greatest.
+    pub(crate) extremes: bool,
     /// What is done with the rows before the client gets them. Then `output` may have more columns than the
     /// client gets.
     pub(crate) finish: Option<Arc<Finish>>,

@@ -102,14 +102,16 @@ impl Coder {
         for (end, exclusive) in ends.into_iter().zip([SCAN_LO_EXCLUSIVE, SCAN_HI_EXCLUSIVE]) {
             let mut sources = equal.clone();
             if let Some(end) = end {
-                let column = index
-                    .columns
-                    .get(prefix.len())
-                    .and_then(|&column| table.columns.get(column));
-                let ty = column
-                    .map(|column| base_type(&column.ty))
-                    .ok_or(Refusal::General)?;
-                sources.push(self.key_source(&end.value, ty)?);
+                for (number, value) in end.values.iter().enumerate() {
+                    let column = index
+                        .columns
+                        .get(prefix.len() + number)
+                        .and_then(|&column| table.columns.get(column));
+                    let ty = column
+                        .map(|column| base_type(&column.ty))
+                        .ok_or(Refusal::General)?;
+                    sources.push(self.key_source(value, ty)?);
+                }
                 if end.exclusive {
                     flags |= exclusive;
                 }
@@ -297,6 +299,56 @@ impl Coder {
         at_row(self, AtRow { cp, status })?;
         self.b.bind(done);
         Ok(())
+    }
+
+    /// Runs code for the row of each of several keys that passes the residual conditions.
+    pub(super) fn for_each_key(
+        &mut self,
+        table: &Arc<TableDef>,
+        path: &Path,
+        residual: &[Scalar],
+        kind: AccessKind,
+        mut at_row: impl FnMut(&mut Coder, AtRow) -> Coded<()>,
+    ) -> Coded<()> {
+        let Path::Keys { index, keys } = path else {
+            return Err(Refusal::General);
+        };
+        let number = self.b.table(table);
+        let ordinal = self.b.index(number, index.id);
+        for key in keys {
+            let mark = self.b.mark();
+            let sources = self.key_sources(table, index, key)?;
+            if index.primary {
+                let parts: Vec<_> = sources.iter().map(|source| source.declared).collect();
+                self.declare_row(kind, table, &parts);
+            } else if kind.is_write() {
+                return Err(Refusal::General);
+            } else {
+                self.declare_secondary(table, index, &sources);
+            }
+            let key = self.build_key(&sources)?;
+            let (cp, status) = (self.b.collect_register(), self.b.register());
+            let next = self.b.label();
+            self.b.search(cp, number, ordinal, key);
+            self.b.ret(status, cp);
+            self.b.branch_not_true(status, next);
+            self.set_row(table, cp);
+            self.conditions(residual, next)?;
+            at_row(self, AtRow { cp, status })?;
+            self.b.bind(next);
+            self.b.release_to(mark);
+        }
+        Ok(())
+    }
+
+    pub(super) fn select_by_keys(&mut self, select: &PointSelect, sink: Sink<'_>) -> Coded<()> {
+        let kind = match select.locks {
+            true => AccessKind::WriteRow,
+            false => AccessKind::ReadRow,
+        };
+        self.for_each_key(&select.table, &select.path, &select.residual, kind, |coder, _| {
+            coder.emit_row(&select.output, sink)
+        })
     }
 
     pub(super) fn select_by_range(&mut self, select: &PointSelect, sink: Sink<'_>) -> Coded<()> {

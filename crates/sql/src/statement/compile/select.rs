@@ -8,6 +8,7 @@ use weft_store::TableDef;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::super::bind::Refusal;
+use super::super::bind_aggregates::{AggregateCall, AggregateKind};
 use super::super::finish::{Finish, RowCount, SortKey};
 use super::super::names;
 use super::super::plan::OutputColumn;
@@ -53,7 +54,14 @@ impl Analyser<'_> {
             if grouped || distinct || locks || query.order_by.is_some() || self.variables.is_some() {
                 return Err(Refusal::General);
             }
-            let choice = path::choose(&table, conjuncts, None).ok_or(Refusal::General)?;
+            if let Some(choice) = extremes_path(&table, &conjuncts, &aggregates) {
+                return Ok(PointSelect {
+                    aggregates,
+                    extremes: true,
+                    ..one_row(table, choice, output, limit, offset)?
+                });
+            }
+            let choice = path::choose(&table, conjuncts, None, true).ok_or(Refusal::General)?;
             if !is_bounded(&choice.path) {
                 return Err(Refusal::General);
             }
@@ -64,7 +72,8 @@ impl Analyser<'_> {
         }
         let terms = self.order_terms(query, &table, &alias, &output)?;
         if !distinct && let Some(order) = index_order(&terms) {
-            let choice = path::choose(&table, conjuncts.clone(), order.as_ref());
+            let several = self.variables.is_none();
+            let choice = path::choose(&table, conjuncts.clone(), order.as_ref(), several);
             if let Some(choice) = choice
                 && serves(&choice, limit.as_ref(), offset.as_ref(), locks)
             {
@@ -79,10 +88,15 @@ impl Analyser<'_> {
         if locks || self.variables.is_some() {
             return Err(Refusal::General);
         }
-        let choice = path::choose(&table, conjuncts, None).ok_or(Refusal::General)?;
-        match &choice.path {
-            Path::Key { .. } => one_row(table, choice, output, limit, offset),
-            Path::Range { .. } if is_bounded(&choice.path) && (distinct || !terms.is_empty()) => {
+        let choice = path::choose(&table, conjuncts, None, true).ok_or(Refusal::General)?;
+        let sliced = limit.is_some() || offset.is_some();
+        let finished = match &choice.path {
+            Path::Key { .. } => return one_row(table, choice, output, limit, offset),
+            Path::Keys { .. } => distinct || !terms.is_empty() || sliced,
+            Path::Range { .. } => is_bounded(&choice.path) && (distinct || !terms.is_empty()),
+        };
+        match finished {
+            true => {
                 let mut output = output;
                 let finish = finish(&mut output, &terms, distinct, limit, offset)?;
                 Ok(PointSelect {
@@ -90,7 +104,7 @@ impl Analyser<'_> {
                     ..found(table, choice, output)
                 })
             }
-            Path::Range { .. } => Err(Refusal::General),
+            false => Err(Refusal::General),
         }
     }
 
@@ -217,6 +231,7 @@ fn found(table: Arc<TableDef>, choice: Choice, output: Vec<OutputItem>) -> Point
         limit: None,
         offset: None,
         aggregates: Vec::new(),
+        extremes: false,
         finish: None,
         locks: false,
     }
@@ -250,10 +265,44 @@ fn gives_one_row(limit: Option<&Scalar>, offset: Option<&Scalar>) -> bool {
     some && offset.is_none()
 }
 
+/// The path from which `min` and `max` of one column take the first row each.
+fn extremes_path(table: &TableDef, conjuncts: &[Scalar], calls: &[AggregateCall]) -> Option<Choice> {
+    let mut column = None;
+    for call in calls {
+        let Some(Scalar::Column(argument)) = call.argument else {
+            return None;
+        };
+        let is_extreme = matches!(call.kind, AggregateKind::Min | AggregateKind::Max);
+        if !is_extreme || column.is_some_and(|column| column != argument) {
+            return None;
+        }
+        column = Some(argument);
+    }
+    let column = usize::from(column?);
+    // Values that are equal and look different are told apart by all of them.
+    let plain = matches!(
+        table.columns.get(column)?.ty,
+        SqlType::Int2
+            | SqlType::Int4
+            | SqlType::Int8
+            | SqlType::Date
+            | SqlType::Timestamp
+            | SqlType::TimestampTz
+    );
+    let order = Order {
+        columns: vec![column],
+        descending: false,
+    };
+    let choice = path::choose(table, conjuncts.to_vec(), Some(&order), false).filter(|_| plain)?;
+    let ends_first = matches!(&choice.path, Path::Range { .. })
+        && (choice.residual.is_empty() || is_bounded(&choice.path));
+    ends_first.then_some(choice)
+}
+
 /// A key, a prefix of an index, or a range with two ends.
 fn is_bounded(path: &Path) -> bool {
     match path {
-        Path::Key { .. } => true,
+        Path::Key { .. } | Path::Keys { .. } => true,
         Path::Range {
             prefix, low, high, ..
         } => !prefix.is_empty() || (low.is_some() && high.is_some()),
@@ -262,8 +311,12 @@ fn is_bounded(path: &Path) -> bool {
 
 /// Whether a path gives few rows, and those that LIMIT and OFFSET ask for.
 fn serves(choice: &Choice, limit: Option<&Scalar>, offset: Option<&Scalar>, locks: bool) -> bool {
-    if matches!(choice.path, Path::Key { .. }) {
-        return gives_one_row(limit, offset);
+    match &choice.path {
+        Path::Key { .. } => return gives_one_row(limit, offset),
+        Path::Keys { index, .. } => {
+            return limit.is_none() && offset.is_none() && (index.primary || !locks);
+        }
+        Path::Range { .. } => {}
     }
     let small_limit = match limit {
         Some(Scalar::Constant(value)) => value.as_i64().is_some_and(|limit| limit <= LIMIT_MAX),

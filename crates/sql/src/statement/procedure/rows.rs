@@ -431,6 +431,7 @@ impl Compiler<'_> {
         };
         let result = match &select.path {
             Path::Key { .. } => coder.for_one_selected(select, |coder, _| at_row(coder)),
+            Path::Keys { .. } => Err(Refusal::General),
             Path::Range { .. } => coder.for_each_selected(select, |coder, _| at_row(coder)),
         };
         self.coder = coder;
