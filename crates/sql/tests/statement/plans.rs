@@ -48,7 +48,7 @@ fn kinds() {
         ("SELECT * FROM t WHERE id > 5 LIMIT 10", "program"),
         ("SELECT * FROM t WHERE b = 5 LIMIT 10", "query"),
         ("SELECT * FROM t WHERE a = 5", "program"),
-        ("SELECT * FROM t WHERE id = 1 OR id = 2", "query"),
+        ("SELECT * FROM t WHERE id = 1 OR id = 2", "program"),
         ("SELECT count(*) FROM t WHERE id = 1", "program"),
         (
             "SELECT sum(a), coalesce(max(d), 0) FROM t WHERE id BETWEEN 1 AND 5",
@@ -87,7 +87,7 @@ fn kinds() {
         ("UPDATE t SET d = d + 1 WHERE id = 5", "program"),
         ("UPDATE t SET id = 1 WHERE id = 5", "modify"),
         ("DELETE FROM t WHERE id = 1", "program"),
-        ("DELETE FROM t WHERE id IN (1, 2)", "modify"),
+        ("DELETE FROM t WHERE id IN (1, 2)", "program"),
         ("SELECT v FROM \"Mixed\" WHERE \"Key\" = 3", "program"),
         ("begin", "transaction"),
         ("COPY t FROM STDIN", "copy"),

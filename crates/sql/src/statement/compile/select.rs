@@ -8,7 +8,7 @@ use weft_store::TableDef;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::super::bind::Refusal;
-use super::super::bind_aggregates::{AggregateCall, AggregateKind};
+use super::super::convert::{AggregateCall, AggregateKind};
 use super::super::finish::{Finish, RowCount, SortKey};
 use super::super::names;
 use super::super::plan::OutputColumn;
