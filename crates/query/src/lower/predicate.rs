@@ -67,7 +67,7 @@ impl Lowering<'_> {
         let mut guarded: Vec<(&BTreeSet<u32>, usize)> = Vec::new();
         for (at, conjunct) in conjuncts.iter().enumerate() {
             let set = &makers[at];
-            if !is_fallible(conjunct) {
+            if !may_fail(conjunct, SHOWN_DEPTH_MAX) {
                 parts.push(self.conjunct(conjunct, plan)?);
             } else if let Some(entry) = guarded.iter_mut().find(|(known, _)| *known == set) {
                 entry.1 = at;
@@ -357,6 +357,25 @@ impl Lowering<'_> {
             negated,
         ))))
     }
+}
+
+/// Whether a condition fails on some row. What names no column has been computed before: [`crate::fold`].
+fn may_fail(expr: &Expr, depth: usize) -> bool {
+    if !is_fallible(expr) {
+        return false;
+    }
+    if expr.columns().next().is_none() {
+        return is_volatile(expr);
+    }
+    let passes_on = matches!(
+        expr.root().op,
+        Op::Compare(_) | Op::CompareRows(_) | Op::InList { .. } | Op::And | Op::Or | Op::Not
+    );
+    if !passes_on || depth == 0 || expr.nodes().len() > SHOWN_NODES_MAX {
+        return true;
+    }
+    let arguments = expr.clone().into_arguments();
+    arguments.iter().any(|argument| may_fail(argument, depth - 1))
 }
 
 /// The column that an expression is, a conversion left out of account that changes no value: to a wider

@@ -249,6 +249,11 @@ fn lists_rows_and_alternatives_read_only_the_keys_they_name() {
             3,
         ),
         ("SELECT count(*) FROM pairs WHERE (a, b) <= (0, 4)", "5", 5),
+        (
+            "SELECT count(*) FROM pairs WHERE a = 2 + 3 AND b >= 100 - 3 AND 8 / 4 > b - 97",
+            "2",
+            3,
+        ),
         (many.as_str(), "400", 400),
     ] {
         let (rows, read) = counted(&db, sql);
