@@ -30,6 +30,7 @@ use weft_types::{SqlError, SqlState, Value, interrupt};
 
 use crate::errors::sql_error;
 use crate::estimate;
+use crate::fold;
 use crate::kept::{KeptPlan, KeptPlans, Lent, sizes};
 use crate::key_range::RANGES_MAX;
 use crate::lower::{Environment, Lowering, final_projection, walk};
@@ -277,8 +278,11 @@ impl QueryEngine {
         let source = Arc::clone(&reading.source);
         if plain && let Some(kept) = self.kept.take(query, source.as_ref()) {
             stop.verdict(Instant::now())?;
-            kept.context.begin(execution(query, parameters, settings)?);
-            return Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))));
+            let execution = execution(query, parameters, settings)?;
+            if !leaves_out(query, &execution, stop)? {
+                kept.context.begin(execution);
+                return Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))));
+            }
         }
         let planned = self.planned(query, reading, parameters, settings, stop)?;
         let Planned {
@@ -341,13 +345,15 @@ impl QueryEngine {
         if size.depth > DEPTH_MAX {
             return Err(too_deep());
         }
-        let context = Arc::new(if is_better_kept(query, reading.source.as_ref()) {
+        let leaves_out = leaves_out(query, &execution, stop)?;
+        let context = Arc::new(if !leaves_out && is_better_kept(query, reading.source.as_ref()) {
             ExecutionContext::repeating(execution)
         } else {
             ExecutionContext::single(execution)
         });
         let planning = Planning {
             query: Arc::clone(query),
+            leaves_out,
             reading,
             context,
             stop: Arc::clone(stop),
@@ -405,8 +411,12 @@ fn execution(
     Ok(Execution::new(parameters.to_vec(), settings.zone, session))
 }
 
-/// Over many rows a numeric is worth planning for: arithmetic with decimals is quick if its digits are
-/// known.
+/// Whether this execution needs a plan of its own: see [`fold`].
+fn leaves_out(query: &Query, execution: &Execution, stop: &Arc<StopSignal>) -> Result<bool, SqlError> {
+    interrupt::under(Arc::clone(stop), || fold::leaves_out(query, &execution.context()))
+}
+
+/// Over many rows a numeric is worth planning for: arithmetic with decimals is quick if its digits are known.
 fn is_better_kept(query: &Query, source: &dyn ReadSource) -> bool {
     let numerics = query
         .parameters
@@ -446,6 +456,8 @@ struct Planned {
 /// Everything that a plan is made from.
 struct Planning {
     query: Arc<Query>,
+    /// Some of it is to be left out: see [`fold`].
+    leaves_out: bool,
     reading: Reading,
     context: Arc<ExecutionContext>,
     stop: Arc<StopSignal>,
@@ -456,16 +468,21 @@ struct Planning {
 impl Planning {
     fn plan(self) -> Result<Planned, SqlError> {
         let reading = &self.reading;
+        let execution = self.context.execution();
+        let query = match self.leaves_out {
+            true => &fold::folded(&self.query, &execution.context())?,
+            false => self.query.as_ref(),
+        };
         let mut lowering = Lowering::new(
-            &self.query,
+            query,
             Arc::clone(&self.context),
             Arc::clone(&reading.source),
             reading.given.as_deref().map(Vec::as_slice),
             reading.environment.as_ref(),
             Arc::clone(&self.stop),
         );
-        let plan = lowering.lower(&self.query.relation, None)?;
-        let plan = final_projection(plan, &self.query.output)?;
+        let plan = lowering.lower(&query.relation, None)?;
+        let plan = final_projection(plan, &query.output)?;
         for once in &lowering.onces {
             once.plan(|plan| {
                 let operators = self.operators(plan)?;

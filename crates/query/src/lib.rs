@@ -8,6 +8,7 @@ pub mod engine;
 pub mod errors;
 mod estimate;
 pub mod evaluate;
+mod fold;
 pub mod functions;
 mod in_order;
 mod kept;

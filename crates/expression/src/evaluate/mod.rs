@@ -13,7 +13,7 @@
 //!
 //! - `compile`: the steps of an expression.
 //! - `apply`: one operation on values.
-//! - `fold`: constants in place of subtrees that need no row.
+//! - `fold`: constants in place of what needs no row, before rows are read.
 
 pub(crate) mod apply;
 pub(crate) mod arrays;
@@ -26,7 +26,7 @@ use weft_types::{SqlError, Value, ValueRef, compare_ref};
 
 pub use apply::{and, apply, extreme, or};
 pub use compile::Compiled;
-pub use fold::{fold, volatility, volatility_of};
+pub use fold::{Folded, fold, volatility, volatility_of};
 
 use crate::context::Context;
 use crate::tree::{ColumnId, Expr};

@@ -1,8 +1,8 @@
 //! What is computed and what is left out; lists and rows with NULL; series.
 
 use weft_expression::{
-    CompareOp, Compiled, Expr, Op, Operator, Volatility, coerce, common_type, evaluate, fold,
-    resolve_operator, resolve_set,
+    ColumnId, CompareOp, Compiled, Expr, Op, Operator, coerce, common_type, evaluate, fold, resolve_operator,
+    resolve_set,
 };
 use weft_types::{CastContext, SqlError, SqlType, Value, ValueRef};
 
@@ -40,15 +40,12 @@ fn failing_truth() -> Expr {
 }
 
 fn value(expr: &Expr) -> Result<Value, SqlError> {
-    let folded = fold(expr, &context(), Volatility::Stable);
     let plain = evaluate(expr, &context(), &|_| Value::Null);
-    assert_eq!(
-        Compiled::new(&folded, &|_| None)?
-            .evaluate(&context(), &|_| ValueRef::Null)
-            .ok(),
-        plain.as_ref().ok().cloned(),
-        "folding changes nothing"
-    );
+    let folded = fold(expr, &context()).and_then(|folded| {
+        let folded = Compiled::new(&folded.expr, &|_| None)?;
+        folded.evaluate(&context(), &|_| ValueRef::Null)
+    });
+    assert_eq!(folded, plain, "folding changes nothing");
     plain
 }
 
@@ -115,6 +112,94 @@ fn a_case_operand_is_that_of_the_innermost_case() {
     let inner = case(number(1), is(number(1)), number(3), number(0));
     let outer = case(number(3), is(inner), number(7), number(8));
     assert_eq!(value(&outer).unwrap(), Value::Int4(7));
+}
+
+/// A column whose value nobody knows.
+fn column() -> Expr {
+    Expr::column(ColumnId(7), SqlType::Int4)
+}
+
+/// `column / 0`
+fn failing_with_rows() -> Expr {
+    let mut nodes = failing().into_arguments();
+    let Op::Call(division) = failing().root().op.clone() else {
+        panic!("division is a call");
+    };
+    Expr::new(Op::Call(division), SqlType::Int4, vec![column(), nodes.remove(1)])
+}
+
+#[test]
+fn what_needs_no_row_is_told_before_rows_are_read() {
+    let of = |expr: &Expr| fold(expr, &context());
+    // Before any row: column / 0 needs one, 1 / 0 does not.
+    assert_eq!(of(&failing_with_rows()).unwrap().expr, failing_with_rows());
+    let case = |condition: Expr, then: Expr| {
+        let arguments = vec![condition, then, column()];
+        Expr::new(Op::Case { operand: false }, SqlType::Int4, arguments)
+    };
+    let is = |wanted: Expr| Expr::new(Op::Compare(CompareOp::Eq), SqlType::Bool, vec![column(), wanted]);
+    assert_eq!(of(&case(is(number(1)), failing())).unwrap_err().state.0, "22012");
+    assert_eq!(of(&case(truth(Some(false)), failing())).unwrap().expr, column());
+    assert_eq!(of(&case(truth(Some(true)), number(4))).unwrap().expr, number(4));
+
+    // The operand goes with the conditions over it.
+    let operand = || Expr::leaf(Op::CaseOperand, SqlType::Int4);
+    let simple = Expr::new(
+        Op::Case { operand: true },
+        SqlType::Int4,
+        vec![failing_with_rows(), truth(None), operand(), number(3)],
+    );
+    let folded = of(&simple).unwrap();
+    assert!(folded.leaves_out);
+    assert_eq!(folded.expr, number(3));
+
+    // NULLIF(column / 0, NULL) is its first argument.
+    let test = Expr::new(
+        Op::Compare(CompareOp::Eq),
+        SqlType::Bool,
+        vec![operand(), Expr::constant(Value::Null, SqlType::Int4)],
+    );
+    let null = Expr::constant(Value::Null, SqlType::Int4);
+    let nullif = Expr::new(
+        Op::Case { operand: true },
+        SqlType::Int4,
+        vec![failing_with_rows(), test, null, operand()],
+    );
+    assert_eq!(of(&nullif).unwrap().expr, failing_with_rows());
+
+    // A strict function of NULL is NULL, whatever its other arguments do.
+    let null = Expr::constant(Value::Null, SqlType::Int4);
+    let sum = Expr::new(
+        Op::Compare(CompareOp::Eq),
+        SqlType::Bool,
+        vec![failing_with_rows(), null.clone()],
+    );
+    let folded = of(&sum).unwrap();
+    assert!(folded.leaves_out);
+    assert_eq!(folded.expr.as_constant(), Some(&Value::Null));
+    let plain = Expr::new(Op::Compare(CompareOp::Eq), SqlType::Bool, vec![column(), null]);
+    assert!(!of(&plain).unwrap().leaves_out);
+
+    // What decides an AND behind it is seen first; what stands before it is not computed.
+    let fallible = is(failing_with_rows());
+    let and = Expr::new(
+        Op::And,
+        SqlType::Bool,
+        vec![
+            truth(Some(true)),
+            fallible.clone(),
+            truth(Some(false)),
+            failing_truth(),
+        ],
+    );
+    let folded = of(&and).unwrap();
+    assert!(folded.leaves_out);
+    assert_eq!(folded.expr, truth(Some(false)));
+    let or = Expr::new(Op::Or, SqlType::Bool, vec![truth(Some(false)), fallible.clone()]);
+    assert_eq!(of(&or).unwrap().expr, fallible);
+    let coalesce = Expr::new(Op::Coalesce, SqlType::Int4, vec![column(), number(2), failing()]);
+    let kept = Expr::new(Op::Coalesce, SqlType::Int4, vec![column(), number(2)]);
+    assert_eq!(of(&coalesce).unwrap().expr, kept);
 }
 
 #[test]

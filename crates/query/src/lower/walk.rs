@@ -170,8 +170,10 @@ pub fn is_volatile(expr: &Expr) -> bool {
 /// One node of a relation.
 #[derive(Default)]
 pub struct Part<'r> {
-    /// Its expressions.
+    /// Its expressions; ends of frames are the last.
     pub exprs: Vec<&'r Expr>,
+    /// How many of them are ends of frames.
+    pub bounds: usize,
     /// Columns that it names outside expressions.
     pub named: Vec<ColumnId>,
     /// Columns that it makes.
@@ -261,6 +263,9 @@ fn part(relation: &Relation) -> Part<'_> {
         Relation::Window { input, calls } => {
             part.inputs.push(input);
             calls.iter().for_each(|call| window_part(call, &mut part));
+            let expressions = part.exprs.len();
+            part.exprs.extend(calls.iter().flat_map(frame_bounds));
+            part.bounds = part.exprs.len() - expressions;
         }
         Relation::Distinct { input, on } => {
             part.inputs.push(input);
@@ -348,12 +353,15 @@ fn window_part<'r>(call: &'r WindowCall, part: &mut Part<'r>) {
     part.exprs.extend(&call.filter);
     part.exprs.extend(&call.partition);
     part.exprs.extend(keys(&call.order));
-    for bound in [&call.frame.start, &call.frame.end] {
-        if let FrameBound::Preceding(expr) | FrameBound::Following(expr) = bound {
-            part.exprs.push(expr);
-        }
-    }
     part.made.push(call.output);
+}
+
+fn frame_bounds(call: &WindowCall) -> impl Iterator<Item = &Expr> {
+    let bounds = [&call.frame.start, &call.frame.end];
+    bounds.into_iter().filter_map(|bound| match bound {
+        FrameBound::Preceding(expr) | FrameBound::Following(expr) => Some(expr),
+        _ => None,
+    })
 }
 
 /// The columns of a relation's rows.

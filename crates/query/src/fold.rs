@@ -1,0 +1,161 @@
+//! What PostgreSQL's planner would compute before rows are read, computed or refused.
+//!
+//! A query's expressions are folded ([`weft_expression::fold`]) with the parameters of each execution. Mostly
+//! that only tells whether one fails: a constant computed by a row is the same constant. Where a part would
+//! fail or run that PostgreSQL leaves out, the query is planned from folded expressions.
+
+use weft_binder::relation::{Apply, Query, Relation, SharedBody};
+use weft_expression::{Context, Expr, fold};
+use weft_types::SqlError;
+
+use crate::lower::walk;
+
+/// Whether expressions hold parts that no row may compute.
+///
+/// # Errors
+/// Those of parts that need no row.
+pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, SqlError> {
+    let mut outcome = Ok(false);
+    for relation in relations(query) {
+        walk::visit(relation, &mut |part| {
+            // The end of a frame that cannot be computed has a meaning of its own.
+            let exprs = part.exprs.len() - part.bounds;
+            for expr in part
+                .exprs
+                .iter()
+                .take(exprs)
+                .filter(|expr| expr.nodes().len() > 1)
+            {
+                match fold(expr, context) {
+                    Ok(folded) => outcome = outcome.clone().map(|before| before || folded.leaves_out),
+                    Err(error) => outcome = Err(error),
+                }
+                if outcome.is_err() {
+                    return false;
+                }
+            }
+            true
+        });
+        if outcome.is_err() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn relations(query: &Query) -> impl Iterator<Item = &Relation> {
+    let shared = query.shared.iter().flat_map(|shared| match &shared.body {
+        SharedBody::Plain(relation) => [Some(relation), None],
+        SharedBody::Recursive { start, term, .. } => [Some(start), Some(term)],
+    });
+    shared.flatten().chain([&query.relation])
+}
+
+/// The query with folded expressions.
+///
+/// # Errors
+/// Those of parts that need no row.
+pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Result<Query, SqlError> {
+    let mut query = query.clone();
+    let mut stack = vec![&mut query.relation];
+    for shared in &mut query.shared {
+        match &mut shared.body {
+            SharedBody::Plain(relation) => stack.push(relation),
+            SharedBody::Recursive { start, term, .. } => stack.extend([start, term]),
+        }
+    }
+    while let Some(relation) = stack.pop() {
+        for expr in expressions(relation, &mut stack) {
+            if expr.nodes().len() > 1 {
+                *expr = fold(expr, context)?.expr;
+            }
+        }
+    }
+    Ok(query)
+}
+
+/// The expressions of one relation, but for ends of frames; its inputs go upon the stack.
+fn expressions<'r>(relation: &'r mut Relation, stack: &mut Vec<&'r mut Relation>) -> Vec<&'r mut Expr> {
+    match relation {
+        Relation::One
+        | Relation::Scan(_)
+        | Relation::Given { .. }
+        | Relation::System { .. }
+        | Relation::Shared { .. }
+        | Relation::Working { .. } => Vec::new(),
+        Relation::Values { rows, .. } => rows.iter_mut().flatten().collect(),
+        Relation::Functions { input, calls, .. } => {
+            stack.push(input);
+            calls.iter_mut().flat_map(|call| &mut call.arguments).collect()
+        }
+        Relation::Project { input, items } => {
+            stack.push(input);
+            items.iter_mut().map(|(_, expr)| expr).collect()
+        }
+        Relation::Filter { input, predicate } => {
+            stack.push(input);
+            vec![predicate]
+        }
+        Relation::Join { left, right, on, .. } => {
+            stack.extend([left.as_mut(), right.as_mut()]);
+            on.iter_mut().collect()
+        }
+        Relation::Apply {
+            input,
+            subquery,
+            kind,
+        } => {
+            stack.extend([input.as_mut(), subquery.as_mut()]);
+            match kind {
+                Apply::Lateral { on, .. } => on.iter_mut().collect(),
+                Apply::Quantified { test, .. } => vec![test],
+                _ => Vec::new(),
+            }
+        }
+        Relation::Aggregate {
+            input, groups, calls, ..
+        } => {
+            stack.push(input);
+            let mut all: Vec<&mut Expr> = groups.iter_mut().map(|(_, expr)| expr).collect();
+            for call in calls {
+                all.extend(&mut call.arguments);
+                all.extend(call.order.iter_mut().map(|key| &mut key.expr));
+                all.extend(&mut call.filter);
+            }
+            all
+        }
+        Relation::Window { input, calls } => {
+            stack.push(input);
+            let mut all: Vec<&mut Expr> = Vec::new();
+            for call in calls {
+                all.extend(&mut call.arguments);
+                all.extend(&mut call.filter);
+                all.extend(&mut call.partition);
+                all.extend(call.order.iter_mut().map(|key| &mut key.expr));
+            }
+            all
+        }
+        Relation::Distinct { input, .. } => {
+            stack.push(input);
+            Vec::new()
+        }
+        Relation::Sort { input, keys } => {
+            stack.push(input);
+            keys.iter_mut().map(|key| &mut key.expr).collect()
+        }
+        Relation::Limit {
+            input,
+            count,
+            offset,
+            ties,
+        } => {
+            stack.push(input);
+            let keys = ties.iter_mut().flatten().map(|key| &mut key.expr);
+            count.iter_mut().chain(offset).chain(keys).collect()
+        }
+        Relation::Set { inputs, .. } => {
+            stack.extend(inputs);
+            Vec::new()
+        }
+    }
+}
