@@ -160,7 +160,8 @@ fn first_item(query: &Query) -> Option<(String, bool)> {
     match body {
         SetExpr::Values(_) => Some(("column1".to_owned(), true)),
         SetExpr::Select(select) => match select.projection.first()? {
-            SelectItem::UnnamedExpr(expr) => figure(expr),
+            // The subquery's column has a name by now, be it that of no name.
+            SelectItem::UnnamedExpr(expr) => Some((output_name(expr), true)),
             SelectItem::ExprWithAlias { alias, .. } => Some((fold(alias), true)),
             _ => None,
         },

@@ -308,6 +308,9 @@ impl Binder<'_> {
                 Ok(found)
             }
             AstExpr::Value(value) => {
+                if matches!(value.value, AstValue::Placeholder(_)) {
+                    return Ok(None);
+                }
                 let AstValue::Number(digits, _) = &value.value else {
                     let error = syntax_error(format!("non-integer constant in {}", clause.noun()));
                     return Err(self.at(error, value.span));

@@ -422,7 +422,7 @@ pub enum FrameBound {
     /// UNBOUNDED PRECEDING
     UnboundedPreceding,
     /// n PRECEDING: a bigint for ROWS and GROUPS. For RANGE the boundary key itself, over the input's
-    /// columns: the sort key less n (plus n if descending), of the sort key's type.
+    /// columns: the sort key less n (plus n if descending), of a type whose values compare with the key's.
     Preceding(Expr),
     /// CURRENT ROW
     CurrentRow,

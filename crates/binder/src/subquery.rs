@@ -72,6 +72,9 @@ impl Binder<'_> {
     pub(crate) fn array_subquery(&mut self, query: &Query) -> Result<Operand, SqlError> {
         let (rows, value, element) = self.only_column(query)?;
         let ty = array_of(&element).ok_or_else(|| {
+            if matches!(element, SqlType::Array(_)) {
+                return SqlError::unsupported("an array that is made of arrays is not supported here");
+            }
             SqlError::new(
                 SqlState::UNDEFINED_OBJECT,
                 format!("could not find array type for data type {}", element.base_name()),

@@ -313,12 +313,19 @@ impl Binder<'_> {
         }
         let checked = offset;
         let symbol = if preceding != key.descending { "-" } else { "+" };
+        // Beyond the edge of a type there are no keys, and no error.
+        let mut operands = [Operand::typed(key.expr.clone()), checked];
+        if ty.is_integer() {
+            for operand in &mut operands {
+                let exact = SqlType::Numeric(None);
+                let value = std::mem::replace(operand, Operand::quoted(""));
+                *operand = Operand::typed(self.parameters.coerce(value, exact, CastContext::Implicit)?);
+            }
+        }
+        let [key, offset] = operands;
         let operator =
-            resolve_operator(symbol, Some(Some(ty)), checked.ty).map_err(|error| self.at(error, span))?;
-        let bound = self.operation(operator, Operand::typed(key.expr.clone()), checked, span)?;
-        let bound = Operand::typed(bound);
-        self.parameters
-            .coerce(bound, ty.without_typmod(), CastContext::Explicit)
+            resolve_operator(symbol, Some(key.ty), offset.ty).map_err(|error| self.at(error, span))?;
+        self.operation(operator, key, offset, span)
     }
 
     /// A call with OVER.

@@ -144,6 +144,9 @@ pub fn format_text_in(value: &ValueRef<'_>, ty: &SqlType, zone: &TimeZone, out: 
     }
 }
 
+/// What a constant is that nothing gives a type.
+const UNKNOWN: u32 = 705;
+
 /// An oid; `regtype` shows the type's name. `regclass` and `regproc` show the number: their names are in the
 /// catalog, which is not known here.
 fn format_oid(oid: u32, ty: &SqlType, out: &mut String) {
@@ -151,6 +154,7 @@ fn format_oid(oid: u32, ty: &SqlType, out: &mut String) {
         (SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace, 0) => out.push('-'),
         (SqlType::Regtype, _) => match SqlType::from_oid(oid) {
             Some(named) if named.oid() == oid => out.push_str(named.base_name()),
+            _ if oid == UNKNOWN => out.push_str("unknown"),
             _ => push_i64(i64::from(oid), out),
         },
         _ => push_i64(i64::from(oid), out),

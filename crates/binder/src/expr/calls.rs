@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned};
 use sqlparser::tokenizer::Span;
-use weft_expression::resolve::{Operator, is_aggregate, is_set_returning, resolve_operator};
+use weft_expression::resolve::{Operator, compared_left, is_aggregate, is_set_returning, resolve_operator};
 use weft_expression::{Expr, Op};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
@@ -277,34 +277,20 @@ impl Binder<'_> {
         let left = self.expr(left)?;
         let right = self.expr(right)?;
         // The value is of the type that `=` takes at its left.
-        let operator =
-            resolve_operator("=", Some(left.ty), right.ty).map_err(|error| self.at(error, span))?;
-        let taken = match &operator {
-            Operator::Call(resolved) => resolved.arguments.first().copied().unwrap_or(SqlType::Text),
-            Operator::Compare(_, ty) => *ty,
+        let ty = match left.ty {
+            Some(own) => compared_left(own, right.ty),
+            None => resolve_operator("=", Some(None), right.ty).map(|operator| match operator {
+                Operator::Call(resolved) => resolved.arguments.first().copied().unwrap_or(SqlType::Text),
+                Operator::Compare(_, ty) => ty,
+            }),
         };
-        let ty = match (left.ty, right.ty) {
-            (Some(one), Some(other)) if keeps_type(&one, &other) => one,
-            (Some(one), _) if one.without_typmod() == taken.without_typmod() => one,
-            _ => taken,
-        };
+        let ty = ty.map_err(|error| self.at(error, span))?;
         let left = Operand::typed(self.parameters.coerce(left, ty, CastContext::Implicit)?);
         let kept = Operand::typed(Expr::leaf(Op::CaseOperand, ty));
         let test = self.infix("=", kept.clone(), right, span)?;
         let parts = vec![left.expr, test.expr, Expr::constant(Value::Null, ty), kept.expr];
         Ok(Operand::typed(Expr::new(Op::Case { operand: true }, ty, parts)))
     }
-}
-
-/// PostgreSQL has an `=` that takes the two types as they are.
-fn keeps_type(one: &SqlType, other: &SqlType) -> bool {
-    let group = |ty: &SqlType| match ty {
-        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Some(1),
-        SqlType::Float4 | SqlType::Float8 => Some(2),
-        SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => Some(3),
-        _ => None,
-    };
-    group(one).is_some() && group(one) == group(other)
 }
 
 /// Oid of the type `unknown`.

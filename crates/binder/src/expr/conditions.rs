@@ -143,6 +143,7 @@ impl Binder<'_> {
         if row_items(value).is_some() {
             return Err(SqlError::unsupported("BETWEEN of rows is not supported"));
         }
+        let written = value;
         let value = self.expr(value)?;
         let (low, symmetric) = match low {
             AstExpr::Prefixed { prefix, value } if prefix.value == weft_syntax::expression::SYMMETRIC => {
@@ -157,10 +158,13 @@ impl Binder<'_> {
         }
         self.with_copies(value, |binder, one, other| {
             let (least, most) = if negated { ("<", ">") } else { (">=", "<=") };
-            let sides = vec![
-                binder.infix(least, one, low, Span::empty())?.expr,
-                binder.infix(most, other, high, Span::empty())?.expr,
-            ];
+            let first = binder.infix(least, one, low, Span::empty())?.expr;
+            // A parameter has a type by now.
+            let other = match other.ty {
+                None => binder.expr(written)?,
+                Some(_) => other,
+            };
+            let sides = vec![first, binder.infix(most, other, high, Span::empty())?.expr];
             let op = if negated { Op::Or } else { Op::And };
             Ok(Expr::new(op, SqlType::Bool, sides))
         })

@@ -52,7 +52,11 @@ impl Binder<'_> {
     pub(super) fn interval(&mut self, interval: &Interval) -> Result<Operand, SqlError> {
         let unsupported = || SqlError::unsupported("this form of interval is not supported");
         let AstExpr::Value(value) = interval.value.as_ref() else {
-            return Err(unsupported());
+            // The grammar takes the distance of a frame that begins with a quoted text for this form.
+            return match interval.leading_field {
+                None => self.expr(&interval.value),
+                Some(_) => Err(unsupported()),
+            };
         };
         let text = text_of(&value.value).ok_or_else(unsupported)?;
         if interval.last_field.is_some()

@@ -108,9 +108,7 @@ pub static ENTRIES: &[Entry] = &[
     define("array_fill", &[ITEM, INTS], Returns::Array, fill).with_nulls(),
     define("array_fill", &[ITEM, INTS, INTS], Returns::Array, fill).with_nulls(),
     define("trim_array", &[ARRAY, INT4], Returns::Array, trim),
-    define("array_to_string", &[ARRAY, TEXT], TO_TEXT, to_text)
-        .with_nulls()
-        .stable(),
+    define("array_to_string", &[ARRAY, TEXT], TO_TEXT, to_text).stable(),
     define("array_to_string", &[ARRAY, TEXT, TEXT], TO_TEXT, to_text)
         .with_nulls()
         .stable(),

@@ -109,6 +109,9 @@ pub(super) fn result_type(
 }
 
 fn no_array(element: &SqlType) -> SqlError {
+    if matches!(element, SqlType::Array(_)) {
+        return SqlError::unsupported("an array that is made of arrays is not supported here");
+    }
     SqlError::new(
         SqlState::UNDEFINED_OBJECT,
         format!("could not find array type for data type {}", element.base_name()),

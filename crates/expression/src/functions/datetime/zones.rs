@@ -15,16 +15,16 @@ const SPAN: SqlType = SqlType::Interval;
 /// The functions.
 pub static ZONES: &[Entry] = &[
     function("timezone", &[Is(Text), Is(Timestamp)], TimestampTz, |_, a| {
-        to_instant(a, &zone_of(text(a, 0)?)?)
+        to_instant(a, || zone_of(text(a, 0)?))
     }),
     function("timezone", &[Is(Text), Is(TimestampTz)], Timestamp, |_, a| {
-        to_local(a, &zone_of(text(a, 0)?)?)
+        to_local(a, || zone_of(text(a, 0)?))
     }),
     function("timezone", &[Is(SPAN), Is(Timestamp)], TimestampTz, |_, a| {
-        to_instant(a, &fixed_zone(interval(a, 0)?)?)
+        to_instant(a, || fixed_zone(interval(a, 0)?))
     }),
     function("timezone", &[Is(SPAN), Is(TimestampTz)], Timestamp, |_, a| {
-        to_local(a, &fixed_zone(interval(a, 0)?)?)
+        to_local(a, || fixed_zone(interval(a, 0)?))
     }),
 ];
 
@@ -78,17 +78,34 @@ fn fixed_zone(span: Interval) -> Result<TimeZone, SqlError> {
     Ok(TimeZone::Fixed(seconds))
 }
 
-fn to_instant(arguments: Arguments<'_, '_>, zone: &TimeZone) -> Result<Value, SqlError> {
-    checked(utc_of_local(micros(arguments, 1)?, zone)?).map(Value::TimestampTz)
+/// A zone that is only looked at where it matters: infinity is the same in all.
+type Zone<'a> = &'a dyn Fn() -> Result<TimeZone, SqlError>;
+
+fn to_instant(
+    arguments: Arguments<'_, '_>,
+    zone: impl Fn() -> Result<TimeZone, SqlError>,
+) -> Result<Value, SqlError> {
+    shifted(micros(arguments, 1)?, &zone, utc_of_local).map(Value::TimestampTz)
 }
 
-fn to_local(arguments: Arguments<'_, '_>, zone: &TimeZone) -> Result<Value, SqlError> {
-    checked(local_of_utc(micros(arguments, 1)?, zone)?).map(Value::Timestamp)
+fn to_local(
+    arguments: Arguments<'_, '_>,
+    zone: impl Fn() -> Result<TimeZone, SqlError>,
+) -> Result<Value, SqlError> {
+    shifted(micros(arguments, 1)?, &zone, local_of_utc).map(Value::Timestamp)
 }
 
-fn checked(micros: i64) -> Result<i64, SqlError> {
-    match is_infinite(micros) || is_finite_timestamp(micros) {
-        true => Ok(micros),
+fn shifted(
+    micros: i64,
+    zone: Zone<'_>,
+    shift: fn(i64, &TimeZone) -> Result<i64, SqlError>,
+) -> Result<i64, SqlError> {
+    if is_infinite(micros) {
+        return Ok(micros);
+    }
+    let shifted = shift(micros, &zone()?)?;
+    match is_finite_timestamp(shifted) {
+        true => Ok(shifted),
         false => Err(timestamp_out_of_range()),
     }
 }
