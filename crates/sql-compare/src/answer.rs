@@ -3,7 +3,7 @@
 //! Rows are compared byte by byte: in order where the statement orders them totally, as multisets elsewhere.
 //! Two freedoms that PostgreSQL leaves are told from differences, and counted: which of several equal but
 //! differently written values stands for a group (`0` and `-0`, `1.0` and `1.00`), and the order in which
-//! floating-point numbers are added.
+//! floating-point numbers are added. A third is Weft's own: blanks at the end of a `char(n)` without a length.
 
 use std::fmt;
 
@@ -18,6 +18,13 @@ pub struct Column {
     pub modifier: i32,
 }
 
+impl Column {
+    /// Whether it is a `char(n)` without a length, whose blanks at the end Weft does not keep.
+    fn keeps_blanks(&self) -> bool {
+        self.type_oid == BPCHAR && self.modifier < 0
+    }
+}
+
 /// One value, or NULL.
 pub type Field = Option<Vec<u8>>;
 
@@ -30,6 +37,8 @@ pub struct Rows {
     pub values: Vec<Vec<Field>>,
     /// `SELECT 3`, `INSERT 0 1`
     pub tag: String,
+    /// Values are in their binary forms.
+    pub binary: bool,
 }
 
 /// What came back for one statement.
@@ -200,14 +209,21 @@ fn judge_rows(oracle: &Rows, weft: &Rows, freedom: Freedom) -> Verdict {
 
 /// The same rows when differently written equal values, and last digits of float sums, are made alike.
 fn permitted(oracle: &Rows, weft: &Rows, freedom: Freedom) -> bool {
-    if !(freedom.representative || freedom.float_sums) || oracle.values.len() != weft.values.len() {
+    let blanks = oracle.columns.iter().any(Column::keeps_blanks);
+    let free = freedom.representative || freedom.float_sums || blanks;
+    if !free || oracle.values.len() != weft.values.len() {
         return false;
     }
     let alike = |rows: &Rows| {
         let mut values: Vec<Vec<Option<String>>> = rows
             .values
             .iter()
-            .map(|row| row.iter().map(|field| canonical(field, freedom)).collect())
+            .map(|row| {
+                let fields = row.iter().enumerate();
+                fields
+                    .map(|(at, field)| canonical(field, rows, at, freedom))
+                    .collect()
+            })
             .collect();
         values.sort();
         values
@@ -215,17 +231,28 @@ fn permitted(oracle: &Rows, weft: &Rows, freedom: Freedom) -> bool {
     alike(oracle) == alike(weft)
 }
 
-fn canonical(field: &Field, freedom: Freedom) -> Option<String> {
-    let text = String::from_utf8_lossy(field.as_ref()?).into_owned();
+fn canonical(field: &Field, rows: &Rows, at: usize, freedom: Freedom) -> Option<String> {
+    let bytes = field.as_ref()?;
+    if rows.columns.get(at).is_some_and(Column::keeps_blanks) {
+        let text = String::from_utf8_lossy(bytes);
+        return Some(text.trim_end_matches(' ').to_owned());
+    }
+    let text = match rows.columns.get(at).filter(|_| rows.binary) {
+        Some(column) => binary_text(bytes, column.type_oid),
+        None => String::from_utf8_lossy(bytes).into_owned(),
+    };
+    if !(freedom.representative || freedom.float_sums) {
+        return Some(text);
+    }
     let numeral = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     let Some(number) = text.parse::<f64>().ok().filter(|_| numeral) else {
         return Some(text);
     };
     let looks_float = text.contains('e') || text.contains('.') || text == "-0";
     if freedom.float_sums && looks_float {
-        return Some(format!("{number:.10e}"));
+        return Some(format!("{:.10e}", number + 0.0));
     }
-    if text == "-0" {
+    if matches!(text.as_str(), "-0" | "-0.0" | "0.0") {
         return Some("0".to_owned());
     }
     if text.contains('.') && !text.contains('e') {
@@ -233,6 +260,30 @@ fn canonical(field: &Field, freedom: Freedom) -> Option<String> {
     }
     Some(text)
 }
+
+/// A text of a number in binary that has several looks; hexadecimal digits of other values.
+fn binary_text(bytes: &[u8], type_oid: u32) -> String {
+    if let (FLOAT4, Ok(bytes)) = (type_oid, bytes.try_into()) {
+        return format!("{:?}", f32::from_be_bytes(bytes));
+    }
+    if let (FLOAT8, Ok(bytes)) = (type_oid, bytes.try_into()) {
+        return format!("{:?}", f64::from_be_bytes(bytes));
+    }
+    // Count, weight, sign, scale, digits: without the scale, and without zeros at the end.
+    if let (NUMERIC, [_, _, weight @ .., _, _]) = (type_oid, bytes.get(..8).unwrap_or_default()) {
+        let digits = bytes.get(8..).unwrap_or_default();
+        let used = digits.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+        return format!("n{weight:02x?}{:02x?}", digits.get(..used).unwrap_or_default());
+    }
+    bytes
+        .iter()
+        .fold("x".to_owned(), |all, byte| format!("{all}{byte:02x}"))
+}
+
+const BPCHAR: u32 = 1042;
+const FLOAT4: u32 = 700;
+const FLOAT8: u32 = 701;
+const NUMERIC: u32 = 1700;
 
 /// One line of text for a field: `NULL`, `(empty)`, or the text with line ends and edges made visible.
 #[must_use]
@@ -307,6 +358,7 @@ mod tests {
             columns: Vec::new(),
             values: values.iter().map(|v| vec![Some(v.as_bytes().to_vec())]).collect(),
             tag: "SELECT".into(),
+            binary: false,
         })
     }
 
@@ -343,6 +395,58 @@ mod tests {
             assert_eq!(judge(&rows(&[one]), &rows(&[two]), free), Verdict::Permitted);
         }
         assert_eq!(judge(&rows(&["10"]), &rows(&["1"]), free), Verdict::Rows);
+    }
+
+    #[test]
+    fn blanks_at_the_end_are_free_without_a_length() {
+        let padded = |text: &str, modifier| {
+            Answer::Rows(Rows {
+                columns: vec![Column {
+                    type_oid: BPCHAR,
+                    modifier,
+                    ..Column::default()
+                }],
+                values: vec![vec![Some(text.as_bytes().to_vec())]],
+                ..Rows::default()
+            })
+        };
+        let none = Freedom::default();
+        assert_eq!(
+            judge(&padded("a  ", -1), &padded("a", -1), none),
+            Verdict::Permitted
+        );
+        assert_eq!(judge(&padded("a  ", 7), &padded("a", 7), none), Verdict::Rows);
+        assert_eq!(judge(&padded(" a", -1), &padded("a", -1), none), Verdict::Rows);
+    }
+
+    #[test]
+    fn looks_of_numbers_in_binary_are_free_for_groups() {
+        let binary = |type_oid, bytes: &[u8]| {
+            Answer::Rows(Rows {
+                columns: vec![Column {
+                    type_oid,
+                    ..Column::default()
+                }],
+                values: vec![vec![Some(bytes.to_vec())]],
+                tag: "SELECT".into(),
+                binary: true,
+            })
+        };
+        let free = Freedom {
+            representative: true,
+            float_sums: true,
+            ..Freedom::default()
+        };
+        let float = |value: f64| binary(701, &value.to_be_bytes());
+        assert_eq!(judge(&float(0.1 + 0.2), &float(0.3), free), Verdict::Permitted);
+        assert_eq!(judge(&float(0.31), &float(0.3), free), Verdict::Rows);
+        assert_eq!(judge(&float(0.0), &float(-0.0), free), Verdict::Permitted);
+        let one = |scale, digits: &[u8]| binary(1700, &[&[0, 1, 0, 0, 0, 0, 0, scale], digits].concat());
+        assert_eq!(
+            judge(&one(1, &[0, 1]), &one(2, &[0, 1, 0, 0]), free),
+            Verdict::Permitted
+        );
+        assert_eq!(judge(&one(1, &[0, 1]), &one(1, &[0, 2]), free), Verdict::Rows);
     }
 
     #[test]

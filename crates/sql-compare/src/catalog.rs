@@ -1,8 +1,8 @@
 //! The operators, functions, casts, aggregates and window functions that PostgreSQL has over our types,
 //! read from its own catalog: nothing is forgotten, and nobody has to write the list.
 //!
-//! Left out are functions that are volatile or look at the clock, and those that only implement operators,
-//! types, indexes or aggregates.
+//! Left out are functions that are volatile or look at the clock, those that only implement operators,
+//! types, indexes or aggregates, and the search of texts for words.
 
 use crate::types::{ALL, Type};
 use crate::wire::Connection;
@@ -77,7 +77,7 @@ const HIDDEN_PREFIXES: &str = "^(pg_|has_|hash|bt|gin|gist|brin|spg|json|current
     database_to|xml|inet|to_ts|ts_|ri_|lo_|binary_upgrade|cash|bit$|char$|bpchar|varbit|money|regclass|name|array_agg)";
 
 const OPERATORS: &str = "SELECT oprname, CASE WHEN oprleft = 0 THEN '' ELSE oprleft::text END || ',' || oprright, \
-    oprresult, CASE WHEN oprleft = 0 THEN 'p' ELSE 'i' END FROM pg_operator ORDER BY oid";
+    oprresult, CASE WHEN oprleft = 0 THEN 'p' ELSE 'i' END FROM pg_operator WHERE oprname <> '@@' ORDER BY oid";
 const CASTS: &str = "SELECT 'cast', castsource::text, casttarget, 'c' FROM pg_cast ORDER BY oid";
 
 fn functions() -> String {

@@ -15,6 +15,9 @@ use crate::wire::{Connection, Parameter, Protocol};
 /// How long one answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// How often a repeated statement is executed.
+const REPETITIONS: usize = 3;
+
 /// A way to send a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
@@ -34,10 +37,14 @@ pub enum Way {
         /// Results in binary.
         binary: bool,
     },
+    /// Prepared once with parameters, executed several times.
+    Repeated,
+    /// As the query of a cursor, from which rows are fetched twice.
+    Cursor,
 }
 
 impl Way {
-    /// Every way.
+    /// Ways that every statement takes.
     pub const ALL: [Self; 5] = [
         Self::Simple,
         Self::Prepared { binary: true },
@@ -61,6 +68,8 @@ impl Way {
             Self::Binary => "parameters in binary",
             Self::Lifted { declared: true, .. } => "parameters with types",
             Self::Lifted { .. } => "parameters without types",
+            Self::Repeated => "executed again",
+            Self::Cursor => "cursor",
         }
     }
 
@@ -69,16 +78,25 @@ impl Way {
     pub fn message(self, tree: &Node) -> (String, Protocol) {
         match self {
             Self::Simple => (tree.sql(), Protocol::Simple),
+            Self::Cursor => {
+                let sql = tree.sql();
+                let text = format!(
+                    "BEGIN; DECLARE held CURSOR FOR {sql}; FETCH 2 FROM held; FETCH ALL FROM held; COMMIT"
+                );
+                (text, Protocol::Simple)
+            }
             Self::Prepared { binary } => {
                 let protocol = Protocol::Extended {
                     parameters: Vec::new(),
                     binary_results: binary,
+                    executions: 1,
                 };
                 (tree.sql(), protocol)
             }
-            Self::Binary | Self::Lifted { .. } => {
+            Self::Binary | Self::Lifted { .. } | Self::Repeated => {
                 let (declared, binary) = match self {
                     Self::Lifted { declared, binary } => (declared, binary),
+                    Self::Repeated => (true, false),
                     _ => (true, true),
                 };
                 let (sql, values) = tree.lifted();
@@ -90,6 +108,7 @@ impl Way {
                 let protocol = Protocol::Extended {
                     parameters: values.into_iter().map(parameter).collect(),
                     binary_results: binary,
+                    executions: if self == Self::Repeated { REPETITIONS } else { 1 },
                 };
                 (sql, protocol)
             }
@@ -178,6 +197,7 @@ impl Pair {
             let protocol = Protocol::Extended {
                 parameters: vec![parameter.clone()],
                 binary_results: true,
+                executions: 1,
             };
             let bytes = match self.postgres.run("SELECT $1", &protocol) {
                 Answer::Rows(rows) => rows.values.into_iter().flatten().next().flatten(),
@@ -253,6 +273,8 @@ impl Pair {
         let oracle = self.postgres.run(&sql, &protocol);
         if matches!(oracle, Answer::Broken(_)) {
             self.reopen_postgres()?;
+        } else if way == Way::Cursor && oracle.code().is_some() {
+            self.postgres.execute("ROLLBACK")?;
         }
         // A statement that PostgreSQL gives up on tells nothing.
         let skip =
@@ -272,6 +294,9 @@ impl Pair {
         if let Answer::Broken(why) = &weft {
             let hangs = why.contains("in time");
             self.reopen_weft(hangs)?;
+        } else if way == Way::Cursor && weft.code().is_some() {
+            // What comes of it is seen by the next statement.
+            let _ = self.weft.execute("ROLLBACK");
         }
         let mut comparison = Comparison {
             sql,

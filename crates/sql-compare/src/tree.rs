@@ -110,6 +110,16 @@ impl Node {
         Self::of(Kind::List(separator), nodes.into_iter().map(Part::Node).collect())
     }
 
+    /// Whether a column is named anywhere in it.
+    #[must_use]
+    pub fn names_column(&self) -> bool {
+        matches!(self.kind, Kind::Column(_))
+            || self.parts.iter().any(|part| match part {
+                Part::Text(_) => false,
+                Part::Node(node) => node.names_column(),
+            })
+    }
+
     /// Verbatim text that is not cut.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {

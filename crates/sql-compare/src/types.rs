@@ -119,6 +119,36 @@ static TABLE: [Row; 19] = [
     Row { name: "text[]", oid: 1009, unambiguous: true, values: &["{}", "{a,b}", "{\"x y\",NULL,\"\"}"] },
 ];
 
+#[rustfmt::skip]
+const DATE_TEXTS: &[&str] = &[
+    "2024-1-5", "20240105", "Jan 5 2024", "5 January 2024", "J2451187", "1999.008", "epoch", "2024-13-01", "99-01-01",
+    "January 8, 99 BC", "Mon Jan 5 2024", "1/8/1999", "1999-Jan-08", "08-Jan-99", "2024-02-30", "2024-02-29 23:59",
+    "0000-01-01", "5874898-01-01", "4714-11-24 BC", "2024-02-29 BC", "", "infinity ", "1999 Jan 08", "990108", "2024-060",
+];
+
+#[rustfmt::skip]
+const TIME_TEXTS: &[&str] = &[
+    "04:05 PM", "040506", "04:05:06.789-8", "allballs", "25:00", "23:59:60", "23:59:60.5", "04:05", "4:5:6", "04:05:06.1234567",
+    "T04:05:06", "12:00 AM", "13:00 PM", "04:05:06 America/New_York", "0405", "04:05:06 PST", "24:00:00.1", "",
+];
+
+#[rustfmt::skip]
+const TIMESTAMP_TEXTS: &[&str] = &[
+    "2024-02-29T12:34:56Z", "2024-02-29 12:34 PM", "Feb 29 12:34:56 2024", "2024-02-29 24:00:00", "epoch", "2024-02-30",
+    "2024-02-29 12:34:56.1234567", "2024.060", "2024-02-29 12:34:56 America/New_York", "2024-02-29 12:34 EST",
+    "2024-02-29 12:34+05:30", "20240229T123456", "20240229 123456.5", "Thu Feb 29 12:34:56 2024 PST", "J2451187 04:05",
+    "2024-03-10 02:30 America/New_York", "2024-02-29 12:34:56+25", "294277-01-01", "4713-11-23 BC", "1999-01-08 04:05:06 -8:00",
+    "2024-02-29 23:59:60", "02/29/2024 1:2:3", "", "-infinity ", "2024-02-29 12:34:56 -08:15:30", "2024-02-29 allballs",
+];
+
+#[rustfmt::skip]
+const INTERVAL_TEXTS: &[&str] = &[
+    "1-2", "1 day 02:03", "P1Y2M3DT4H5M6S", "3 weeks ago", "@ 1 minute", "1.5 months", "-1:00", "1:2:3.4", "1 millennium",
+    "1 century", "1 y 2 mon", "10", "1e3 s", "P0001-02-03T04:05:06", "1 day -2 hours", "-1-2 3 -4:05:06", "0.5 days", "1.2 years",
+    "2 decades 3 us", "PT1.5H", "P-1D", "1 day 1 day", "", "1 fortnight", "99999999999 years", "12 hours 30", "1:2", "+1:02:03 ago",
+    "1.25 hours -30 min", "-0.7 mons",
+];
+
 impl Type {
     fn row(self) -> &'static Row {
         TABLE.get(usize::from(self.0)).unwrap_or(&TABLE[0])
@@ -152,6 +182,40 @@ impl Type {
     #[must_use]
     pub fn values(self) -> &'static [&'static str] {
         self.row().values
+    }
+
+    /// Texts that are a value of it written otherwise, or almost.
+    #[must_use]
+    #[rustfmt::skip]
+    pub fn odd_texts(self) -> &'static [&'static str] {
+        match self {
+            BOOL => &["t", "yes", "on", "0", "of", "  true ", "tr", "o", "", "TRUE"],
+            INT2 | INT4 | INT8 => &[" 12 ", "+5", "0x1A", "1_000", "1.5", "", "1e3", "--1", "00012", "32768", "1 2"],
+            FLOAT4 | FLOAT8 => &[
+                "1e400", " nan", "inf", "+infinity", "1e-400", ".5", "5.", "0x10", "1e", "-.5e-3", "1d", "",
+            ],
+            NUMERIC => &[
+                " 1e5", "1E-5", "nan", ".5", "1.", "1e131073", "1__0", "-.00", "+12.340", "0e0", "1 2", "",
+            ],
+            DATE => DATE_TEXTS,
+            TIME => TIME_TEXTS,
+            TIMESTAMP | TIMESTAMPTZ => TIMESTAMP_TEXTS,
+            INTERVAL => INTERVAL_TEXTS,
+            UUID => &[
+                "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}", "A0EEBC999C0B4EF8BB6D6BB9BD380A11", "a0ee-bc99-9c0b-4ef8-bb6d-6bb9-bd38-0a11",
+                "a0eebc99", "",
+            ],
+            BYTEA => &["\\x1", "a\\000b", "\\\\", "\\xGG", "\\x 61 62", "\\x6", "a\\", "\\8", "é"],
+            INT4_ARRAY => &[
+                "{1,2", "[0:1]={1,2}", "{ 1 , 2 }", "{1,NULL,nUlL}", "{{}}", "{1,}", "{\"1\"}", "{{1},{2,3}}", "1", "{1}x",
+                "[2:2][3:4]={{5,6}}", "",
+            ],
+            TEXT_ARRAY => &[
+                "{a,\"b,c\",\\d}", "{NULL,\"NULL\"}", "{a b , c}", "{{a,b},{c,d}}", "{a,,b}", "{\"a", "{}", "[1:2]={x,y}",
+                "{a\"b\"}", "{ \" x \" }",
+            ],
+            _ => &[],
+        }
     }
 
     /// Whether it is an integer.

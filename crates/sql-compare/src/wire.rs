@@ -32,12 +32,14 @@ pub struct Parameter {
 pub enum Protocol {
     /// One `Query` message.
     Simple,
-    /// Parse, Bind, Describe, Execute, Sync.
+    /// Parse, then Bind, Describe and Execute for each execution, Sync.
     Extended {
         /// Values of `$1`, `$2` and so on.
         parameters: Vec<Parameter>,
         /// Whether results are asked for in binary.
         binary_results: bool,
+        /// How often it is executed.
+        executions: usize,
     },
 }
 
@@ -191,11 +193,22 @@ impl Connection {
             Protocol::Extended {
                 parameters,
                 binary_results,
-            } => extended(sql, parameters, *binary_results, &mut out)?,
+                executions,
+            } => extended(sql, parameters, *binary_results, *executions, &mut out)?,
         }
         self.stream.write_all(&out)?;
         let until = Instant::now() + self.answer_within;
-        let mut rows = Rows::default();
+        let binary = matches!(
+            protocol,
+            Protocol::Extended {
+                binary_results: true,
+                ..
+            }
+        );
+        let mut rows = Rows {
+            binary,
+            ..Rows::default()
+        };
         let mut failed = None;
         loop {
             match self.next(until)? {
@@ -261,11 +274,34 @@ impl Drop for Connection {
     }
 }
 
-fn extended(sql: &str, parameters: &[Parameter], binary_results: bool, out: &mut BytesMut) -> io::Result<()> {
-    frontend::parse("", sql, parameters.iter().map(|p| p.type_oid), out)?;
+fn extended(
+    sql: &str,
+    parameters: &[Parameter],
+    binary_results: bool,
+    executions: usize,
+    out: &mut BytesMut,
+) -> io::Result<()> {
+    let name = if executions > 1 { "again" } else { "" };
+    if executions > 1 {
+        frontend::close(b'S', name, out)?;
+    }
+    frontend::parse(name, sql, parameters.iter().map(|p| p.type_oid), out)?;
+    for _ in 0..executions {
+        execution(name, parameters, binary_results, out)?;
+    }
+    frontend::sync(out);
+    Ok(())
+}
+
+fn execution(
+    statement: &str,
+    parameters: &[Parameter],
+    binary_results: bool,
+    out: &mut BytesMut,
+) -> io::Result<()> {
     let bound = frontend::bind(
         "",
-        "",
+        statement,
         parameters.iter().map(|p| i16::from(p.binary)),
         parameters,
         |parameter, out| {
@@ -282,9 +318,7 @@ fn extended(sql: &str, parameters: &[Parameter], binary_results: bool, out: &mut
     );
     bound.map_err(|_| io::Error::other("too many parameters"))?;
     frontend::describe(b'P', "", out)?;
-    frontend::execute("", 0, out)?;
-    frontend::sync(out);
-    Ok(())
+    frontend::execute("", 0, out)
 }
 
 fn columns_of(body: &RowDescriptionBody) -> io::Result<Vec<Column>> {

@@ -62,6 +62,10 @@ impl Generator<'_> {
                 ty.null()
             };
         }
+        if !self.safe && self.random.chance(1, 12) && !ty.odd_texts().is_empty() {
+            let text = self.input_text(ty);
+            return ty.cast_literal(text);
+        }
         let value = *self.pick(ty.values()).unwrap_or(&"");
         let bare = match ty {
             BOOL | INT4 => true,
@@ -85,6 +89,16 @@ impl Generator<'_> {
             }
             _ => ty.cast_literal(value),
         }
+    }
+
+    /// A text to be read as the type.
+    fn input_text(&mut self, ty: Type) -> &'static str {
+        let texts = match ty.odd_texts() {
+            [] => ty.values(),
+            _ if self.random.chance(1, 2) => ty.values(),
+            odd => odd,
+        };
+        self.pick(texts).copied().unwrap_or_default()
     }
 
     fn case(&mut self, ty: Type, depth: usize) -> Node {
@@ -166,7 +180,7 @@ impl Generator<'_> {
             };
             // A text is seldom a value of another type by chance.
             if signature.form == Form::Cast && of.is_string() && self.random.chance(3, 4) {
-                let value = *self.pick(ty.values()).unwrap_or(&"");
+                let value = self.input_text(ty);
                 arguments.push(of.cast_literal(value));
                 continue;
             }
@@ -185,7 +199,17 @@ impl Generator<'_> {
             return ty.literal(&quoted(text), text);
         }
         if pools::is_count(name, at) && ty.is_number() {
-            let text = self.one_of(&["0", "1", "2", "5", "12", "-1"]);
+            let far: &[&str] = match ty {
+                types::INT2 => &["32767", "-32768"],
+                types::INT4 if name != "factorial" && !matches!(name, "repeat" | "lpad" | "rpad") => {
+                    &["2147483647", "-2147483648", "1000"]
+                }
+                _ => &["-2", "3"],
+            };
+            let text = match self.random.chance(1, 10) {
+                true => self.pick(far).copied().unwrap_or("0"),
+                false => self.one_of(&["0", "1", "2", "5", "12", "-1"]),
+            };
             let literal = ty.literal(text, text);
             return node!(Kind::Group; "(", literal, format!(")::{}", ty.name()));
         }
@@ -312,7 +336,7 @@ impl Generator<'_> {
                 .pick(&[TEXT, TEXT, types::VARCHAR, types::BPCHAR])
                 .unwrap_or(&TEXT);
             let text = if self.random.chance(3, 4) {
-                let value = *self.pick(ty.values()).unwrap_or(&"");
+                let value = self.input_text(ty);
                 from.cast_literal(value)
             } else {
                 self.expression(from, depth - 1)

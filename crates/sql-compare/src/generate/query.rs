@@ -208,6 +208,7 @@ impl Generator<'_> {
         self.freedom.representative = true;
         let mut types = Vec::new();
         let mut keys = Vec::new();
+        let mut constant = false;
         for _ in 0..self.random.below(3) {
             let ty = self.sortable_type();
             let key = if self.random.chance(2, 3) {
@@ -215,6 +216,7 @@ impl Generator<'_> {
             } else {
                 self.expression(ty, 1)
             };
+            constant |= !key.names_column();
             keys.push(node!(Kind::Group; "(", key, format!(")::{}", ty.name())));
             types.push(ty);
         }
@@ -235,15 +237,19 @@ impl Generator<'_> {
         let group = if keys.is_empty() {
             Node::optional(Vec::new())
         } else {
+            // PostgreSQL 15 does not sort by a constant that is NULL in some of the sets.
+            let sets = if constant { 3 } else { 6 };
             let (open, close) = *self
-                .pick(&[
-                    ("", ""),
-                    ("", ""),
-                    ("", ""),
-                    ("ROLLUP (", ")"),
-                    ("CUBE (", ")"),
-                    ("GROUPING SETS ((), ", ")"),
-                ])
+                .pick(
+                    &[
+                        ("", ""),
+                        ("", ""),
+                        ("", ""),
+                        ("ROLLUP (", ")"),
+                        ("CUBE (", ")"),
+                        ("GROUPING SETS ((), ", ")"),
+                    ][..sets],
+                )
                 .unwrap_or(&("", ""));
             Node::optional(vec![
                 format!(" GROUP BY {open}").into(),
@@ -271,7 +277,52 @@ impl Generator<'_> {
               Node::optional(vec![format!(" ORDER BY {alias}.id").into()]))
     }
 
+    /// A frame by the distance of the key, and a call that does not tell peers apart.
+    fn range_call(&mut self, alias: &str) -> Node {
+        let (column, offsets): (&str, &[&'static str]) = *self
+            .pick(&[
+                ("i2", &["1", "0", "100", "32767"] as &[&str]),
+                ("i4", &["1", "0", "2147483647", "-1"]),
+                ("i8", &["1", "10", "9223372036854775807"]),
+                ("n", &["1.5", "0", "100"]),
+                ("m", &["1", "0.5"]),
+                ("g", &["1.5", "0", "1e3"]),
+                ("d", &["'1 day'::interval", "'1 mon'::interval"]),
+                (
+                    "ts",
+                    &["'1 day'::interval", "'-1 day'::interval", "'1 year'::interval"],
+                ),
+                ("tz", &["'36:00'::interval", "'1 mon'::interval"]),
+                ("tm", &["'01:00'::interval", "'30:00'::interval"]),
+                ("iv", &["'1 day'::interval"]),
+            ])
+            .unwrap_or(&("i4", &["1"]));
+        let (from, to) = (self.offset(offsets), self.offset(offsets));
+        let call = self.one_of(&["count(*)", "count({}.t)", "sum({}.i4)", "min({}.id)", "max({}.d)"]);
+        let exclude = self.one_of(&["", "", " EXCLUDE GROUP", " EXCLUDE CURRENT ROW", " EXCLUDE TIES"]);
+        let direction = self.one_of(&["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]);
+        let start = self.one_of(&[
+            "UNBOUNDED PRECEDING",
+            "CURRENT ROW",
+            "{} PRECEDING",
+            "{} PRECEDING",
+        ]);
+        let end = self.one_of(&["UNBOUNDED FOLLOWING", "CURRENT ROW", "{} FOLLOWING"]);
+        let (start, end) = (start.replace("{}", from), end.replace("{}", to));
+        let frame = format!(" RANGE BETWEEN {start} AND {end}{exclude}");
+        let call = call.replace("{}", alias);
+        node!(Kind::Group; format!("{call} OVER (ORDER BY {alias}.{column}{direction}"),
+              Node::optional(vec![frame.into()]), ")")
+    }
+
+    fn offset(&mut self, offsets: &[&'static str]) -> &'static str {
+        self.pick(offsets).copied().unwrap_or("1")
+    }
+
     fn window_call(&mut self, alias: &str) -> Node {
+        if self.random.chance(1, 5) {
+            return self.range_call(alias);
+        }
         let windows: Vec<Signature> = self.catalog.windows.clone();
         let (call, frames) = match self.random.below(2) {
             0 => (self.aggregate(true).0, true),
@@ -300,6 +351,11 @@ impl Generator<'_> {
                 " GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW",
                 " ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING",
                 " ROWS 2 PRECEDING EXCLUDE CURRENT ROW",
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE GROUP",
+                " GROUPS BETWEEN 1 FOLLOWING AND 2 FOLLOWING EXCLUDE TIES",
+                " ROWS BETWEEN 0 PRECEDING AND 0 FOLLOWING",
+                " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
             ])
         } else {
             ""
@@ -342,11 +398,13 @@ impl Generator<'_> {
             let mut own = types.clone();
             if self.random.chance(1, 4) {
                 for ty in &mut own {
-                    if ty.is_number() {
-                        *ty = *self
-                            .pick(&[types::INT2, INT4, types::INT8, types::NUMERIC])
-                            .unwrap_or(&INT4);
-                    }
+                    let like: &[Type] = match *ty {
+                        ty if ty.is_number() => &[types::INT2, INT4, types::INT8, types::NUMERIC],
+                        types::TEXT | types::VARCHAR => &[types::TEXT, types::VARCHAR],
+                        types::DATE | types::TIMESTAMP => &[types::DATE, types::TIMESTAMP],
+                        ty => &[ty],
+                    };
+                    *ty = *self.pick(like).unwrap_or(ty);
                 }
             }
             let right = self.plain(&own, 0);

@@ -55,6 +55,26 @@ impl Generator<'_> {
                 let what = self.one_of(&["TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN"]);
                 node!(kind; "(", self.expression(BOOL, below), format!(" IS {what})"))
             }
+            9 if !self.safe && self.random.chance(1, 3) => {
+                let word = self.one_of(&["SIMILAR TO", "NOT SIMILAR TO", "LIKE", "NOT ILIKE"]);
+                let patterns = if word.contains("LIKE") {
+                    pools::PATTERNS
+                } else {
+                    pools::SIMILAR
+                };
+                let pattern = self.pick(patterns).copied().unwrap_or("%");
+                let pattern = TEXT.literal(&types::quoted(pattern), pattern);
+                let escape = self.one_of(&[
+                    "",
+                    "",
+                    " ESCAPE '#'",
+                    " ESCAPE ''",
+                    " ESCAPE 'ab'",
+                    " ESCAPE NULL",
+                ]);
+                let escape = Node::optional(vec![escape.into()]);
+                node!(kind; "(", self.expression(TEXT, below), format!(" {word} "), pattern, escape, ")")
+            }
             9 => {
                 let word = self.one_of(&["LIKE", "NOT LIKE", "ILIKE"]);
                 // A pattern may end within an escape, which is an error.
@@ -100,7 +120,17 @@ impl Generator<'_> {
         let kind = Kind::Expression(BOOL);
         let not = if self.random.chance(1, 2) { "NOT " } else { "" };
         let ty = self.sortable_type();
-        match self.random.below(3) {
+        match self.random.below(5) {
+            3 => {
+                let other = self.sortable_type();
+                let row = Node::list(", ", vec![self.leaf(ty), self.leaf(other)]);
+                node!(kind; "((", row, format!(") {not}IN ("), self.small_query(&[ty, other]), "))")
+            }
+            4 => {
+                let symbol = self.one_of(&["=", "<", ">="]);
+                let subquery = self.scalar_subquery(ty);
+                node!(kind; "(", self.leaf(ty), format!(" {symbol} "), subquery, ")")
+            }
             0 => node!(kind; format!("({not}EXISTS ("), self.small_query(&[ty]), "))"),
             1 => {
                 let operand = self.leaf(ty);

@@ -2,9 +2,7 @@
 //! recorded answers are still its own.
 //!
 //! A record that Weft does not do yet stands in `unsupported.txt`, as `SQLSTATE file: statement`. It fails
-//! when it passes, so that the list shrinks, and when it gives a wrong answer. A record whose answer is known
-//! to differ stands in `differing.txt` until it is mended, and fails when it passes; an internal error or a
-//! broken connection is never listed.
+//! when it passes, so that the list shrinks, and when it gives a wrong answer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,17 +19,6 @@ use crate::wire::{Connection, Protocol};
 
 /// The list of what Weft does not do yet.
 pub const UNSUPPORTED: &str = "unsupported.txt";
-/// The list of records whose answers are known to differ.
-pub const DIFFERING: &str = "differing.txt";
-
-/// Which lists are written anew.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Accept {
-    /// Of what is not supported.
-    pub unsupported: bool,
-    /// Of what differs.
-    pub differing: bool,
-}
 
 /// How long one answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -86,7 +73,7 @@ pub struct Counts {
     pub passed: usize,
     /// Anything else.
     pub failed: usize,
-    /// Listed gaps and differences among the passed.
+    /// Listed gaps among the passed.
     pub unsupported: usize,
 }
 
@@ -162,14 +149,12 @@ pub fn against_weft(
     folder: &Path,
     files: &[File],
     at: WeftAt,
-    accept: Accept,
+    accept_unsupported: bool,
     shown_max: usize,
 ) -> Result<Counts, String> {
     let mut weft = Weft { at, own: None };
     let list = folder.join(UNSUPPORTED);
     let mut listed: BTreeMap<String, String> = read_list(&list);
-    let mut known_to_differ: BTreeMap<String, String> = read_list(&folder.join(DIFFERING));
-    let mut differing = Vec::new();
     let (mut counts, mut gaps) = (Counts::default(), Vec::new());
     let mut wrong_by_file = BTreeMap::<&str, usize>::new();
     for file in files {
@@ -177,15 +162,11 @@ pub fn against_weft(
         for (record, outcome) in file.records.iter().zip(outcomes) {
             let key = format!("{}: {}", file.name, record.sql.replace('\n', " "));
             let was = listed.remove(&key);
-            let differed = known_to_differ.remove(&key).is_some();
             let wrong = match outcome {
-                Outcome::Passed if was.is_some() && !accept.unsupported => {
+                Outcome::Passed if was.is_some() && !accept_unsupported => {
                     "passes, but is listed as unsupported".to_owned()
                 }
-                Outcome::Passed if differed && !accept.differing => {
-                    "passes, but is listed as differing".to_owned()
-                }
-                Outcome::Unsupported(code) if was.as_ref() == Some(&code) || accept.unsupported => {
+                Outcome::Unsupported(code) if was.as_ref() == Some(&code) || accept_unsupported => {
                     gaps.push(format!("{code} {key}"));
                     counts.unsupported += 1;
                     counts.passed += 1;
@@ -193,12 +174,6 @@ pub fn against_weft(
                 }
                 Outcome::Unsupported(code) => format!("unsupported ({code}), but not listed so"),
                 Outcome::Passed => {
-                    counts.passed += 1;
-                    continue;
-                }
-                Outcome::Wrong(why) if (differed || accept.differing) && !is_failure(&why) => {
-                    differing.push(format!("differs {key}"));
-                    counts.unsupported += 1;
                     counts.passed += 1;
                     continue;
                 }
@@ -214,10 +189,7 @@ pub fn against_weft(
     for (name, count) in wrong_by_file {
         println!("{count} failed in {name}");
     }
-    if accept.differing {
-        write_list(&folder.join(DIFFERING), differing)?;
-    }
-    if accept.unsupported {
+    if accept_unsupported {
         write_list(&list, gaps)?;
     } else {
         // Only a run of all files can tell that a listed record is gone.
@@ -232,11 +204,6 @@ pub fn against_weft(
         }
     }
     Ok(counts)
-}
-
-/// Whether Weft itself has failed.
-fn is_failure(why: &str) -> bool {
-    why.contains("ERROR XX") || why.contains("BROKEN")
 }
 
 fn write_list(path: &Path, mut lines: Vec<String>) -> Result<(), String> {
@@ -261,6 +228,7 @@ fn run_file(file: &File, weft: &mut Weft) -> Result<Vec<Outcome>, String> {
     let extended = Protocol::Extended {
         parameters: Vec::new(),
         binary_results: false,
+        executions: 1,
     };
     for protocol in [Protocol::Simple, extended] {
         let mut connection = weft.connect()?;
