@@ -413,7 +413,9 @@ fn execution(
 
 /// Whether this execution needs a plan of its own: see [`fold`].
 fn leaves_out(query: &Query, execution: &Execution, stop: &Arc<StopSignal>) -> Result<bool, SqlError> {
-    interrupt::under(Arc::clone(stop), || fold::leaves_out(query, &execution.context()))
+    interrupt::under(Arc::<StopSignal>::clone(stop), || {
+        fold::leaves_out(query, &execution.context())
+    })
 }
 
 /// Over many rows a numeric is worth planning for: arithmetic with decimals is quick if its digits are known.

@@ -838,5 +838,6 @@ fn with_parameter() -> Protocol {
             value: Some(b"200000000".to_vec()),
         }],
         binary_results: false,
+        executions: 1,
     }
 }

@@ -23,7 +23,7 @@ use weft_types::{SqlError, SqlState, SqlType};
 
 pub use coerce::coerce;
 pub use common::common_type;
-pub use operators::{Operator, resolve_operator};
+pub use operators::{Operator, compared_left, resolve_operator};
 
 use crate::functions;
 use crate::table::{AggregateEntry, Entry, SetEntry};

@@ -92,6 +92,18 @@ fn pick_infix(shapes: &[Shape], symbol: &str, types: &[Option<SqlType>; 2]) -> R
     pick(shapes, symbol, types)
 }
 
+/// The type of the first operand of `=` between two types, which is that of NULLIF over them.
+///
+/// # Errors
+/// 42883 if they do not compare.
+pub fn compared_left(left: SqlType, right: Option<SqlType>) -> Result<SqlType, SqlError> {
+    let number = pick_infix(COMPARABLE, "=", &[Some(left), right])?;
+    match COMPARABLE.get(number).and_then(|shape| shape.at(0)) {
+        Some(Arg::Is(own)) if !same_type(own, &left) => Ok(*own),
+        _ => Ok(left),
+    }
+}
+
 fn is_exactly(shape: &Shape, types: &[Option<SqlType>]) -> bool {
     types.iter().enumerate().all(
         |(place, ty)| matches!((shape.at(place), ty), (Some(Arg::Is(own)), Some(ty)) if same_type(own, ty)),
