@@ -134,11 +134,6 @@ impl Binder<'_> {
             }
             columns.push(column);
         }
-        if insert.on.is_some() {
-            return Err(SqlError::unsupported(
-                "INSERT ... ON CONFLICT is not supported with a query",
-            ));
-        }
         let listed = !columns.is_empty();
         if !listed {
             columns = (0..table.columns.len()).collect();

@@ -66,6 +66,7 @@ impl Lowering<'_> {
         // The last conjunct that can fail, of every set of relations.
         let mut guarded: Vec<(&BTreeSet<u32>, usize)> = Vec::new();
         for (at, conjunct) in conjuncts.iter().enumerate() {
+            self.decided_once(conjunct)?;
             let set = &makers[at];
             if !may_fail(conjunct, SHOWN_DEPTH_MAX) {
                 parts.push(self.conjunct(conjunct, plan)?);
@@ -90,6 +91,17 @@ impl Lowering<'_> {
             }
         }
         Ok(parts.into_iter().reduce(PlanExpr::and))
+    }
+
+    /// A condition that names no column is computed once, before rows: its error is one even where there are none.
+    fn decided_once(&mut self, conjunct: &Expr) -> Result<(), SqlError> {
+        if conjunct.columns().next().is_some() || is_volatile(conjunct) || !is_fallible(conjunct) {
+            return Ok(());
+        }
+        self.only_now |= self.waits(conjunct);
+        BatchExpr::new(conjunct, &[], &self.context)?
+            .evaluate(&[], 1)
+            .map(drop)
     }
 
     fn makers_of(&self, expr: &Expr) -> BTreeSet<u32> {
