@@ -295,7 +295,7 @@ fn within(part: &ArrayValue, whole: &ArrayValue) -> Result<bool, SqlError> {
 }
 
 /// The items that are not NULL, in order.
-fn sorted<'a>(array: &'a ArrayValue) -> Result<Vec<&'a Value>, SqlError> {
+fn sorted(array: &ArrayValue) -> Result<Vec<&Value>, SqlError> {
     interrupt::check()?;
     let mut items: Vec<&Value> = array.items.iter().filter(|item| !item.is_null()).collect();
     items.sort_by(|a, b| compare(a, b).unwrap_or(Ordering::Equal));

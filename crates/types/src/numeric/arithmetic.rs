@@ -10,8 +10,8 @@
 use bigdecimal::num_bigint::{BigInt, Sign};
 
 use super::{Big, Numeric, Repr, SCALE_MAX, big_pow10, pow10, value_overflow};
-use crate::SqlError;
 use crate::range::division_by_zero;
+use crate::{SqlError, interrupt};
 
 /// PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`: digits that a quotient has at least, or nearly.
 const QUOTIENT_DIGITS_MIN: i32 = 16;
@@ -19,6 +19,9 @@ const QUOTIENT_DIGITS_MIN: i32 = 16;
 const QUOTIENT_SCALE_MAX: i32 = 1000;
 /// PostgreSQL computes in digits of base 10000: four decimal digits each.
 const DECIMALS_PER_DIGIT: i32 = 4;
+
+/// Operands of more bits take long.
+const LONG_BITS: u64 = 4096;
 
 impl Numeric {
     /// The sum; its scale is the larger one.
@@ -46,6 +49,7 @@ impl Numeric {
         {
             return Ok(sum);
         }
+        self.check_long(other)?;
         match (self.big_at(scale), other.big_at(scale)) {
             (Some(a), Some(b)) => Self::from_parts(a + b * sign, scale),
             _ => Ok(Self::NAN),
@@ -62,6 +66,7 @@ impl Numeric {
         {
             return Ok(product);
         }
+        self.check_long(other)?;
         let (Some((a, s)), Some((b, t))) = (self.parts(), other.parts()) else {
             return Ok(Self::NAN);
         };
@@ -107,6 +112,7 @@ impl Numeric {
         {
             return Ok(quotient);
         }
+        self.check_long(other)?;
         let (Some((a, _)), Some((b, _))) = (self.parts(), other.parts()) else {
             return Ok(Self::NAN);
         };
@@ -152,6 +158,7 @@ impl Numeric {
         {
             return Ok(rest);
         }
+        self.check_long(other)?;
         match (self.big_at(scale), other.big_at(scale)) {
             (Some(a), Some(b)) => Self::from_parts(a % b, scale),
             _ => Ok(Self::NAN),
@@ -274,6 +281,15 @@ impl Numeric {
             cut.sub(&Self::from(1))
         } else {
             Ok(cut)
+        }
+    }
+
+    /// Before an operation that takes long, of operands of thousands of digits: whether to go on.
+    fn check_long(&self, other: &Self) -> Result<(), SqlError> {
+        let is_long = |number: &Self| matches!(&number.0, Repr::Big(big) if big.mantissa.bits() > LONG_BITS);
+        match is_long(self) || is_long(other) {
+            true => interrupt::check(),
+            false => Ok(()),
         }
     }
 

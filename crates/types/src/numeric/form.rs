@@ -6,7 +6,7 @@ use std::str::FromStr;
 use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
 
 use super::{INTEGER_DIGITS_MAX, Numeric, Repr, SCALE_MAX, value_overflow};
-use crate::{SqlError, SqlState, SqlType};
+use crate::{SqlError, SqlState, SqlType, interrupt};
 
 /// Sign fields of the wire form.
 const WIRE_POSITIVE: u16 = 0x0000;
@@ -16,6 +16,8 @@ const WIRE_INFINITY: u16 = 0xD000;
 const WIRE_MINUS_INFINITY: u16 = 0xF000;
 /// Header of the wire form: digit count, weight, sign, display scale, two bytes each.
 const WIRE_HEADER_BYTES: usize = 8;
+/// A text of more digits takes long to read.
+const LONG_DIGITS: usize = 1000;
 /// Base of the digits of the wire form.
 const WIRE_BASE: u128 = 10_000;
 
@@ -345,6 +347,9 @@ fn from_digits(negative: bool, integer: &[u8], fraction: &[u8], exponent: i64) -
             mantissa,
             scale: scale as u16,
         }));
+    }
+    if integer.len() + fraction.len() > LONG_DIGITS {
+        interrupt::check()?;
     }
     let digits: Vec<u8> = all
         .map(|byte| byte - b'0')

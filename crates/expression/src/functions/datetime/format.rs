@@ -1,6 +1,7 @@
 //! `to_char` of timestamps and intervals.
 
 use weft_types::calendar::{EPOCH_JULIAN_DAY, local_of_utc};
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::clock::{Shown, day_of_week, day_of_year, iso_week, iso_year_start};
@@ -120,7 +121,9 @@ fn shown(
     }
     let moment = moment()?;
     let mut out = String::new();
-    for piece in cut(template) {
+    let mut pace = Pace::default();
+    for piece in cut(template)? {
+        pace.step(16)?;
         match piece {
             Piece::Text(text) => out.push_str(&text),
             Piece::Pattern {

@@ -3,6 +3,9 @@
 //! As PostgreSQL's `parse_format`: at each place an optional prefix (`FM`, `TM`), then the longest pattern,
 //! then an optional suffix (`TH`, `SP`); whatever is no pattern is text.
 
+use weft_types::SqlError;
+use weft_types::interrupt::Pace;
+
 /// One piece of a template.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
@@ -43,11 +46,13 @@ const PATTERNS: &[&str] = &[
 ];
 
 /// Cuts a template.
-pub(super) fn cut(template: &str) -> Vec<Piece> {
+pub(super) fn cut(template: &str) -> Result<Vec<Piece>, SqlError> {
     let mut pieces = Vec::new();
     let mut text = String::new();
     let mut rest = template;
+    let mut pace = Pace::default();
     while !rest.is_empty() {
+        pace.step(16)?;
         let (fill, translated, behind) = take_prefix(rest);
         let Some((word, ordinal, behind)) = take_pattern(behind) else {
             rest = take_text(behind, &mut text);
@@ -67,7 +72,7 @@ pub(super) fn cut(template: &str) -> Vec<Piece> {
     if !text.is_empty() {
         pieces.push(Piece::Text(text));
     }
-    pieces
+    Ok(pieces)
 }
 
 /// `FM` or `TM` at the front.

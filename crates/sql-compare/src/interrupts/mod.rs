@@ -1,0 +1,247 @@
+//! Statements that take long, each in another place: they must end when their time is up and when their
+//! client asks for it, soon, and leave the session and the server as they were.
+//!
+//! Each is run twice: under `statement_timeout`, and with a CancelRequest sent while it runs. What counts is
+//! the time from then to the answer. One that ends by itself before that has shown nothing and is passed over.
+
+mod cases;
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use self::cases::{Long, SETUP, Way, cases};
+use crate::answer::Answer;
+use crate::server::Server;
+use crate::wire::{Canceller, Connection, Parameter, Protocol};
+
+/// How late the error may come. The aim is a tenth of a second; a machine that does other things besides
+/// needs more.
+const LATE_MAX: Duration = Duration::from_millis(500);
+/// When a statement shall end, once the server has its text.
+const SIGNAL_AFTER: Duration = Duration::from_millis(120);
+/// How long a byte of the text takes to get there.
+const SENDING_A_BYTE: Duration = Duration::from_nanos(100);
+/// What an answer may take before the server counts as broken.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// What a small statement of another session may take, right after.
+const OTHER_MAX: Duration = Duration::from_secs(1);
+
+/// What ends a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    Timeout,
+    Request,
+}
+
+/// How one run went.
+enum Run {
+    /// The error came so late.
+    Ended(Duration),
+    /// It was done before.
+    Done,
+    Wrong(String),
+}
+
+/// Runs them all against a new server made by `start`, or those alone whose name contains `only`, and prints
+/// what is wrong and what was slowest; the numbers of passed and failed.
+///
+/// # Errors
+/// When there is no server to run against.
+pub fn run(
+    start: &mut dyn FnMut() -> Result<(SocketAddr, Option<Server>), String>,
+    only: &str,
+    show_all: bool,
+) -> Result<(usize, usize), String> {
+    let (mut passed, mut failed) = (0, 0);
+    let mut sessions = Sessions::open(start)?;
+    let mut late: Vec<(Duration, String)> = Vec::new();
+    let mut done = Vec::new();
+    for case in cases().iter().filter(|case| case.name.contains(only)) {
+        for signal in [Signal::Timeout, Signal::Request] {
+            let run = sessions.run(case, signal);
+            let run = match (run, sessions.usable()) {
+                (Run::Wrong(why), _) => Run::Wrong(why),
+                (_, Err(why)) => Run::Wrong(why),
+                (run, Ok(())) => run,
+            };
+            match run {
+                Run::Ended(after) => {
+                    late.push((after, format!("{} ({signal:?})", case.name)));
+                    if after <= LATE_MAX {
+                        passed += 1;
+                    } else {
+                        failed += 1;
+                        println!("interrupts: {} ({signal:?}): {after:.0?} late", case.name);
+                    }
+                }
+                Run::Done => done.push(format!("{} ({signal:?})", case.name)),
+                Run::Wrong(why) => {
+                    failed += 1;
+                    let why: String = why.chars().take(300).collect();
+                    println!("interrupts: {} ({signal:?}): {why}", case.name);
+                    if sessions.usable().is_err() {
+                        drop(sessions);
+                        sessions = Sessions::open(start)?;
+                    }
+                }
+            }
+        }
+    }
+    late.sort_by_key(|(after, _)| std::cmp::Reverse(*after));
+    print!("{}", summary(&late, &done, show_all));
+    Ok((passed, failed))
+}
+
+fn summary(late: &[(Duration, String)], done: &[String], show_all: bool) -> String {
+    let mut out = String::new();
+    let percentile = |part: usize| {
+        late.get(late.len() * (100 - part) / 100)
+            .map_or(Duration::ZERO, |(after, _)| *after)
+    };
+    let _ = writeln!(
+        out,
+        "interrupts: error after the signal: median {:.1?}, 95 of 100 {:.1?}; the latest:",
+        percentile(50),
+        percentile(95)
+    );
+    let shown = if show_all { late.len() } else { 5 };
+    for (after, name) in late.iter().take(shown) {
+        let _ = writeln!(out, "    {after:.1?} {name}");
+    }
+    if show_all || !done.is_empty() {
+        let _ = writeln!(out, "interrupts: done before the signal: {}", done.join(", "));
+    }
+    out
+}
+
+/// The session that runs the statements, one that holds locks, and one that looks whether others work on.
+struct Sessions {
+    main: Connection,
+    holder: Connection,
+    other: Connection,
+    _own: Option<Server>,
+}
+
+impl Sessions {
+    fn open(start: &mut dyn FnMut() -> Result<(SocketAddr, Option<Server>), String>) -> Result<Self, String> {
+        let (address, own) = start()?;
+        let open = || Connection::open(address, ANSWER_MAX).map_err(|e| e.to_string());
+        let mut sessions = Self {
+            main: open()?,
+            holder: open()?,
+            other: open()?,
+            _own: own,
+        };
+        for table in ["numbers", "ones", "held", "filled", "copied", "many"] {
+            sessions.main.execute(&format!("DROP TABLE IF EXISTS {table}"))?;
+        }
+        for procedure in ["endless", "counting"] {
+            sessions
+                .main
+                .execute(&format!("DROP PROCEDURE IF EXISTS {procedure}"))?;
+        }
+        for statement in SETUP {
+            sessions.main.execute(statement)?;
+        }
+        Ok(sessions)
+    }
+
+    fn run(&mut self, case: &Long, signal: Signal) -> Run {
+        if case.way == Way::Blocked
+            && let Err(why) = self.holder.execute("BEGIN; UPDATE held SET a = a + 1")
+        {
+            return Run::Wrong(why);
+        }
+        let run = self.signalled(case, signal);
+        if case.way == Way::Blocked
+            && let Err(why) = self.holder.execute("ROLLBACK")
+        {
+            return Run::Wrong(why);
+        }
+        run
+    }
+
+    fn signalled(&mut self, case: &Long, signal: Signal) -> Run {
+        let timeout = match signal {
+            Signal::Timeout => SIGNAL_AFTER.as_millis(),
+            Signal::Request => 0,
+        };
+        if let Err(why) = self.main.execute(&format!("SET statement_timeout = {timeout}")) {
+            return Run::Wrong(why);
+        }
+        let canceller = match (signal, self.main.canceller()) {
+            (Signal::Timeout, _) => None,
+            (Signal::Request, Ok(canceller)) => Some(canceller),
+            (Signal::Request, Err(why)) => return Run::Wrong(why.to_string()),
+        };
+        let sending = SENDING_A_BYTE.saturating_mul(u32::try_from(case.sql.len()).unwrap_or(u32::MAX));
+        let at = Instant::now() + SIGNAL_AFTER + sending;
+        let sender = canceller.map(|canceller| std::thread::spawn(move || cancelled_at(&canceller, at)));
+        let answer = match case.way {
+            Way::Lines => self.main.copy_in_endlessly(&case.sql, "1\t1\n"),
+            Way::Prepared => self.main.run(&case.sql, &with_parameter()),
+            Way::Simple | Way::Blocked => self.main.run(&case.sql, &Protocol::Simple),
+        };
+        let ended = Instant::now();
+        let signalled = match sender.map(std::thread::JoinHandle::join) {
+            None => at,
+            Some(Ok(Ok(at))) => at,
+            Some(Ok(Err(why))) => return Run::Wrong(why),
+            Some(Err(_)) => return Run::Wrong("no cancel request was sent".to_owned()),
+        };
+        match answer {
+            Answer::Error { code, .. } if code == "57014" => {
+                Run::Ended(ended.saturating_duration_since(signalled))
+            }
+            Answer::Rows(_) if ended <= signalled => Run::Done,
+            // A program ends after so many instructions.
+            Answer::Error { code, .. } if code == "54000" => Run::Done,
+            Answer::Error { code, .. } if ended <= signalled && code != "XX000" => Run::Done,
+            other => Run::Wrong(format!(
+                "{:.0?} after the signal: {other}",
+                ended.saturating_duration_since(signalled)
+            )),
+        }
+    }
+
+    /// Whether the session goes on, and others do.
+    fn usable(&mut self) -> Result<(), String> {
+        // A request that came too late ends the next statement.
+        let _ = self.main.execute("SELECT 1");
+        self.main.execute("ROLLBACK")?;
+        self.main.execute("SET statement_timeout = 0")?;
+        self.main.execute("DEALLOCATE ALL")?;
+        let rows = self.main.execute("SELECT id FROM numbers WHERE id = 5")?;
+        if rows.values != [vec![Some(b"5".to_vec())]] {
+            return Err(format!("the session is of no use: {rows:?}"));
+        }
+        let began = Instant::now();
+        self.other
+            .execute("SELECT count(*) FROM generate_series(1, 10) a, generate_series(1, 10) b")?;
+        let took = began.elapsed();
+        if took > OTHER_MAX {
+            return Err(format!("another session's query took {took:.0?} right after"));
+        }
+        Ok(())
+    }
+}
+
+fn cancelled_at(canceller: &Canceller, at: Instant) -> Result<Instant, String> {
+    std::thread::sleep(at.saturating_duration_since(Instant::now()));
+    let at = Instant::now();
+    canceller.cancel().map_err(|e| e.to_string())?;
+    Ok(at)
+}
+
+fn with_parameter() -> Protocol {
+    Protocol::Extended {
+        parameters: vec![Parameter {
+            type_oid: 23,
+            binary: false,
+            value: Some(b"200000000".to_vec()),
+        }],
+        binary_results: false,
+        executions: 1,
+    }
+}
