@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""go-tpc's TPC-C, a Go driver's statements, against PostgreSQL 15 and Weft in turns. See README.md beside this file."""
+"""go-tpc's TPC-C, a Go driver's statements, against PostgreSQL 15 and Weft in turns.
+
+See README.md beside this file.
+"""
 
 import json
 import os
@@ -25,7 +28,8 @@ def go_tpc(options, server, action, *words):
     command += ["--warehouses", str(options.warehouses), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=7200)
     if done.returncode != 0:
-        sys.exit(f"{server.name}: {' '.join(map(str, command))}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        said = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        sys.exit(f"{server.name}: {' '.join(map(str, command))}\n{said}")
     return done.stdout
 
 

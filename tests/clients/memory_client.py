@@ -3,8 +3,9 @@
 
     memory_client.py HOST PORT
 
-The same rows come by COPY, by INSERTs with literals, each another text, and by INSERTs with parameters. When the
-clients have left, each way may have left at most SLACK_MB more in the server than COPY did, which needs no plan.
+The same rows come by COPY, by INSERTs with literals, each another text, and by INSERTs with parameters.
+When the clients have left, each way may have left at most SLACK_MB more in the server than COPY did, which
+needs no plan.
 The server's process is WEFT_SERVER_PID; without it, as against PostgreSQL, nothing is measured.
 """
 
@@ -40,7 +41,8 @@ def resident_mb():
 def rows(statement):
     """One statement's rows: a key, and text, numbers and a time, as TPC-C's customers have."""
     for number in range(statement * ROWS, (statement + 1) * ROWS):
-        yield [number, *(f"{column} of {number}" if column % 2 else number * column for column in range(1, COLUMNS))]
+        rest = range(1, COLUMNS)
+        yield [number, *(f"{column} of {number}" if column % 2 else number * column for column in rest)]
 
 
 def table(connection, name):

@@ -136,8 +136,8 @@ impl Binder<'_> {
 }
 
 impl<'a> Binder<'a> {
-    /// Takes what a part of the statement that was bound apart has found: parameters, tables, what it needs of
-    /// the session.
+    /// Takes what a part of the statement that was bound apart has found: parameters, tables, what it needs
+    /// of the session.
     pub(crate) fn take_over(&mut self, inner: &mut Binder<'a>) {
         self.parameters = inner.parameters.clone();
         // What the rows decide later is not known there: types are checked with the statement.

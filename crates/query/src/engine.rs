@@ -5,12 +5,11 @@
 //! the others go on. All operators run on those threads, in slices (see [`crate::slice`]); a session's own
 //! thread plans, waits and encodes.
 //!
-//! A plan is kept for the next execution of its query ([`crate::kept`]) where that is possible:
-//! parameters are
-//! asked for when expressions are evaluated, and scans find their source when they run. Planning looks
-//! at the statement's [`StopSignal`] between its steps. Large plans are made on a
-//! thread of their own, which has room for deep recursion in DataFusion's rules, and which nobody waits for
-//! once the statement has been stopped.
+//! A plan is kept for the next execution of its query ([`crate::kept`]) where that is possible: parameters
+//! are asked for when expressions are evaluated, and scans find their source when they run. Planning looks at
+//! the statement's [`StopSignal`] between its steps. Large plans are made on a thread of their own, which has
+//! room for deep recursion in DataFusion's rules, and which nobody waits for once the statement has been
+//! stopped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use weft_base::blocking;
 use weft_binder::relation::{Output, Query};
-use weft_types::{SqlError, SqlState, Value, interrupt};
+use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
 use crate::errors::sql_error;
 use crate::estimate;

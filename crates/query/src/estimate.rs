@@ -1,10 +1,8 @@
 //! How many rows a plan is expected to read: whether dividing them among threads is worth its cost.
 //!
-//! Scans say how many rows their predicates leave of the table, by its indexes
-//! ([`RelationScan::expected`]). The
-//! probe side of a hash join whose build side is small is looked up by key where an index has the key.
-//! Nothing
-//! is known of values, so these are orders of magnitude.
+//! Scans say how many rows their predicates leave of the table, by its indexes ([`RelationScan::expected`]).
+//! The probe side of a hash join whose build side is small is looked up by key where an index has the key.
+//! Nothing is known of values, so these are orders of magnitude.
 
 use std::sync::Arc;
 

@@ -2,10 +2,8 @@
 //!
 //! A scan is offered the predicates above it: those written in the statement, and those that a hash join
 //! finds out while it runs (the values, or the smallest and largest value, of its build side). This module
-//! understands comparisons of a column with literals, IN lists, IS NULL, AND and OR. What they say about
-//! one
-//! column is a set of intervals ([`Intervals`]) over the bytes that the column has in a key: AND
-//! intersects,
+//! understands comparisons of a column with literals, IN lists, IS NULL, AND and OR. What they say about one
+//! column is a set of intervals ([`Intervals`]) over the bytes that the column has in a key: AND intersects,
 //! OR unites.
 //!
 //! An OR over several columns says more than the union of what it says about each: `a > x OR (a = x AND b >
@@ -113,10 +111,9 @@ pub fn choose(
     })
 }
 
-/// How many of a table's `rows` rows are expected to be left by `predicates`, and by `keys` values of
-/// the columns
-/// `bound`. Nothing is known of how values are spread: of a key that is bound in part, or that many rows
-/// may
+/// How many of a table's `rows` rows are expected to be left by `predicates`, and by `keys` values of the
+/// columns
+/// `bound`. Nothing is known of how values are spread: of a key that is bound in part, or that many rows may
 /// share, the square root of the rows is taken.
 pub(crate) fn expected_rows<'a>(
     table: &TableDef,
@@ -153,8 +150,7 @@ pub(crate) fn expected_rows<'a>(
     least
 }
 
-/// Two for each leading column bound to values, one for ranges of the next, one more for a whole unique
-/// key.
+/// Two for each leading column bound to values, one for ranges of the next, one more for a whole unique key.
 fn score(index: &IndexDef, known: &Known) -> usize {
     let mut score = 0;
     for column in &index.columns {

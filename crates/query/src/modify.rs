@@ -210,8 +210,8 @@ impl QueryEngine {
         Ok(())
     }
 
-    /// ON CONFLICT DO UPDATE: of each pair of a row that is there and the row proposed what the first becomes;
-    /// nothing where WHERE does not hold.
+    /// ON CONFLICT DO UPDATE: of each pair of a row that is there and the row proposed what the first
+    /// becomes; nothing where WHERE does not hold.
     ///
     /// # Errors
     /// Those of the query.

@@ -10,10 +10,10 @@
 //!    longer ([`StopSignal`]), which ends tasks that a mere abort could not reach;
 //! 2. yields to the scheduler when its task has run for a slice ([`SLICE`]) since it last yielded.
 //!
-//! Both happen between batches; meanwhile the operator works under the signal ([`interrupt::under`]), which what takes
-//! long in a batch looks at itself. Otherwise what an operator does with one batch must be short. That holds for all but
-//! joins: a batch of the probe side meets the whole build side. On that edge batches are cut into pieces
-//! ([`PieceSize`]) that begin small and follow the time that the join needs for them.
+//! Both happen between batches; meanwhile the operator works under the signal ([`interrupt::under`]), which
+//! what takes long in a batch looks at itself. Otherwise what an operator does with one batch must be short.
+//! That holds for all but joins: a batch of the probe side meets the whole build side. On that edge batches
+//! are cut into pieces ([`PieceSize`]) that begin small and follow the time that the join needs for them.
 //!
 //! What stays: a join of one probe row with a huge build side, and the sort or hash of one batch, are not
 //! interrupted.
@@ -105,8 +105,8 @@ impl StopSignal {
 
     /// What `work` gives, or the error with which the execution shall end, whichever comes first. Blocks.
     ///
-    /// The calling thread itself looks at the clock: the engine's threads drive no timer while all of them are
-    /// in the middle of long steps.
+    /// The calling thread itself looks at the clock: the engine's threads drive no timer while all of them
+    /// are in the middle of long steps.
     pub fn wait_for<T>(
         &self,
         runtime: &Handle,

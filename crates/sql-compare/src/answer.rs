@@ -3,7 +3,8 @@
 //! Rows are compared byte by byte: in order where the statement orders them totally, as multisets elsewhere.
 //! Two freedoms that PostgreSQL leaves are told from differences, and counted: which of several equal but
 //! differently written values stands for a group (`0` and `-0`, `1.0` and `1.00`), and the order in which
-//! floating-point numbers are added. A third is Weft's own: blanks at the end of a `char(n)` without a length.
+//! floating-point numbers are added. A third is Weft's own: blanks at the end of a `char(n)` without a
+//! length.
 
 use std::fmt;
 

@@ -1,11 +1,12 @@
 //! Constants in place of what needs no row, as PostgreSQL's planner puts them there.
 //!
-//! What can be told before a row is read is told then, and fails then: `1 / 0` is an error over an empty table,
-//! but none behind `CASE WHEN false`. A strict function of a constant NULL is NULL, whatever its other arguments
-//! would do. Values that last for a statement only (the clock, the zone, texts of dates) are left to the rows.
+//! What can be told before a row is read is told then, and fails then: `1 / 0` is an error over an empty
+//! table, but none behind `CASE WHEN false`. A strict function of a constant NULL is NULL, whatever its other
+//! arguments would do. Values that last for a statement only (the clock, the zone, texts of dates) are left
+//! to the rows.
 //!
-//! Nodes are taken in their order, arguments first. Behind an argument that decides an AND, an OR, a COALESCE or
-//! a CASE the rest is left out without a look.
+//! Nodes are taken in their order, arguments first. Behind an argument that decides an AND, an OR, a COALESCE
+//! or a CASE the rest is left out without a look.
 
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
@@ -15,7 +16,8 @@ use crate::context::Context;
 use crate::table::Volatility;
 use crate::tree::{Expr, Node, Op};
 
-/// Whether a conversion looks at the session's settings: its zone, its style of dates, the names in a catalog.
+/// Whether a conversion looks at the session's settings: its zone, its style of dates, the names in a
+/// catalog.
 fn looks_at_session(from: &SqlType, to: &SqlType) -> bool {
     let zoned = |ty: &SqlType| {
         matches!(

@@ -93,7 +93,8 @@ impl Lowering<'_> {
         Ok(parts.into_iter().reduce(PlanExpr::and))
     }
 
-    /// A condition that names no column is computed once, before rows: its error is one even where there are none.
+    /// A condition that names no column is computed once, before rows: its error is one even where there are
+    /// none.
     fn decided_once(&mut self, conjunct: &Expr) -> Result<(), SqlError> {
         if conjunct.columns().next().is_some() || is_volatile(conjunct) || !is_fallible(conjunct) {
             return Ok(());

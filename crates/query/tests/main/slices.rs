@@ -112,7 +112,8 @@ fn a_query_out_of_time_frees_the_engine() {
             deadline: Some(started + Duration::from_millis(500)),
             ..session(&db)
         };
-        let error = start(&db, sql, &settings).next_batch().unwrap_err();
+        let run = db.run_over(sql, db.source(), &settings);
+        let error = run.and_then(|mut stream| stream.next_batch()).unwrap_err();
         assert_eq!(error.state.code(), "57014");
         assert!(error.message.contains("statement timeout"), "{}", error.message);
         assert!(started.elapsed() < Duration::from_secs(2));

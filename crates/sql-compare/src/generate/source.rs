@@ -55,26 +55,7 @@ impl Generator<'_> {
                 let what = self.one_of(&["TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN"]);
                 node!(kind; "(", self.expression(BOOL, below), format!(" IS {what})"))
             }
-            9 if !self.safe && self.random.chance(1, 3) => {
-                let word = self.one_of(&["SIMILAR TO", "NOT SIMILAR TO", "LIKE", "NOT ILIKE"]);
-                let patterns = if word.contains("LIKE") {
-                    pools::PATTERNS
-                } else {
-                    pools::SIMILAR
-                };
-                let pattern = self.pick(patterns).copied().unwrap_or("%");
-                let pattern = TEXT.literal(&types::quoted(pattern), pattern);
-                let escape = self.one_of(&[
-                    "",
-                    "",
-                    " ESCAPE '#'",
-                    " ESCAPE ''",
-                    " ESCAPE 'ab'",
-                    " ESCAPE NULL",
-                ]);
-                let escape = Node::optional(vec![escape.into()]);
-                node!(kind; "(", self.expression(TEXT, below), format!(" {word} "), pattern, escape, ")")
-            }
+            9 if !self.safe && self.random.chance(1, 3) => self.escaped_predicate(below),
             9 => {
                 let word = self.one_of(&["LIKE", "NOT LIKE", "ILIKE"]);
                 // A pattern may end within an escape, which is an error.
@@ -86,21 +67,7 @@ impl Generator<'_> {
                 let pattern = TEXT.literal(&types::quoted(pattern), pattern);
                 node!(kind; "(", self.expression(TEXT, below), format!(" {word} "), pattern, ")")
             }
-            10 => {
-                let (one, two) = (self.sortable_type(), self.sortable_type());
-                let symbol = self.one_of(&["=", "<", ">=", "<>"]);
-                let mut row = || {
-                    Node::list(
-                        ", ",
-                        vec![
-                            self.expression(one, below.min(1)),
-                            self.expression(two, below.min(1)),
-                        ],
-                    )
-                };
-                let (left, right) = (row(), row());
-                node!(kind; "((", left, format!(") {symbol} ("), right, "))")
-            }
+            10 => self.row_predicate(below),
             11 if depth > 1 && !self.scopes.is_empty() => self.subquery_predicate(),
             12 => {
                 let symbol = self.one_of(&["=", "<>", "<", ">="]);
@@ -114,6 +81,47 @@ impl Generator<'_> {
                 node!(kind; "(", self.expression(ty, below), format!(" {symbol} "), self.expression(ty, below), ")")
             }
         }
+    }
+
+    /// SIMILAR TO and LIKE, with characters that escape.
+    fn escaped_predicate(&mut self, below: usize) -> Node {
+        let kind = Kind::Expression(BOOL);
+        let word = self.one_of(&["SIMILAR TO", "NOT SIMILAR TO", "LIKE", "NOT ILIKE"]);
+        let patterns = if word.contains("LIKE") {
+            pools::PATTERNS
+        } else {
+            pools::SIMILAR
+        };
+        let pattern = self.pick(patterns).copied().unwrap_or("%");
+        let pattern = TEXT.literal(&types::quoted(pattern), pattern);
+        let escape = self.one_of(&[
+            "",
+            "",
+            " ESCAPE '#'",
+            " ESCAPE ''",
+            " ESCAPE 'ab'",
+            " ESCAPE NULL",
+        ]);
+        let escape = Node::optional(vec![escape.into()]);
+        node!(kind; "(", self.expression(TEXT, below), format!(" {word} "), pattern, escape, ")")
+    }
+
+    /// A comparison of rows.
+    fn row_predicate(&mut self, below: usize) -> Node {
+        let kind = Kind::Expression(BOOL);
+        let (one, two) = (self.sortable_type(), self.sortable_type());
+        let symbol = self.one_of(&["=", "<", ">=", "<>"]);
+        let mut row = || {
+            Node::list(
+                ", ",
+                vec![
+                    self.expression(one, below.min(1)),
+                    self.expression(two, below.min(1)),
+                ],
+            )
+        };
+        let (left, right) = (row(), row());
+        node!(kind; "((", left, format!(") {symbol} ("), right, "))")
     }
 
     fn subquery_predicate(&mut self) -> Node {

@@ -54,8 +54,10 @@ pub(super) fn cases() -> Vec<Long> {
     let mut all = texts();
     all.extend(plans());
     all.extend(values());
+    all.extend(more_values());
     all.extend(numbers());
     all.extend(operators());
+    all.extend(series());
     all.extend(changes());
     all.extend(waits());
     all
@@ -156,14 +158,21 @@ fn plans() -> Vec<Long> {
     ]
 }
 
-/// One huge value, made or looked through.
-fn values() -> Vec<Long> {
-    let big = "repeat('ab', 50000000)";
-    // Over a row that is not known before, so that the value is computed by the query.
-    let one = |name, sql: String| match sql.contains(" FROM ") {
+/// A text of 100 million characters.
+const BIG: &str = "repeat('ab', 50000000)";
+
+/// Over a row that is not known before, so that the value is computed by the query.
+fn over_a_row(name: &'static str, sql: String) -> Long {
+    match sql.contains(" FROM ") {
         true => long(name, sql),
         false => long(name, sql + " FROM generate_series(1, 1)"),
-    };
+    }
+}
+
+/// One huge value, made or looked through.
+fn values() -> Vec<Long> {
+    let big = BIG;
+    let one = over_a_row;
     vec![
         one(
             "repeat",
@@ -226,6 +235,14 @@ fn values() -> Vec<Long> {
             "array_replace",
             "SELECT cardinality(array_replace(array_fill(7, ARRAY[20000000]), 7, 8))".into(),
         ),
+    ]
+}
+
+/// More of them: arrays, patterns, digests.
+fn more_values() -> Vec<Long> {
+    let big = BIG;
+    let one = over_a_row;
+    vec![
         one(
             "an array read from text",
             "SELECT cardinality(('{' || repeat('1,', 20000000) || '1}')::int[])".into(),
@@ -433,6 +450,13 @@ fn operators() -> Vec<Long> {
             "percentiles",
             "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a.a + i) FROM numbers a, generate_series(1, 500) i",
         ),
+    ]
+}
+
+/// Rows made by recursions, series and subqueries.
+fn series() -> Vec<Long> {
+    let one = |name, sql: &str| long(name, sql);
+    vec![
         one(
             "a recursion",
             "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT (n + 1) % 1000 FROM r) SELECT count(*) FROM r",

@@ -2,7 +2,8 @@
 //! client asks for it, soon, and leave the session and the server as they were.
 //!
 //! Each is run twice: under `statement_timeout`, and with a CancelRequest sent while it runs. What counts is
-//! the time from then to the answer. One that ends by itself before that has shown nothing and is passed over.
+//! the time from then to the answer. One that ends by itself before that has shown nothing and is passed
+//! over.
 
 mod cases;
 

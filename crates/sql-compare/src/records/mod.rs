@@ -288,6 +288,7 @@ mod tests {
                 }],
                 values: vec![vec![Some(value.into())]],
                 tag: "SELECT 1".into(),
+                binary: false,
             })
         };
         let expected = expectation("SELECT 1", &rows(23, "1")).expect("an answer");

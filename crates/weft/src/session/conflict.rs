@@ -119,8 +119,8 @@ impl Session {
         Ok(written)
     }
 
-    /// The row that is in the way of another, locked and as it is now; it may have gone meanwhile, and the other
-    /// be added.
+    /// The row that is in the way of another, locked and as it is now; it may have gone meanwhile, and the
+    /// other be added.
     fn locked_conflict(
         &mut self,
         table: &Arc<TableDef>,

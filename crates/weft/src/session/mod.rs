@@ -463,8 +463,8 @@ impl Session {
         self.cancel.token.set_deadline(self.deadline);
     }
 
-    /// Does a part of a statement, which ends soon with 57014 when the client asks for that or the statement's
-    /// time is up.
+    /// Does a part of a statement, which ends soon with 57014 when the client asks for that or the
+    /// statement's time is up.
     pub(crate) fn interruptible<T>(&mut self, work: impl FnOnce(&mut Session) -> T) -> T {
         interrupt::under(self.cancel.token.interrupt(), || work(self))
     }

@@ -5,8 +5,8 @@
 //! the column's type, exactly for equality (a value that the type lacks finds nothing), to the nearest value
 //! for a range, in which case the conjunct is checked again on each row.
 //!
-//! An OR of keys (`id IN (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`) is several keys, each of which is searched for
-//! once. A comparison of rows (`(a, b) > (1, 2)`, the next page of a listing) is an end of a range over
+//! An OR of keys (`id IN (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`) is several keys, each of which is searched
+//! for once. A comparison of rows (`(a, b) > (1, 2)`, the next page of a listing) is an end of a range over
 //! several columns.
 
 use std::sync::Arc;

@@ -114,8 +114,8 @@ impl Automaton {
         })
     }
 
-    /// Calls `found` with the place of each match from the span's begin on, the nearest first, until it says that it
-    /// has enough.
+    /// Calls `found` with the place of each match from the span's begin on, the nearest first, until it says
+    /// that it has enough.
     fn each(&self, text: &str, span: Span, found: impl FnMut(usize) -> bool) -> Result<(), SqlError> {
         self.walk(text, span, Anchored::Yes, found)
     }

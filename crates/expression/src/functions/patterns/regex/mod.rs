@@ -77,8 +77,8 @@ pub(crate) fn too_complex() -> SqlError {
     bad("regular expression is too complex")
 }
 
-/// A text of more bytes is searched so that the search can be ended. That is slower where few characters can begin
-/// a match.
+/// A text of more bytes is searched so that the search can be ended. That is slower where few characters can
+/// begin a match.
 const LONG_BYTES: usize = if cfg!(test) { 16 } else { 8 << 20 };
 
 /// A part of a text, in bytes.
