@@ -8,16 +8,19 @@ use weft_types::{SqlError, SqlType, TimeZone, Value};
 
 use crate::fixture::{Db, bank, rows_of};
 
-fn started(db: &Db, query: &Arc<Query>, params: &[Value], settings: &QuerySettings) -> RowStream {
+fn started(
+    db: &Db,
+    query: &Arc<Query>,
+    params: &[Value],
+    settings: &QuerySettings,
+) -> Result<RowStream, SqlError> {
     let settings = db.seeing(settings);
     let environment = db.environment();
-    db.engine
-        .run(query, db.source(), params, &settings, &environment)
-        .unwrap()
+    db.engine.run(query, db.source(), params, &settings, &environment)
 }
 
 fn answer(db: &Db, query: &Arc<Query>, params: &[Value]) -> Result<String, SqlError> {
-    let rows = rows_of(started(db, query, params, &db.settings))?;
+    let rows = rows_of(started(db, query, params, &db.settings)?)?;
     let rows: Vec<String> = rows.iter().map(|row| row.join("|")).collect();
     Ok(rows.join("\n"))
 }
@@ -186,7 +189,7 @@ fn rows_and_zone_are_those_of_the_execution() {
             zone,
             ..db.settings.clone()
         };
-        let rows = rows_of(started(&db, &shown, &noon, &settings)).unwrap();
+        let rows = rows_of(started(&db, &shown, &noon, &settings).unwrap()).unwrap();
         assert_eq!(rows, [[format!("2024-01-01 {hour}")]]);
     }
 }
@@ -201,12 +204,12 @@ fn executions_at_one_time_do_not_meet() {
         )
         .unwrap();
     assert_eq!(answer(&db, &query, &[int4(2)]).unwrap(), "bob|2");
-    let first = started(&db, &query, &[int4(1)], &db.settings);
-    let second = started(&db, &query, &[int4(2)], &db.settings);
+    let first = started(&db, &query, &[int4(1)], &db.settings).unwrap();
+    let second = started(&db, &query, &[int4(2)], &db.settings).unwrap();
     assert_eq!(rows_of(second).unwrap(), [["bob", "2"]]);
     assert_eq!(rows_of(first).unwrap(), [["ann", "1"], ["ann", "1"]]);
     assert_eq!(db.engine.kept_plans(), 2);
-    drop(started(&db, &query, &[int4(1)], &db.settings));
+    drop(started(&db, &query, &[int4(1)], &db.settings).unwrap());
     assert_eq!(db.engine.kept_plans(), 1);
     drop(query);
     assert_eq!(db.engine.kept_plans(), 0);

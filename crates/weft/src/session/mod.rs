@@ -312,7 +312,10 @@ impl Session {
     /// Parses and plans one statement. `param_types` holds a type for each parameter that the client
     /// declared; others are inferred. An empty statement is allowed.
     pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
+        // A statement that waits for a lock keeps its inputs.
+        let parked = self.parked.take();
         self.begin_statement();
+        self.parked = parked;
         let prepared = self.interruptible(|session| {
             let prepared = session.prepare_planned(sql, param_types);
             session.check_cancelled().and(prepared)
