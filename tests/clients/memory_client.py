@@ -19,7 +19,8 @@ import psycopg
 COLUMNS = 17
 ROWS = 1024
 STATEMENTS = 100
-SLACK_MB = 50
+# The rows of a table are some 50 MB, which may or may not find room that was given back before.
+SLACK_MB = 100
 
 
 def connect():
@@ -95,11 +96,13 @@ def left_behind(name, load):
 def main():
     failed = 0
     grown = {}
-    for load in [by_copy, by_literals, by_parameters]:
-        name = f"memory_{load.__name__}"
+    # The first may find room that an earlier client left.
+    for number, load in enumerate([by_copy, by_copy, by_literals, by_parameters]):
+        name = f"memory_{number}"
         grown[name], seconds = left_behind(name, load)
         print(f"{load.__name__}: {grown[name]:.0f} MB in {seconds:.1f} s")
-        if grown[name] > grown["memory_by_copy"] + SLACK_MB:
+        rows_take = max(grown["memory_0"], grown.get("memory_1", 0))
+        if grown[name] > rows_take + SLACK_MB:
             failed += 1
             print(f"{load.__name__} leaves more than {SLACK_MB} MB behind beside its rows")
     with connect() as connection:

@@ -131,7 +131,7 @@ const SERIAL_ROWS: u64 = 20_000;
 /// rows back would cost as much again.
 const OWN_THREAD_ROWS: u64 = 2_000;
 
-/// A query of up to so many levels and nodes is planned by the session's own thread.
+/// A query of up to so many levels and nodes is planned by the session's own thread, and its plan kept.
 const SMALL_DEPTH: usize = 40;
 const SMALL_NODES: usize = 120;
 
@@ -345,7 +345,9 @@ impl QueryEngine {
             return Err(too_deep());
         }
         let leaves_out = leaves_out(query, &execution, stop)?;
-        let context = Arc::new(if !leaves_out && is_better_kept(query, reading.source.as_ref()) {
+        let is_small = size.depth <= SMALL_DEPTH && size.nodes <= SMALL_NODES;
+        let repeats = is_small && !leaves_out && is_better_kept(query, reading.source.as_ref());
+        let context = Arc::new(if repeats {
             ExecutionContext::repeating(execution)
         } else {
             ExecutionContext::single(execution)
@@ -359,7 +361,7 @@ impl QueryEngine {
             states: self.states.clone(),
             handle: self.handle.clone(),
         };
-        if size.depth <= SMALL_DEPTH && size.nodes <= SMALL_NODES {
+        if is_small {
             let under = Arc::clone(stop);
             return blocking::section(|| interrupt::under(under, || planning.plan()));
         }

@@ -26,6 +26,9 @@ use crate::source::ReadSource;
 /// Queries of which plans are kept. When there are more, all are forgotten.
 const QUERIES_MAX: usize = 512;
 
+/// After so many more, those whose query has gone are forgotten.
+const QUERIES_LOOKED_THROUGH: usize = 64;
+
 /// Plans that are kept of one query.
 const PLANS_MAX: usize = 8;
 
@@ -104,7 +107,8 @@ impl KeptPlans {
         plan.context.end();
         let mut of_queries = self.of_queries.lock();
         let address = address(query);
-        if of_queries.len() >= QUERIES_MAX && !of_queries.contains_key(&address) {
+        let is_new = !of_queries.contains_key(&address);
+        if is_new && of_queries.len().is_multiple_of(QUERIES_LOOKED_THROUGH) {
             of_queries.retain(|_, known| known.query.strong_count() > 0);
             if of_queries.len() >= QUERIES_MAX {
                 of_queries.clear();
