@@ -296,8 +296,9 @@ impl Binder<'_> {
                         && (by.is_integer() || matches!(by, SqlType::Numeric(_))))
                     || matches!(key, SqlType::Float8 | SqlType::Float4)
             }
+            // Not time: it begins anew at midnight, and a frame does not.
             (
-                SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time | SqlType::Interval,
+                SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval,
                 SqlType::Interval,
             ) => true,
             _ => false,
