@@ -227,7 +227,8 @@ impl Running {
             let order: Vec<ColumnId> = self.window.order.iter().map(|(id, _, _)| *id).collect();
             let peers = ranges(&rows, &order)?;
             for (call, values) in self.window.calls.iter().zip(&mut values) {
-                over_partition(call, &rows, &peers, &self.window.context, values).map_err(external)?;
+                over_partition(call, &rows, &peers, &self.window.context, &self.room, values)
+                    .map_err(external)?;
             }
         }
         let mut arrays: Vec<ArrayRef> = rows.columns().to_vec();
@@ -271,6 +272,7 @@ fn over_partition(
     rows: &RecordBatch,
     peers: &[Range<usize>],
     context: &ExecutionContext,
+    room: &MemoryReservation,
     out: &mut Vec<Value>,
 ) -> std::result::Result<(), SqlError> {
     let count = rows.num_rows();
@@ -297,7 +299,7 @@ fn over_partition(
         }
         WindowFunction::Aggregate(_) => {
             let frames = Frames::new(call, rows, peers)?;
-            frame::aggregated(call, &frames, rows, &arguments, context, out)?;
+            frame::aggregated(call, &frames, rows, &arguments, context, room, out)?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::execution::memory_pool::MemoryReservation;
 use weft_binder::relation::{FrameExclusion, FrameUnit, WindowFunction};
 use weft_expression::Accumulator;
 use weft_types::interrupt::Pace;
@@ -11,6 +12,7 @@ use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef, compare_ref};
 
 use super::{Bound, Call, column};
 use crate::arrays::ValueColumn;
+use crate::errors::sql_error;
 use crate::session::ExecutionContext;
 
 /// The frames of all rows of a partition.
@@ -206,13 +208,15 @@ fn offset(value: &ValueRef<'_>, start: bool) -> Result<i64, SqlError> {
     }
 }
 
-/// Appends an aggregate over each row's frame.
+/// Appends an aggregate over each row's frame. What texts and sets take is asked of `room`: over a growing
+/// frame they are as many as there are pairs of rows.
 pub(super) fn aggregated(
     call: &Call,
     frames: &Frames,
     rows: &RecordBatch,
     arguments: &[ValueColumn],
     context: &ExecutionContext,
+    room: &MemoryReservation,
     out: &mut Vec<Value>,
 ) -> Result<(), SqlError> {
     let WindowFunction::Aggregate(entry) = call.function else {
@@ -245,9 +249,11 @@ pub(super) fn aggregated(
     let growing = frames.only_grow();
     let mut fed = 0;
     let mut last: Option<(Vec<Range<usize>>, Value)> = None;
+    let mut pace = Pace::default();
     for row in 0..rows.num_rows() {
         let pieces = frames.pieces(row);
         if let Some((_, value)) = last.as_ref().filter(|(before, _)| *before == pieces) {
+            take_room(value, room, &mut pace)?;
             out.push(value.clone());
             continue;
         }
@@ -262,8 +268,22 @@ pub(super) fn aggregated(
             }
         }
         let value = state.value(&context)?;
+        take_room(&value, room, &mut pace)?;
         out.push(value.clone());
         last = Some((pieces, value));
     }
     Ok(())
+}
+
+/// Room for a value of the result, which is held as it is and once more in the column.
+fn take_room(value: &Value, room: &MemoryReservation, pace: &mut Pace) -> Result<(), SqlError> {
+    let bytes = match value {
+        Value::Text(text) => text.len(),
+        Value::Bytea(bytes) => bytes.len(),
+        Value::Array(array) => array.items.len() * size_of::<Value>(),
+        Value::Record(fields) => fields.len() * size_of::<(SqlType, Value)>(),
+        _ => return Ok(()),
+    };
+    pace.step(bytes / 16)?;
+    room.try_grow(bytes.saturating_mul(2)).map_err(sql_error)
 }

@@ -350,5 +350,10 @@ fn a_query_over_its_memory_ends_with_53200() {
         db.state("SELECT count(*) FROM (SELECT DISTINCT pad, id FROM numbers) s JOIN numbers n USING (pad)"),
         "53200"
     );
+    // As many values as there are pairs of rows.
+    assert_eq!(
+        db.state("SELECT count(s) FROM (SELECT array_agg(id) OVER (ORDER BY id) AS s FROM numbers) w"),
+        "53200"
+    );
     assert_eq!(db.text("SELECT count(*) FROM numbers"), "20000");
 }
