@@ -1,11 +1,10 @@
 //! Tables in memory and a session without a clock, for tests.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use weft_base::{BatchId, RowId, TableId};
 use weft_binder::relation::{Output, Query, Relation, Scan};
-use weft_expression::{ColumnId, CompareOp, Expr, Op, Session};
+use weft_expression::{ColumnId, CompareOp, Expr, NoSession, Op};
 use weft_store::{Catalog, CatalogOp, ColumnDef, TableDef};
 use weft_types::{SqlError, SqlType, TimeZone, Value};
 
@@ -13,51 +12,6 @@ use crate::engine::{QueryEngine, Reading};
 use crate::lower::Environment;
 use crate::settings::{CancelSignal, QuerySettings};
 use crate::source::{ReadSource, RowVisitor};
-
-/// A session that knows nothing.
-pub struct Quiet;
-
-impl Session for Quiet {
-    fn transaction_micros(&self) -> i64 {
-        0
-    }
-    fn statement_micros(&self) -> i64 {
-        0
-    }
-    fn clock_micros(&self) -> i64 {
-        0
-    }
-    fn user(&self) -> &str {
-        "postgres"
-    }
-    fn database(&self) -> &str {
-        "postgres"
-    }
-    fn backend_pid(&self) -> i32 {
-        1
-    }
-    fn setting(&self, _name: &str) -> Option<String> {
-        None
-    }
-    fn next_value(&self, _sequence: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn current_value(&self, _sequence: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn set_value(&self, _sequence: &str, value: i64, _called: bool) -> Result<i64, SqlError> {
-        Ok(value)
-    }
-    fn last_value(&self) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn random_u64(&self) -> u64 {
-        4
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
 
 /// No system catalogs.
 pub struct Nothing;
@@ -238,7 +192,7 @@ pub fn query(relation: Relation, output: &[(u32, SqlType)]) -> Query {
 
 pub fn settings() -> QuerySettings {
     QuerySettings {
-        session: Arc::new(Quiet),
+        session: Arc::new(NoSession),
         zone: TimeZone::UTC,
         deadline: None,
         cancel: CancelSignal::default(),

@@ -177,7 +177,7 @@ impl Value {
     /// at.
     #[must_use]
     pub fn fits(&self, ty: &SqlType) -> bool {
-        self.sql_type().is_none_or(|own| own.same_form(ty))
+        self.sql_type().is_none_or(|own| own == *ty || own.same_form(ty))
     }
 
     /// An integer of any width.

@@ -4,58 +4,11 @@
 //! (`\N` for NULL), `=` and the answer: text, `\N`, or `E:state:message`; rows are parted by `~`. Fields are
 //! parted by tabs.
 
-use std::any::Any;
-
 use weft_types::{Element, SqlError, SqlType, TimeZone, Value, ValueRef, format_text, parse_text};
 
 use super::{functions, infix_operators, sets};
-use crate::context::{Context, Session};
+use crate::context::{Context, NoSession};
 use crate::table::Arg;
-
-/// A session in which nothing happens.
-struct Idle;
-
-impl Session for Idle {
-    fn transaction_micros(&self) -> i64 {
-        0
-    }
-    fn statement_micros(&self) -> i64 {
-        0
-    }
-    fn clock_micros(&self) -> i64 {
-        0
-    }
-    fn user(&self) -> &str {
-        "nobody"
-    }
-    fn database(&self) -> &str {
-        "nothing"
-    }
-    fn backend_pid(&self) -> i32 {
-        1
-    }
-    fn setting(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn next_value(&self, _: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn current_value(&self, _: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn set_value(&self, _: &str, value: i64, _: bool) -> Result<i64, SqlError> {
-        Ok(value)
-    }
-    fn last_value(&self) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn random_u64(&self) -> u64 {
-        1
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
 
 fn ty(name: &str) -> SqlType {
     match name {
@@ -108,7 +61,7 @@ fn answer(kind: &str, name: &str, types: &[SqlType], values: &[Value]) -> Result
     let context = Context {
         parameters: &[],
         zone: TimeZone::UTC,
-        session: &Idle,
+        session: &NoSession,
     };
     let null = values.iter().any(Value::is_null);
     let arguments: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();

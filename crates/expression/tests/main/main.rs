@@ -15,10 +15,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::any::Any;
-
 use weft_expression::{
-    Compiled, Context, Expr, Op, Operator, Resolved, Session, coerce, fold, resolve_aggregate,
+    Compiled, Context, Expr, NoSession, Op, Operator, Resolved, coerce, fold, resolve_aggregate,
     resolve_function, resolve_operator,
 };
 use weft_types::{
@@ -27,57 +25,12 @@ use weft_types::{
 
 mod control;
 
-/// A session in which nothing moves.
-pub struct Still;
-
-impl Session for Still {
-    fn transaction_micros(&self) -> i64 {
-        0
-    }
-    fn statement_micros(&self) -> i64 {
-        0
-    }
-    fn clock_micros(&self) -> i64 {
-        0
-    }
-    fn user(&self) -> &str {
-        "user"
-    }
-    fn database(&self) -> &str {
-        "database"
-    }
-    fn backend_pid(&self) -> i32 {
-        1
-    }
-    fn setting(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn next_value(&self, _: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn current_value(&self, _: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn set_value(&self, _: &str, value: i64, _: bool) -> Result<i64, SqlError> {
-        Ok(value)
-    }
-    fn last_value(&self) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn random_u64(&self) -> u64 {
-        4
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
 /// A context without parameters.
 pub fn context() -> Context<'static> {
     Context {
         parameters: &[],
         zone: TimeZone::UTC,
-        session: &Still,
+        session: &NoSession,
     }
 }
 

@@ -1,11 +1,9 @@
 //! Columns against single values: random expressions over random columns with NULLs give what
 //! [`weft_expression::evaluate`] gives row by row, errors included.
 
-use std::any::Any;
-
 use proptest::prelude::*;
 use weft_expression::functions::{functions, infix_operators};
-use weft_expression::{Arg, CompareOp, Compiled, Entry, Op, Session};
+use weft_expression::{Arg, CompareOp, Compiled, Entry, NoSession, Op};
 use weft_types::{Numeric, NumericSpec, TimeZone, Value, ValueRef};
 
 use super::*;
@@ -13,53 +11,8 @@ use crate::arrays::{ValueColumn, array_of_values};
 use crate::schema::{arrow_type, column_type};
 use crate::session::Execution;
 
-/// A session without anything.
-pub(crate) struct Nothing;
-
-impl Session for Nothing {
-    fn transaction_micros(&self) -> i64 {
-        0
-    }
-    fn statement_micros(&self) -> i64 {
-        0
-    }
-    fn clock_micros(&self) -> i64 {
-        0
-    }
-    fn user(&self) -> &str {
-        "nobody"
-    }
-    fn database(&self) -> &str {
-        "nothing"
-    }
-    fn backend_pid(&self) -> i32 {
-        0
-    }
-    fn setting(&self, _name: &str) -> Option<String> {
-        None
-    }
-    fn next_value(&self, _sequence: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn current_value(&self, _sequence: &str) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn set_value(&self, _sequence: &str, value: i64, _called: bool) -> Result<i64, SqlError> {
-        Ok(value)
-    }
-    fn last_value(&self) -> Result<i64, SqlError> {
-        Ok(1)
-    }
-    fn random_u64(&self) -> u64 {
-        0
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
 pub(crate) fn nothing() -> Arc<ExecutionContext> {
-    let execution = Execution::new(Vec::new(), TimeZone::UTC, Arc::new(Nothing));
+    let execution = Execution::new(Vec::new(), TimeZone::UTC, Arc::new(NoSession));
     Arc::new(ExecutionContext::single(execution))
 }
 
