@@ -79,6 +79,22 @@ fn expected(plan: &Arc<dyn ExecutionPlan>, keys: Option<u64>) -> Expected {
     sum
 }
 
+/// Rows that an operator is expected to give, of its inputs' rows.
+pub(crate) fn rows_given(plan: &Arc<dyn ExecutionPlan>, inputs: &[u64]) -> u64 {
+    if let Some(scan) = plan.downcast_ref::<RelationScan>() {
+        return scan.expected(None);
+    }
+    let rows = match inputs {
+        [] => leaf_rows(plan),
+        [left, right] if plan.is::<HashJoinExec>() => *left.max(right),
+        [left, right] if plan.is::<NestedLoopJoinExec>() || plan.is::<CrossJoinExec>() => {
+            left.saturating_mul(*right)
+        }
+        _ => inputs.iter().fold(0_u64, |sum, rows| sum.saturating_add(*rows)),
+    };
+    plan.fetch().map_or(rows, |fetch| rows.min(fetch as u64))
+}
+
 fn leaf_rows(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     if plan.is::<OperatorExec>() {
         return UNKNOWN_ROWS;

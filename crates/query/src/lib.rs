@@ -3,6 +3,7 @@
 //! DataFusion gets operators and columns, no meaning: every expression is one function of ours over columns.
 
 pub mod arrays;
+mod build_sides;
 pub mod columns;
 pub mod engine;
 pub mod errors;
@@ -17,6 +18,7 @@ pub mod lower;
 pub mod modify;
 pub mod once;
 pub mod operator;
+mod order;
 mod planner;
 pub mod recursion;
 pub mod results;

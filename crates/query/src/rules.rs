@@ -1,4 +1,4 @@
-//! Rules over operators: which ones run, and two of our own.
+//! Rules over operators: which ones run, and our own.
 //!
 //! DataFusion's list is longer. Left out are rules for what our plans never have (exact statistics,
 //! DataFusion's own aggregates), and those for sources that sort or count by themselves: every rule walks
@@ -13,7 +13,6 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
-use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::limit_pushdown::LimitPushdown;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
@@ -24,6 +23,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
+use crate::build_sides::BuildSides;
 use crate::in_order::GatherInOrder;
 
 /// The rules, in order, that make a plan.
@@ -33,7 +33,7 @@ pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(OutputRequirements::new_add_mode()),
         // Scans with predicates expect fewer rows, which decides about the sides of joins.
         Arc::new(FilterPushdown::new()),
-        Arc::new(JoinSelection::new()),
+        Arc::new(BuildSides),
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(OutputRequirements::new_remove_mode()),

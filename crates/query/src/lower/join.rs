@@ -39,13 +39,29 @@ impl Lowering<'_> {
             conjuncts = earlier;
             input = below;
         }
-        if let Relation::Apply { .. } = input {
-            return self.filtered_apply(input, conjuncts, domain);
-        }
-        let plan = self.lower(input, domain)?;
-        self.filtered(plan, conjuncts)
+        self.restricted(input, conjuncts, domain)
     }
 
+    /// Rows of a relation for which all conjuncts are true.
+    pub(crate) fn restricted(
+        &mut self,
+        relation: &Relation,
+        conjuncts: Vec<Expr>,
+        domain: Option<&Domain>,
+    ) -> Result<LogicalPlan, SqlError> {
+        match relation {
+            Relation::Apply { .. } => self.filtered_apply(relation, conjuncts, domain),
+            Relation::Join { .. } | Relation::Filter { .. } => {
+                self.joined_relations(relation, conjuncts, domain)
+            }
+            _ => {
+                let plan = self.lower(relation, domain)?;
+                self.filtered(plan, conjuncts)
+            }
+        }
+    }
+
+    /// A join of two relations as it is written: [`crate::order`] could not take it apart.
     pub(crate) fn join(
         &mut self,
         kind: JoinKind,
@@ -99,9 +115,8 @@ impl Lowering<'_> {
         right: LogicalPlan,
         on: Vec<Expr>,
     ) -> Result<LogicalPlan, SqlError> {
-        if kind == JoinKind::Inner {
-            let plan = crossed(left, right)?;
-            return self.filtered(plan, on);
+        if kind == JoinKind::Inner && on.is_empty() {
+            return crossed(left, right);
         }
         self.joined_as(join_type(kind), left, right, Vec::new(), on)
     }

@@ -175,12 +175,7 @@ impl<'a> Lowering<'a> {
                 self.project(plan, &items, domain)
             }
             Relation::Filter { input, predicate } => self.filter(input, predicate, domain),
-            Relation::Join {
-                kind,
-                left,
-                right,
-                on,
-            } => self.join(*kind, left, right, on.as_ref(), domain),
+            Relation::Join { .. } => self.joined_relations(relation, Vec::new(), domain),
             Relation::Apply {
                 input,
                 subquery,

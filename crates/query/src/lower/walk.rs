@@ -115,12 +115,24 @@ pub fn named_of(relation: &Relation, columns: &[ColumnId]) -> Vec<ColumnId> {
 /// Whether an expression can fail or, evaluated twice, differ.
 #[must_use]
 pub fn is_fallible(expr: &Expr) -> bool {
-    expr.nodes().iter().any(|node| match &node.op {
-        Op::Call(entry) => entry.fallible,
+    let nodes = expr.nodes();
+    nodes.iter().enumerate().any(|(at, node)| match &node.op {
+        Op::Call(entry) => {
+            entry.fallible && !(is_like(entry.name) && at > 0 && is_good_pattern(&nodes[at - 1].op))
+        }
         Op::Cast { from, .. } => cast_can_fail(from, &node.ty),
         Op::Subscript | Op::Array => true,
         _ => false,
     })
+}
+
+fn is_like(name: &str) -> bool {
+    matches!(name, "~~" | "!~~" | "~~*" | "!~~*")
+}
+
+/// Whether a pattern of LIKE is constant and cannot end with its escape character.
+fn is_good_pattern(pattern: &Op) -> bool {
+    matches!(pattern, Op::Constant(weft_types::Value::Text(text)) if !text.ends_with('\\'))
 }
 
 /// Whether a cast can fail: only those between types of which one holds all values of the other cannot.

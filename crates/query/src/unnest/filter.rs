@@ -12,7 +12,7 @@ use weft_types::{SqlError, SqlType};
 use super::pull_up::Purpose;
 use super::quantified::{negated, sides};
 use crate::lower::predicate::conjuncts;
-use crate::lower::walk::{expr_names, is_fallible, is_volatile};
+use crate::lower::walk::{columns_made, expr_names, is_fallible, is_volatile};
 use crate::lower::{Domain, Lowering, column, columns_of, projected};
 
 impl Lowering<'_> {
@@ -33,14 +33,12 @@ impl Lowering<'_> {
             kind,
         } = relation
         {
-            let outputs = outputs(kind);
+            let outputs = outputs(subquery, kind);
             let mut stay = Vec::new();
             let mut below = Vec::new();
             for conjunct in rest {
                 let waits = is_fallible(&conjunct) && !stay.is_empty() || is_volatile(&conjunct);
-                let names_output = outputs
-                    .as_ref()
-                    .is_none_or(|outputs| expr_names(&conjunct, outputs));
+                let names_output = expr_names(&conjunct, &outputs);
                 if waits || names_output {
                     stay.push(conjunct);
                 } else {
@@ -51,8 +49,7 @@ impl Lowering<'_> {
             layers.push((subquery, kind, stay));
             relation = input;
         }
-        let plan = self.lower(relation, domain)?;
-        let mut plan = self.filtered(plan, rest)?;
+        let mut plan = self.restricted(relation, rest, domain)?;
         for (subquery, kind, stay) in layers.into_iter().rev() {
             plan = self.filtered_layer(plan, subquery, kind, stay)?;
         }
@@ -185,16 +182,16 @@ impl Lowering<'_> {
     }
 }
 
-/// The columns that an `Apply` adds; `None` for LATERAL, which adds the subquery's.
-fn outputs(kind: &Apply) -> Option<HashSet<ColumnId>> {
-    Some(match kind {
-        Apply::Lateral { .. } => return None,
+/// The columns that an `Apply` adds.
+fn outputs(subquery: &Relation, kind: &Apply) -> HashSet<ColumnId> {
+    match kind {
+        Apply::Lateral { .. } => columns_made(subquery).into_iter().collect(),
         Apply::Scalar { output, .. }
         | Apply::Exists { output }
         | Apply::Quantified { output, .. }
         | Apply::Array { output, .. } => HashSet::from([*output]),
         Apply::Row { columns } => columns.iter().map(|(output, _, _)| *output).collect(),
-    })
+    }
 }
 
 /// Whether a conjunct is nothing but a subquery's answer (true) or its negation (false).

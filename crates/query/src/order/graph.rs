@@ -1,0 +1,271 @@
+//! Relations that are joined, and what their conditions say about pairs of them.
+//!
+//! A set of relations is a number with a bit for each. Columns that are equal to each other form a class:
+//! `a = b AND b = c` is one of three columns, and says `a = c`, too. Two sets of relations meet by one column
+//! of each for every class that both have. An equality of other expressions is a class of two.
+
+use weft_expression::{ColumnId, CompareOp, Expr, Op};
+use weft_types::SqlType;
+
+use super::guess::Guess;
+
+/// Relations by their bits.
+pub(crate) type Set = u64;
+
+/// Cost of building a row into a hash table, of a pair of rows that are compared, of a lookup in an index;
+/// reading a row costs 1.
+const BUILD_COST: f64 = 1.5;
+const PAIR_COST: f64 = 0.3;
+const LOOKUP_COST: f64 = 6.0;
+
+/// A join looks rows up by so many keys at most.
+const LOOKUPS_MAX: f64 = crate::key_range::RANGES_MAX as f64;
+
+/// Values of expressions that are compared with expressions.
+const COMPUTED_VALUES: f64 = 10.0;
+
+/// The share of pairs that a condition leaves which is no equality.
+const CONDITION_SHARE: f64 = 1.0 / 3.0;
+
+/// One relation.
+pub(crate) struct Member {
+    pub(crate) guess: Guess,
+    /// It is attached by an outer join: after these relations.
+    pub(crate) attached: Option<Set>,
+}
+
+/// One side of an equality.
+pub(crate) struct Side {
+    pub(crate) expr: Expr,
+    pub(crate) set: Set,
+}
+
+/// Expressions that are equal to each other.
+pub(crate) struct Class {
+    pub(crate) sides: Vec<Side>,
+    /// They equal a constant.
+    pub(crate) fixed: bool,
+    /// It is of the condition of an outer join.
+    pub(crate) of_outer: bool,
+}
+
+/// Relations and conditions.
+#[derive(Default)]
+pub(crate) struct Graph {
+    pub(crate) members: Vec<Member>,
+    pub(crate) classes: Vec<Class>,
+    /// The relations of every other condition.
+    pub(crate) others: Vec<Set>,
+}
+
+/// A join of some relations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    pub(crate) set: Set,
+    pub(crate) rows: f64,
+    pub(crate) cost: f64,
+}
+
+/// How two joins are joined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) joined: Joined,
+    /// The first of both is the one that is built into a hash table.
+    pub(crate) first_is_built: bool,
+}
+
+impl Graph {
+    /// What equals a column that is a key by itself has no more values than that.
+    pub(crate) fn limit_by_keys(&mut self) {
+        for class in &self.classes {
+            let single = |side: &Side| Some((side.set.trailing_zeros() as usize, side.expr.as_column()?));
+            let columns: Vec<(usize, ColumnId)> = class.sides.iter().filter_map(single).collect();
+            let values = columns
+                .iter()
+                .filter_map(|(at, id)| self.members.get(*at)?.guess.key_values(*id));
+            let Some(least) = values.reduce(f64::min) else {
+                continue;
+            };
+            for (at, id) in columns {
+                if let Some(member) = self.members.get_mut(at) {
+                    member.guess.limit(id, least);
+                }
+            }
+        }
+    }
+
+    /// One relation alone.
+    pub(crate) fn alone(&self, at: usize) -> Option<Joined> {
+        let guess = &self.members.get(at)?.guess;
+        Some(Joined {
+            set: 1 << at,
+            rows: guess.rows(),
+            cost: guess.cost(),
+        })
+    }
+
+    /// Whether a condition ties two sets to each other.
+    pub(crate) fn tied(&self, left: Set, right: Set) -> bool {
+        let both = left | right;
+        let spans = |set: Set| set & !both == 0 && set & left != 0 && set & right != 0;
+        let attached = |set: Set, to: Set| self.attached(set).is_some_and(|needs| needs & to != 0);
+        self.classes.iter().any(|class| class.meets(left, right))
+            || self.others.iter().any(|other| spans(*other))
+            || attached(left, right)
+            || attached(right, left)
+    }
+
+    /// What a relation waits for that an outer join attaches, if the set is such a relation alone.
+    pub(crate) fn attached(&self, set: Set) -> Option<Set> {
+        let alone = set.count_ones() == 1;
+        let member = self.members.get(set.trailing_zeros() as usize);
+        member.filter(|_| alone).and_then(|member| member.attached)
+    }
+
+    /// The join of two sets; `None` if one of them is attached to what the other does not have.
+    pub(crate) fn step(&self, a: Joined, b: Joined) -> Option<Step> {
+        let kept = match (self.attached(a.set), self.attached(b.set)) {
+            (None, None) => 0.0,
+            (None, Some(needs)) if needs & !a.set == 0 => a.rows,
+            (Some(needs), None) if needs & !b.set == 0 => b.rows,
+            _ => return None,
+        };
+        let (mut share, hashed) = self.share_of_classes(a.set, b.set);
+        let both = a.set | b.set;
+        for other in &self.others {
+            if other & !both == 0 && other & a.set != 0 && other & b.set != 0 {
+                share *= CONDITION_SHARE;
+            }
+        }
+        let rows = (a.rows * b.rows * share).max(kept).max(1.0);
+        let joined = |cost: f64| Joined {
+            set: both,
+            rows,
+            cost: cost + rows,
+        };
+        if !hashed {
+            return Some(Step {
+                joined: joined(a.cost + b.cost + a.rows * b.rows * PAIR_COST),
+                first_is_built: a.rows <= b.rows,
+            });
+        }
+        let (first, second) = (self.hash_cost(a, b), self.hash_cost(b, a));
+        Some(Step {
+            joined: joined(first.min(second)),
+            first_is_built: first <= second,
+        })
+    }
+
+    /// What it costs to build a hash table of one side and to read the other, by an index where that helps.
+    fn hash_cost(&self, build: Joined, probe: Joined) -> f64 {
+        let read = probe.cost + probe.rows;
+        let read = match self.looked_up(build, probe) {
+            Some(cost) => cost.min(read),
+            None => read,
+        };
+        build.cost + build.rows * BUILD_COST + read
+    }
+
+    /// What it costs to look a table's rows up by the keys of another side.
+    fn looked_up(&self, build: Joined, probe: Joined) -> Option<f64> {
+        if probe.set.count_ones() != 1 || build.rows > LOOKUPS_MAX {
+            return None;
+        }
+        let member = self.members.get(probe.set.trailing_zeros() as usize)?;
+        let columns = self.columns_met(probe.set, build.set);
+        let each = member.guess.looked_up(&columns)?;
+        Some(build.rows * (LOOKUP_COST + each))
+    }
+
+    /// The columns of one relation that equal something of other ones.
+    fn columns_met(&self, of: Set, others: Set) -> Vec<ColumnId> {
+        let met = self.classes.iter().filter(|class| class.meets(of, others));
+        met.filter_map(|class| {
+            let mut own = class.sides.iter().filter(|side| side.set & !of == 0);
+            own.find_map(|side| side.expr.as_column())
+        })
+        .collect()
+    }
+
+    /// The share of pairs for which all equalities between both sets hold, and whether there is one.
+    fn share_of_classes(&self, a: Set, b: Set) -> (f64, bool) {
+        let met: Vec<&Class> = self.classes.iter().filter(|class| class.meets(a, b)).collect();
+        if met.is_empty() {
+            return (1.0, false);
+        }
+        let free: Vec<&Class> = met.into_iter().filter(|class| !class.fixed).collect();
+        let mut values = self.values(a, &free).max(self.values(b, &free));
+        let computed = |class: &&Class| class.sides.iter().all(|side| side.expr.as_column().is_none());
+        if free.iter().any(computed) {
+            values *= COMPUTED_VALUES;
+        }
+        (1.0 / values, true)
+    }
+
+    /// How many values the classes' columns have together on one side.
+    fn values(&self, of: Set, classes: &[&Class]) -> f64 {
+        let mut open: Vec<&Class> = classes.to_vec();
+        let mut values = 1.0;
+        while !open.is_empty() {
+            // The relation that has most of them, again and again: a key is seen whole.
+            let mut best: (usize, Option<usize>) = (0, None);
+            for at in bits(of) {
+                let count = open.iter().filter(|class| class.side(1 << at).is_some()).count();
+                if count > best.0 {
+                    best = (count, Some(at));
+                }
+            }
+            let (Some(at), before) = (best.1, open.len()) else {
+                return values;
+            };
+            let Some(member) = self.members.get(at) else {
+                return values;
+            };
+            let mut columns = Vec::new();
+            open.retain(|class| match class.side(1 << at) {
+                None => true,
+                // Of what is computed nothing is known; the other side may say more.
+                Some(side) => {
+                    columns.extend(side.expr.as_column());
+                    false
+                }
+            });
+            values *= member.guess.values(&columns);
+            if open.len() == before {
+                return values;
+            }
+        }
+        values
+    }
+}
+
+impl Class {
+    /// Whether its sides are columns.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.of_outer && self.sides.iter().all(|side| side.expr.as_column().is_some())
+    }
+
+    /// The side that a set holds all columns of.
+    pub(crate) fn side(&self, of: Set) -> Option<&Side> {
+        self.sides.iter().find(|side| side.set & !of == 0)
+    }
+
+    fn meets(&self, left: Set, right: Set) -> bool {
+        self.side(left).is_some() && self.side(right).is_some()
+    }
+}
+
+/// The numbers of a set's relations.
+pub(crate) fn bits(mut set: Set) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = set.trailing_zeros();
+        set &= set.checked_sub(1)?;
+        Some(at as usize)
+    })
+}
+
+/// Two expressions as an equality.
+pub(crate) fn equality(a: &Expr, b: &Expr) -> Expr {
+    let equal = Op::Compare(CompareOp::Eq);
+    Expr::binary(equal, SqlType::Bool, a.clone(), b.clone())
+}

@@ -1,0 +1,332 @@
+//! How many rows a relation is expected to have, and which columns tell them apart.
+//!
+//! Nothing is known of values. What is known is how many rows a table has and which of its columns are a key:
+//! so many values these columns have together. A part of a key has few values rather than many, because where
+//! only that is compared rows multiply: of n columns, j have as many values as the rows' (j/n)²-th power. All
+//! other columns are taken to have the square root.
+
+use weft_binder::relation::{Relation, Scan, SharedBody};
+use weft_expression::{ColumnId, CompareOp, Expr, Op};
+
+use crate::lower::Lowering;
+use crate::lower::predicate::conjuncts;
+use crate::lower::walk::columns_made;
+
+/// Rows of a relation of which nothing is known.
+const UNKNOWN_ROWS: f64 = 1000.0;
+
+/// Rows that a set-returning function gives.
+const FUNCTION_ROWS: f64 = 10.0;
+
+/// How far a guess looks into a relation: what lies deeper is unknown, so that guesses at every level of a
+/// query stay linear.
+const DEPTH_MAX: usize = 12;
+
+/// Shares of rows for which a predicate is true.
+const RANGE_SHARE: f64 = 1.0 / 3.0;
+const PATTERN_SHARE: f64 = 0.1;
+const NULL_SHARE: f64 = 0.05;
+const UNKNOWN_SHARE: f64 = 1.0 / 3.0;
+
+/// Time to read a row that is not wanted, in times that a wanted one takes.
+const SCAN_COST: f64 = 0.5;
+
+/// What is expected of a relation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guess {
+    /// Rows before predicates.
+    base: f64,
+    /// The share of them that predicates leave, equality with constants left out.
+    share: f64,
+    /// Columns that equal a constant.
+    fixed: Vec<ColumnId>,
+    /// Columns that tell all rows apart.
+    keys: Vec<Vec<ColumnId>>,
+    /// Columns of ordered indexes.
+    indexes: Vec<Vec<ColumnId>>,
+    /// Columns that have no more than so many values.
+    limits: Vec<(ColumnId, f64)>,
+}
+
+impl Guess {
+    /// So many rows that these columns tell apart.
+    pub(crate) fn of(rows: f64, keys: Vec<Vec<ColumnId>>) -> Guess {
+        Guess {
+            base: rows.max(1.0),
+            share: 1.0,
+            keys,
+            ..Guess::default()
+        }
+    }
+
+    /// Rows that are left.
+    pub(crate) fn rows(&self) -> f64 {
+        (self.fixed_base() * self.share).max(1.0)
+    }
+
+    /// What it costs to read them.
+    pub(crate) fn cost(&self) -> f64 {
+        if self.led(&[]) {
+            return self.fixed_base();
+        }
+        self.base * SCAN_COST + self.rows()
+    }
+
+    fn fixed_base(&self) -> f64 {
+        (self.base / self.distinct(&self.fixed)).max(1.0)
+    }
+
+    /// Values of `columns` together, in the rows whose fixed columns are as they are.
+    pub(crate) fn values(&self, columns: &[ColumnId]) -> f64 {
+        let mut all = self.fixed.clone();
+        all.extend(columns);
+        (self.distinct(&all) / self.distinct(&self.fixed)).max(1.0)
+    }
+
+    /// How many values a column has at most, if it is a key by itself.
+    pub(crate) fn key_values(&self, column: ColumnId) -> Option<f64> {
+        self.keys.iter().any(|key| *key == [column]).then_some(self.base)
+    }
+
+    /// A column has no more than so many values.
+    pub(crate) fn limit(&mut self, column: ColumnId, values: f64) {
+        self.limits.push((column, values));
+    }
+
+    /// Whether an index finds the rows that have one value of each of `columns`: rows that it reads then.
+    pub(crate) fn looked_up(&self, columns: &[ColumnId]) -> Option<f64> {
+        self.led(columns)
+            .then(|| (self.fixed_base() / self.values(columns)).sqrt().max(1.0))
+    }
+
+    /// Whether the first column of an index is fixed or among `columns`, and one of these is used.
+    fn led(&self, columns: &[ColumnId]) -> bool {
+        self.indexes.iter().any(|index| {
+            let known = |id: &&ColumnId| self.fixed.contains(id) || columns.contains(id);
+            let mut leading = index.iter().take_while(known).peekable();
+            leading.peek().is_some() && (columns.is_empty() || leading.any(|id| columns.contains(id)))
+        })
+    }
+
+    /// Values of columns together.
+    fn distinct(&self, columns: &[ColumnId]) -> f64 {
+        let mut columns = columns.to_vec();
+        columns.sort_unstable();
+        columns.dedup();
+        let (mut exponent, mut covered) = (0.0_f64, &[][..]);
+        for key in &self.keys {
+            let known = key.iter().filter(|id| columns.contains(id)).count();
+            let part = (known as f64 / key.len().max(1) as f64).powi(2);
+            if part > exponent || key.is_empty() {
+                (exponent, covered) = (part, key);
+            }
+        }
+        for _ in columns.iter().filter(|id| !covered.contains(id)) {
+            exponent = (1.0 + exponent) / 2.0;
+        }
+        let limit = |id: &ColumnId| {
+            let mut limits = self.limits.iter();
+            limits
+                .find(|(limited, _)| limited == id)
+                .map(|(_, values)| *values)
+        };
+        let limits: Option<Vec<f64>> = columns.iter().map(limit).collect();
+        let most = limits.map_or(self.base, |limits| limits.iter().product());
+        self.base.powf(exponent).min(most).max(1.0)
+    }
+
+    /// Takes a predicate into account that names its columns only.
+    pub(crate) fn restrict(&mut self, conjunct: &Expr) {
+        match fixed_column(conjunct) {
+            Some(id) => self.fixed.push(id),
+            None => self.share *= self.share_of(conjunct),
+        }
+    }
+
+    /// The share of rows for which a predicate is true.
+    fn share_of(&self, predicate: &Expr) -> f64 {
+        let mut shares: Vec<f64> = Vec::new();
+        for (at, node) in predicate.nodes().iter().enumerate() {
+            let first = shares.len().saturating_sub(node.arity as usize);
+            let parts: Vec<f64> = shares.drain(first..).collect();
+            let all = || parts.iter().product::<f64>();
+            shares.push(match &node.op {
+                Op::And => all(),
+                Op::Or => 1.0 - parts.iter().map(|part| 1.0 - part).product::<f64>(),
+                Op::Not => 1.0 - all(),
+                Op::IsNull => NULL_SHARE,
+                Op::Compare(CompareOp::Eq) => 1.0 / self.values(&column_of(predicate, at)),
+                Op::Compare(CompareOp::Ne) => 1.0 - 1.0 / self.values(&column_of(predicate, at)),
+                Op::Compare(_) | Op::CompareRows(_) => RANGE_SHARE,
+                Op::InList { negated } => {
+                    let items = f64::from(node.arity.saturating_sub(1));
+                    let share = (items / self.values(&column_of(predicate, at))).min(0.5);
+                    if *negated { 1.0 - share } else { share }
+                }
+                Op::Call(entry) if entry.name.contains("like") || entry.name.contains('~') => PATTERN_SHARE,
+                _ => UNKNOWN_SHARE,
+            });
+        }
+        shares.pop().unwrap_or(UNKNOWN_SHARE)
+    }
+}
+
+/// The first column that the arguments of a node are.
+fn column_of(expr: &Expr, at: usize) -> Vec<ColumnId> {
+    let roots = expr.argument_roots(at).into_iter();
+    let columns = roots.filter_map(|root| match expr.nodes().get(root).map(|node| &node.op) {
+        Some(Op::Column(id)) => Some(*id),
+        _ => None,
+    });
+    columns.take(1).collect()
+}
+
+/// The column that equals a constant.
+pub(crate) fn fixed_column(conjunct: &Expr) -> Option<ColumnId> {
+    if conjunct.root().op != Op::Compare(CompareOp::Eq) {
+        return None;
+    }
+    let mut columns = conjunct.columns();
+    let id = columns.next()?;
+    let alone = columns.next().is_none();
+    let roots = conjunct.argument_roots(conjunct.nodes().len() - 1);
+    let mut ops = roots.into_iter().filter_map(|root| conjunct.nodes().get(root));
+    (alone && ops.any(|node| node.op == Op::Column(id))).then_some(id)
+}
+
+impl Lowering<'_> {
+    /// What is expected of a relation.
+    pub(crate) fn guess(&self, relation: &Relation) -> Guess {
+        self.guess_within(relation, DEPTH_MAX)
+    }
+
+    fn guess_within(&self, relation: &Relation, depth: usize) -> Guess {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Guess::of(UNKNOWN_ROWS, Vec::new());
+        };
+        match relation {
+            Relation::Scan(scan) => self.guess_of_scan(scan),
+            Relation::One => Guess::of(1.0, vec![Vec::new()]),
+            Relation::Values { rows, .. } => Guess::of(rows.len() as f64, Vec::new()),
+            Relation::Given { .. } => Guess::of(self.given.map_or(1, <[_]>::len) as f64, Vec::new()),
+            Relation::System { .. } | Relation::Working { .. } => Guess::of(UNKNOWN_ROWS, Vec::new()),
+            Relation::Shared { number, columns } => {
+                let Some(shared) = self.query.shared.get(*number) else {
+                    return Guess::of(UNKNOWN_ROWS, Vec::new());
+                };
+                let SharedBody::Plain(body) = &shared.body else {
+                    return Guess::of(UNKNOWN_ROWS, Vec::new());
+                };
+                let renames: Vec<_> = columns.iter().map(|(from, to, _)| (*from, *to)).collect();
+                renamed(&self.guess_within(body, depth), &renames)
+            }
+            Relation::Functions { input, .. } => {
+                let input = self.guess_within(input, depth);
+                Guess::of(input.rows() * FUNCTION_ROWS, Vec::new())
+            }
+            Relation::Project { input, items } => {
+                let renames: Vec<_> = items
+                    .iter()
+                    .filter_map(|(id, expr)| Some((expr.as_column()?, *id)))
+                    .collect();
+                renamed(&self.guess_within(input, depth), &renames)
+            }
+            Relation::Filter { input, predicate } => {
+                let mut guess = self.guess_within(input, depth);
+                conjuncts(predicate).iter().for_each(|part| guess.restrict(part));
+                guess
+            }
+            Relation::Join { left, right, on, .. } => {
+                let (left, right) = (self.guess_within(left, depth), self.guess_within(right, depth));
+                let keys = on.iter().flat_map(conjuncts).count();
+                let pairs = left.rows() * right.rows();
+                let rows = match keys {
+                    0 => pairs,
+                    _ => left.rows().max(right.rows()),
+                };
+                Guess::of(rows, Vec::new())
+            }
+            Relation::Apply { input, .. } | Relation::Window { input, .. } | Relation::Sort { input, .. } => {
+                self.guess_within(input, depth)
+            }
+            Relation::Aggregate {
+                input, groups, sets, ..
+            } => {
+                let key: Vec<ColumnId> = groups.iter().map(|(id, _)| *id).collect();
+                let input = self.guess_within(input, depth);
+                let by: Vec<ColumnId> = groups.iter().filter_map(|(_, expr)| expr.as_column()).collect();
+                let rows = input.values(&by).max(input.rows().powf(0.5));
+                match (key.is_empty(), sets.is_empty()) {
+                    (true, true) => Guess::of(1.0, vec![key]),
+                    (_, false) => Guess::of(rows, Vec::new()),
+                    (false, true) => Guess::of(rows.min(input.rows()), vec![key]),
+                }
+            }
+            Relation::Distinct { input, on } => {
+                let guess = self.guess_within(input, depth);
+                let key = on.clone().unwrap_or_else(|| columns_made(relation));
+                let rows = guess.values(&key).min(guess.rows());
+                Guess::of(rows, vec![key])
+            }
+            Relation::Limit { input, count, .. } => {
+                let mut guess = self.guess_within(input, depth);
+                let count = count.as_ref().and_then(Expr::as_constant);
+                if let Some(count) = count.and_then(weft_types::Value::as_i64) {
+                    guess.share *= (count.max(1) as f64 / guess.rows()).min(1.0);
+                }
+                guess
+            }
+            Relation::Set { inputs, .. } => {
+                let rows = inputs.iter().map(|input| self.guess_within(input, depth).rows());
+                Guess::of(rows.sum(), Vec::new())
+            }
+        }
+    }
+
+    fn guess_of_scan(&self, scan: &Scan) -> Guess {
+        let rows = self.source.row_count_estimate(scan.table.id) as f64;
+        let named = |position: &usize| {
+            let column = scan.columns.iter().find(|(at, _, _)| at == position);
+            column.map(|(_, id, _)| *id)
+        };
+        let indexes = || scan.table.indexes.iter();
+        // A key whose columns are not all read cannot be bound whole.
+        let whole = |index: &&std::sync::Arc<weft_store::IndexDef>| index.unique;
+        let missing = ColumnId(u32::MAX);
+        let of = |position: &usize| named(position).unwrap_or(missing);
+        let keys = indexes().filter(whole);
+        let keys = keys.map(|index| index.columns.iter().map(of).collect());
+        let mut guess = Guess::of(rows, keys.collect());
+        let ordered = indexes().filter(|index| index.method.is_ordered());
+        let leading = ordered.map(|index| index.columns.iter().map_while(named).collect());
+        guess.indexes = leading.collect();
+        guess
+    }
+}
+
+/// The same under other names.
+fn renamed(guess: &Guess, renames: &[(ColumnId, ColumnId)]) -> Guess {
+    let name = |id: &ColumnId| {
+        let to = renames.iter().find(|(from, _)| from == id);
+        to.map(|(_, to)| *to)
+    };
+    let whole = |columns: &Vec<ColumnId>| columns.iter().map(name).collect::<Option<Vec<_>>>();
+    let mut keys: Vec<Vec<ColumnId>> = guess.keys.iter().filter_map(whole).collect();
+    let fixed: Vec<ColumnId> = guess.fixed.clone();
+    // What is fixed below needs no name: the rest of a key tells rows apart.
+    for key in &guess.keys {
+        let rest: Vec<ColumnId> = key.iter().filter(|id| !fixed.contains(id)).copied().collect();
+        if rest.len() < key.len() {
+            keys.extend(whole(&rest));
+        }
+    }
+    Guess {
+        keys,
+        indexes: guess
+            .indexes
+            .iter()
+            .map(|index| index.iter().map_while(name).collect())
+            .collect(),
+        ..Guess::of(guess.rows(), Vec::new())
+    }
+}

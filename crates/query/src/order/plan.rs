@@ -1,0 +1,126 @@
+//! The plan of joins in an order that is found.
+//!
+//! Conditions over one relation are filters on it. Every other one is part of the first join that has all its
+//! columns, or a filter above where that is an outer join. Conditions without columns, and those that differ
+//! with every call, come last; the former also guard what could fail.
+
+use datafusion::common::JoinType;
+use datafusion::logical_expr::LogicalPlan;
+use weft_expression::Expr;
+use weft_types::SqlError;
+
+use super::graph::{Graph, Set, equality};
+use super::search::Tree;
+use super::{Flat, bits};
+use crate::lower::join::crossed;
+use crate::lower::walk::{is_fallible, is_volatile};
+use crate::lower::{Domain, Lowering};
+
+/// What a plan is made from.
+pub(super) struct Builder<'b> {
+    graph: Graph,
+    flat: Flat<'b>,
+    /// Conditions over several relations, each with these; it is taken when it has been used.
+    pool: Vec<(Set, Option<Expr>)>,
+    domain: Option<&'b Domain>,
+    /// Conditions without columns.
+    guards: Vec<Expr>,
+}
+
+impl<'b> Builder<'b> {
+    pub(super) fn new(
+        graph: Graph,
+        flat: Flat<'b>,
+        pool: Vec<(Set, Expr)>,
+        domain: Option<&'b Domain>,
+    ) -> Builder<'b> {
+        let constant = |expr: &&Expr| expr.columns().next().is_none() && !is_volatile(expr);
+        let guards = pool.iter().map(|(_, expr)| expr).filter(constant).cloned();
+        Builder {
+            guards: guards.collect(),
+            graph,
+            flat,
+            pool: pool.into_iter().map(|(set, expr)| (set, Some(expr))).collect(),
+            domain,
+        }
+    }
+
+    /// The plan of the whole order.
+    pub(super) fn build(mut self, lowering: &mut Lowering<'_>, tree: &Tree) -> Result<LogicalPlan, SqlError> {
+        // Relations are lowered as they are written: shared ones, and numbers of columns, follow that.
+        let mut leaves = Vec::with_capacity(self.flat.leaves.len());
+        for at in 0..self.flat.leaves.len() {
+            leaves.push(Some(self.leaf(lowering, at)?));
+        }
+        let plan = self.joined(lowering, tree, &mut leaves)?;
+        let rest = self.pool.into_iter().filter_map(|(_, conjunct)| conjunct);
+        lowering.filtered(plan, rest.collect())
+    }
+
+    fn leaf(&mut self, lowering: &mut Lowering<'_>, at: usize) -> Result<LogicalPlan, SqlError> {
+        let Some(leaf) = self.flat.leaves.get_mut(at) else {
+            return Err(SqlError::internal("a relation that is not there"));
+        };
+        let own = guarded(std::mem::take(&mut leaf.own), &self.guards);
+        let domain = self.domain.filter(|_| leaf.depends);
+        match leaf.relation {
+            Some(relation) => lowering.restricted(relation, own, domain),
+            None => {
+                let plan = lowering.leaf(None, domain)?;
+                lowering.filtered(plan, own)
+            }
+        }
+    }
+
+    fn joined(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        tree: &Tree,
+        leaves: &mut [Option<LogicalPlan>],
+    ) -> Result<LogicalPlan, SqlError> {
+        let (built, probe) = match tree {
+            Tree::Leaf(at) => {
+                let leaf = leaves.get_mut(*at).and_then(Option::take);
+                return leaf.ok_or_else(|| SqlError::internal("a relation is joined twice"));
+            }
+            Tree::Join(built, probe) => (built, probe),
+        };
+        let left = self.joined(lowering, built, leaves)?;
+        let right = self.joined(lowering, probe, leaves)?;
+        let (left_set, right_set) = (built.set(), probe.set());
+        let mut over: Vec<Expr> = Vec::new();
+        for class in self.graph.classes.iter().filter(|class| !class.of_outer) {
+            if let (Some(a), Some(b)) = (class.side(left_set), class.side(right_set)) {
+                over.push(equality(&a.expr, &b.expr));
+            }
+        }
+        over.extend(self.taken(left_set | right_set));
+        let over = guarded(over, &self.guards);
+        for (added, kind) in [(right_set, JoinType::Left), (left_set, JoinType::Right)] {
+            if self.graph.attached(added).is_some() {
+                let leaf = bits(added).next().and_then(|at| self.flat.leaves.get_mut(at));
+                let on = leaf.and_then(|leaf| leaf.outer.take()).unwrap_or_default();
+                let plan = lowering.joined_as(kind, left, right, Vec::new(), guarded(on, &self.guards))?;
+                return lowering.filtered(plan, over);
+            }
+        }
+        if over.is_empty() {
+            return crossed(left, right);
+        }
+        lowering.joined_as(JoinType::Inner, left, right, Vec::new(), over)
+    }
+
+    /// The conditions that these relations are enough for.
+    fn taken(&mut self, set: Set) -> Vec<Expr> {
+        let ready = self.pool.iter_mut().filter(|(of, _)| *of != 0 && of & !set == 0);
+        ready.filter_map(|(_, conjunct)| conjunct.take()).collect()
+    }
+}
+
+/// Conditions that can fail, behind those that decide before all rows.
+fn guarded(conjuncts: Vec<Expr>, guards: &[Expr]) -> Vec<Expr> {
+    if guards.is_empty() || !conjuncts.iter().any(is_fallible) {
+        return conjuncts;
+    }
+    guards.iter().cloned().chain(conjuncts).collect()
+}
