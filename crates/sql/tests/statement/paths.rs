@@ -113,6 +113,29 @@ fn a_page_begins_behind_the_last_row_of_the_one_before() {
 }
 
 #[test]
+fn a_page_may_be_a_comparison_of_rows() {
+    let mut db = orders();
+    let sql = "SELECT d, id FROM o WHERE w = $3 AND (d, id) > ($1, $2) ORDER BY d, id LIMIT 3";
+    assert_eq!(count(&db, sql, Op::Scan), 1);
+    let w = Some("1");
+    assert_eq!(rows(&mut db, sql, &[Some("1"), Some("3"), w]), "1|4 2|1 2|2");
+    assert_eq!(rows(&mut db, sql, &[Some("2"), None, w]), "3|1 3|2 3|3");
+    assert_eq!(rows(&mut db, sql, &[None, Some("1"), w]), "");
+    let sql = "SELECT w, d, id FROM o WHERE (w, d, id) < (2, 1, $1) ORDER BY w DESC, d DESC, id DESC LIMIT 3";
+    assert_eq!(rows(&mut db, sql, &[Some("2")]), "2|1|1 1|3|4 1|3|3");
+    let sql = "SELECT (id, n) < ($1, 6) FROM t WHERE id = $2";
+    for (params, answer) in [
+        ([Some("1"), Some("1")], "t"),
+        ([Some("2"), Some("2")], "NULL"),
+        ([Some("3"), Some("2")], "t"),
+        ([Some("3"), Some("3")], "f"),
+        ([None, Some("3")], "NULL"),
+    ] {
+        assert_eq!(rows(&mut db, sql, &params), answer, "{params:?}");
+    }
+}
+
+#[test]
 fn least_and_greatest_values_are_the_ends_of_an_index() {
     let mut db = orders();
     for (sql, answer, scans) in [

@@ -179,7 +179,9 @@ impl Conversion<'_> {
         let node = expr.nodes().get(at).ok_or(Refusal::General)?;
         let around = match node.op {
             // A chain of operations on two.
-            Op::And | Op::Or | Op::InList { .. } => around.deeper((node.arity as usize).saturating_sub(2)),
+            Op::And | Op::Or | Op::InList { .. } | Op::CompareRows(_) => {
+                around.deeper((node.arity as usize).saturating_sub(2))
+            }
             _ => around,
         };
         let arguments = self.arguments(expr, at, around)?;
@@ -198,8 +200,35 @@ impl Conversion<'_> {
                     false => listed,
                 }
             }
+            Op::CompareRows(op) => self.rows_compared(*op, arguments)?,
             _ => return Err(Refusal::General),
         })
+    }
+
+    /// `(a, b) > (x, y)` as `a > x OR (a = x AND b > y)`: the left row, then the right one.
+    fn rows_compared(&mut self, op: CompareOp, mut left: Vec<Scalar>) -> Bound<Scalar> {
+        let right = left.split_off(left.len() / 2);
+        let strict = match op {
+            CompareOp::Le => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Gt,
+            other => other,
+        };
+        let mut whole: Option<Scalar> = None;
+        for (left, right) in left.into_iter().zip(right).rev() {
+            let compare = |op, left, right| Scalar::Compare(op, Box::new(left), Box::new(right));
+            whole = Some(match whole {
+                None => compare(op, left, right),
+                Some(rest) => {
+                    if left.is_volatile() || right.is_volatile() {
+                        return Err(Refusal::General);
+                    }
+                    let equal = compare(CompareOp::Eq, self.copy(&left)?, self.copy(&right)?);
+                    let then = Scalar::And(Box::new(equal), Box::new(rest));
+                    Scalar::Or(Box::new(compare(strict, left, right)), Box::new(then))
+                }
+            });
+        }
+        whole.ok_or(Refusal::General)
     }
 
     /// Equal, or both NULL; never NULL.
