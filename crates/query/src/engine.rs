@@ -15,12 +15,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::common::spawn_buffered;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use weft_base::blocking;
@@ -259,6 +262,20 @@ impl QueryEngine {
         Ok(RowStream::new(columns, stream, handle, stop, lent))
     }
 
+    /// Rows that are there, as a stream.
+    pub(crate) fn ready_rows(
+        &self,
+        columns: Vec<Output>,
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+        settings: &QuerySettings,
+    ) -> RowStream {
+        let batches = futures::stream::iter(batches.into_iter().map(Ok));
+        let stream = Box::pin(RecordBatchStreamAdapter::new(schema, batches));
+        let stop = StopSignal::new(settings.cancel.clone(), settings.deadline);
+        RowStream::new(columns.into(), stream, self.handle.clone(), stop, None)
+    }
+
     /// The operators of one execution: those of a kept plan, or of one made now.
     fn ready(
         &self,
@@ -403,14 +420,20 @@ fn execution(
     parameters: &[Value],
     settings: &QuerySettings,
 ) -> Result<Arc<Execution>, SqlError> {
-    if parameters.len() < query.parameters.len() {
-        return Err(SqlError::new(
-            SqlState::UNDEFINED_PARAMETER,
-            format!("there is no value for parameter ${}", parameters.len() + 1),
-        ));
-    }
+    has_parameters(query, parameters)?;
     let session = Arc::clone(&settings.session);
     Ok(Execution::new(parameters.to_vec(), settings.zone, session))
+}
+
+/// Whether there is a value for every parameter.
+pub(crate) fn has_parameters(query: &Query, parameters: &[Value]) -> Result<(), SqlError> {
+    if parameters.len() >= query.parameters.len() {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::UNDEFINED_PARAMETER,
+        format!("there is no value for parameter ${}", parameters.len() + 1),
+    ))
 }
 
 /// Whether this execution needs a plan of its own: see [`fold`].

@@ -14,6 +14,7 @@ pub mod functions;
 mod in_order;
 mod kept;
 pub mod key_range;
+mod listed;
 pub mod lower;
 pub mod modify;
 pub mod once;
@@ -36,7 +37,7 @@ pub mod window;
 
 pub use engine::{EngineOptions, QueryEngine, Reading};
 pub use lower::Environment;
-pub use modify::{Evaluation, NewRow, RowChange};
+pub use modify::{Evaluation, NewRow, RowChange, RowsToLock};
 pub use settings::{CancelSignal, QuerySettings};
 pub use source::{GivenRows, ReadSource, RowHandle, RowVisitor};
 pub use stream::{RowStream, canceled_by_user, timed_out};

@@ -12,13 +12,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::Schema;
 use weft_base::{RowId, TableId};
-use weft_binder::relation::{ConflictUpdate, Modify, ModifyKind, Query};
+use weft_binder::relation::{ConflictUpdate, Modify, ModifyKind, Output, Query};
 use weft_store::TableDef;
 use weft_types::{RowBuilder, SqlError, SqlState, SqlType, Value};
 
 use crate::arrays::ValueColumn;
 use crate::engine::{QueryEngine, Reading};
+use crate::errors::sql_error;
+use crate::listed::Listed;
 use crate::lower::Environment;
 use crate::settings::QuerySettings;
 use crate::source::{GivenRows, ReadSource, RowHandle};
@@ -177,9 +180,6 @@ impl QueryEngine {
         with: &Evaluation<'_>,
         mut each: impl FnMut(NewRow) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
-        let reading = with.reading(source);
-        let mut stream = self.run_over(&query.rows, reading, with.parameters, with.settings)?;
-        let types = types_of(&query.rows);
         let table = &query.table;
         let mut places = vec![None; table.columns.len()];
         for (position, column) in query.columns.iter().enumerate() {
@@ -188,6 +188,21 @@ impl QueryEngine {
             }
         }
         let mut values = vec![Value::Null; table.columns.len()];
+        if let Some(listed) = Listed::of(&query.rows) {
+            return listed.each(&query.rows, with, &mut |row| {
+                for (value, place) in values.iter_mut().zip(&places) {
+                    let given = place.and_then(|position: usize| row.get_mut(position));
+                    *value = given.map(std::mem::take).unwrap_or_default();
+                }
+                each(NewRow {
+                    row: table.layout.encode(&values)?,
+                    carried: row.get(query.columns.len()..).unwrap_or_default().to_vec(),
+                })
+            });
+        }
+        let reading = with.reading(source);
+        let mut stream = self.run_over(&query.rows, reading, with.parameters, with.settings)?;
+        let types = types_of(&query.rows);
         while let Some(batch) = stream.next_batch()? {
             let columns = value_columns(&batch, &types, 0)?;
             for row in 0..batch.num_rows() {
@@ -286,9 +301,9 @@ impl QueryEngine {
         self.run_over(returning, reading, with.parameters, with.settings)
     }
 
-    /// The rows that a query has to lock: its last outputs are handle and stored bytes of a row of each of
-    /// `tables`, NULL where an outer join has none. After locking, ask again over a fresh view; when nothing
-    /// new comes, the query itself may run on that view.
+    /// Runs a query that locks rows: its last outputs are handle and stored bytes of a row of each of
+    /// `tables`, NULL where an outer join has none. Its answer stands if all these rows are still so when
+    /// they have been locked; otherwise ask again over a fresh view.
     ///
     /// # Errors
     /// Those of the query.
@@ -298,13 +313,16 @@ impl QueryEngine {
         tables: &[TableId],
         source: Arc<dyn ReadSource>,
         with: &Evaluation<'_>,
-    ) -> Result<Vec<(TableId, RowHandle, Vec<u8>)>, SqlError> {
+    ) -> Result<RowsToLock, SqlError> {
         let reading = with.reading(source);
         let mut stream = self.run_over(query, reading, with.parameters, with.settings)?;
+        let first = query.output.len().saturating_sub(2 * tables.len());
+        let own: Vec<usize> = (0..first).collect();
         let mut rows = Vec::new();
+        let mut answer = Vec::new();
         let mut seen: HashSet<(TableId, RowId)> = HashSet::new();
+        let schema = stream.schema();
         while let Some(batch) = stream.next_batch()? {
-            let first = batch.num_columns().saturating_sub(2 * tables.len());
             for row in 0..batch.num_rows() {
                 for (position, table) in tables.iter().enumerate() {
                     let column = first + 2 * position;
@@ -317,9 +335,26 @@ impl QueryEngine {
                     }
                 }
             }
+            answer.push(batch.project(&own).map_err(|error| sql_error(error.into()))?);
         }
-        Ok(rows)
+        let columns: Vec<Output> = query.output.iter().take(first).cloned().collect();
+        let schema = schema.map(|schema| schema.project(&own)).transpose();
+        let schema = schema
+            .map_err(|error| sql_error(error.into()))?
+            .unwrap_or_else(Schema::empty);
+        Ok(RowsToLock {
+            rows,
+            answer: self.ready_rows(columns, Arc::new(schema), answer, with.settings),
+        })
     }
+}
+
+/// What a query that locks rows found.
+pub struct RowsToLock {
+    /// The rows, each once: table, handle and bytes as they were read.
+    pub rows: Vec<(TableId, RowHandle, Vec<u8>)>,
+    /// What it gives.
+    pub answer: RowStream,
 }
 
 fn types_of(query: &Query) -> Vec<SqlType> {

@@ -285,6 +285,7 @@ fn for_update_names_rows_to_lock() {
                 &With::of(&db).evaluation(),
             )
             .unwrap()
+            .rows
             .into_iter()
             .map(|(table, _, row)| (table.0, row))
             .collect();

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use weft_base::RowId;
 use weft_binder::relation::{Modify, ModifyKind};
 use weft_lock::LockMode;
-use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange};
-use weft_sql::statement::{ModifyPlan, QueryPlan, RowLockStrength, RowLockWait};
+use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange, RowStream, RowsToLock};
+use weft_sql::statement::{ModifyPlan, RowLockStrength, RowLockWait, RowLocks};
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, Value};
 
@@ -212,17 +212,15 @@ impl Session {
         Ok(())
     }
 
-    /// Locks the rows that a SELECT ... FOR UPDATE or FOR SHARE returns, looking again until no further row
-    /// appears.
-    pub(crate) fn lock_selected_rows(
+    /// The rows of a SELECT ... FOR UPDATE or FOR SHARE, locked. Mostly nobody has changed them before the
+    /// locks were granted; otherwise the query runs again.
+    pub(crate) fn locked_rows(
         &mut self,
-        plan: &QueryPlan,
+        tables: &[weft_base::TableId],
+        row_locks: &RowLocks,
         params: &[Value],
         session: &Arc<StatementSession>,
-    ) -> Result<(), SqlError> {
-        let Some(row_locks) = &plan.row_locks else {
-            return Ok(());
-        };
+    ) -> Result<RowStream, SqlError> {
         let wait = match row_locks.wait {
             RowLockWait::Wait => true,
             RowLockWait::NoWait => false,
@@ -238,18 +236,15 @@ impl Session {
         self.transaction();
         let mut locked: std::collections::HashSet<(weft_base::TableId, RowId)> = Default::default();
         for _ in 0..LOCKING_ROUNDS {
-            let source = self.read_source(&plan.query.tables)?;
+            let source = self.read_source(tables)?;
             let shared = Arc::clone(&self.shared);
-            let mut rows = shared.queries.rows_to_lock(
+            let RowsToLock { mut rows, answer } = shared.queries.rows_to_lock(
                 &row_locks.rows,
                 &row_locks.tables,
                 source,
                 &bound.evaluation(),
             )?;
             rows.retain(|(table, row_id, _)| !locked.contains(&(*table, *row_id)));
-            if rows.is_empty() {
-                return Ok(());
-            }
             for table in &row_locks.tables {
                 let catalog = self.catalog();
                 let Some(def) = catalog.table_by_id(*table) else {
@@ -263,13 +258,18 @@ impl Session {
                 txn.set_no_wait(false);
                 result?;
             }
+            let mut changed = false;
             for (table, row_id, image) in rows {
                 let catalog = self.catalog();
                 if let Some(def) = catalog.table_by_id(table) {
                     // Under REPEATABLE READ a row changed since the snapshot is an error.
-                    self.transaction().txn.current(def, row_id, &image)?;
+                    let current = self.transaction().txn.current(def, row_id, &image)?;
+                    changed |= current.is_none_or(|current| current != image);
                 }
                 locked.insert((table, row_id));
+            }
+            if !changed {
+                return Ok(answer);
             }
         }
         Err(SqlError::new(

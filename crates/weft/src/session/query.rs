@@ -80,8 +80,8 @@ impl Session {
         session: &Arc<StatementSession>,
     ) -> Result<RowStream, SqlError> {
         self.shared.query_statements.fetch_add(1, Relaxed);
-        if plan.row_locks.is_some() {
-            self.lock_selected_rows(plan, params, session)?;
+        if let Some(row_locks) = &plan.row_locks {
+            return self.locked_rows(&plan.query.tables, row_locks, params, session);
         }
         let source = self.read_source(&plan.query.tables)?;
         let settings = self.query_settings(session);

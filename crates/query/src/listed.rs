@@ -1,0 +1,164 @@
+//! Rows that a statement lists: INSERT ... VALUES.
+//!
+//! Such rows need no plan: every value is computed by itself and put into its row. What needs no row is
+//! computed first, for all rows ([`weft_expression::fold`]), since it fails before any row does.
+
+use std::time::Instant;
+
+use weft_binder::relation::{Query, Relation};
+use weft_expression::{ColumnId, Context, Expr, Op, evaluate, fold};
+use weft_types::interrupt::Pace;
+use weft_types::{SqlError, Value, interrupt};
+
+use crate::engine::has_parameters;
+use crate::modify::Evaluation;
+use crate::slice::StopSignal;
+
+/// Where a value of a row comes from.
+#[derive(Clone, Copy)]
+enum Source<'q> {
+    /// A place in the listed row.
+    Listed(usize),
+    /// The same expression for every row: a default.
+    Every(&'q Expr),
+}
+
+impl Source<'_> {
+    fn place(source: &Source<'_>) -> Option<usize> {
+        match source {
+            Source::Listed(place) => Some(*place),
+            Source::Every(_) => None,
+        }
+    }
+}
+
+/// Rows that a query lists.
+pub(crate) struct Listed<'q> {
+    rows: &'q [Vec<Expr>],
+    sources: Vec<Source<'q>>,
+}
+
+impl<'q> Listed<'q> {
+    /// The rows of a query that does nothing but list them.
+    pub(crate) fn of(query: &'q Query) -> Option<Listed<'q>> {
+        let Relation::Project { input, items } = &query.relation else {
+            return None;
+        };
+        let Relation::Values { columns, rows } = input.as_ref() else {
+            return None;
+        };
+        let listed = |id: ColumnId| columns.iter().position(|(column, _)| *column == id);
+        let source = |id: ColumnId| {
+            let (_, expr) = items.iter().find(|(item, _)| *item == id)?;
+            match expr.as_column() {
+                Some(id) => listed(id).map(Source::Listed),
+                None => expr.columns().next().is_none().then_some(Source::Every(expr)),
+            }
+        };
+        let sources: Option<Vec<_>> = query.output.iter().map(|output| source(output.column)).collect();
+        let mut places: Vec<usize> = sources.iter().flatten().filter_map(Source::place).collect();
+        places.sort_unstable();
+        // Values are moved out of a row.
+        let once = places.windows(2).all(|pair| pair[0] != pair[1]);
+        let computed = rows.iter().flatten().all(|expr| expr.columns().next().is_none());
+        let plain = once && computed && query.shared.is_empty();
+        Some(Listed {
+            rows,
+            sources: sources.filter(|_| plain)?,
+        })
+    }
+
+    /// Calls `each` with the values of every row, in the order of the query's output.
+    ///
+    /// # Errors
+    /// Those of the values and of `each`.
+    pub(crate) fn each(
+        &self,
+        query: &Query,
+        with: &Evaluation<'_>,
+        each: &mut dyn FnMut(&mut [Value]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let settings = with.settings;
+        let stop = StopSignal::new(settings.cancel.clone(), settings.deadline);
+        stop.verdict(Instant::now())?;
+        has_parameters(query, with.parameters)?;
+        let context = Context {
+            parameters: with.parameters,
+            zone: settings.zone,
+            session: settings.session.as_ref(),
+        };
+        interrupt::under(stop, || self.each_within(&context, each))
+    }
+
+    fn each_within(
+        &self,
+        context: &Context<'_>,
+        each: &mut dyn FnMut(&mut [Value]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut pace = Pace::default();
+        let mut folded: Vec<Expr> = Vec::new();
+        let every = self.sources.iter().filter_map(|source| match source {
+            Source::Every(expr) => Some(*expr),
+            Source::Listed(_) => None,
+        });
+        for expr in self.rows.iter().flatten().chain(every) {
+            pace.step(32)?;
+            if expr.nodes().len() > 1 {
+                folded.push(fold(expr, context)?.expr);
+            }
+        }
+        // They are asked for in the order in which they were made.
+        let defaults = folded.split_off(self.computed());
+        let mut folded = folded.iter();
+        let mut values: Vec<Value> = Vec::with_capacity(self.sources.len());
+        let mut listed: Vec<Value> = Vec::new();
+        for row in self.rows {
+            pace.step(32)?;
+            listed.clear();
+            for expr in row {
+                listed.push(value_of(expr, &mut folded, context)?);
+            }
+            values.clear();
+            let mut defaults = defaults.iter();
+            for source in &self.sources {
+                values.push(match source {
+                    Source::Listed(place) => listed.get_mut(*place).map(std::mem::take).unwrap_or_default(),
+                    Source::Every(expr) => value_of(expr, &mut defaults, context)?,
+                });
+            }
+            each(&mut values)?;
+        }
+        Ok(())
+    }
+
+    /// How many listed values are more than a constant or a parameter.
+    fn computed(&self) -> usize {
+        let all = self.rows.iter().flatten();
+        all.filter(|expr| expr.nodes().len() > 1).count()
+    }
+}
+
+/// The value of an expression, of its folded form if it has one.
+fn value_of<'e>(
+    expr: &'e Expr,
+    folded: &mut impl Iterator<Item = &'e Expr>,
+    context: &Context<'_>,
+) -> Result<Value, SqlError> {
+    let expr = match expr.nodes().len() {
+        1 => expr,
+        _ => folded.next().unwrap_or(expr),
+    };
+    match expr.nodes() {
+        [node] => match &node.op {
+            Op::Constant(value) => Ok(value.clone()),
+            Op::Parameter(number) => {
+                let value = context.parameters.get(*number as usize);
+                value
+                    .cloned()
+                    .ok_or_else(|| SqlError::internal("a parameter without a value"))
+            }
+            _ => evaluate(expr, context, &|_| Value::Null),
+        },
+        _ => evaluate(expr, context, &|_| Value::Null),
+    }
+}
