@@ -391,8 +391,9 @@ impl Binder<'_> {
         let types: Vec<Option<SqlType>> = call.arguments.iter().map(|operand| operand.ty).collect();
         let resolved = resolve_aggregate(name, &types, call.distinct)
             .ok_or_else(|| SqlError::internal("not an aggregate"))??;
-        self.refuse_untyped(&call.arguments, resolved.aggregate.arguments)?;
-        let arguments = self.converted(call.arguments, &resolved.arguments)?;
+        let mut arguments = call.arguments;
+        self.leave_untyped(&mut arguments, resolved.aggregate.arguments);
+        let arguments = self.converted(arguments, &resolved.arguments)?;
         let mut order = call.order;
         if call.within > 0 {
             // The keys of WITHIN GROUP are arguments, of the arguments' types.

@@ -328,7 +328,10 @@ impl Binder<'_> {
                 AstExpr::Value(value) => match &value.value {
                     AstValue::Number(digits, _) => match digits.parse::<i32>() {
                         Ok(number) => self.numbered(-number, items, clause, value.span).map(Some),
-                        Err(_) => Ok(None),
+                        Err(_) => {
+                            let error = syntax_error(format!("non-integer constant in {}", clause.noun()));
+                            Err(self.at(error, value.span))
+                        }
                     },
                     _ => Ok(None),
                 },

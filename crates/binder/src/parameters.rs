@@ -160,6 +160,21 @@ impl<'a> Parameters<'a> {
         })
     }
 
+    /// A parameter that was met before it had a type, with the type that it got since.
+    pub fn refreshed(&self, operand: Operand) -> Operand {
+        let Op::Parameter(number) = operand.expr.root().op else {
+            return operand;
+        };
+        match self.known.types.get(number as usize).copied().flatten() {
+            Some(ty) if operand.ty.is_none() => Operand {
+                expr: Expr::leaf(Op::Parameter(number), ty),
+                ty: Some(ty),
+                span: operand.span,
+            },
+            _ => operand,
+        }
+    }
+
     /// Gives a parameter its type.
     fn decide(&mut self, number: u32, ty: SqlType) -> Result<(), SqlError> {
         let Some(slot) = self.known.types.get_mut(number as usize) else {

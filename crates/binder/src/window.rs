@@ -173,9 +173,9 @@ impl Binder<'_> {
         if unit == FrameUnit::Groups && order.is_empty() {
             return Err(error("GROUPS mode requires an ORDER BY clause"));
         }
-        let start = self.bind_bound(&frame.start_bound, unit, order)?;
+        let start = self.bind_bound(&frame.start_bound, unit, order, false)?;
         let end = match &frame.end_bound {
-            Some(bound) => self.bind_bound(bound, unit, order)?,
+            Some(bound) => self.bind_bound(bound, unit, order, true)?,
             None => FrameBound::CurrentRow,
         };
         let message = match (&start, &end) {
@@ -208,6 +208,7 @@ impl Binder<'_> {
         bound: &WindowFrameBound,
         unit: FrameUnit,
         order: &[SortKey],
+        is_end: bool,
     ) -> Result<FrameBound, SqlError> {
         let (offset, preceding) = match bound {
             WindowFrameBound::CurrentRow => return Ok(FrameBound::CurrentRow),
@@ -254,7 +255,7 @@ impl Binder<'_> {
                     self.at(error, span)
                 })?
             }
-            FrameUnit::Range => self.range_bound(operand, preceding, order, span)?,
+            FrameUnit::Range => self.range_bound(operand, [preceding, is_end], order, span)?,
         };
         Ok(if preceding {
             FrameBound::Preceding(value)
@@ -267,7 +268,7 @@ impl Binder<'_> {
     fn range_bound(
         &mut self,
         offset: Operand,
-        preceding: bool,
+        [preceding, is_end]: [bool; 2],
         order: &[SortKey],
         span: Span,
     ) -> Result<Expr, SqlError> {
@@ -312,7 +313,15 @@ impl Binder<'_> {
             .hint("Cast the offset value to an appropriate type.");
             return Err(self.at(error, span));
         }
-        let checked = offset;
+        let checked = self.call(
+            "frame_offset",
+            vec![
+                offset,
+                Operand::typed(key.expr.clone()),
+                Operand::typed(Expr::constant(weft_types::Value::Bool(is_end), SqlType::Bool)),
+            ],
+            span,
+        )?;
         let symbol = if preceding != key.descending { "-" } else { "+" };
         // Beyond the edge of a type there are no keys, and no error.
         let mut operands = [Operand::typed(key.expr.clone()), checked];
@@ -391,9 +400,9 @@ impl Binder<'_> {
             let resolved = resolve_aggregate(name, &types, false)
                 .ok_or_else(|| SqlError::internal("not an aggregate"))?
                 .map_err(|error| self.at(error, span))?;
-            self.refuse_untyped(&call.arguments, resolved.aggregate.arguments)
-                .map_err(|error| self.at(error, span))?;
-            let arguments = self.converted(call.arguments, &resolved.arguments)?;
+            let mut arguments = call.arguments;
+            self.leave_untyped(&mut arguments, resolved.aggregate.arguments);
+            let arguments = self.converted(arguments, &resolved.arguments)?;
             (
                 WindowFunction::Aggregate(resolved.aggregate),
                 arguments,

@@ -25,7 +25,7 @@ pub mod tree;
 
 pub use category::{BPCHAR, Category, category, is_relabel};
 pub use context::{Context, NoSession, Session};
-pub use evaluate::{Compiled, Folded, evaluate, fold, volatility_of};
+pub use evaluate::{Compiled, Folded, evaluate, fold, is_strict, volatility_of};
 pub use resolve::{
     Operator, Resolved, ResolvedAggregate, ResolvedSet, coerce, common_type, is_aggregate, is_set_returning,
     resolve_aggregate, resolve_function, resolve_operator, resolve_set,

@@ -300,6 +300,8 @@ impl QueryEngine {
                 kept.context.begin(execution);
                 return Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))));
             }
+            // It is for the next one.
+            lent(kept).give_back();
         }
         let planned = self.planned(query, reading, parameters, settings, stop)?;
         let Planned {

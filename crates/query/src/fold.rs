@@ -6,9 +6,9 @@
 
 use weft_binder::relation::{Apply, Query, Relation, SharedBody};
 use weft_expression::{Context, Expr, fold};
-use weft_types::SqlError;
+use weft_types::{SqlError, Value};
 
-use crate::lower::walk;
+use crate::lower::walk::{self, Part};
 
 /// Whether expressions hold parts that no row may compute.
 ///
@@ -18,29 +18,34 @@ pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, S
     let mut outcome = Ok(false);
     for relation in relations(query) {
         walk::visit(relation, &mut |part| {
-            // The end of a frame that cannot be computed has a meaning of its own.
-            let exprs = part.exprs.len() - part.bounds;
-            for expr in part
-                .exprs
-                .iter()
-                .take(exprs)
-                .filter(|expr| expr.nodes().len() > 1)
-            {
-                match fold(expr, context) {
-                    Ok(folded) => outcome = outcome.clone().map(|before| before || folded.leaves_out),
-                    Err(error) => outcome = Err(error),
-                }
-                if outcome.is_err() {
-                    return false;
-                }
-            }
-            true
+            outcome = match outcome {
+                Ok(before) => leaves_out_of(part, context).map(|now| before || now),
+                Err(_) => return false,
+            };
+            outcome.is_ok()
         });
-        if outcome.is_err() {
-            break;
-        }
     }
     outcome
+}
+
+/// Whether an expression of a node leaves out something, or its condition lets no row through.
+fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlError> {
+    let mut leaves_out = false;
+    // The end of a frame that cannot be computed has a meaning of its own.
+    let exprs = part.exprs.len() - part.bounds;
+    for expr in part
+        .exprs
+        .iter()
+        .take(exprs)
+        .filter(|expr| expr.nodes().len() > 1)
+    {
+        leaves_out |= fold(expr, context)?.leaves_out;
+    }
+    if let Some(condition) = part.condition.filter(|expr| expr.as_constant().is_none()) {
+        let folded = fold(condition, context)?.expr;
+        leaves_out |= matches!(folded.as_constant(), Some(Value::Bool(false) | Value::Null));
+    }
+    Ok(leaves_out)
 }
 
 fn relations(query: &Query) -> impl Iterator<Item = &Relation> {

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::limit_pushdown::LimitPushdown;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
-use datafusion::physical_optimizer::projection_pushdown::ProjectionPushdown;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::projection::{ProjectionExec, remove_unnecessary_projections};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
@@ -39,7 +39,7 @@ pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
         Arc::new(WholeSorts),
-        Arc::new(ProjectionPushdown::new()),
+        Arc::new(PlainProjections),
     ]
 }
 
@@ -91,6 +91,41 @@ impl PhysicalOptimizerRule for WholeSorts {
         })
         .data()
     }
+}
+
+/// Projections that only choose columns go down, towards the tables, or away.
+///
+/// DataFusion's rule takes those along that compute: below a filter they compute for rows that the filter
+/// keeps from them, `y / z` where `WHERE x > 0` has left out the zeros.
+#[derive(Debug)]
+struct PlainProjections;
+
+impl PhysicalOptimizerRule for PlainProjections {
+    fn name(&self) -> &str {
+        "PlainProjections"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = plan.transform_down(|plan| match plan.downcast_ref::<ProjectionExec>() {
+            Some(projection) if is_plain(projection) || projection.input().is::<ProjectionExec>() => {
+                remove_unnecessary_projections(plan)
+            }
+            _ => Ok(Transformed::no(plan)),
+        });
+        plan.data()
+    }
+}
+
+fn is_plain(projection: &ProjectionExec) -> bool {
+    projection.expr().iter().all(|item| item.expr.is::<Column>())
 }
 
 /// The plan over another input.

@@ -210,7 +210,7 @@ impl Binder<'_> {
             return Ok(None);
         };
         if name == "pg_typeof" {
-            return self.type_of(&arguments, span);
+            return self.type_of(&arguments);
         }
         let operand = match name {
             "coalesce" => self.of_common_type(Op::Coalesce, "COALESCE", &arguments)?,
@@ -223,13 +223,14 @@ impl Binder<'_> {
     }
 
     /// `pg_typeof(x)`: a constant, for the type is known here.
-    fn type_of(&mut self, arguments: &[&AstExpr], span: Span) -> Result<Option<Operand>, SqlError> {
+    fn type_of(&mut self, arguments: &[&AstExpr]) -> Result<Option<Operand>, SqlError> {
         let [argument] = arguments else { return Ok(None) };
         let operand = self.expr(argument)?;
         let oid = match (operand.ty, &operand.expr.root().op) {
             (Some(ty), _) => ty.oid(),
             (None, Op::Parameter(number)) => {
-                return Err(self.at(no_type_of_parameter(*number), span));
+                self.parameters.leave_open(*number);
+                UNKNOWN_OID
             }
             (None, _) => UNKNOWN_OID,
         };
@@ -295,14 +296,6 @@ impl Binder<'_> {
 
 /// Oid of the type `unknown`.
 const UNKNOWN_OID: u32 = 705;
-
-/// A parameter stands where any type may.
-pub(crate) fn no_type_of_parameter(number: u32) -> SqlError {
-    SqlError::new(
-        SqlState::INDETERMINATE_DATATYPE,
-        format!("could not determine data type of parameter ${}", number + 1),
-    )
-}
 
 /// Functions whose arguments have names, and whether all are 0 by default.
 const NAMED: &[(&str, &[&str], bool)] = &[

@@ -154,7 +154,7 @@ impl Binder<'_> {
         let low = self.expr(low)?;
         let high = self.expr(high)?;
         if symmetric {
-            return self.between_symmetric(value, &low, &high, negated);
+            return self.between_symmetric(value, &low, &high, negated, written);
         }
         self.with_copies(value, |binder, one, other| {
             let (least, most) = if negated { ("<", ">") } else { (">=", "<=") };
@@ -178,6 +178,7 @@ impl Binder<'_> {
         low: &Operand,
         high: &Operand,
         negated: bool,
+        written: &AstExpr,
     ) -> Result<Operand, SqlError> {
         for bound in [low, high] {
             if bound.expr.nodes().len() > BOUND_NODES_MAX || self.is_volatile(&bound.expr) {
@@ -189,14 +190,16 @@ impl Binder<'_> {
         let result = self.with_copies(value, |binder, one, other| {
             let mut orders = Vec::with_capacity(2);
             for (least, most) in [(low, high), (high, low)] {
-                let sides = vec![
-                    binder
-                        .infix(">=", one.clone(), least.clone(), Span::empty())?
-                        .expr,
-                    binder
-                        .infix("<=", other.clone(), most.clone(), Span::empty())?
-                        .expr,
-                ];
+                let mut sides = Vec::with_capacity(2);
+                for (symbol, value, bound) in [(">=", &one, least), ("<=", &other, most)] {
+                    // A parameter that stood before has a type by now.
+                    let value = match value.ty {
+                        None => binder.expr(written)?,
+                        Some(_) => value.clone(),
+                    };
+                    let bound = binder.parameters.refreshed(bound.clone());
+                    sides.push(binder.infix(symbol, value, bound, Span::empty())?.expr);
+                }
                 orders.push(Expr::new(Op::And, SqlType::Bool, sides));
             }
             Ok(Expr::new(Op::Or, SqlType::Bool, orders))

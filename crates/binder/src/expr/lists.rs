@@ -321,7 +321,17 @@ fn list_type(value: &Operand, items: &[Operand]) -> Option<SqlType> {
         .chain(items)
         .map(|operand| operand.ty)
         .collect();
-    let constant = items.iter().all(|item| item.expr.columns().next().is_none());
+    let constants = items
+        .iter()
+        .filter(|item| item.expr.columns().next().is_none())
+        .count();
+    let constant = constants == items.len();
+    // PostgreSQL makes an array of two constants or more; otherwise a value without a type gets one from each
+    // item in turn.
+    let untyped = value.ty.is_none() && items.iter().any(|item| item.ty.is_none());
+    if untyped && items.len() > 1 && constants < 2 {
+        return None;
+    }
     let first = types.iter().find_map(|ty| *ty);
     let alike = types
         .iter()

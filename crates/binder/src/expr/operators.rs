@@ -7,7 +7,6 @@ use weft_expression::table::{Arg, Entry};
 use weft_expression::{CompareOp, Expr, Op, Volatility, functions};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
-use super::calls::no_type_of_parameter;
 use super::literals::number;
 use super::{symbol, unnested};
 use crate::binder::Binder;
@@ -289,8 +288,8 @@ impl Binder<'_> {
             }
         }
         let types: Vec<Option<SqlType>> = arguments.iter().map(|operand| operand.ty).collect();
-        if name == "trunc" && types == [None] {
-            return Err(self.at(not_unique("trunc(unknown)"), span));
+        if matches!(name, "trunc" | "bit_count") && types == [None] {
+            return Err(self.at(not_unique(&format!("{name}(unknown)")), span));
         }
         let extra = (self.env.functions)(name);
         let resolved = match resolve::resolve_function(extra, name, &types) {
@@ -303,8 +302,7 @@ impl Binder<'_> {
             }
         };
         self.note_entry(resolved.entry);
-        self.refuse_untyped(&arguments, resolved.entry.arguments)
-            .map_err(|error| self.at(error, span))?;
+        self.leave_untyped(&mut arguments, resolved.entry.arguments);
         let arguments = self.converted(arguments, &resolved.arguments);
         let arguments = arguments.map_err(|error| self.at(error, span))?;
         Ok(Operand::typed(Expr::new(
@@ -316,16 +314,17 @@ impl Binder<'_> {
 }
 
 impl Binder<'_> {
-    /// A parameter learns no type where any may stand.
-    pub(crate) fn refuse_untyped(&self, operands: &[Operand], takes: &[Arg]) -> Result<(), SqlError> {
-        for (place, operand) in operands.iter().enumerate() {
+    /// A parameter learns no type where any may stand: it must get one elsewhere, or the statement fails when
+    /// it is bound.
+    pub(crate) fn leave_untyped(&mut self, operands: &mut [Operand], takes: &[Arg]) {
+        for (place, operand) in operands.iter_mut().enumerate() {
             let arg = takes.get(place).or(takes.last());
             if let (None, Some(Arg::Any), Op::Parameter(number)) = (operand.ty, arg, &operand.expr.root().op)
             {
-                return Err(no_type_of_parameter(*number));
+                self.parameters.leave_open(*number);
+                operand.ty = Some(operand.expr.ty());
             }
         }
-        Ok(())
     }
 }
 

@@ -317,7 +317,8 @@ impl Folding<'_> {
             return Ok(());
         }
         let row_decides = matches!(node.op, Op::Column(_) | Op::Constant(_) | Op::Row);
-        if row_decides || constants < arity || volatility(node) > Volatility::Immutable {
+        let zoned_literal = is_zoned_literal(node);
+        if row_decides || constants < arity || volatility(node) > Volatility::Immutable && !zoned_literal {
             self.push(node.op.clone(), node.ty, arity);
             return Ok(());
         }
@@ -325,7 +326,14 @@ impl Folding<'_> {
             .rev()
             .filter_map(|back| self.constant(back).map(Value::as_ref))
             .collect();
-        let value = apply(context, &node.op, &node.ty, &arguments)?;
+        let value = match apply(context, &node.op, &node.ty, &arguments) {
+            // Perhaps it is no literal, but a text that PostgreSQL reads when it comes to it.
+            Err(_) if zoned_literal => {
+                self.push(node.op.clone(), node.ty, arity);
+                return Ok(());
+            }
+            value => value?,
+        };
         self.replace(arity, value, node.ty);
         Ok(())
     }
@@ -426,13 +434,22 @@ impl Folding<'_> {
             }
             return at + 1;
         }
-        // The value behind it is never asked for.
+        // The value behind it is never asked for; a subquery's answer in it need not be computed.
+        let value = self.expr.nodes().get(at + 1..=place.next).unwrap_or_default();
+        self.leaves_out |= value.iter().any(|node| matches!(node.op, Op::Column(_)));
         place.next + 1
     }
 }
 
+/// Whether this may be the literal `timestamptz '...'`: PostgreSQL reads it when it parses the statement, the
+/// session's zone is asked here.
+fn is_zoned_literal(node: &Node) -> bool {
+    matches!(&node.op, Op::Cast { from, .. } if from.is_text()) && matches!(node.ty, SqlType::TimestampTz)
+}
+
 /// Whether an operation is NULL as soon as an argument is.
-fn is_strict(op: &Op) -> bool {
+#[must_use]
+pub fn is_strict(op: &Op) -> bool {
     match op {
         Op::Call(entry) => entry.strict,
         Op::Cast { .. } | Op::Compare(_) | Op::Not => true,

@@ -26,7 +26,7 @@ use weft_types::{SqlError, Value, ValueRef, compare_ref};
 
 pub use apply::{and, apply, extreme, or};
 pub use compile::Compiled;
-pub use fold::{Folded, fold, volatility, volatility_of};
+pub use fold::{Folded, fold, is_strict, volatility, volatility_of};
 
 use crate::context::Context;
 use crate::tree::{ColumnId, Expr};

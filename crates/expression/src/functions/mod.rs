@@ -7,6 +7,7 @@ pub mod arrays;
 pub mod bytea;
 pub mod datetime;
 pub mod format;
+mod frames;
 pub mod numbers;
 pub mod patterns;
 mod sets;
@@ -30,6 +31,7 @@ static FAMILIES: &[&[Entry]] = &[
     arrays::ENTRIES,
     bytea::ENTRIES,
     format::printf::ENTRIES,
+    frames::ENTRIES,
     format::to_char::ENTRIES,
     text::change::ENTRIES,
     text::concat::ENTRIES,

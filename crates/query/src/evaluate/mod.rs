@@ -39,6 +39,7 @@ use machine::{Machine, Step};
 pub struct BatchExpr {
     steps: Vec<Step>,
     inputs: Vec<ColumnId>,
+    input_types: Vec<DataType>,
     registers: usize,
     once: Once,
     ty: SqlType,
@@ -61,6 +62,7 @@ impl BatchExpr {
         Ok(BatchExpr {
             steps: compiled.steps,
             inputs: inputs.iter().map(|(id, _)| *id).collect(),
+            input_types: inputs.iter().map(|(_, lies)| lies.clone()).collect(),
             registers: compiled.registers,
             once: Once::new(compiled.once),
             ty: expr.ty(),
@@ -102,6 +104,13 @@ impl BatchExpr {
     pub fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, SqlError> {
         if columns.len() < self.inputs.len() {
             return Err(SqlError::internal("an expression lacks a column"));
+        }
+        // DataFusion's planner asks what NULLs would give, and brings them in a type of their own.
+        let lies_otherwise = |(column, lies): (&ArrayRef, &DataType)| column.data_type() != lies;
+        if columns.iter().zip(&self.input_types).any(lies_otherwise) {
+            return Err(SqlError::internal(
+                "a column lies otherwise than its expression expects",
+            ));
         }
         let execution = self.context.execution();
         let once = self.once.of(execution.number);

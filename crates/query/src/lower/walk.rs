@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use weft_binder::relation::{Apply, FrameBound, Query, Relation, SharedBody, SortKey, WindowCall};
-use weft_expression::{ColumnId, Expr, Op};
+use weft_binder::relation::{
+    AggregateCall, Apply, FrameBound, Query, Relation, SharedBody, SortKey, WindowCall,
+};
+use weft_expression::{Arg, ColumnId, Entry, Expr, Op, Volatility};
 use weft_types::SqlType;
 
 /// What a query names.
@@ -163,18 +165,24 @@ fn cast_can_fail(from: &SqlType, to: &SqlType) -> bool {
 pub fn varies(expr: &Expr) -> bool {
     expr.nodes().iter().any(|node| match &node.op {
         Op::Parameter(_) => true,
-        Op::Call(entry) => entry.volatility != weft_expression::Volatility::Immutable,
+        Op::Call(entry) => entry.volatility != Volatility::Immutable || sees_zone(entry),
         // Casts to and from texts know the session's zone, and names of its catalog.
         Op::Cast { from, .. } => !(from.is_number() && node.ty.is_number()),
         _ => false,
     })
 }
 
+/// What PostgreSQL calls immutable may know the session's zone all the same.
+fn sees_zone(entry: &Entry) -> bool {
+    let zoned = |arg: &Arg| matches!(arg, Arg::Is(SqlType::TimestampTz) | Arg::Any | Arg::AnyElement);
+    entry.arguments.iter().any(zoned)
+}
+
 /// Whether an expression has another value with every call.
 #[must_use]
 pub fn is_volatile(expr: &Expr) -> bool {
     expr.nodes().iter().any(|node| match &node.op {
-        Op::Call(entry) => entry.volatility == weft_expression::Volatility::Volatile,
+        Op::Call(entry) => entry.volatility == Volatility::Volatile,
         _ => false,
     })
 }
@@ -186,6 +194,8 @@ pub struct Part<'r> {
     pub exprs: Vec<&'r Expr>,
     /// How many of them are ends of frames.
     pub bounds: usize,
+    /// Without this its rows are none: the condition of a filter or of an inner join.
+    pub condition: Option<&'r Expr>,
     /// Columns that it names outside expressions.
     pub named: Vec<ColumnId>,
     /// Columns that it makes.
@@ -241,6 +251,7 @@ fn part(relation: &Relation) -> Part<'_> {
         Relation::Filter { input, predicate } => {
             part.inputs.push(input);
             part.exprs.push(predicate);
+            part.condition = Some(predicate);
         }
         Relation::Join { left, right, on, .. } => {
             part.inputs.extend([left.as_ref(), right.as_ref()]);
@@ -265,12 +276,7 @@ fn part(relation: &Relation) -> Part<'_> {
             part.exprs.extend(groups.iter().map(|(_, expr)| expr));
             part.made.extend(groups.iter().map(|(id, _)| *id));
             part.made.extend(grouping.iter().map(|(id, _)| *id));
-            for call in calls {
-                part.exprs.extend(&call.arguments);
-                part.exprs.extend(call.order.iter().map(|key| &key.expr));
-                part.exprs.extend(&call.filter);
-                part.made.push(call.output);
-            }
+            calls.iter().for_each(|call| aggregate_part(call, &mut part));
         }
         Relation::Window { input, calls } => {
             part.inputs.push(input);
@@ -365,6 +371,13 @@ fn window_part<'r>(call: &'r WindowCall, part: &mut Part<'r>) {
     part.exprs.extend(&call.filter);
     part.exprs.extend(&call.partition);
     part.exprs.extend(keys(&call.order));
+    part.made.push(call.output);
+}
+
+fn aggregate_part<'r>(call: &'r AggregateCall, part: &mut Part<'r>) {
+    part.exprs.extend(&call.arguments);
+    part.exprs.extend(call.order.iter().map(|key| &key.expr));
+    part.exprs.extend(&call.filter);
     part.made.push(call.output);
 }
 

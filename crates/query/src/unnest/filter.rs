@@ -183,7 +183,7 @@ impl Lowering<'_> {
 }
 
 /// The columns that an `Apply` adds.
-fn outputs(subquery: &Relation, kind: &Apply) -> HashSet<ColumnId> {
+pub(super) fn outputs(subquery: &Relation, kind: &Apply) -> HashSet<ColumnId> {
     match kind {
         Apply::Lateral { .. } => columns_made(subquery).into_iter().collect(),
         Apply::Scalar { output, .. }

@@ -31,7 +31,7 @@ use weft_types::{ArrayValue, SqlError, SqlType, Value};
 
 use crate::functions::single::single;
 use crate::lower::predicate::conjuncts;
-use crate::lower::walk::{columns_made, named_of, visit};
+use crate::lower::walk::{columns_made, is_volatile, named_of, visit};
 use crate::lower::{Domain, Lowering, column, columns_of, projected};
 use crate::schema::field_name;
 use pull_up::Purpose;
@@ -63,6 +63,9 @@ impl Lowering<'_> {
         subquery: &Relation,
         kind: &Apply,
     ) -> Result<LogicalPlan, SqlError> {
+        if self.is_unused(subquery, kind) {
+            return Ok(left);
+        }
         match kind {
             Apply::Lateral { kind, on } => self.lateral(left, subquery, *kind, on.as_ref()),
             Apply::Scalar { output, value, ty } => self.row_of(left, subquery, &[(*output, *value, *ty)]),
@@ -76,6 +79,20 @@ impl Lowering<'_> {
             Apply::Quantified { output, test, all } => self.quantified(left, subquery, *output, test, *all),
             Apply::Array { output, value, ty } => self.array(left, subquery, *output, *value, *ty),
         }
+    }
+
+    /// Whether nobody asks for a subquery's answer, and computing it changes nothing.
+    fn is_unused(&self, subquery: &Relation, kind: &Apply) -> bool {
+        let asked = |id: &ColumnId| self.uses.get(id).is_some_and(|uses| *uses > 0);
+        let alone = !matches!(kind, Apply::Lateral { .. });
+        let mut unused = alone && !filter::outputs(subquery, kind).iter().any(asked);
+        if unused {
+            visit(subquery, &mut |part| {
+                unused = !part.exprs.iter().any(|expr| is_volatile(expr));
+                unused
+            });
+        }
+        unused
     }
 
     /// The subquery's plan, and how its rows belong to those of `left`.
@@ -149,7 +166,13 @@ impl Lowering<'_> {
         let joined = if beside.keys.is_empty() && on.is_empty() {
             return self.any_row(beside.left, beside.right, output);
         } else {
-            self.joined_as(JoinType::LeftMark, beside.left, beside.right, beside.keys, on)?
+            // The mark is qualified by a column of the right side: rows without columns get one.
+            let mut right = beside.right;
+            if columns_of(&right).is_empty() {
+                let id = self.fresh(SqlType::Bool);
+                right = self.extended(right, vec![(id, datafusion::logical_expr::lit(true))])?;
+            }
+            self.joined_as(JoinType::LeftMark, beside.left, right, beside.keys, on)?
         };
         let mut items: Vec<PlanExpr> = columns.into_iter().map(column).collect();
         let schema = joined.schema();

@@ -498,7 +498,8 @@ pub fn days_in_month(year: i64, month: u32) -> u32 {
 /// Microseconds since midnight. A second of 60 runs into the next minute, 24:00:00 into the next day.
 fn clock(hour: i64, minute: i64, second: i64, micros: i64) -> Result<i64, Fault> {
     let beyond = hour == 24 && (minute > 0 || second > 0 || micros > 0);
-    if hour > 24 || minute > 59 || second > 60 || beyond {
+    let second_beyond = second > 60 || second == 60 && micros > 0;
+    if hour > 24 || minute > 59 || second_beyond || beyond {
         return Err(Fault::Field);
     }
     Ok((hour * 3600 + minute * 60 + second) * MICROS_PER_SECOND + micros)

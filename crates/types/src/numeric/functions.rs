@@ -187,8 +187,10 @@ impl Numeric {
         let odd = self.is_negative() && !exponent.rem(&Self::from(2))?.is_zero();
         let weight = base.ln_weight()?;
         let rough = bits_of(8 + weight.abs() + 20);
-        let logarithm = from_fixed(&base.ln_fixed(rough)?, rough, (8 - weight.min(8)) as u16)?;
-        let value = logarithm.to_f64() * exponent.to_f64();
+        let rough_scale = 8 - weight.min(8);
+        let logarithm = from_fixed(&base.ln_fixed(rough)?, rough, rough_scale as u16)?;
+        // Rounded twice, as there: it decides on the scale.
+        let value = logarithm.mul(exponent)?.round(rough_scale)?.to_f64();
         if value.abs() > RESULT_SCALE_MAX * 3.01 {
             return if value > 0.0 {
                 Err(value_overflow())

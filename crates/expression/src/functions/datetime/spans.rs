@@ -27,7 +27,8 @@ pub static SPANS: &[Entry] = &[
         let (one, other) = (micros(a, 0)?, micros(a, 1)?);
         age(one, other, one < other)
     }),
-    stable("age", &[Is(TimestampTz), Is(TimestampTz)], SPAN, |context, a| {
+    // Immutable in PostgreSQL, although the zone decides.
+    function("age", &[Is(TimestampTz), Is(TimestampTz)], SPAN, |context, a| {
         let (one, other) = (micros(a, 0)?, micros(a, 1)?);
         let local = |utc| local_of_utc(utc, &context.zone);
         age(local(one)?, local(other)?, one < other)
@@ -65,9 +66,9 @@ pub static SPANS: &[Entry] = &[
     overlap(&[Is(Timestamp), Is(SPAN), Is(Timestamp), Is(Timestamp)]),
     overlap(&[Is(Timestamp), Is(SPAN), Is(Timestamp), Is(SPAN)]),
     overlap(&[Is(TimestampTz), Is(TimestampTz), Is(TimestampTz), Is(TimestampTz)]),
-    overlap(&[Is(TimestampTz), Is(TimestampTz), Is(TimestampTz), Is(SPAN)]),
-    overlap(&[Is(TimestampTz), Is(SPAN), Is(TimestampTz), Is(TimestampTz)]),
-    overlap(&[Is(TimestampTz), Is(SPAN), Is(TimestampTz), Is(SPAN)]),
+    zoned_overlap(&[Is(TimestampTz), Is(TimestampTz), Is(TimestampTz), Is(SPAN)]),
+    zoned_overlap(&[Is(TimestampTz), Is(SPAN), Is(TimestampTz), Is(TimestampTz)]),
+    zoned_overlap(&[Is(TimestampTz), Is(SPAN), Is(TimestampTz), Is(SPAN)]),
     overlap(&[Is(Time), Is(Time), Is(Time), Is(Time)]),
     overlap(&[Is(Time), Is(Time), Is(Time), Is(SPAN)]),
     overlap(&[Is(Time), Is(SPAN), Is(Time), Is(Time)]),
@@ -75,6 +76,14 @@ pub static SPANS: &[Entry] = &[
 ];
 
 const fn overlap(arguments: &'static [Arg]) -> Entry {
+    Entry {
+        strict: false,
+        ..function("overlaps", arguments, Bool, overlaps)
+    }
+}
+
+/// A period's end is computed in the session's zone.
+const fn zoned_overlap(arguments: &'static [Arg]) -> Entry {
     Entry {
         strict: false,
         ..stable("overlaps", arguments, Bool, overlaps)

@@ -35,16 +35,13 @@ pub(super) fn zone_of(name: &str) -> Result<TimeZone, SqlError> {
         .ok_or_else(|| invalid(format!("time zone \"{name}\" not recognized")))
 }
 
-/// `XYZ+3`, `<+03>-3`, `+3`: an offset west of Greenwich behind an optional name.
+/// `XYZ+3`, `<+03>-3`, `+3`: an offset west of Greenwich behind an optional name, which may be anything.
 fn posix(name: &str) -> Option<TimeZone> {
     let offset = match name.strip_prefix('<') {
         Some(quoted) => quoted.split_once('>')?.1,
         None => {
-            let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
-            if letters == 1 || letters == 2 {
-                return None;
-            }
-            name.get(letters..)?
+            let digit_or_sign = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | ',');
+            name.get(name.find(digit_or_sign)?..)?
         }
     };
     let (sign, digits) = match offset.as_bytes().first()? {

@@ -48,7 +48,18 @@ fn to_char(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         ValueRef::Numeric(v) => numeric_digits(v, &mut picture)?,
         _ => return Err(foreign()),
     };
-    made(lay_out(&picture, &fitted(&shown, &picture)))
+    let digits = fitted(&shown, &picture);
+    let has_ending = picture
+        .tokens
+        .iter()
+        .any(|token| matches!(token, Token::Ordinal(_)));
+    if has_ending && picture.pre == 0 && !picture.point && !digits.negative {
+        return Err(SqlError::new(
+            SqlState::INVALID_TEXT_REPRESENTATION,
+            "\".\" is not a number",
+        ));
+    }
+    made(lay_out(&picture, &digits))
 }
 
 /// The digits of a number as it is written, or `#` if they are too many for the picture.

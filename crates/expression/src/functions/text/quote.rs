@@ -16,7 +16,7 @@ use crate::table::{Arg, Entry};
 pub static ENTRIES: &[Entry] = &[
     define("quote_ident", &[TEXT], TO_TEXT, quote_ident),
     define("quote_literal", &[TEXT], TO_TEXT, quote_literal),
-    define("quote_literal", &[Arg::Any], TO_TEXT, quote_literal).stable(),
+    define("quote_literal", &[Arg::Any], TO_TEXT, quote_literal),
     define("quote_nullable", &[TEXT], TO_TEXT, quote_nullable).with_nulls(),
     define("quote_nullable", &[Arg::Any], TO_TEXT, quote_nullable)
         .with_nulls()

@@ -11,7 +11,7 @@ mod calls;
 mod casts;
 
 use weft_binder::relation;
-use weft_expression::{ColumnId, CompareOp, Expr, Op};
+use weft_expression::{ColumnId, CompareOp, Expr, Node, Op, is_strict};
 use weft_store::Catalog;
 use weft_types::{SqlType, TimeZone, Value};
 
@@ -66,6 +66,11 @@ impl<'s> Around<'s> {
 impl Conversion<'_> {
     /// The whole expression.
     pub(super) fn convert(&mut self, expr: &Expr) -> Bound<Scalar> {
+        // It is NULL before its other arguments are asked for, which programs do first. A procedure has no
+        // other way.
+        if self.scope.variables.is_none() && has_null_of_several(expr) {
+            return Err(Refusal::General);
+        }
         let around = Around {
             operand: None,
             depth: 0,
@@ -298,6 +303,44 @@ impl Conversion<'_> {
             otherwise: Box::new(otherwise),
         })
     }
+}
+
+/// Whether a strict operation on several arguments has one that is NULL as it is written, beside what may
+/// fail.
+fn has_null_of_several(expr: &Expr) -> bool {
+    let nodes = expr.nodes();
+    let may_fail = nodes.iter().enumerate().any(|(at, node)| match &node.op {
+        Op::Call(entry) => entry.fallible,
+        Op::Cast { .. } => !matches!(
+            at.checked_sub(1).and_then(|at| nodes.get(at)),
+            Some(Node {
+                op: Op::Constant(_),
+                ..
+            })
+        ),
+        _ => false,
+    });
+    if !may_fail {
+        return false;
+    }
+    let mut is_null = vec![false; expr.nodes().len()];
+    for (at, node) in expr.nodes().iter().enumerate() {
+        let null = match &node.op {
+            Op::Constant(Value::Null) => true,
+            op if node.arity > 0 && is_strict(op) => {
+                let roots = expr.argument_roots(at);
+                roots.into_iter().any(|root| is_null.get(root) == Some(&true))
+            }
+            _ => false,
+        };
+        if null && node.arity > 1 {
+            return true;
+        }
+        if let Some(slot) = is_null.get_mut(at) {
+            *slot = null;
+        }
+    }
+    false
 }
 
 fn not(scalar: Scalar) -> Scalar {
