@@ -12,9 +12,11 @@ use datafusion::arrow::array::{
     Float64Array, Float64Builder, Int16Array, Int16Builder, Int32Array, Int32Builder, Int64Array,
     Int64Builder, StringArray, StringBuilder, UInt32Array, UInt32Builder,
 };
+use datafusion::arrow::buffer::{Buffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{
     DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt32Type,
 };
+use datafusion::arrow::error::ArrowError;
 use weft_base::ByteReader;
 use weft_types::{Interval, Numeric, SqlError, SqlType, Value, ValueRef, encode_key_value_ref};
 
@@ -372,6 +374,36 @@ fn check_room(held: usize, more: usize) -> Result<(), SqlError> {
         ));
     }
     Ok(())
+}
+
+/// One value as an array; a text and bytes, which may be long, are not copied.
+///
+/// # Errors
+/// XX000 for a value that does not lie so.
+pub fn array_of_one(value: Value, data_type: &DataType) -> Result<ArrayRef, SqlError> {
+    let internal = |error: ArrowError| SqlError::internal(error.to_string());
+    let whole = |length: usize| OffsetBuffer::<i32>::from_lengths([length]);
+    match (value, data_type) {
+        (Value::Text(text), DataType::Utf8) => {
+            check_room(0, text.len())?;
+            let (offsets, bytes) = (whole(text.len()), Buffer::from_vec(text.into_bytes()));
+            Ok(Arc::new(
+                StringArray::try_new(offsets, bytes, None).map_err(internal)?,
+            ))
+        }
+        (Value::Bytea(bytes), DataType::Binary) => {
+            check_room(0, bytes.len())?;
+            let (offsets, bytes) = (whole(bytes.len()), Buffer::from_vec(bytes));
+            Ok(Arc::new(
+                BinaryArray::try_new(offsets, bytes, None).map_err(internal)?,
+            ))
+        }
+        (value, data_type) => {
+            let mut builder = ColumnBuilder::new(data_type, 1)?;
+            builder.push(&value.as_ref())?;
+            Ok(builder.finish())
+        }
+    }
 }
 
 /// Values of type `ty` as an array.

@@ -10,6 +10,7 @@
 //! which for floats would give other sums.
 
 mod frame;
+mod values;
 
 use std::fmt;
 use std::ops::Range;
@@ -36,6 +37,7 @@ use crate::operator::{Operator, operator_plan};
 use crate::schema::{arrow_type, field, field_name};
 use crate::session::ExecutionContext;
 use frame::Frames;
+use values::Values;
 
 /// One end of a frame, its offset or boundary a column of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,24 +218,20 @@ impl Running {
 
     /// The rows of whole partitions with the columns of the calls.
     fn computed(&self, rows: &RecordBatch) -> Result<RecordBatch> {
-        let mut values: Vec<Vec<Value>> = self
-            .window
-            .calls
-            .iter()
-            .map(|_| Vec::with_capacity(rows.num_rows()))
-            .collect();
+        let calls = self.window.calls.iter();
+        let mut values: Vec<Values<'_>> = calls.map(|_| Values::new(rows.num_rows(), &self.room)).collect();
         for range in ranges(rows, &self.window.partition)? {
             let rows = rows.slice(range.start, range.len());
             let order: Vec<ColumnId> = self.window.order.iter().map(|(id, _, _)| *id).collect();
             let peers = ranges(&rows, &order)?;
             for (call, values) in self.window.calls.iter().zip(&mut values) {
-                over_partition(call, &rows, &peers, &self.window.context, &self.room, values)
-                    .map_err(external)?;
+                over_partition(call, &rows, &peers, &self.window.context, values).map_err(external)?;
             }
         }
         let mut arrays: Vec<ArrayRef> = rows.columns().to_vec();
         for (call, values) in self.window.calls.iter().zip(&values) {
-            arrays.push(array_of_values(values, &call.ty, &arrow_type(&call.ty)).map_err(external)?);
+            let array = array_of_values(values.all(), &call.ty, &arrow_type(&call.ty));
+            arrays.push(array.map_err(external)?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         Ok(RecordBatch::try_new_with_options(
@@ -272,8 +270,7 @@ fn over_partition(
     rows: &RecordBatch,
     peers: &[Range<usize>],
     context: &ExecutionContext,
-    room: &MemoryReservation,
-    out: &mut Vec<Value>,
+    out: &mut Values<'_>,
 ) -> std::result::Result<(), SqlError> {
     let count = rows.num_rows();
     let arguments: std::result::Result<Vec<ValueColumn>, SqlError> = call
@@ -283,29 +280,38 @@ fn over_partition(
         .collect();
     let arguments = arguments?;
     match call.function {
-        WindowFunction::RowNumber => out.extend((1..=count as i64).map(Value::Int8)),
+        WindowFunction::RowNumber => {
+            for number in 1..=count as i64 {
+                out.push(Value::Int8(number))?;
+            }
+        }
         WindowFunction::Rank
         | WindowFunction::DenseRank
         | WindowFunction::PercentRank
-        | WindowFunction::CumeDist => ranked(call.function, peers, count, out),
+        | WindowFunction::CumeDist => ranked(call.function, peers, count, out)?,
         WindowFunction::Ntile => ntile(&arguments, count, out)?,
         WindowFunction::Lag => shifted(&arguments, count, -1, out)?,
         WindowFunction::Lead => shifted(&arguments, count, 1, out)?,
         WindowFunction::FirstValue | WindowFunction::LastValue | WindowFunction::NthValue => {
             let frames = Frames::new(call, rows, peers)?;
             for row in 0..count {
-                out.push(of_frame(call.function, &frames, row, &arguments)?);
+                out.push(of_frame(call.function, &frames, row, &arguments)?)?;
             }
         }
         WindowFunction::Aggregate(_) => {
             let frames = Frames::new(call, rows, peers)?;
-            frame::aggregated(call, &frames, rows, &arguments, context, room, out)?;
+            frame::aggregated(call, &frames, rows, &arguments, context, out)?;
         }
     }
     Ok(())
 }
 
-fn ranked(function: WindowFunction, peers: &[Range<usize>], count: usize, out: &mut Vec<Value>) {
+fn ranked(
+    function: WindowFunction,
+    peers: &[Range<usize>],
+    count: usize,
+    out: &mut Values<'_>,
+) -> std::result::Result<(), SqlError> {
     for (group, range) in peers.iter().enumerate() {
         let value = match function {
             WindowFunction::Rank => Value::Int8(range.start as i64 + 1),
@@ -314,19 +320,24 @@ fn ranked(function: WindowFunction, peers: &[Range<usize>], count: usize, out: &
             WindowFunction::PercentRank => Value::Float8(range.start as f64 / (count - 1) as f64),
             _ => Value::Float8(range.end as f64 / count as f64),
         };
-        out.extend(std::iter::repeat_n(value, range.len()));
+        for _ in 0..range.len() {
+            out.push(value.clone())?;
+        }
     }
+    Ok(())
 }
 
 /// Buckets whose sizes differ by one at most, the larger first. The number of buckets is that of the first
 /// row.
-fn ntile(arguments: &[ValueColumn], count: usize, out: &mut Vec<Value>) -> std::result::Result<(), SqlError> {
+fn ntile(arguments: &[ValueColumn], count: usize, out: &mut Values<'_>) -> std::result::Result<(), SqlError> {
     let Some(Value::Int4(buckets)) = arguments
         .first()
         .filter(|_| count > 0)
         .map(|column| column.value(0))
     else {
-        out.extend(std::iter::repeat_n(Value::Null, count));
+        for _ in 0..count {
+            out.push(Value::Null)?;
+        }
         return Ok(());
     };
     if buckets <= 0 {
@@ -344,7 +355,7 @@ fn ntile(arguments: &[ValueColumn], count: usize, out: &mut Vec<Value>) -> std::
         } else {
             larger + (row - in_larger) / size.max(1)
         };
-        out.push(Value::Int4(bucket as i32 + 1));
+        out.push(Value::Int4(bucket as i32 + 1))?;
     }
     Ok(())
 }
@@ -354,14 +365,14 @@ fn shifted(
     arguments: &[ValueColumn],
     count: usize,
     direction: i64,
-    out: &mut Vec<Value>,
+    out: &mut Values<'_>,
 ) -> std::result::Result<(), SqlError> {
     let [value, offset, default] = arguments else {
         return Err(SqlError::internal("lag and lead take three arguments"));
     };
     for row in 0..count {
         let Some(offset) = offset.value(row).as_i64() else {
-            out.push(Value::Null);
+            out.push(Value::Null)?;
             continue;
         };
         let place = offset
@@ -370,7 +381,7 @@ fn shifted(
         let place = place
             .and_then(|place| usize::try_from(place).ok())
             .filter(|place| *place < count);
-        out.push(place.map_or_else(|| default.value(row), |place| value.value(place)));
+        out.push(place.map_or_else(|| default.value(row), |place| value.value(place)))?;
     }
     Ok(())
 }

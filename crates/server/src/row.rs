@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
+use weft_types::interrupt::byte_pieces;
 use weft_types::{
     RowLayout, SqlError, SqlState, SqlType, TimeZone, ValueRef, encode_binary_ref, format_text_in,
 };
@@ -230,7 +231,7 @@ fn encode_cell(
         CellCodec::ValueText(ty) => {
             scratch.text.clear();
             let zone = scratch.zone();
-            format_text_in(&value(layout, bytes, column)?, ty, &zone, &mut scratch.text);
+            format_text_in(&value(layout, bytes, column)?, ty, &zone, &mut scratch.text)?;
             put_counted(out, scratch.text.as_bytes())?;
         }
         CellCodec::ValueBinary(ty) => {
@@ -268,7 +269,10 @@ fn put_counted(out: &mut BytesMut, cell: &[u8]) -> Result<(), SqlError> {
         )
     })?;
     out.put_i32(length);
-    out.put_slice(cell);
+    out.reserve(cell.len());
+    for piece in byte_pieces(cell) {
+        out.put_slice(piece?);
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
 use weft_base::blocking;
-use weft_types::{SqlError, SqlState};
+use weft_types::{SqlError, SqlState, interrupt};
 
 use crate::backend::{
     CommandTag, CopyHeader, NoticeLevel, OutputColumn, PreparedStatement, ResultSink, RowRef,
@@ -22,6 +22,9 @@ use crate::portal::Names;
 use crate::reply;
 use crate::row::{RowEncoder, Scratch};
 use crate::transport::{Failure, Replies, Socket};
+
+/// Bytes of a message that takes a while to be sent.
+const LONG_MESSAGE: usize = 1 << 20;
 
 /// Where rows go, and what is said around them.
 pub enum Results<'a> {
@@ -72,6 +75,15 @@ impl<P> WireSink<'_, P> {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => self.fail(failure),
         }
+    }
+
+    /// A long message from byte `at` on is taken back if the statement shall end: once its first byte is sent
+    /// all others must follow.
+    fn still_wanted(&mut self, at: usize) -> Result<(), SqlError> {
+        if self.replies.out.len() - at < LONG_MESSAGE {
+            return Ok(());
+        }
+        interrupt::check().inspect_err(|_| self.replies.out.truncate(at))
     }
 
     /// The next piece of copy data; None at its end.
@@ -165,6 +177,7 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
         if self.failure.is_some() {
             return ControlFlow::Break(());
         }
+        let at = self.replies.out.len();
         let result = match &mut self.results {
             Results::Simple(encoder) => encoder.encode(row, self.scratch, &mut self.replies.out),
             Results::Portal {
@@ -188,7 +201,7 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
                 }
             }
         };
-        match result {
+        match result.and_then(|()| self.still_wanted(at)) {
             Ok(()) => self.flush_if_large(),
             Err(error) => self.fail(Failure::Statement(error)),
         }

@@ -114,6 +114,7 @@ pub(crate) fn arrange(tokens: &mut Vec<TokenWithSpan>) -> Result<Arranged, SqlEr
         .map(|last| last.span)
         .unwrap_or_else(sqlparser::tokenizer::Span::empty);
     for (at, token) in tokens.drain(..).enumerate() {
+        pace.step(4)?;
         while let Some((_, inserted)) = put.next_if(|(place, _)| *place == at) {
             out.push(TokenWithSpan {
                 token: inserted,

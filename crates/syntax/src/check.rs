@@ -3,31 +3,43 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    AlterTableOperation, AssignmentTarget, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    Statement, TableAlias, TableConstraint, TableFactor, Visit, Visitor,
+    AlterTableOperation, AssignmentTarget, Expr, Ident, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, Statement, TableAlias, TableConstraint, TableFactor, Visit, Visitor,
 };
 use weft_types::SqlError;
+use weft_types::interrupt::Pace;
 
 use crate::keyword::{self, Category};
 use crate::tokens::near;
 
 /// Refuses a statement in which an unquoted word is a name that cannot be one.
 pub(crate) fn statement(sql: &str, statement: &Statement) -> Result<(), SqlError> {
-    match statement.visit(&mut Names) {
+    match statement.visit(&mut Names::default()) {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(position) => Err(near(sql, position)),
+        ControlFlow::Break(Wrong::Name(position)) => Err(near(sql, position)),
+        ControlFlow::Break(Wrong::Ended(error)) => Err(error),
     }
 }
 
-/// Breaks with the position of the first wrong name.
-struct Names;
+/// Breaks at the first wrong name, and when the statement shall end.
+#[derive(Default)]
+struct Names {
+    pace: Pace,
+}
 
-type Flow = ControlFlow<u64>;
+enum Wrong {
+    /// Where the name stands.
+    Name(u64),
+    /// With this error.
+    Ended(SqlError),
+}
+
+type Flow = ControlFlow<Wrong>;
 
 fn wrong(ident: &Ident) -> Flow {
     match ident.span.start.column {
         0 => ControlFlow::Continue(()),
-        position => ControlFlow::Break(position),
+        position => ControlFlow::Break(Wrong::Name(position)),
     }
 }
 
@@ -97,7 +109,14 @@ fn altered(operation: &AlterTableOperation) -> Flow {
 }
 
 impl Visitor for Names {
-    type Break = u64;
+    type Break = Wrong;
+
+    fn pre_visit_expr(&mut self, _expr: &Expr) -> Flow {
+        match self.pace.step(16) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Wrong::Ended(error)),
+        }
+    }
 
     fn pre_visit_statement(&mut self, statement: &Statement) -> Flow {
         match statement {

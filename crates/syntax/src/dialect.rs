@@ -28,7 +28,12 @@ pub(crate) struct WeftDialect {
     pub(crate) depth: Cell<usize>,
     pub(crate) depth_max: usize,
     pace: RefCell<Pace>,
+    /// The error with which the statement shall end: whatever the parser makes of the rest does not count.
+    pub(crate) ended: RefCell<Option<SqlError>>,
 }
+
+/// Units of work of an expression, about.
+const EXPRESSION_UNITS: usize = 32;
 
 /// Message of a parser error whose words lie in [`WeftDialect::error`].
 pub(crate) const OWN_ERROR: &str = "\u{1}weft";
@@ -42,6 +47,19 @@ impl WeftDialect {
             depth: Cell::new(0),
             depth_max,
             pace: RefCell::default(),
+            ended: RefCell::default(),
+        }
+    }
+
+    /// One expression more: fails, from then on always, when the statement shall end.
+    pub(crate) fn go_on(&self) -> Result<(), ParserError> {
+        let mut ended = self.ended.borrow_mut();
+        if ended.is_none() {
+            *ended = self.pace.borrow_mut().step(EXPRESSION_UNITS).err();
+        }
+        match *ended {
+            None => Ok(()),
+            Some(_) => Err(ParserError::ParserError(OWN_ERROR.to_owned())),
         }
     }
 
@@ -128,9 +146,6 @@ impl Dialect for WeftDialect {
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
-        if let Err(error) = self.pace.borrow_mut().step(32) {
-            return Some(Err(self.fail(error)));
-        }
         // The default of a column is a b_expr: NOT NULL and COLLATE behind it belong to the column.
         let here = parser.index();
         let default = here >= 2

@@ -111,6 +111,7 @@ impl<'p, 'd> ExpressionParser<'p, 'd> {
         if depth >= self.dialect.depth_max {
             return Err(ParserError::RecursionLimitExceeded);
         }
+        self.dialect.go_on()?;
         self.dialect.depth.set(depth + 1);
         let result = self.operators(above, restricted);
         self.dialect.depth.set(depth);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState};
 
 use crate::scanner::continuation;
@@ -35,10 +36,12 @@ pub fn fold_name(word: &str) -> String {
 }
 
 /// A quoted name (`"..."`), cut.
-#[must_use]
-pub fn quoted_name(text: &str) -> String {
+///
+/// # Errors
+/// 57014 when the statement shall end.
+pub fn quoted_name(text: &str) -> Result<String, SqlError> {
     let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    cut_name(unquote(inner.unwrap_or(""), '"'))
+    unquote(inner.unwrap_or(""), '"').map(cut_name)
 }
 
 /// The contents of a string literal token of any kind; of a bit string its digits. `U&` takes the backslash
@@ -70,6 +73,7 @@ pub(crate) fn decode(text: &str, escape: char) -> Result<String, Fault> {
         Cow::Borrowed(inner) => unquote(inner, '\''),
         Cow::Owned(inner) => unquote(&inner, '\''),
     };
+    let inner = inner.map_err(|error| Fault { error, at: 0 })?;
     match prefix.eq_ignore_ascii_case("u&") {
         true => decode_unicode(&inner, escape),
         false => Ok(inner),
@@ -108,12 +112,21 @@ fn join_pieces(text: &str, open: usize, escaped: bool) -> Cow<'_, str> {
 }
 
 /// The text between quotes, doubled quotes made one.
-pub(crate) fn unquote(inner: &str, quote: char) -> String {
-    if !inner.contains(quote) {
-        return inner.to_owned();
+///
+/// # Errors
+/// 57014 when the statement shall end.
+pub(crate) fn unquote(inner: &str, quote: char) -> Result<String, SqlError> {
+    let mut out = String::with_capacity(inner.len());
+    let mut rest = inner;
+    let mut pace = Pace::default();
+    while let Some(at) = rest.find(quote) {
+        pace.step(4 + at / 16)?;
+        let (before, behind) = rest.split_at(at + quote.len_utf8());
+        out.push_str(before);
+        rest = behind.strip_prefix(quote).unwrap_or(behind);
     }
-    let doubled: String = [quote, quote].iter().collect();
-    inner.replace(&doubled, quote.encode_utf8(&mut [0; 4]))
+    out.push_str(rest);
+    Ok(out)
 }
 
 /// The contents of `E'...'`. `start` is the byte of `inner` in its token.
@@ -332,7 +345,7 @@ mod tests {
     #[test]
     fn names_fold_and_are_cut() {
         assert_eq!(fold_name("Ab\u{c9}"), "ab\u{c9}");
-        assert_eq!(quoted_name("\"A\"\"b\""), "A\"b");
+        assert_eq!(quoted_name("\"A\"\"b\"").unwrap(), "A\"b");
         assert_eq!(fold_name(&"\u{e9}".repeat(40)).len(), 62);
     }
 }

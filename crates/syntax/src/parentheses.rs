@@ -14,6 +14,8 @@ use std::collections::HashSet;
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use weft_types::SqlError;
+use weft_types::interrupt::Pace;
 
 use crate::keyword;
 
@@ -161,7 +163,13 @@ impl Parentheses {
     }
 
     /// Which tokens open a query, and the names of the subqueries that got a LATERAL.
-    pub(crate) fn finish(mut self, tokens: &mut Vec<TokenWithSpan>) -> (Vec<bool>, HashSet<u64>) {
+    ///
+    /// # Errors
+    /// 57014 when the statement shall end.
+    pub(crate) fn finish(
+        mut self,
+        tokens: &mut Vec<TokenWithSpan>,
+    ) -> Result<(Vec<bool>, HashSet<u64>), SqlError> {
         for open in self.open.drain(..) {
             if open.first == First::Query {
                 self.queries.push(open.token);
@@ -174,13 +182,15 @@ impl Parentheses {
             }
         }
         if self.laterals.is_empty() {
-            return (queries, HashSet::new());
+            return Ok((queries, HashSet::new()));
         }
         self.laterals.sort_unstable();
         let mut places = self.laterals.iter().map(|(place, _)| *place).peekable();
         let mut with = Vec::with_capacity(tokens.len() + self.laterals.len());
         let mut queries_with = Vec::with_capacity(tokens.len() + self.laterals.len());
+        let mut pace = Pace::default();
         for (at, (token, query)) in tokens.drain(..).zip(queries).enumerate() {
+            pace.step(4)?;
             if places.next_if_eq(&at).is_some() {
                 with.push(TokenWithSpan {
                     token: Token::make_word("lateral", None),
@@ -192,10 +202,10 @@ impl Parentheses {
             queries_with.push(query);
         }
         *tokens = with;
-        (
+        Ok((
             queries_with,
             self.laterals.into_iter().map(|(_, name)| name).collect(),
-        )
+        ))
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 use sqlparser::ast::{Expr, Select, SelectItem, Statement, TableFactor, VisitMut, VisitorMut};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
-use weft_types::interrupt::Pace;
+use weft_types::interrupt::{self, Pace};
 use weft_types::{SqlError, SqlState};
 
 use crate::arrange::NOTHING;
@@ -52,11 +52,14 @@ pub fn split(sql: &str) -> Result<Vec<Range<usize>>, SqlError> {
     let mut ranges = Vec::new();
     let mut current: Option<Range<usize>> = None;
     let mut pace = Pace::default();
-    for token in Scanner::new(sql) {
+    for token in Scanner::paced(sql) {
         pace.step(4 + (token.end - token.start) / 32)?;
         match token.kind {
             TokenKind::Semicolon => ranges.extend(current.take()),
-            TokenKind::Unterminated(what) => return Err(lexical(sql, token, what.message())),
+            TokenKind::Unterminated(what) => {
+                interrupt::check()?;
+                return Err(lexical(sql, token, what.message()));
+            }
             TokenKind::Junk(junk) => return Err(lexical(sql, token, junk.message())),
             _ => {
                 let start = current.as_ref().map_or(token.start, |range| range.start);
@@ -168,7 +171,12 @@ fn read<T: VisitMut>(
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(depth_max.saturating_mul(6))
         .with_tokens_with_locations(tokens);
-    let mut tree = parse(&mut parser).map_err(|error| word_error(sql, &dialect, error))?;
+    let parsed = parse(&mut parser);
+    // The parser may have taken the statement's end for a rule that does not fit, and gone on to others.
+    if let Some(ended) = dialect.ended.take() {
+        return Err(ended);
+    }
+    let mut tree = parsed.map_err(|error| word_error(sql, &dialect, error))?;
     let rest = parser.peek_token_ref();
     if rest.token != Token::EOF {
         return Err(near(sql, rest.span.start.column));

@@ -129,7 +129,7 @@ impl<'a> TokenReader<'a> {
             }
             Some(token) if token.kind == TokenKind::QuotedWord => {
                 self.tokens.next();
-                Ok(quoted_name(token.text(self.sql)))
+                quoted_name(token.text(self.sql))
             }
             _ => Err(self.unexpected()),
         }

@@ -6,8 +6,13 @@
 //! comments, `$n` parameters, numbers with fraction and exponent. A literal that goes on behind a line break
 //! is one token.
 //!
+//! A text read by [`Scanner::paced`] ends in the middle of a comment or literal when the statement shall end:
+//! that one is unterminated then.
+//!
 //! It borrows the text and allocates nothing. Positions are byte offsets; all tokens end on character
 //! boundaries.
+
+use weft_types::interrupt::Pace;
 
 /// What kind of token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +119,8 @@ pub struct Scanner<'a> {
     sql: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// Looks at whether the statement shall end.
+    pace: Option<Pace>,
 }
 
 impl<'a> Scanner<'a> {
@@ -123,6 +130,23 @@ impl<'a> Scanner<'a> {
             sql,
             bytes: sql.as_bytes(),
             at: 0,
+            pace: None,
+        }
+    }
+
+    /// As [`Scanner::new`], for a caller that asks at what is unterminated whether the statement has ended.
+    pub(crate) fn paced(sql: &'a str) -> Self {
+        Scanner {
+            pace: Some(Pace::default()),
+            ..Self::new(sql)
+        }
+    }
+
+    /// So many bytes were read; false if there shall be no more.
+    fn goes_on(&mut self, bytes: usize) -> bool {
+        match &mut self.pace {
+            Some(pace) => pace.step(1 + bytes / 16).is_ok(),
+            None => true,
         }
     }
 
@@ -161,6 +185,9 @@ impl<'a> Scanner<'a> {
                     if depth == 0 {
                         return Ok(());
                     }
+                    if !self.goes_on(0) {
+                        break;
+                    }
                 }
                 _ => self.at += 1,
             }
@@ -178,6 +205,9 @@ impl<'a> Scanner<'a> {
             .and_then(|rest| rest.iter().position(stops))
         {
             self.at += found + 1;
+            if !self.goes_on(found) {
+                break;
+            }
             if self.bytes.get(self.at - 1) != Some(&quote) {
                 self.at = (self.at + 1).min(self.bytes.len());
             } else if self.peek(0) != quote {

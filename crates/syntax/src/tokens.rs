@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
-use weft_types::interrupt::Pace;
+use weft_types::interrupt::{self, Pace};
 use weft_types::{SqlError, SqlState};
 
 use crate::arrange::{Arranged, arrange};
@@ -87,7 +87,7 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare(sql: &str) -> Result<Prepared, SqlError> {
     let mut reader = Reader {
         sql,
-        scanner: Scanner::new(sql),
+        scanner: Scanner::paced(sql),
         counted: (0, 1),
         tokens: Vec::with_capacity(sql.len() / 4),
     };
@@ -111,7 +111,7 @@ pub(crate) fn prepare(sql: &str) -> Result<Prepared, SqlError> {
     if parentheses.run_too_long {
         return Err(position::too_deep());
     }
-    let (queries, laterals) = parentheses.finish(&mut tokens);
+    let (queries, laterals) = parentheses.finish(&mut tokens)?;
     Ok(Prepared {
         tokens,
         queries,
@@ -229,7 +229,7 @@ impl Reader<'_> {
             TokenKind::Integer | TokenKind::Decimal => Token::Number(text.to_owned(), false),
             TokenKind::PlainString => {
                 let inner = text.get(1..text.len() - 1).unwrap_or("");
-                Token::SingleQuotedString(literal::unquote(inner, '\''))
+                Token::SingleQuotedString(literal::unquote(inner, '\'')?)
             }
             TokenKind::OtherString => self.other_string(token, text)?,
             TokenKind::Parameter => Token::Placeholder(text.to_owned()),
@@ -252,6 +252,7 @@ impl Reader<'_> {
                 return Err(self.fault(SqlState::SYNTAX_ERROR, junk.message(), token));
             }
             TokenKind::Unterminated(what) => {
+                interrupt::check()?;
                 return Err(self.fault(SqlState::SYNTAX_ERROR, what.message(), token));
             }
         })
@@ -276,11 +277,11 @@ impl Reader<'_> {
 
     fn quoted_word(&mut self, token: scanner::Token, text: &str) -> Result<Token, SqlError> {
         let value = match text.starts_with('"') {
-            true => literal::quoted_name(text),
+            true => literal::quoted_name(text)?,
             false => {
                 let inner = text.get(3..text.len() - 1).unwrap_or("");
                 let escape = self.unicode_escape()?;
-                let decoded = literal::decode_unicode(&literal::unquote(inner, '"'), escape);
+                let decoded = literal::decode_unicode(&literal::unquote(inner, '"')?, escape);
                 literal::cut_name(decoded.map_err(|fault| self.place(fault, token))?)
             }
         };
@@ -333,7 +334,7 @@ impl Reader<'_> {
         }
         let text = token.text(self.sql);
         let inner = text.get(1..text.len() - 1).unwrap_or("");
-        let decoded = literal::unquote(inner, '\'');
+        let decoded = literal::unquote(inner, '\'')?;
         let mut characters = decoded.chars();
         match (characters.next(), characters.next()) {
             (Some(escape), None)

@@ -461,7 +461,7 @@ fn to_text(
         Value::Bool(v) if *to != SqlType::Name => if v { "true" } else { "false" }.to_owned(),
         other => {
             let mut text = String::new();
-            format_text_in(&other.as_ref(), from, zone, &mut text);
+            format_text_in(&other.as_ref(), from, zone, &mut text)?;
             text
         }
     };

@@ -1,7 +1,11 @@
 //! Text of `bytea` and `uuid`.
 
+use crate::interrupt::{Pace, byte_pieces};
 use crate::text::invalid_syntax;
 use crate::{SqlError, SqlState, SqlType};
+
+/// Bytes without an escape that are copied at once.
+const PLAIN_BYTES: usize = 1 << 16;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -11,12 +15,15 @@ fn push_byte(byte: u8, out: &mut String) {
 }
 
 /// Appends `\x` and the bytes in hexadecimal.
-pub(crate) fn format_bytea(bytes: &[u8], out: &mut String) {
+pub(crate) fn format_bytea(bytes: &[u8], out: &mut String) -> Result<(), SqlError> {
     out.reserve(2 + bytes.len() * 2);
     out.push_str("\\x");
-    for byte in bytes {
-        push_byte(*byte, out);
+    for piece in byte_pieces(bytes) {
+        for byte in piece? {
+            push_byte(*byte, out);
+        }
     }
+    Ok(())
 }
 
 /// Reads the hex form (`\x...`, blanks between bytes) or the escape form (`\\`, `\ooo`).
@@ -36,7 +43,9 @@ fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
     };
     let mut bytes = Vec::with_capacity(text.len() / 2);
     let mut chars = text.chars();
+    let mut pace = Pace::default();
     while let Some(c) = chars.next() {
+        pace.step(1)?;
         if matches!(c, ' ' | '\n' | '\t' | '\r') {
             continue;
         }
@@ -52,7 +61,17 @@ fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
 fn parse_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
+    let mut pace = Pace::default();
     loop {
+        // As it stands up to the next escape.
+        let piece = rest.get(..rest.len().min(PLAIN_BYTES)).unwrap_or(rest);
+        let plain = piece
+            .iter()
+            .position(|byte| *byte == b'\\')
+            .unwrap_or(piece.len());
+        pace.step(1 + plain / 8)?;
+        bytes.extend_from_slice(rest.get(..plain).unwrap_or_default());
+        rest = rest.get(plain..).unwrap_or_default();
         rest = match rest {
             [] => return Ok(bytes),
             [b'\\', b'\\', tail @ ..] => {
@@ -75,10 +94,7 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
                     "invalid input syntax for type bytea",
                 ));
             }
-            [byte, tail @ ..] => {
-                bytes.push(*byte);
-                tail
-            }
+            unescaped => unescaped,
         };
     }
 }

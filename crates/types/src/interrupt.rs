@@ -67,7 +67,7 @@ pub fn check() -> Result<(), SqlError> {
 const UNITS_MAX: usize = 1 << 14;
 
 /// Asks now and then, by how much was done: a unit is some ten nanoseconds of work.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Pace {
     done: usize,
 }
@@ -124,23 +124,35 @@ pub fn pieces_from_behind(text: &str) -> impl Iterator<Item = Result<&str, SqlEr
     })
 }
 
-/// A text so many times.
+/// Appends a text.
 ///
 /// # Errors
 /// 57014 when the statement shall end.
-pub fn repeated(text: &str, times: usize) -> Result<String, SqlError> {
-    let in_piece = (PIECE_BYTES / text.len().max(1)).clamp(1, times.max(1));
-    if text.is_empty() || in_piece == times {
-        return Ok(text.repeat(times));
+pub fn push(out: &mut String, text: &str) -> Result<(), SqlError> {
+    out.reserve(text.len());
+    for piece in pieces(text) {
+        out.push_str(piece?);
     }
+    Ok(())
+}
+
+/// Appends a text so many times.
+///
+/// # Errors
+/// 57014 when the statement shall end.
+pub fn push_repeated(out: &mut String, text: &str, times: usize) -> Result<(), SqlError> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    out.reserve(text.len().saturating_mul(times));
+    let in_piece = (PIECE_BYTES / text.len()).clamp(1, times.max(1));
     let piece = text.repeat(in_piece);
-    let mut out = String::with_capacity(text.len().saturating_mul(times));
     for _ in 0..times / in_piece {
+        push(out, &piece)?;
         check()?;
-        out.push_str(&piece);
     }
     out.push_str(piece.get(..times % in_piece * text.len()).unwrap_or_default());
-    Ok(out)
+    Ok(())
 }
 
 /// Bytes cut into pieces, with a look between two of them.
@@ -188,6 +200,12 @@ mod tests {
         assert!(check().is_ok());
     }
 
+    fn repeated(text: &str, times: usize) -> String {
+        let mut out = String::new();
+        push_repeated(&mut out, text, times).unwrap();
+        out
+    }
+
     #[test]
     fn pieces_are_the_text() {
         let text = "aé".repeat(PIECE_BYTES);
@@ -199,10 +217,10 @@ mod tests {
         behind.reverse();
         assert_eq!(behind.concat(), text);
         for times in [0, 1, 2, 7, PIECE_BYTES, 3 * PIECE_BYTES + 1] {
-            assert_eq!(repeated("aé", times).unwrap(), "aé".repeat(times));
+            assert_eq!(repeated("aé", times), "aé".repeat(times));
         }
-        assert_eq!(repeated("", 5).unwrap(), "");
-        assert_eq!(repeated(&text, 2).unwrap(), text.repeat(2));
+        assert_eq!(repeated("", 5), "");
+        assert_eq!(repeated(&text, 2), text.repeat(2));
         let bytes = text.as_bytes();
         assert_eq!(
             byte_pieces(bytes)

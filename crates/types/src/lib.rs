@@ -31,6 +31,8 @@ mod key_shuffle;
 pub mod numeric;
 pub mod range;
 pub mod row;
+pub mod search;
+pub mod sort;
 pub mod sql_type;
 pub mod text;
 mod timezone;

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use crate::{
     Numeric, SqlError, SqlState, SqlType, TimeZone, Value, ValueRef, array, cast, datetime, float, hex,
+    interrupt,
 };
 
 /// Reads the text form of a value of the type, UTC being the time zone.
@@ -103,21 +104,27 @@ fn parse_named_oid(text: &str, ty: &SqlType) -> Result<u32, SqlError> {
     )))
 }
 
-/// Appends the text form of a value of the type, in UTC; nothing for NULL.
+/// Appends the text form of a value of the type, in UTC, to its end; nothing for NULL.
 pub fn format_text(value: &Value, ty: &SqlType, out: &mut String) {
-    match value {
-        Value::Numeric(v) => v.format(out),
-        other => format_text_ref(&other.as_ref(), ty, out),
-    }
+    format_text_ref(&value.as_ref(), ty, out);
 }
 
-/// Appends the text form of a value of the type, in UTC; nothing for NULL.
+/// Appends the text form of a value of the type, in UTC, to its end; nothing for NULL.
 pub fn format_text_ref(value: &ValueRef<'_>, ty: &SqlType, out: &mut String) {
-    format_text_in(value, ty, &TimeZone::UTC, out);
+    // Nothing but the statement's end can come between.
+    let _ = interrupt::undisturbed(|| format_text_in(value, ty, &TimeZone::UTC, out));
 }
 
 /// Appends the text form of a value of the type; a `timestamptz` is shown in `zone`. Nothing for NULL.
-pub fn format_text_in(value: &ValueRef<'_>, ty: &SqlType, zone: &TimeZone, out: &mut String) {
+///
+/// # Errors
+/// 57014 when the statement shall end.
+pub fn format_text_in(
+    value: &ValueRef<'_>,
+    ty: &SqlType,
+    zone: &TimeZone,
+    out: &mut String,
+) -> Result<(), SqlError> {
     match value {
         ValueRef::Null => {}
         ValueRef::Bool(v) => out.push(if *v { 't' } else { 'f' }),
@@ -126,12 +133,12 @@ pub fn format_text_in(value: &ValueRef<'_>, ty: &SqlType, zone: &TimeZone, out: 
         ValueRef::Int8(v) => push_i64(*v, out),
         ValueRef::Float4(v) => float::format_f32(*v, out),
         ValueRef::Float8(v) => float::format_f64(*v, out),
-        ValueRef::Numeric(v) => v.format(out),
+        ValueRef::Numeric(v) => v.format(out)?,
         ValueRef::Text(v) => {
             out.push_str(v);
             out.extend(std::iter::repeat_n(' ', padding(v, ty)));
         }
-        ValueRef::Bytea(v) => hex::format_bytea(v, out),
+        ValueRef::Bytea(v) => hex::format_bytea(v, out)?,
         ValueRef::Date(v) => datetime::format_date(*v, out),
         ValueRef::Timestamp(v) => datetime::format_timestamp(*v, out),
         ValueRef::TimestampTz(v) => datetime::format_timestamptz(*v, zone, out),
@@ -139,9 +146,10 @@ pub fn format_text_in(value: &ValueRef<'_>, ty: &SqlType, zone: &TimeZone, out: 
         ValueRef::Time(v) => datetime::push_time(*v, out),
         ValueRef::Interval(v) => v.format(out),
         ValueRef::Oid(v) => format_oid(*v, ty, out),
-        ValueRef::Array(v) => array::format_array(v, zone, out),
-        ValueRef::Record(v) => array::format_record(v, zone, out),
+        ValueRef::Array(v) => array::format_array(v, zone, out)?,
+        ValueRef::Record(v) => array::format_record(v, zone, out)?,
     }
+    Ok(())
 }
 
 /// What a constant is that nothing gives a type.

@@ -5,18 +5,40 @@
 
 use std::cmp::Ordering;
 
-use weft_types::{SqlError, SqlType, Value, ValueRef, assign_from, cast_in, compare_ref};
+use weft_types::{SqlError, SqlType, Value, ValueRef, assign_from, cast_in, compare_ref, interrupt};
 
 use super::arrays;
 use crate::context::Context;
 use crate::table::Entry;
 use crate::tree::{CompareOp, Op};
 
+/// Bytes or items of a value that took long to make, and will take long where it is used.
+const LONG_VALUE: usize = 1 << 18;
+
 /// The value of an operation. The node's own type is `ty`.
 ///
 /// # Errors
 /// Those of the function or conversion; XX000 for arguments that it does not take.
 pub fn apply(
+    context: &Context<'_>,
+    op: &Op,
+    ty: &SqlType,
+    arguments: &[ValueRef<'_>],
+) -> Result<Value, SqlError> {
+    let value = computed(context, op, ty, arguments)?;
+    let units = match &value {
+        Value::Text(text) => text.len(),
+        Value::Bytea(bytes) => bytes.len(),
+        Value::Array(array) => array.items.len(),
+        _ => 0,
+    };
+    if units >= LONG_VALUE {
+        interrupt::check()?;
+    }
+    Ok(value)
+}
+
+fn computed(
     context: &Context<'_>,
     op: &Op,
     ty: &SqlType,

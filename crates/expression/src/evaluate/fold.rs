@@ -8,6 +8,7 @@
 //! Nodes are taken in their order, arguments first. Behind an argument that decides an AND, an OR, a COALESCE
 //! or a CASE the rest is left out without a look.
 
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
 use super::apply::{apply, parameter};
@@ -91,6 +92,7 @@ pub fn fold(expr: &Expr, context: &Context<'_>) -> Result<Folded, SqlError> {
         out: Vec::with_capacity(count),
         starts: Vec::new(),
         leaves_out: false,
+        pace: Pace::default(),
     };
     folding.assign_places();
     let mut at = 0;
@@ -138,6 +140,7 @@ struct Folding<'e> {
     /// Where in `out` each finished value begins that nothing has taken yet.
     starts: Vec<usize>,
     leaves_out: bool,
+    pace: Pace,
 }
 
 /// The CASE whose operand each [`Op::CaseOperand`] names.
@@ -322,6 +325,7 @@ impl Folding<'_> {
             self.push(node.op.clone(), node.ty, arity);
             return Ok(());
         }
+        self.pace.step(32)?;
         let arguments: Vec<ValueRef<'_>> = (0..arity)
             .rev()
             .filter_map(|back| self.constant(back).map(Value::as_ref))

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use weft_types::interrupt::{self, Pace};
-use weft_types::{ArrayValue, Element, SqlError, SqlState, SqlType, Value, ValueRef, compare};
+use weft_types::{ArrayValue, Element, SqlError, SqlState, SqlType, Value, ValueRef, compare, search, sort};
 
 use super::shape::{
     Arguments, BOOL, Computed, INT4, TEXT, TO_BOOL, TO_INT4, TO_TEXT, TO_TEXTS, boolean, check_bytes,
@@ -288,18 +288,21 @@ fn concat(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
 /// Whether every item of one array is in the other; NULL is nowhere.
 fn within(part: &ArrayValue, whole: &ArrayValue) -> Result<bool, SqlError> {
     let items = sorted(whole)?;
-    Ok(part
-        .items
-        .iter()
-        .all(|item| !item.is_null() && found(&items, item)))
+    let mut pace = Pace::default();
+    for item in &part.items {
+        pace.step(64)?;
+        if item.is_null() || !found(&items, item) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The items that are not NULL, in order.
 fn sorted(array: &ArrayValue) -> Result<Vec<&Value>, SqlError> {
     interrupt::check()?;
-    let mut items: Vec<&Value> = array.items.iter().filter(|item| !item.is_null()).collect();
-    items.sort_by(|a, b| compare(a, b).unwrap_or(Ordering::Equal));
-    Ok(items)
+    let items: Vec<&Value> = array.items.iter().filter(|item| !item.is_null()).collect();
+    sort::sorted(items, |a, b| compare(a, b).unwrap_or(Ordering::Equal))
 }
 
 fn found(items: &[&Value], item: &Value) -> bool {
@@ -333,11 +336,14 @@ fn overlaps(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (one, other) = (given(arguments, 0)?, given(arguments, 1)?);
     check_same_elements(one, other)?;
     let items = sorted(one)?;
-    let common = other
-        .items
-        .iter()
-        .any(|item| !item.is_null() && found(&items, item));
-    Ok(Value::Bool(common))
+    let mut pace = Pace::default();
+    for item in &other.items {
+        pace.step(64)?;
+        if !item.is_null() && found(&items, item) {
+            return Ok(Value::Bool(true));
+        }
+    }
+    Ok(Value::Bool(false))
 }
 
 fn remove(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -350,12 +356,14 @@ fn remove(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
             "removing elements from multidimensional arrays is not supported",
         ));
     }
-    let kept: Vec<Value> = array
-        .items
-        .iter()
-        .filter(|own| !same(own, &item))
-        .cloned()
-        .collect();
+    let mut kept: Vec<Value> = Vec::new();
+    let mut pace = Pace::default();
+    for own in array.items.iter() {
+        pace.step(4)?;
+        if !same(own, &item) {
+            kept.push(own.clone());
+        }
+    }
     if kept.is_empty() {
         return of(ArrayValue::of_items(array.element, kept));
     }
@@ -373,15 +381,17 @@ fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         return Ok(Value::Null);
     };
     let (from, to) = (value(arguments, 1), value(arguments, 2));
-    let mut changed = array.clone();
     let mut pace = Pace::default();
-    for item in &mut changed.items {
-        pace.step(2)?;
-        if same(item, &from) {
-            *item = to.clone();
-        }
+    let mut items = Vec::with_capacity(array.items.len());
+    for item in &array.items {
+        pace.step(4)?;
+        items.push(if same(item, &from) { &to } else { item }.clone());
     }
-    of(changed)
+    of(ArrayValue {
+        element: array.element,
+        dimensions: array.dimensions.clone(),
+        items,
+    })
 }
 
 /// The subscript of the item at a place.
@@ -461,9 +471,15 @@ fn positions(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     };
     check_searchable(array)?;
     let item = value(arguments, 1);
-    let places = array.items.iter().enumerate().filter(|(_, own)| same(own, &item));
-    let found = places.map(|(at, _)| Value::Int4(subscript(array, at)));
-    of(ArrayValue::of_items(SqlType::Int4, found.collect()))
+    let mut found = Vec::new();
+    let mut pace = Pace::default();
+    for (at, own) in array.items.iter().enumerate() {
+        pace.step(4)?;
+        if same(own, &item) {
+            found.push(Value::Int4(subscript(array, at)));
+        }
+    }
+    of(ArrayValue::of_items(SqlType::Int4, found))
 }
 
 fn dimension_count(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -679,7 +695,7 @@ fn split(
     }
     match text(arguments, 1)? {
         "" => part(whole),
-        separator => whole.split(separator).try_for_each(part),
+        separator => search::parts(whole, separator).try_for_each(|found| part(found?)),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Functions and operators of bytes (PostgreSQL 15, 9.5).
 
-use memchr::memmem;
-use weft_types::{SqlError, SqlState, Value};
+use weft_types::{SqlError, SqlState, Value, search};
 
 use super::shape::{
     Arguments, BYTEA, Computed, INT4, INT8, TO_BYTEA, TO_INT4, TO_INT8, bytes, check_bytes, counted, define,
@@ -78,8 +77,12 @@ fn overlay(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
 }
 
 fn position(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    let found = memmem::find(bytes(arguments, 0)?, bytes(arguments, 1)?);
-    counted(found.map_or(0, |at| at + 1))
+    let (whole, part) = (bytes(arguments, 0)?, bytes(arguments, 1)?);
+    if part.is_empty() {
+        return counted(1);
+    }
+    let at = search::found(whole, part).next().transpose()?;
+    counted(at.map_or(0, |at| at + 1))
 }
 
 fn trim(arguments: Arguments<'_, '_>, front: bool, end: bool) -> Computed {

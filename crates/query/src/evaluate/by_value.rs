@@ -4,14 +4,15 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
 use weft_expression::evaluate::apply;
 use weft_expression::{Node, Op};
-use weft_types::{SqlError, SqlType, ValueRef, interrupt};
+use weft_types::interrupt::Pace;
+use weft_types::{SqlError, SqlType, ValueRef};
 
 use super::machine::Operand;
-use crate::arrays::{ColumnBuilder, ValueColumn};
+use crate::arrays::{ColumnBuilder, ValueColumn, array_of_one};
 use crate::session::Execution;
 
-/// How often a long computation asks whether it shall end.
-const ROWS_BETWEEN_CHECKS: usize = 256;
+/// Units of work of a row, about.
+const ROW_UNITS: usize = 64;
 
 /// One operation on values.
 pub(super) struct Computation {
@@ -43,12 +44,17 @@ impl Computation {
             .collect();
         let columns = columns?;
         let context = context.context();
+        if rows == 1 {
+            let values: Vec<ValueRef<'_>> = (arguments.iter().zip(&columns))
+                .map(|(operand, column)| column.value_ref(operand.at(0)))
+                .collect();
+            return array_of_one(apply(&context, &self.op, &self.ty, &values)?, data_type);
+        }
         let mut builder = ColumnBuilder::new(data_type, rows)?;
         let mut values: Vec<ValueRef<'_>> = Vec::with_capacity(columns.len());
+        let mut pace = Pace::default();
         for row in 0..rows {
-            if row % ROWS_BETWEEN_CHECKS == ROWS_BETWEEN_CHECKS - 1 {
-                interrupt::check()?;
-            }
+            pace.step(ROW_UNITS)?;
             values.clear();
             for (operand, column) in arguments.iter().zip(&columns) {
                 values.push(column.value_ref(operand.at(row)));

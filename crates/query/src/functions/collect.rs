@@ -20,7 +20,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use parking_lot::Mutex;
 use weft_base::{ByteReader, ByteWriter};
 use weft_expression::table::{Accumulator as OwnAccumulator, AggregateEntry};
-use weft_types::{SqlError, SqlType, Value, ValueRef, interrupt};
+use weft_types::{SqlError, SqlType, Value, ValueRef, interrupt, sort};
 
 use crate::arrays::{ValueColumn, array_of_values, needs_order_key, order_key};
 use crate::errors::external;
@@ -346,7 +346,7 @@ impl Keeping {
     }
 
     fn value(&mut self) -> Result<ScalarValue, SqlError> {
-        self.rows.sort_by(|a, b| a.sort.cmp(&b.sort));
+        self.rows = sort::sorted(std::mem::take(&mut self.rows), |a, b| a.sort.cmp(&b.sort))?;
         if self.call.distinct {
             self.rows.dedup_by(|a, b| a.distinct == b.distinct);
         }

@@ -4,15 +4,14 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::execution::memory_pool::MemoryReservation;
 use weft_binder::relation::{FrameExclusion, FrameUnit, WindowFunction};
 use weft_expression::Accumulator;
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef, compare_ref};
 
+use super::values::Values;
 use super::{Bound, Call, column};
 use crate::arrays::ValueColumn;
-use crate::errors::sql_error;
 use crate::session::ExecutionContext;
 
 /// The frames of all rows of a partition.
@@ -29,7 +28,9 @@ impl Frames {
         let count = rows.num_rows();
         let mut peers = Vec::with_capacity(count);
         let mut group_of = Vec::with_capacity(count);
+        let mut pace = Pace::default();
         for (group, range) in groups.iter().enumerate() {
+            pace.step(8 + range.len())?;
             peers.extend(std::iter::repeat_n(range.clone(), range.len()));
             group_of.extend(std::iter::repeat_n(group, range.len()));
         }
@@ -106,7 +107,12 @@ impl Ends<'_> {
     fn all(&self, bound: Bound, rows: &RecordBatch, start: bool) -> Result<Vec<usize>, SqlError> {
         match bound {
             Bound::Unbounded => Ok(vec![if start { 0 } else { self.count }; self.count]),
-            Bound::CurrentRow => Ok((0..self.count).map(|row| self.current(row, start)).collect()),
+            Bound::CurrentRow => {
+                let mut pace = Pace::default();
+                (0..self.count)
+                    .map(|row| pace.step(2).map(|()| self.current(row, start)))
+                    .collect()
+            }
             Bound::Preceding(id, ty) => self.shifted(&column(rows, id, &ty)?, true, start),
             Bound::Following(id, ty) => self.shifted(&column(rows, id, &ty)?, false, start),
         }
@@ -121,13 +127,15 @@ impl Ends<'_> {
     }
 
     fn shifted(&self, by: &ValueColumn, preceding: bool, start: bool) -> Result<Vec<usize>, SqlError> {
+        let mut pace = Pace::default();
         (0..self.count)
-            .map(|row| match self.unit {
-                FrameUnit::Range => Ok(self.boundary(row, &by.value_ref(row), start)),
-                _ => {
-                    let offset = offset(&by.value_ref(row), start)?;
-                    Ok(self.counted(row, if preceding { -offset } else { offset }, start))
+            .map(|row| {
+                pace.step(32)?;
+                if self.unit == FrameUnit::Range {
+                    return Ok(self.boundary(row, &by.value_ref(row), start));
                 }
+                let offset = offset(&by.value_ref(row), start)?;
+                Ok(self.counted(row, if preceding { -offset } else { offset }, start))
             })
             .collect()
     }
@@ -208,16 +216,14 @@ fn offset(value: &ValueRef<'_>, start: bool) -> Result<i64, SqlError> {
     }
 }
 
-/// Appends an aggregate over each row's frame. What texts and sets take is asked of `room`: over a growing
-/// frame they are as many as there are pairs of rows.
+/// Appends an aggregate over each row's frame.
 pub(super) fn aggregated(
     call: &Call,
     frames: &Frames,
     rows: &RecordBatch,
     arguments: &[ValueColumn],
     context: &ExecutionContext,
-    room: &MemoryReservation,
-    out: &mut Vec<Value>,
+    out: &mut Values<'_>,
 ) -> Result<(), SqlError> {
     let WindowFunction::Aggregate(entry) = call.function else {
         return Err(SqlError::internal("a window function is no aggregate"));
@@ -249,12 +255,10 @@ pub(super) fn aggregated(
     let growing = frames.only_grow();
     let mut fed = 0;
     let mut last: Option<(Vec<Range<usize>>, Value)> = None;
-    let mut pace = Pace::default();
     for row in 0..rows.num_rows() {
         let pieces = frames.pieces(row);
         if let Some((_, value)) = last.as_ref().filter(|(before, _)| *before == pieces) {
-            take_room(value, room, &mut pace)?;
-            out.push(value.clone());
+            out.push(value.clone())?;
             continue;
         }
         if growing {
@@ -268,22 +272,8 @@ pub(super) fn aggregated(
             }
         }
         let value = state.value(&context)?;
-        take_room(&value, room, &mut pace)?;
-        out.push(value.clone());
+        out.push(value.clone())?;
         last = Some((pieces, value));
     }
     Ok(())
-}
-
-/// Room for a value of the result, which is held as it is and once more in the column.
-fn take_room(value: &Value, room: &MemoryReservation, pace: &mut Pace) -> Result<(), SqlError> {
-    let bytes = match value {
-        Value::Text(text) => text.len(),
-        Value::Bytea(bytes) => bytes.len(),
-        Value::Array(array) => array.items.len() * size_of::<Value>(),
-        Value::Record(fields) => fields.len() * size_of::<(SqlType, Value)>(),
-        _ => return Ok(()),
-    };
-    pace.step(bytes / 16)?;
-    room.try_grow(bytes.saturating_mul(2)).map_err(sql_error)
 }

@@ -9,6 +9,7 @@
 //! Errors name the line, from 1, as PostgreSQL does in CONTEXT: `COPY t, line 3, column a: "x"`. A line
 //! longer than [`LINE_BYTES_MAX`] is refused, so that memory is bounded by it.
 
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
 
 use super::copy::{CopyFormat, CopyOptions};
@@ -363,13 +364,16 @@ impl CopyDecoder {
 }
 
 /// Appends one row in text or CSV format, line end included: what COPY TO STDOUT sends.
+///
+/// # Errors
+/// 57014 when the statement shall end.
 pub fn encode_line(
     values: &[Value],
     types: &[SqlType],
     options: &CopyOptions,
     zone: &TimeZone,
     out: &mut Vec<u8>,
-) {
+) -> Result<(), SqlError> {
     let mut text = String::new();
     for (number, (value, ty)) in values.iter().zip(types).enumerate() {
         if number > 0 {
@@ -380,17 +384,20 @@ pub fn encode_line(
             continue;
         }
         text.clear();
-        weft_types::format_text_in(&value.as_ref(), ty, zone, &mut text);
+        weft_types::format_text_in(&value.as_ref(), ty, zone, &mut text)?;
         match options.format {
-            CopyFormat::Csv => encode_csv(&text, options, out),
-            _ => encode_text(&text, options.delimiter, out),
+            CopyFormat::Csv => encode_csv(&text, options, out)?,
+            _ => encode_text(&text, options.delimiter, out)?,
         }
     }
     out.push(b'\n');
+    Ok(())
 }
 
-fn encode_text(text: &str, delimiter: u8, out: &mut Vec<u8>) {
+fn encode_text(text: &str, delimiter: u8, out: &mut Vec<u8>) -> Result<(), SqlError> {
+    let mut pace = Pace::default();
     for byte in text.bytes() {
+        pace.step(1)?;
         let escaped = match byte {
             b'\\' => b'\\',
             0x08 => b'b',
@@ -407,24 +414,28 @@ fn encode_text(text: &str, delimiter: u8, out: &mut Vec<u8>) {
         };
         out.extend_from_slice(&[b'\\', escaped]);
     }
+    Ok(())
 }
 
-fn encode_csv(text: &str, options: &CopyOptions, out: &mut Vec<u8>) {
+fn encode_csv(text: &str, options: &CopyOptions, out: &mut Vec<u8>) -> Result<(), SqlError> {
     let special =
         |byte: u8| byte == options.delimiter || byte == options.quote || matches!(byte, b'\n' | b'\r');
     let must_quote = text == options.null || text == "\\." || text.bytes().any(special);
     if !must_quote {
         out.extend_from_slice(text.as_bytes());
-        return;
+        return Ok(());
     }
+    let mut pace = Pace::default();
     out.push(options.quote);
     for byte in text.bytes() {
+        pace.step(1)?;
         if byte == options.quote || byte == options.escape {
             out.push(options.escape);
         }
         out.push(byte);
     }
     out.push(options.quote);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -535,7 +546,7 @@ mod tests {
             let options = options_of(&format!("COPY t FROM STDIN {how}")).unwrap();
             let mut data = Vec::new();
             for row in &rows {
-                encode_line(row, &types, &options, &TimeZone::UTC, &mut data);
+                encode_line(row, &types, &options, &TimeZone::UTC, &mut data).unwrap();
             }
             proptest::prop_assert_eq!(decode(how, &types, &data, piece).unwrap(), rows);
         }

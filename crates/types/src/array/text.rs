@@ -9,9 +9,10 @@ use crate::text::{format_text_in, is_space, parse_text_in, push_i64};
 use crate::{SqlError, SqlState, SqlType, TimeZone, Value};
 
 /// Appends an array; `timestamptz` items are shown in `zone`.
-pub(crate) fn format_array(array: &ArrayValue, zone: &TimeZone, out: &mut String) {
+pub(crate) fn format_array(array: &ArrayValue, zone: &TimeZone, out: &mut String) -> Result<(), SqlError> {
     if array.items.is_empty() {
-        return out.push_str("{}");
+        out.push_str("{}");
+        return Ok(());
     }
     if array.dimensions.iter().any(|(_, lower)| *lower != 1) {
         for (length, lower) in &array.dimensions {
@@ -31,6 +32,7 @@ pub(crate) fn format_array(array: &ArrayValue, zone: &TimeZone, out: &mut String
         runs.push(run);
     }
     let mut text = String::new();
+    let mut pace = Pace::default();
     for (at, item) in array.items.iter().enumerate() {
         if at > 0 {
             out.push(',');
@@ -41,12 +43,14 @@ pub(crate) fn format_array(array: &ArrayValue, zone: &TimeZone, out: &mut String
             out.push_str("NULL");
         } else {
             text.clear();
-            format_text_in(&item.as_ref(), &array.element, zone, &mut text);
+            format_text_in(&item.as_ref(), &array.element, zone, &mut text)?;
             push_item(&text, out);
         }
+        pace.step(8 + text.len() / 4)?;
         let closed = runs.iter().filter(|run| (at + 1) % **run == 0).count();
         out.extend(std::iter::repeat_n('}', closed));
     }
+    Ok(())
 }
 
 fn push_item(text: &str, out: &mut String) {
@@ -65,7 +69,11 @@ fn push_item(text: &str, out: &mut String) {
 }
 
 /// Appends a record: fields in parentheses, nothing for NULL.
-pub(crate) fn format_record(fields: &[(SqlType, Value)], zone: &TimeZone, out: &mut String) {
+pub(crate) fn format_record(
+    fields: &[(SqlType, Value)],
+    zone: &TimeZone,
+    out: &mut String,
+) -> Result<(), SqlError> {
     out.push('(');
     let mut text = String::new();
     for (at, (ty, value)) in fields.iter().enumerate() {
@@ -76,7 +84,7 @@ pub(crate) fn format_record(fields: &[(SqlType, Value)], zone: &TimeZone, out: &
             continue;
         }
         text.clear();
-        format_text_in(&value.as_ref(), ty, zone, &mut text);
+        format_text_in(&value.as_ref(), ty, zone, &mut text)?;
         let special = |c: char| matches!(c, '"' | '\\' | '(' | ')' | ',') || is_space(c);
         if !text.is_empty() && !text.contains(special) {
             out.push_str(&text);
@@ -92,6 +100,7 @@ pub(crate) fn format_record(fields: &[(SqlType, Value)], zone: &TimeZone, out: &
         out.push('"');
     }
     out.push(')');
+    Ok(())
 }
 
 fn malformed(text: &str, detail: impl Into<String>) -> SqlError {

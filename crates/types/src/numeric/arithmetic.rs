@@ -9,7 +9,7 @@
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 
-use super::{Big, Numeric, Repr, SCALE_MAX, big_pow10, pow10, value_overflow};
+use super::{Big, Numeric, Repr, SCALE_MAX, big_pow10, long, pow10, value_overflow};
 use crate::range::division_by_zero;
 use crate::{SqlError, interrupt};
 
@@ -75,7 +75,7 @@ impl Numeric {
             Some(scale) => Self::from_parts(product, scale),
             None => {
                 let excess = scale - u32::from(SCALE_MAX);
-                Self::from_parts(div_round(&product, &big_pow10(excess)), SCALE_MAX)
+                Self::from_parts(div_round(&product, &big_pow10(excess))?, SCALE_MAX)
             }
         }
     }
@@ -118,9 +118,9 @@ impl Numeric {
         };
         let power = big_pow10(shift.unsigned_abs());
         let quotient = if shift >= 0 {
-            div_round(&(a * power), &b)
+            div_round(&(a * power), &b)?
         } else {
-            div_round(&a, &(b * power))
+            div_round(&a, &(b * power))?
         };
         Self::from_parts(quotient, scale)
     }
@@ -136,7 +136,7 @@ impl Numeric {
         let scale = self.scale().max(other.scale());
         match (self.big_at(scale), other.big_at(scale)) {
             (Some(_), Some(b)) if b.sign() == Sign::NoSign => Err(division_by_zero()),
-            (Some(a), Some(b)) => Self::from_parts(a / b, 0),
+            (Some(a), Some(b)) => Self::from_parts(long::divided_signed(&a, &b)?.0, 0),
             _ => Ok(Self::NAN),
         }
     }
@@ -160,7 +160,7 @@ impl Numeric {
         }
         self.check_long(other)?;
         match (self.big_at(scale), other.big_at(scale)) {
-            (Some(a), Some(b)) => Self::from_parts(a % b, scale),
+            (Some(a), Some(b)) => Self::from_parts(long::divided_signed(&a, &b)?.1, scale),
             _ => Ok(Self::NAN),
         }
     }
@@ -216,14 +216,14 @@ impl Numeric {
     /// # Errors
     /// 22003 beyond the limits.
     pub fn trunc(&self, scale: i32) -> Result<Self, SqlError> {
-        self.to_scale(scale, |a, b| a / b, |a, b| a / b)
+        self.to_scale(scale, |a, b| a / b, |a, b| Ok(long::divided_signed(a, b)?.0))
     }
 
     fn to_scale(
         &self,
         scale: i32,
         small: fn(i128, i128) -> i128,
-        big: fn(&BigInt, &BigInt) -> BigInt,
+        big: fn(&BigInt, &BigInt) -> Result<BigInt, SqlError>,
     ) -> Result<Self, SqlError> {
         if self.is_nan() {
             return Ok(Self::NAN);
@@ -255,7 +255,7 @@ impl Numeric {
             return Ok(result);
         }
         let mantissa = self.parts().map_or_else(BigInt::default, |(a, _)| a);
-        Self::from_parts(big(&mantissa, &big_pow10(dropped)) * big_pow10(zeros), shown)
+        Self::from_parts(big(&mantissa, &big_pow10(dropped))? * big_pow10(zeros), shown)
     }
 
     /// The least integer that is not less.
@@ -331,15 +331,14 @@ impl Numeric {
             };
             return (first.div_euclid(DECIMALS_PER_DIGIT), digit as u32);
         }
-        let digits = self
-            .parts()
-            .map_or_else(Vec::new, |(mantissa, _)| mantissa.magnitude().to_radix_be(10));
-        let first = position(digits.len());
-        let digit = digits.iter().chain(std::iter::repeat(&0)).take(used(first));
-        (
-            first.div_euclid(DECIMALS_PER_DIGIT),
-            digit.fold(0, |sum, digit| sum * 10 + u32::from(*digit)),
-        )
+        let (count, first) = match self.parts() {
+            Some((mantissa, _)) => long::first_digits(mantissa.magnitude()),
+            None => return (0, 0),
+        };
+        let place = position(count);
+        let given = first.max(1).ilog10() as usize + 1;
+        let digit = first / 10_u64.pow(given.saturating_sub(used(place)) as u32);
+        (place.div_euclid(DECIMALS_PER_DIGIT), digit as u32)
     }
 }
 
@@ -366,12 +365,12 @@ fn div_round_i128(a: i128, b: i128) -> i128 {
 }
 
 /// Half away from zero. The divisor is not zero.
-fn div_round(a: &BigInt, b: &BigInt) -> BigInt {
-    let (quotient, rest) = (a / b, a % b);
+fn div_round(a: &BigInt, b: &BigInt) -> Result<BigInt, SqlError> {
+    let (quotient, rest) = long::divided_signed(a, b)?;
     let twice = rest.magnitude() * 2_u32;
-    if &twice >= b.magnitude() && rest.sign() != Sign::NoSign {
+    Ok(if &twice >= b.magnitude() && rest.sign() != Sign::NoSign {
         quotient + if a.sign() == b.sign() { 1 } else { -1 }
     } else {
         quotient
-    }
+    })
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
+use bigdecimal::num_bigint::{BigInt, Sign};
 
-use super::{INTEGER_DIGITS_MAX, Numeric, Repr, SCALE_MAX, value_overflow};
+use super::{INTEGER_DIGITS_MAX, Numeric, Repr, SCALE_MAX, long, value_overflow};
 use crate::{SqlError, SqlState, SqlType, interrupt};
 
 /// Sign fields of the wire form.
@@ -166,15 +166,18 @@ impl Numeric {
         let (Some((mantissa, scale)), false) = (self.parts(), self.is_zero()) else {
             return if self.is_nan() { Self::NAN } else { Self::ZERO };
         };
-        let digits = mantissa.magnitude().to_radix_le(10);
-        let zeros = digits.iter().take_while(|digit| **digit == 0).count();
+        let digits = mantissa.magnitude().to_str_radix(10);
+        let zeros = digits.bytes().rev().take_while(|digit| *digit == b'0').count();
         let drop = zeros.min(usize::from(scale));
         self.round(i32::from(scale) - drop as i32)
             .unwrap_or_else(|_| self.clone())
     }
 
     /// Appends decimal text.
-    pub fn format(&self, out: &mut String) {
+    ///
+    /// # Errors
+    /// 57014 when the statement shall end.
+    pub fn format(&self, out: &mut String) -> Result<(), SqlError> {
         let scale = usize::from(self.scale());
         match &self.0 {
             Repr::NaN => out.push_str("NaN"),
@@ -184,10 +187,11 @@ impl Numeric {
                 push_decimal(out, *mantissa < 0, digits, scale);
             }
             Repr::Big(big) => {
-                let digits = big.mantissa.magnitude().to_str_radix(10);
+                let digits = long::digits(big.mantissa.magnitude())?;
                 push_decimal(out, big.mantissa.sign() == Sign::Minus, &digits, scale);
             }
         }
+        Ok(())
     }
 
     /// Appends PostgreSQL's wire form: digit count, weight of the first digit, sign, display scale (16 bits
@@ -284,7 +288,7 @@ impl Numeric {
         }
         // value = digits * 10^exponent
         let exponent = (i32::from(weight) + 1) * 4 - digits.len() as i32;
-        let magnitude = BigUint::from_radix_be(&digits, 10).unwrap_or_default();
+        let magnitude = long::of_digits(&digits)?;
         let sign = if sign == WIRE_NEGATIVE {
             Sign::Minus
         } else {
@@ -367,7 +371,7 @@ fn from_digits(negative: bool, integer: &[u8], fraction: &[u8], exponent: i64) -
         };
     }
     let sign = if negative { Sign::Minus } else { Sign::Plus };
-    let mantissa = BigInt::from_biguint(sign, BigUint::from_radix_be(&digits, 10).unwrap_or_default());
+    let mantissa = BigInt::from_biguint(sign, long::of_digits(&digits)?);
     if scale < 0 {
         return Numeric::from_parts(mantissa * super::big_pow10(scale.unsigned_abs() as u32), 0);
     }
@@ -402,7 +406,7 @@ fn push_decimal(out: &mut String, negative: bool, digits: &str, scale: usize) {
 impl fmt::Display for Numeric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        self.format(&mut text);
+        interrupt::undisturbed(|| self.format(&mut text)).map_err(|_| fmt::Error)?;
         f.write_str(&text)
     }
 }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
 
-use super::{Numeric, big_pow10, value_overflow};
+use super::{Numeric, big_pow10, long, value_overflow};
 use crate::range::division_by_zero;
 use crate::{SqlError, SqlState, interrupt};
 
@@ -81,9 +81,9 @@ impl Numeric {
         let scaled = if shift >= 0 {
             magnitude * power
         } else {
-            magnitude / power
+            long::divided(&magnitude, &power)?.0
         };
-        let root = (scaled.sqrt() + BigUint::from(5_u32)) / BigUint::from(10_u32);
+        let root = (long::root(&scaled)? + BigUint::from(5_u32)) / BigUint::from(10_u32);
         Self::from_parts(BigInt::from(root), scale)
     }
 
@@ -491,7 +491,7 @@ impl Float {
             below <<= shift.unsigned_abs();
         }
         // Half away from zero: twice the quotient, one more, halved.
-        let twice: BigUint = (above.magnitude() << 1_u32) / below.magnitude();
+        let (twice, _) = long::divided(&(above.magnitude() << 1_u32), below.magnitude())?;
         let rounded = (twice + BigUint::from(1_u32)) >> 1_u32;
         let negative = (above.sign() == Sign::Minus) != (below.sign() == Sign::Minus);
         let sign = if negative { Sign::Minus } else { Sign::Plus };

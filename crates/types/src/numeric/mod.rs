@@ -14,10 +14,12 @@
 //! - `arithmetic`: add, sub, mul, div, rem, rounding; scale rules of PostgreSQL's `numeric.c`.
 //! - `form`: decimal text, base-10000 digits of the wire, floats.
 //! - `functions`: roots, powers, logarithms, common divisors.
+//! - `long`: integers of a hundred thousand digits.
 
 mod arithmetic;
 mod form;
 mod functions;
+mod long;
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -75,7 +77,7 @@ fn pow10(exponent: u32) -> Option<i128> {
 fn big_pow10(exponent: u32) -> BigInt {
     match pow10(exponent) {
         Some(power) => BigInt::from(power),
-        None => BigInt::from(10_u32).pow(exponent),
+        None => BigInt::from(long::ten_to(exponent)),
     }
 }
 

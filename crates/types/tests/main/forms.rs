@@ -96,7 +96,7 @@ proptest! {
         let zone = TimeZone::from_name(name).unwrap();
         let value = Value::TimestampTz(seconds * 1_000_000);
         let mut text = String::new();
-        format_text_in(&value.as_ref(), &SqlType::TimestampTz, &zone, &mut text);
+        format_text_in(&value.as_ref(), &SqlType::TimestampTz, &zone, &mut text).unwrap();
         prop_assert_eq!(parse_text_in(&text, &SqlType::TimestampTz, &zone).ok(), Some(value), "{}", text);
     }
 }
@@ -134,7 +134,7 @@ fn a_session_zone_shows_and_reads_local_time() {
         let zone = TimeZone::from_name(name).unwrap();
         let value = parse_text_in(input, &SqlType::TimestampTz, &zone).unwrap();
         let (mut shown, mut in_utc) = (String::new(), String::new());
-        format_text_in(&value.as_ref(), &SqlType::TimestampTz, &zone, &mut shown);
+        format_text_in(&value.as_ref(), &SqlType::TimestampTz, &zone, &mut shown).unwrap();
         format_text(&value, &SqlType::TimestampTz, &mut in_utc);
         assert_eq!(
             (shown.as_str(), in_utc.as_str()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_sql::statement::copy_text::{CopyDecoder, encode_line};
 use weft_sql::statement::{CopyFormat, CopyOptions, CopyPlan, Plan, Scalar};
 use weft_store::TableDef;
-use weft_types::{SqlError, SqlType, TimeZone, Value};
+use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
 
 use super::{Planned, Session};
 use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope};
@@ -101,12 +101,16 @@ impl Session {
                     types: Vec::new(),
                     line: Vec::new(),
                     rows: 0,
+                    failure: None,
                 };
                 if options.format == CopyFormat::Binary {
                     return Err(SqlError::unsupported("COPY TO in binary format is not supported"));
                 }
                 let planned = planned.with_plan(Plan::clone(plan));
                 self.run_plan(&planned, params, Scope::Pipelined, &mut out)?;
+                if let Some(failure) = out.failure {
+                    return Err(failure);
+                }
                 let rows = out.rows;
                 sink.copy_done();
                 sink.complete(&CommandTag::counted("COPY", rows));
@@ -124,6 +128,25 @@ struct CopyOut<'a> {
     types: Vec<SqlType>,
     line: Vec<u8>,
     rows: u64,
+    /// Why no more lines come.
+    failure: Option<SqlError>,
+}
+
+impl CopyOut<'_> {
+    /// Sends a line.
+    fn line(&mut self, values: &[Value], types: &[SqlType]) -> Result<ControlFlow<()>, SqlError> {
+        self.line.clear();
+        encode_line(values, types, self.options, &self.zone, &mut self.line)?;
+        Ok(self.sink.copy_data(&self.line))
+    }
+
+    /// Keeps the first failure.
+    fn sent(&mut self, line: Result<ControlFlow<()>, SqlError>) -> ControlFlow<()> {
+        line.unwrap_or_else(|error| {
+            self.failure.get_or_insert(error);
+            ControlFlow::Break(())
+        })
+    }
 }
 
 impl ResultSink for CopyOut<'_> {
@@ -139,19 +162,21 @@ impl ResultSink for CopyOut<'_> {
                 .map(|column| Value::Text(column.name.clone()))
                 .collect();
             let types = vec![SqlType::Text; names.len()];
-            encode_line(&names, &types, self.options, &self.zone, &mut self.line);
-            let _ = self.sink.copy_data(&self.line);
+            let line = self.line(&names, &types);
+            let _ = self.sent(line);
         }
     }
 
     fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
-        let Ok(values) = row.layout.decode(row.bytes) else {
-            return ControlFlow::Break(());
-        };
-        self.line.clear();
-        encode_line(&values, &self.types, self.options, &self.zone, &mut self.line);
+        let types = std::mem::take(&mut self.types);
+        let values = row
+            .layout
+            .decode(row.bytes)
+            .map_err(|error| SqlError::new(SqlState::DATA_CORRUPTED, error.to_string()));
+        let line = values.and_then(|values| self.line(&values, &types));
+        self.types = types;
         self.rows += 1;
-        self.sink.copy_data(&self.line)
+        self.sent(line)
     }
 
     fn complete(&mut self, _tag: &CommandTag) {}

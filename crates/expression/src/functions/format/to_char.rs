@@ -95,7 +95,7 @@ fn numeric_digits(value: &Numeric, picture: &mut Picture) -> Result<String, SqlE
     };
     picture.pre += picture.shift;
     let mut shown = String::new();
-    shifted.round(picture.post as i32)?.format(&mut shown);
+    shifted.round(picture.post as i32)?.format(&mut shown)?;
     Ok(shown)
 }
 
@@ -255,7 +255,7 @@ fn scientific_float(value: f64, digits: usize) -> Option<String> {
 fn scientific(value: &Numeric, digits: usize) -> Result<String, SqlError> {
     let mut exponent: i64 = 0;
     let mut plain = String::new();
-    value.abs().format(&mut plain);
+    value.abs().format(&mut plain)?;
     if let Some(first) = plain.find(|c: char| c.is_ascii_digit() && c != '0') {
         let point = plain.find('.').unwrap_or(plain.len());
         let (first, point) = (first as i64, point as i64);
@@ -267,7 +267,7 @@ fn scientific(value: &Numeric, digits: usize) -> Result<String, SqlError> {
     }
     let significand = value.mul(&power_of_ten(-exponent)?)?.round(digits as i32)?;
     let mut shown = String::new();
-    significand.format(&mut shown);
+    significand.format(&mut shown)?;
     let sign = if exponent < 0 { '-' } else { '+' };
     Ok(format!("{shown}e{sign}{:02}", exponent.abs()))
 }

@@ -11,6 +11,7 @@ use super::super::shape::{
     Arguments, BPCHAR, BYTEA, Computed, NAME, TEXT, TO_BOOL, TO_BYTEA, TO_TEXT, bytes, check_bytes, define,
     infix, made, text,
 };
+use super::super::text::change::changed_text;
 use crate::context::Context;
 use crate::table::Entry;
 
@@ -82,8 +83,8 @@ fn not_like_bytes(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Comput
 }
 
 fn ilike(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    let whole = text(arguments, 0)?.to_ascii_lowercase();
-    let pattern = text(arguments, 1)?.to_ascii_lowercase();
+    let whole = changed_text(text(arguments, 0)?, str::make_ascii_lowercase)?;
+    let pattern = changed_text(text(arguments, 1)?, str::make_ascii_lowercase)?;
     matches::<true>(whole.as_bytes(), pattern.as_bytes()).map(Value::Bool)
 }
 

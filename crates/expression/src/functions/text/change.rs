@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use weft_types::interrupt::{self, Pace, pieces};
-use weft_types::{SqlError, SqlState, Value};
+use weft_types::interrupt::{self, pieces};
+use weft_types::{SqlError, SqlState, Value, search};
 
 use super::super::shape::{
     Arguments, Computed, INT4, TEXT, TO_BOOL, TO_INT4, TO_TEXT, check_bytes, define, int, invalid, made, text,
@@ -36,9 +36,12 @@ fn upper(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     changed(arguments, str::make_ascii_uppercase)
 }
 
-/// The text, each piece of which `change` changes in place.
 fn changed(arguments: Arguments<'_, '_>, change: fn(&mut str)) -> Computed {
-    let whole = text(arguments, 0)?;
+    made(changed_text(text(arguments, 0)?, change)?)
+}
+
+/// The text, each piece of which `change` changes in place.
+pub(crate) fn changed_text(whole: &str, change: fn(&mut str)) -> Result<String, SqlError> {
     let mut out = String::with_capacity(whole.len());
     for piece in pieces(whole) {
         let behind = out.len();
@@ -47,7 +50,7 @@ fn changed(arguments: Arguments<'_, '_>, change: fn(&mut str)) -> Computed {
             change(added);
         }
     }
-    made(out)
+    Ok(out)
 }
 
 fn initcap(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -70,7 +73,9 @@ fn repeat(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, times) = (text(arguments, 0)?, int(arguments, 1)?);
     let times = usize::try_from(times).unwrap_or(0);
     check_bytes(times.saturating_mul(whole.len()))?;
-    made(interrupt::repeated(whole, times)?)
+    let mut out = String::new();
+    interrupt::push_repeated(&mut out, whole, times)?;
+    made(out)
 }
 
 fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -79,9 +84,9 @@ fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         return made(whole);
     }
     let mut out = String::with_capacity(whole.len());
-    let (mut pace, mut copied) = (Pace::default(), 0);
-    for (at, _) in whole.match_indices(from) {
-        pace.step(4)?;
+    let mut copied = 0;
+    for at in search::found(whole.as_bytes(), from.as_bytes()) {
+        let at = at?;
         out.push_str(whole.get(copied..at).unwrap_or_default());
         out.push_str(to);
         check_bytes(out.len())?;

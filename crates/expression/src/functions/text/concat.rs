@@ -1,6 +1,6 @@
 //! Texts put together, other values by their text form.
 
-use weft_types::{SqlError, ValueRef, format_text_in};
+use weft_types::{SqlError, ValueRef, format_text_in, interrupt};
 
 use super::super::shape::{
     Arguments, BPCHAR, Computed, INT4, TEXT, TO_TEXT, char_count, check_bytes, define, infix, int, is_null,
@@ -34,10 +34,13 @@ pub(crate) fn push_output(
 ) -> Result<(), SqlError> {
     match value {
         ValueRef::Null => {}
-        ValueRef::Text(text) => out.push_str(text),
+        ValueRef::Text(text) => {
+            check_bytes(out.len().saturating_add(text.len()))?;
+            interrupt::push(out, text)?;
+        }
         other => {
             if let Some(ty) = other.to_value().sql_type() {
-                format_text_in(other, &ty, &context.zone, out);
+                format_text_in(other, &ty, &context.zone, out)?;
             }
         }
     }
@@ -57,8 +60,19 @@ pub(crate) fn push_cast(
     Ok(())
 }
 
+/// Bytes of the texts among the arguments, as far as they may be put together.
+fn bytes_of_texts(arguments: Arguments<'_, '_>) -> Result<usize, SqlError> {
+    let bytes = arguments.iter().map(|argument| match argument {
+        ValueRef::Text(text) => text.len(),
+        _ => 0,
+    });
+    let bytes = bytes.fold(0, usize::saturating_add);
+    check_bytes(bytes)?;
+    Ok(bytes)
+}
+
 fn append(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    let mut out = String::new();
+    let mut out = String::with_capacity(bytes_of_texts(arguments)?);
     for argument in arguments {
         push_cast(context, argument, &mut out)?;
     }
@@ -66,7 +80,7 @@ fn append(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
 }
 
 fn concat(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    let mut out = String::new();
+    let mut out = String::with_capacity(bytes_of_texts(arguments)?);
     for argument in arguments {
         push_output(context, argument, &mut out)?;
     }

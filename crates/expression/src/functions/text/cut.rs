@@ -1,6 +1,7 @@
 //! Lengths, positions and parts of texts.
 
-use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
+use weft_types::interrupt::{self, pieces, pieces_from_behind};
+use weft_types::{SqlError, SqlState, SqlType, Value, search};
 
 use super::super::shape::{
     Arguments, BPCHAR, Computed, INT4, TEXT, TO_BOOL, TO_INT4, TO_TEXT, byte_of, char_count, check_bytes,
@@ -151,8 +152,8 @@ fn overlay(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made([front, other, behind].concat())
 }
 
-/// The text, or its beginning, and what fills it up to a number of characters.
-fn padded<'v>(arguments: Arguments<'v, '_>) -> Result<(&'v str, String), SqlError> {
+/// The text, or its beginning, with what fills it up to a number of characters, `before` or behind it.
+fn padded(arguments: Arguments<'_, '_>, before: bool) -> Computed {
     let (whole, wanted) = (text(arguments, 0)?, int(arguments, 1)?);
     let fill = match arguments.len() > 2 {
         true => text(arguments, 2)?,
@@ -169,25 +170,24 @@ fn padded<'v>(arguments: Arguments<'v, '_>) -> Result<(&'v str, String), SqlErro
     check_bytes(wanted.saturating_mul(4).saturating_add(4))?;
     let missing = wanted.saturating_sub(count);
     if missing == 0 {
-        return Ok((
-            whole.get(..byte_of(whole, wanted)).unwrap_or_default(),
-            String::new(),
-        ));
+        return made(whole.get(..byte_of(whole, wanted)).unwrap_or_default());
     }
     let length = char_count(fill);
-    let mut filling = interrupt::repeated(fill, missing / length)?;
-    filling.push_str(fill.get(..byte_of(fill, missing % length)).unwrap_or_default());
-    Ok((whole, filling))
+    let behind = if before { 0 } else { whole.len() };
+    let mut out = String::with_capacity(fill.len() * (missing / length + 1) + whole.len());
+    interrupt::push(&mut out, whole.get(..behind).unwrap_or_default())?;
+    interrupt::push_repeated(&mut out, fill, missing / length)?;
+    out.push_str(fill.get(..byte_of(fill, missing % length)).unwrap_or_default());
+    interrupt::push(&mut out, whole.get(behind..).unwrap_or_default())?;
+    made(out)
 }
 
 fn lpad(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    let (kept, fill) = padded(arguments)?;
-    made(fill + kept)
+    padded(arguments, true)
 }
 
 fn rpad(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
-    let (kept, fill) = padded(arguments)?;
-    made(kept.to_owned() + &fill)
+    padded(arguments, false)
 }
 
 /// The characters that a trimming takes away, sorted.
@@ -200,19 +200,47 @@ fn trimmed(arguments: Arguments<'_, '_>) -> Result<Vec<char>, SqlError> {
     Ok(set)
 }
 
+/// The text from the first character on that is not of the set.
+fn without_start<'t>(text: &'t str, set: &[char]) -> Result<&'t str, SqlError> {
+    let mut left = text.len();
+    for piece in pieces(text) {
+        let piece = piece?;
+        let kept = piece.trim_start_matches(|c| set.binary_search(&c).is_ok());
+        left -= piece.len() - kept.len();
+        if !kept.is_empty() {
+            break;
+        }
+    }
+    Ok(text.get(text.len() - left..).unwrap_or_default())
+}
+
+/// The text up to the last character that is not of the set.
+fn without_end<'t>(text: &'t str, set: &[char]) -> Result<&'t str, SqlError> {
+    let mut left = text.len();
+    for piece in pieces_from_behind(text) {
+        let piece = piece?;
+        let kept = piece.trim_end_matches(|c| set.binary_search(&c).is_ok());
+        left -= piece.len() - kept.len();
+        if !kept.is_empty() {
+            break;
+        }
+    }
+    Ok(text.get(..left).unwrap_or_default())
+}
+
 fn ltrim(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let set = trimmed(arguments)?;
-    made(text(arguments, 0)?.trim_start_matches(|c| set.binary_search(&c).is_ok()))
+    made(without_start(text(arguments, 0)?, &set)?)
 }
 
 fn rtrim(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let set = trimmed(arguments)?;
-    made(text(arguments, 0)?.trim_end_matches(|c| set.binary_search(&c).is_ok()))
+    made(without_end(text(arguments, 0)?, &set)?)
 }
 
 fn btrim(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let set = trimmed(arguments)?;
-    made(text(arguments, 0)?.trim_matches(|c| set.binary_search(&c).is_ok()))
+    made(without_end(without_start(text(arguments, 0)?, &set)?, &set)?)
 }
 
 fn split_part(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
@@ -224,22 +252,39 @@ fn split_part(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     if separator.is_empty() {
         return made(if nth == 0 { whole } else { "" });
     }
-    let part = match number > 0 {
-        true => whole.split(separator).nth(nth),
+    let nth = match number > 0 {
+        true => nth,
+        // Separators are found from the beginning, as for positive numbers.
         false => {
-            // Separators are found from the beginning, as for positive numbers.
-            let count = whole.matches(separator).count();
-            count
-                .checked_sub(nth)
-                .and_then(|at| whole.split(separator).nth(at))
+            let mut count = 0_usize;
+            for at in search::found(whole.as_bytes(), separator.as_bytes()) {
+                at?;
+                count += 1;
+            }
+            match count.checked_sub(nth) {
+                Some(nth) => nth,
+                None => return made(""),
+            }
         }
     };
-    made(part.unwrap_or_default())
+    for (number, part) in search::parts(whole, separator).enumerate() {
+        let part = part?;
+        if number == nth {
+            return made(part);
+        }
+    }
+    made("")
 }
 
 fn position(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, part) = (text(arguments, 0)?, text(arguments, 1)?);
-    match whole.find(part).and_then(|at| whole.get(..at)) {
+    let at = match part {
+        "" => Some(0),
+        _ => search::found(whole.as_bytes(), part.as_bytes())
+            .next()
+            .transpose()?,
+    };
+    match at.and_then(|at| whole.get(..at)) {
         Some(before) => counted(char_count(before).checked_add(1).ok_or_else(too_long)?),
         None => Ok(Value::Int4(0)),
     }

@@ -1,0 +1,233 @@
+//! Finding a text, or bytes, in another, in time proportional to both, however alike they are, and with looks at
+//! whether the statement shall end.
+//!
+//! Crochemore and Perrin's two-way search: the part is cut in two where its period shows at once. What stands
+//! behind the cut is compared from left to right, and where it fits, what stands before from right to left.
+//! A part that repeats itself remembers how much of it is known to fit from the place before. It takes no
+//! memory, and a byte that the part lacks lets the whole length be passed over.
+
+use crate::SqlError;
+use crate::interrupt::Pace;
+
+/// Where `part` stands in `text`, without overlaps, from left to right. An empty part is nowhere.
+#[must_use]
+pub fn found<'t>(text: &'t [u8], part: &'t [u8]) -> Found<'t> {
+    Found {
+        text,
+        part,
+        cut: None,
+        at: 0,
+        pace: Pace::default(),
+    }
+}
+
+/// The pieces of `text` between the places where `separator`, which is not empty, stands.
+pub fn parts<'t>(text: &'t str, separator: &'t str) -> impl Iterator<Item = Result<&'t str, SqlError>> {
+    let mut places = found(text.as_bytes(), separator.as_bytes());
+    let mut from = Some(0);
+    std::iter::from_fn(move || {
+        let begin = from?;
+        let end = match places.next() {
+            Some(Ok(at)) => {
+                from = Some(at + separator.len());
+                at
+            }
+            Some(Err(error)) => {
+                from = None;
+                return Some(Err(error));
+            }
+            None => {
+                from = None;
+                text.len()
+            }
+        };
+        Some(Ok(text.get(begin..end).unwrap_or_default()))
+    })
+}
+
+/// How a part is cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Where the second half begins.
+    at: usize,
+    /// How far to move where the second half fits and the first does not.
+    period: usize,
+    /// The part repeats itself with that period.
+    repeats: bool,
+    /// The lowest six bits of its bytes.
+    bytes: u64,
+}
+
+/// The places where a part stands.
+#[derive(Debug)]
+pub struct Found<'t> {
+    text: &'t [u8],
+    part: &'t [u8],
+    /// Known once it is asked for.
+    cut: Option<Cut>,
+    at: usize,
+    pace: Pace,
+}
+
+impl Found<'_> {
+    fn find(&mut self) -> Result<Option<usize>, SqlError> {
+        let (text, part) = (self.text, self.part);
+        if part.is_empty() || part.len() > text.len() - self.at.min(text.len()) {
+            return Ok(None);
+        }
+        let cut = match self.cut {
+            Some(cut) => cut,
+            None => *self.cut.insert(Cut::of(part, &mut self.pace)?),
+        };
+        // So many first bytes are known to fit.
+        let mut known = 0;
+        while let Some(window) = text.get(self.at..self.at + part.len()) {
+            let is_there = window
+                .last()
+                .is_some_and(|last| cut.bytes >> (last & 63) & 1 == 1);
+            if !is_there {
+                self.pace.step(1)?;
+                self.at += part.len();
+                known = 0;
+                continue;
+            }
+            let begin = cut.at.max(known);
+            let fits = self.alike(begin, window)?;
+            if begin + fits < part.len() {
+                self.at += begin + fits + 1 - cut.at;
+                known = 0;
+                continue;
+            }
+            let before = part.iter().zip(window).take(cut.at).skip(known);
+            self.pace.step(1 + cut.at.saturating_sub(known) / 8)?;
+            if before.rev().all(|(a, b)| a == b) {
+                let at = self.at;
+                self.at += part.len();
+                return Ok(Some(at));
+            }
+            self.at += cut.period;
+            known = if cut.repeats { part.len() - cut.period } else { 0 };
+        }
+        Ok(None)
+    }
+
+    /// So many bytes from `begin` on are those of the part.
+    fn alike(&mut self, begin: usize, window: &[u8]) -> Result<usize, SqlError> {
+        let pairs = self.part.iter().zip(window).skip(begin);
+        let fits = pairs.take_while(|(a, b)| a == b).count();
+        self.pace.step(1 + fits / 8)?;
+        Ok(fits)
+    }
+}
+
+impl Iterator for Found<'_> {
+    type Item = Result<usize, SqlError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.find().transpose()
+    }
+}
+
+impl Cut {
+    fn of(part: &[u8], pace: &mut Pace) -> Result<Cut, SqlError> {
+        let (one, other) = (largest_end(part, false, pace)?, largest_end(part, true, pace)?);
+        let (at, period) = if one.0 > other.0 { one } else { other };
+        let repeats = part
+            .get(period..period + at)
+            .is_some_and(|same| part.starts_with(same));
+        Ok(Cut {
+            at,
+            period: match repeats {
+                true => period,
+                false => at.max(part.len() - at) + 1,
+            },
+            repeats,
+            bytes: part.iter().fold(0, |bytes, byte| bytes | 1 << (byte & 63)),
+        })
+    }
+}
+
+/// Where the end of `part` begins that is the largest by the order of bytes, or by its reverse, and the
+/// period of that end.
+fn largest_end(part: &[u8], reversed: bool, pace: &mut Pace) -> Result<(usize, usize), SqlError> {
+    let (mut left, mut right, mut offset, mut period) = (0, 1, 0, 1);
+    while let (Some(new), Some(old)) = (part.get(right + offset), part.get(left + offset)) {
+        pace.step(1)?;
+        if new == old {
+            offset += 1;
+            if offset == period {
+                right += offset;
+                offset = 0;
+            }
+        } else if (new < old) != reversed {
+            right += offset + 1;
+            offset = 0;
+            period = right - left;
+        } else {
+            left = right;
+            right += 1;
+            offset = 0;
+            period = 1;
+        }
+    }
+    Ok((left, period))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn places(text: &str, part: &str) -> Vec<usize> {
+        found(text.as_bytes(), part.as_bytes())
+            .map(Result::unwrap)
+            .collect()
+    }
+
+    fn plainly(text: &str, part: &str) -> Vec<usize> {
+        text.match_indices(part).map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn parts_are_found_where_the_standard_library_finds_them() {
+        for (text, part) in [
+            ("", "a"),
+            ("a", "a"),
+            ("aaaaa", "aa"),
+            ("abababab", "abab"),
+            ("aéaéaéa", "éa"),
+            ("abaabaabaab", "aabaab"),
+            ("xyxyxyz", "xyz"),
+        ] {
+            assert_eq!(places(text, part), plainly(text, part), "{part} in {text}");
+            let split: Vec<&str> = parts(text, part).map(Result::unwrap).collect();
+            assert_eq!(split, text.split(part).collect::<Vec<_>>(), "{part} in {text}");
+        }
+        assert_eq!(places("abc", ""), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn texts_that_are_nearly_alike_take_no_longer() {
+        let text = "a".repeat(2_000_000);
+        assert!(places(&text, &("a".repeat(1_000_000) + "b")).is_empty());
+        assert!(places(&text, &("b".to_owned() + &"a".repeat(1_000_000))).is_empty());
+        let half = "a".repeat(500_000);
+        assert!(places(&text, &(half.clone() + "b" + &half)).is_empty());
+        assert_eq!(places(&text, &half), [0, 500_000, 1_000_000, 1_500_000]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_part_of_few_letters_is_found(text in "[ab]{0,60}", part in "[ab]{1,9}") {
+            prop_assert_eq!(places(&text, &part), plainly(&text, &part));
+        }
+
+        #[test]
+        fn repeated_parts_are_found(one in "[abc]{1,4}", times in 1_usize..5, text in "[abc]{0,9}", more in 0_usize..9) {
+            let part = one.repeat(times);
+            let text = one.repeat(more) + &text + &one.repeat(times + 1) + &text;
+            prop_assert_eq!(places(&text, &part), plainly(&text, &part));
+        }
+    }
+}
