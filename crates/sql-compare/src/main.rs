@@ -63,7 +63,7 @@ struct Interrupts {
     /// Those alone whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Print how late each ended.
+    /// Each by statement_timeout and by request, and print how late it ended.
     #[arg(long)]
     all: bool,
 }

@@ -18,7 +18,7 @@ use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
 use crate::catalog::{Catalog, IndexDef, TableDef};
 use crate::index::IndexData;
-use crate::index::build::{build, build_row_ids};
+use crate::index::build::{NotBuilt, build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::memory::{Pin, REGION_SLOTS, RowMemory, Slot, SlotArena, SlotId, VersionRef};
 use crate::table_map::TableMap;
@@ -344,15 +344,19 @@ impl TableLoader {
     }
 
     /// Builds one of these structures over `rows` rows, with so many threads; different ones may be built at
-    /// the same time. Errors: a duplicate in a unique index.
-    pub(crate) fn build(&self, number: usize, rows: usize, threads: usize) -> Result<Structure, String> {
+    /// the same time. Errors: a duplicate in a unique index, and the end of the statement.
+    pub(crate) fn build(&self, number: usize, rows: usize, threads: usize) -> Result<Structure, SqlError> {
         let (core, pin) = (&self.data.core, self.pin());
         match self.data.indexes.get(number) {
             Some(TableIndex { def, .. }) => match build(def, core, pin, rows, threads) {
                 Ok(index) => Ok(Structure::Index(number, Arc::new(index))),
-                Err(_) => Err(format!("duplicate key in unique index \"{}\"", def.name)),
+                Err(NotBuilt::Duplicate(_)) => Err(SqlError::internal(format!(
+                    "duplicate key in unique index \"{}\"",
+                    def.name
+                ))),
+                Err(NotBuilt::Ended(error)) => Err(error),
             },
-            None => Ok(Structure::RowIds(build_row_ids(core, pin, rows, threads))),
+            None => Ok(Structure::RowIds(build_row_ids(core, pin, rows, threads)?)),
         }
     }
 

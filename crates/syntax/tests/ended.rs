@@ -7,6 +7,7 @@ use weft_types::interrupt::{self, Interrupt};
 use weft_types::{SqlError, SqlState};
 
 /// Ends what runs under it at the look after so many, and lets later ones pass: who was told must remember.
+#[derive(Debug)]
 struct EndsOnce {
     looks: AtomicUsize,
     at: usize,

@@ -8,6 +8,7 @@ use weft_lock::LockRequest;
 use weft_program::{AccessKeys, Outcome, Program};
 use weft_store::CatalogOp;
 use weft_types::SqlError;
+use weft_types::interrupt::Interrupt;
 
 /// A transaction that took its place in the order.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +61,8 @@ pub(crate) struct CommitRequest {
     pub txn: TxnId,
     pub catalog_ops: Vec<CatalogOp>,
     pub write_set: Vec<u8>,
+    /// What ends the statement while it changes definitions, if it can be ended.
+    pub interrupt: Option<Arc<dyn Interrupt>>,
     pub ticket: Arc<TicketCell<Answer<Committed>>>,
 }
 

@@ -43,7 +43,7 @@ use weft_base::{BatchId, TxnId};
 use weft_lock::{AbortReason, Acquire, ConflictPolicy, DeadlockDetection, LockRequest, LockTable, NoWait};
 use weft_program::ProgramHash;
 use weft_store::BatchWriter;
-use weft_types::{SqlError, SqlState};
+use weft_types::{SqlError, SqlState, interrupt};
 use weft_wal::PAYLOAD_BYTES_MAX;
 
 /// Bytes of inputs and write sets from which a batch takes no further member.
@@ -386,8 +386,14 @@ fn run_members_or_panic(
     batch_id: BatchId,
     batch: &Batch,
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
-    for op in batch.commits.iter().flat_map(|commit| &commit.catalog_ops) {
-        writer.apply_catalog(op)?;
+    for commit in &batch.commits {
+        let mut ops = commit.catalog_ops.iter();
+        let mut apply = || ops.try_for_each(|op| writer.apply_catalog(op));
+        // It is alone in its batch, which is undone if the statement ends here.
+        match &commit.interrupt {
+            Some(interrupt) => interrupt::under(Arc::clone(interrupt), apply)?,
+            None => apply()?,
+        }
     }
     let config = &shared.config;
     let mut answers = executor::run_waves(

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 use weft_base::{BatchId, CatalogVersion, RowId, TableId, TxnId};
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
 use weft_store::{Catalog, CatalogOp, Snapshot, TableDef};
-use weft_types::{SqlError, SqlState};
+use weft_types::{SqlError, SqlState, interrupt};
 
 /// How far a transaction is kept from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -648,6 +648,7 @@ impl Transaction {
             txn: self.id,
             catalog_ops: std::mem::take(&mut self.catalog_ops),
             write_set: self.overlay.encode(),
+            interrupt: interrupt::current(),
             ticket: Arc::clone(&ticket),
         }));
         self.ended = true;

@@ -8,12 +8,13 @@
 //! What other statements depend on must not be ended by one of them: it runs [`undisturbed`].
 
 use std::cell::RefCell;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::SqlError;
 
 /// Says whether a statement shall end.
-pub trait Interrupt: Send + Sync {
+pub trait Interrupt: Debug + Send + Sync {
     /// The error with which it shall end (57014).
     ///
     /// # Errors
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
     use crate::SqlState;
 
-    #[derive(Default)]
+    #[derive(Debug, Default)]
     struct Stop(AtomicBool);
 
     impl Interrupt for Stop {

@@ -204,9 +204,9 @@ fn build_structures(
             return Ok(None);
         };
         let built = loader.build(number, row_count(table), threads);
-        let built = built.map_err(|reason| CheckpointError::Corrupt {
+        let built = built.map_err(|error| CheckpointError::Corrupt {
             place: format!("table {id}"),
-            reason,
+            reason: error.message.to_string(),
         })?;
         progress.add(1, 0);
         Ok(Some((table, built)))

@@ -2,7 +2,8 @@
 //!
 //! Hash entries go into tables that have room for all of them from the beginning, a group at a time whose
 //! lines have been asked for. The others are collected, sorted once and put into the tree in order, which
-//! finds every node in the cache and leaves full ones behind. The sorted list also shows duplicates.
+//! finds every node in the cache and leaves full ones behind. The sorted list also shows duplicates. A
+//! statement that builds an index can be ended in all of that.
 //!
 //! ```text
 //!   regions  -> thread 1: hash entries, a sorted list --+--- keys up to a cut:  thread 1 -> tree
@@ -15,6 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use weft_base::memory::prefetch;
 use weft_ops::hash64;
+use weft_types::interrupt::{self, Pace};
+use weft_types::{SqlError, sort};
 
 use super::IndexData;
 use super::hash::HashIndex;
@@ -87,6 +90,9 @@ const REGIONS_AT_A_TIME: u64 = 4;
 /// Entries that are sorted by the sort that knows runs: some 100 MB of memory beside them.
 const STABLE_ENTRIES_MAX: usize = 4 << 20;
 
+/// Units of work of an entry of the tree.
+const ENTRY_UNITS: usize = 16;
+
 /// What one thread has found: entries in order, those whose key takes no part in uniqueness apart.
 #[derive(Default)]
 struct Piece {
@@ -94,8 +100,16 @@ struct Piece {
     with_null: Vec<Entry>,
 }
 
-/// An index over the live rows that the pin sees, about `rows` of them, or the slot of a row whose key
-/// another row has in a unique index. With several threads the rows are divided among them, and then the
+/// Why there is no index.
+#[derive(Debug)]
+pub(crate) enum NotBuilt {
+    /// Another row has the key of the row in this slot, in a unique index.
+    Duplicate(SlotId),
+    /// The statement shall end.
+    Ended(SqlError),
+}
+
+/// An index over the live rows that the pin sees, about `rows` of them. With several threads the rows are divided among them, and then the
 /// order of the keys.
 pub(crate) fn build(
     def: &IndexDef,
@@ -103,22 +117,23 @@ pub(crate) fn build(
     pin: Pin<'_>,
     rows: usize,
     threads: usize,
-) -> Result<IndexData, SlotId> {
+) -> Result<IndexData, NotBuilt> {
     let mut index = IndexData::new(def, &core.layout, core.slots.memory());
     index.make_room(rows);
     let next = AtomicU64::new(0);
     let pieces = with_each(0..threads.max(1), |_| collect(def, &index, core, pin, &next));
-    if index.ordered.is_none() && !def.unique {
-        return Ok(index);
-    }
     let (mut entries, mut with_null) = (Vec::new(), Vec::new());
     for piece in pieces {
+        let piece = piece.map_err(NotBuilt::Ended)?;
         entries.push(piece.entries);
         with_null.extend(piece.with_null);
     }
+    if index.ordered.is_none() && !def.unique {
+        return Ok(index);
+    }
     let parts = in_parts(&entries);
     let outcomes = with_each(parts.iter(), |part| add_in_order(def, &index, part));
-    outcomes.into_iter().collect::<Result<(), SlotId>>()?;
+    outcomes.into_iter().collect::<Result<(), NotBuilt>>()?;
     if let Some(ordered) = &index.ordered {
         with_null.sort_unstable();
         let mut key = Vec::new();
@@ -132,18 +147,25 @@ pub(crate) fn build(
 
 /// An index over the row ids of the live rows that the pin sees, about `rows` of them. With several threads
 /// the rows are divided among them.
-pub(crate) fn build_row_ids(core: &TableCore, pin: Pin<'_>, rows: usize, threads: usize) -> HashIndex {
+pub(crate) fn build_row_ids(
+    core: &TableCore,
+    pin: Pin<'_>,
+    rows: usize,
+    threads: usize,
+) -> Result<HashIndex, SqlError> {
     let mut row_ids = HashIndex::new(core.slots.memory());
     row_ids.make_room(rows);
     let next = AtomicU64::new(0);
-    with_each(0..threads.max(1), |_| {
+    let outcomes = with_each(0..threads.max(1), |_| {
         let mut adding = Adding::default();
         each_live(core, pin, &next, |slot, place, _| {
             adding.add(&row_ids, row_id_hash(place.row_id()), slot);
-        });
+        })?;
         adding.finish(&row_ids);
+        Ok(())
     });
-    row_ids
+    outcomes.into_iter().collect::<Result<(), SqlError>>()?;
+    Ok(row_ids)
 }
 
 /// Hash entries that wait for their lines.
@@ -186,7 +208,13 @@ fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -
 }
 
 /// Takes regions as long as there are some: hashed entries go into the index, the others come back.
-fn collect(def: &IndexDef, index: &IndexData, core: &TableCore, pin: Pin<'_>, next: &AtomicU64) -> Piece {
+fn collect(
+    def: &IndexDef,
+    index: &IndexData,
+    core: &TableCore,
+    pin: Pin<'_>,
+    next: &AtomicU64,
+) -> Result<Piece, SqlError> {
     let layout = core.layout.as_ref();
     let (mut piece, mut key, mut adding) = (Piece::default(), Vec::new(), Adding::default());
     each_live(core, pin, next, |slot, _, version| {
@@ -203,18 +231,20 @@ fn collect(def: &IndexDef, index: &IndexData, core: &TableCore, pin: Pin<'_>, ne
             };
             list.push(Entry::new(&key, slot));
         }
-    });
+    })?;
     if let Some(hash) = &index.hash {
         adding.finish(hash);
     }
     // Rows that came in the order of their keys lie so, in long runs. A stable sort takes these as they are,
     // but needs half of the list's memory again.
-    if piece.entries.len() <= STABLE_ENTRIES_MAX {
+    if interrupt::current().is_some() {
+        piece.entries = sort::sorted(piece.entries, Entry::cmp)?;
+    } else if piece.entries.len() <= STABLE_ENTRIES_MAX {
         piece.entries.sort();
     } else {
         piece.entries.sort_unstable();
     }
-    piece
+    Ok(piece)
 }
 
 /// Takes regions as long as there are some, and shows the live rows in them.
@@ -223,12 +253,13 @@ fn each_live<'c>(
     pin: Pin<'c>,
     next: &AtomicU64,
     mut see: impl FnMut(SlotId, Slot<'c>, VersionRef<'c>),
-) {
+) -> Result<(), SqlError> {
     loop {
+        interrupt::check()?;
         let first = next.fetch_add(REGIONS_AT_A_TIME, Relaxed);
         let regions = first..(first + REGIONS_AT_A_TIME).min(core.slots.region_count());
         if regions.is_empty() {
-            return;
+            return Ok(());
         }
         for slot in regions.flat_map(|region| core.slots.ids_in(region)) {
             if let Some((place, version)) = core.live(slot, pin) {
@@ -270,12 +301,14 @@ fn take_smallest<'e>(lists: &mut [&'e [Entry]]) -> Option<&'e Entry> {
 }
 
 /// Adds a part's entries in order, and looks for keys that stand twice.
-fn add_in_order(def: &IndexDef, index: &IndexData, part: &[&[Entry]]) -> Result<(), SlotId> {
+fn add_in_order(def: &IndexDef, index: &IndexData, part: &[&[Entry]]) -> Result<(), NotBuilt> {
     let (mut rest, mut key) = (part.to_vec(), Vec::new());
+    let mut pace = Pace::default();
     let mut before: Option<&Entry> = None;
     while let Some(entry) = take_smallest(&mut rest) {
+        pace.step(ENTRY_UNITS).map_err(NotBuilt::Ended)?;
         if def.unique && before.is_some_and(|before| before.compare_key(entry).is_eq()) {
-            return Err(entry.slot);
+            return Err(NotBuilt::Duplicate(entry.slot));
         }
         before = Some(entry);
         if let Some(ordered) = &index.ordered {

@@ -8,18 +8,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_base::{CodecError, IndexId, TableId};
+use weft_types::interrupt::Pace;
 use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
-use crate::index::build::{build, build_row_ids};
+use crate::index::build::{NotBuilt, build, build_row_ids};
 use crate::index::hash::HashIndex;
-use crate::memory::Pin;
+use crate::memory::{Pin, Slot, VersionRef};
 use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader};
 
+/// Units of work of a row that is written anew.
+const ROW_UNITS: usize = 64;
+
 impl BatchWriter<'_> {
-    /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows. On
-    /// an error nothing has changed. Members that write must be committed; members that follow see the new
+    /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows, all
+    /// of which the statement's end ends. On an error nothing has changed. Members that write must be committed; members that follow see the new
     /// catalog.
     pub fn apply_catalog(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
         let catalog = Arc::new(self.schema.catalog.apply(op)?);
@@ -133,9 +137,12 @@ impl BatchWriter<'_> {
             }
         }
         let pin = self.pin(Pin::EVERYTHING);
-        let built = build(&def, &data.core, pin, data.core.rows(), 1).map_err(|slot| {
-            let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
-            violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
+        let built = build(&def, &data.core, pin, data.core.rows(), 1).map_err(|why| match why {
+            NotBuilt::Duplicate(slot) => {
+                let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
+                violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
+            }
+            NotBuilt::Ended(error) => error,
         })?;
         let mut indexes = data.indexes;
         indexes.push(TableIndex {
@@ -156,12 +163,12 @@ impl BatchWriter<'_> {
     fn without_index(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
         let mut data = self.redefined(catalog, table)?;
         if data.def.primary_key.is_none() && data.row_ids.is_none() {
-            data.row_ids = Some(Arc::new(self.row_ids(&data.core)));
+            data.row_ids = Some(Arc::new(self.row_ids(&data.core)?));
         }
         Ok(data)
     }
 
-    fn row_ids(&self, core: &TableCore) -> HashIndex {
+    fn row_ids(&self, core: &TableCore) -> Result<HashIndex, SqlError> {
         build_row_ids(core, self.pin(Pin::EVERYTHING), core.rows(), 1)
     }
 
@@ -176,36 +183,42 @@ impl BatchWriter<'_> {
         let loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
         let mut range = loader.range();
         let mut outcome = Ok(());
+        let mut pace = Pace::default();
+        let mut change_row = |place: Slot<'_>, version: VersionRef<'_>| {
+            pace.step(ROW_UNITS)?;
+            let row = changed_row(old.layout(), loader.layout(), version.bytes(), &change)?;
+            range
+                .push(place.row_id(), self.batch, &row)
+                .map_err(|error| damaged_row(&error))
+        };
         old.core
             .each_live(self.pin(Pin::EVERYTHING), |_, place, version| {
                 if outcome.is_ok() {
-                    outcome = changed_row(old.layout(), loader.layout(), version.bytes(), &change).and_then(
-                        |row| {
-                            range
-                                .push(place.row_id(), self.batch, &row)
-                                .map_err(|error| damaged_row(&error))
-                        },
-                    );
+                    outcome = change_row(place, version);
                 }
             });
         let loaded = range.finish();
         outcome?;
         let rows = loaded.rows();
-        let built: Result<Vec<_>, String> = (0..loader.structure_count())
+        let built: Result<Vec<_>, SqlError> = (0..loader.structure_count())
             .map(|number| loader.build(number, rows, 1))
             .collect();
-        let mut data = loader.finish(loaded, built.map_err(SqlError::internal)?);
+        let mut data = loader.finish(loaded, built?);
         if data.row_ids.is_none() && old.row_ids.is_some() {
-            data.row_ids = Some(Arc::new(self.row_ids(&data.core)));
+            data.row_ids = Some(Arc::new(self.row_ids(&data.core)?));
         }
         Ok(data)
     }
 
     fn check_no_nulls(&self, data: &TableData, column: usize) -> Result<(), SqlError> {
-        let mut is_null = false;
+        let (mut is_null, mut pace, mut outcome) = (false, Pace::default(), Ok(()));
         data.core.each_live(self.pin(Pin::EVERYTHING), |_, _, version| {
-            is_null |= data.layout().is_null(version.bytes(), column);
+            if outcome.is_ok() {
+                outcome = pace.step(2);
+                is_null |= data.layout().is_null(version.bytes(), column);
+            }
         });
+        outcome?;
         if is_null {
             Err(violation::null_in_rows(&data.def, column))
         } else {
