@@ -200,18 +200,16 @@ impl Sessions {
             Some(Ok(Err(why))) => return Run::Wrong(why),
             Some(Err(_)) => return Run::Wrong("no cancel request was sent".to_owned()),
         };
+        let after = ended.saturating_duration_since(signalled);
         match answer {
-            Answer::Error { code, .. } if code == "57014" => {
-                Run::Ended(ended.saturating_duration_since(signalled))
-            }
+            Answer::Error { code, .. } if code == "57014" => Run::Ended(after),
             Answer::Rows(_) if ended <= signalled => Run::Done,
+            // It was on its last steps, which nothing takes back.
+            Answer::Rows(_) if after <= LATE_MAX => Run::Ended(after),
             // A program ends after so many instructions, whatever else.
-            Answer::Error { code, .. } if code == "54000" && ended <= signalled + LATE_MAX => Run::Done,
+            Answer::Error { code, .. } if code == "54000" && after <= LATE_MAX => Run::Done,
             Answer::Error { code, .. } if ended <= signalled && code != "XX000" => Run::Done,
-            other => Run::Wrong(format!(
-                "{:.0?} after the signal: {other}",
-                ended.saturating_duration_since(signalled)
-            )),
+            other => Run::Wrong(format!("{after:.0?} after the signal: {other}")),
         }
     }
 

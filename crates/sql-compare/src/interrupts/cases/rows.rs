@@ -37,7 +37,7 @@ pub(super) fn operators() -> Vec<Long> {
         ),
         one(
             "a sort of everything",
-            "SELECT count(*) FROM (SELECT a.b, i FROM numbers a, generate_series(1, 100) i ORDER BY a.b, i DESC OFFSET 1) t",
+            "SELECT count(*) FROM (SELECT a.b, i FROM numbers a, generate_series(1, 30) i ORDER BY a.b, i DESC OFFSET 1) t",
         ),
         one(
             "DISTINCT",
@@ -57,7 +57,7 @@ pub(super) fn operators() -> Vec<Long> {
         ),
         one(
             "a window without an end",
-            "SELECT sum(s) FROM (SELECT sum(a.a) OVER (ORDER BY a.b, i) s FROM numbers a, generate_series(1, 100) i) t",
+            "SELECT sum(s) FROM (SELECT sum(a.a) OVER (ORDER BY a.b, i) s FROM numbers a, generate_series(1, 20) i) t",
         ),
         one(
             "a sliding window",
@@ -85,11 +85,11 @@ pub(super) fn operators() -> Vec<Long> {
         ),
         one(
             "a rank of many peers",
-            "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY a.a % 7 ORDER BY i) r FROM numbers a, generate_series(1, 100) i) t",
+            "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY a.a % 7 ORDER BY i) r FROM numbers a, generate_series(1, 20) i) t",
         ),
         one(
             "rows before",
-            "SELECT count(l) FROM (SELECT lag(a.b, 3) OVER (ORDER BY a.a, i) l FROM numbers a, generate_series(1, 100) i) t",
+            "SELECT count(l) FROM (SELECT lag(a.b, 3) OVER (ORDER BY a.a, i) l FROM numbers a, generate_series(1, 20) i) t",
         ),
         one(
             "a join of texts",

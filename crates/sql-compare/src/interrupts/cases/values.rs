@@ -122,7 +122,7 @@ pub(super) fn more_texts() -> Vec<Long> {
             "split_part",
             format!("SELECT length(split_part({big}, 'b', 40000000))"),
         ),
-        one("lpad", "SELECT length(lpad('x', 100000000, 'ab'))".into()),
+        one("lpad", "SELECT length(lpad('x', 200000000, 'ab'))".into()),
         one(
             "format",
             format!("SELECT length(format('%s %L %I', {big}, {big}, {big}))"),
