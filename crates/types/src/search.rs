@@ -1,5 +1,5 @@
-//! Finding a text, or bytes, in another, in time proportional to both, however alike they are, and with looks at
-//! whether the statement shall end.
+//! Finding a text, or bytes, in another, in time proportional to both, however alike they are, and with looks
+//! at whether the statement shall end.
 //!
 //! Crochemore and Perrin's two-way search: the part is cut in two where its period shows at once. What stands
 //! behind the cut is compared from left to right, and where it fits, what stands before from right to left.

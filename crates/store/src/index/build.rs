@@ -109,8 +109,8 @@ pub(crate) enum NotBuilt {
     Ended(SqlError),
 }
 
-/// An index over the live rows that the pin sees, about `rows` of them. With several threads the rows are divided among them, and then the
-/// order of the keys.
+/// An index over the live rows that the pin sees, about `rows` of them. With several threads the rows are
+/// divided among them, and then the order of the keys.
 pub(crate) fn build(
     def: &IndexDef,
     core: &TableCore,

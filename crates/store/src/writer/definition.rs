@@ -23,8 +23,8 @@ const ROW_UNITS: usize = 64;
 
 impl BatchWriter<'_> {
     /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows, all
-    /// of which the statement's end ends. On an error nothing has changed. Members that write must be committed; members that follow see the new
-    /// catalog.
+    /// of which the statement's end ends. On an error nothing has changed. Members that write must be
+    /// committed; members that follow see the new catalog.
     pub fn apply_catalog(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
         let catalog = Arc::new(self.schema.catalog.apply(op)?);
         let mut tables = Arc::clone(&self.schema.tables);

@@ -201,7 +201,9 @@ mod tests {
                 let (count, first) = first_digits(&a);
                 let text = a.to_str_radix(10);
                 prop_assert_eq!(count, text.len());
-                prop_assert!(text.starts_with(&first.to_string()) && (first > 9_999 || text == first.to_string()));
+                let first_text = first.to_string();
+                prop_assert!(text.starts_with(&first_text));
+                prop_assert!(first > 9_999 || text == first_text);
             }
         }
     }

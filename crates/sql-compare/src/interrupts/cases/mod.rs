@@ -73,6 +73,7 @@ pub(in crate::interrupts) fn cases() -> Vec<Long> {
         values::arrays(),
         numbers::numbers(),
         rows::operators(),
+        rows::collectors(),
         rows::series(),
         changes::changes(),
         changes::waits(),

@@ -31,6 +31,13 @@ pub(super) fn operators() -> Vec<Long> {
             "a full join",
             "SELECT count(*) FROM ones a FULL JOIN ones b ON a.a = b.a",
         ),
+    ]
+}
+
+/// Operators that need all rows before they give one.
+pub(super) fn collectors() -> Vec<Long> {
+    let one = |name, sql: &str| long(name, sql);
+    vec![
         one(
             "a sort",
             "SELECT a.b FROM numbers a, generate_series(1, 200) i ORDER BY md5(a.b || i) LIMIT 5",
