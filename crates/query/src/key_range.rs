@@ -66,6 +66,8 @@ struct Interval {
     high: Vec<u8>,
     /// It holds one value.
     point: bool,
+    /// It begins with a value, which it holds.
+    begins: bool,
 }
 
 /// Disjoint intervals in order.
@@ -109,6 +111,24 @@ pub fn choose(
         index: Arc::clone(index),
         ranges: united(ranges).0.into_iter().map(bounds).collect(),
     })
+}
+
+/// The ranges of one index that hold every row which the predicates can accept, in order, and the columns
+/// that have one value in all these rows.
+pub(crate) fn ranges_of(
+    table: &TableDef,
+    columns: &[ScannedColumn],
+    predicates: &[Arc<dyn PhysicalExpr>],
+    index: &IndexDef,
+) -> (Vec<KeyBounds>, Vec<usize>) {
+    let reader = Reader { table, columns };
+    let known = reader.all(predicates, 0);
+    let fixed = known
+        .iter()
+        .filter(|(_, intervals)| intervals.only_points() && intervals.0.len() == 1);
+    let fixed = fixed.map(|(column, _)| *column).collect();
+    let ranges = united(ranges(index, &known)).0.into_iter().map(bounds);
+    (ranges.collect(), fixed)
 }
 
 /// How many of a table's `rows` rows are expected to be left by `predicates`, and by `keys` values of the
@@ -180,6 +200,7 @@ fn ranges(index: &IndexDef, known: &Known) -> Vec<Interval> {
                 low: inside(&interval.low),
                 high: inside(&interval.high),
                 point: false,
+                begins: false,
             };
             intervals.0.iter().map(range).collect::<Vec<_>>()
         };
@@ -202,6 +223,7 @@ fn starting_with(prefix: Vec<u8>) -> Interval {
         high: prefix_successor(&prefix).unwrap_or_default(),
         low: prefix,
         point: false,
+        begins: false,
     }
 }
 
@@ -251,10 +273,14 @@ impl Intervals {
             let low = a.low.as_slice().max(&b.low);
             let high = if below(&a.high, &b.high) { &a.high } else { &b.high };
             if high.is_empty() || low < high.as_slice() {
+                let begins = [a, b].iter().any(|of| of.begins && of.low == low);
+                // `x >= 5 AND x <= 5`, as a join says it that knows one value.
+                let one = begins && prefix_successor(low).is_some_and(|end| end == *high);
                 common.push(Interval {
                     low: low.to_vec(),
                     high: high.clone(),
-                    point: a.point || b.point,
+                    point: a.point || b.point || one,
+                    begins,
                 });
             }
             if below(&a.high, &b.high) {
@@ -273,6 +299,7 @@ impl Intervals {
                 low: first.low.clone(),
                 high: last.high.clone(),
                 point: false,
+                begins: first.begins,
             }]),
             _ => Intervals(Vec::new()),
         }
@@ -508,6 +535,7 @@ fn key(value: &Value) -> Vec<u8> {
 fn point(value: &Value) -> Interval {
     Interval {
         point: true,
+        begins: true,
         ..starting_with(key(value))
     }
 }
@@ -521,8 +549,10 @@ fn compared(op: Operator, value: &Value) -> Option<Interval> {
             low: vec![VALUE],
             high: if op == Operator::Lt { at.low } else { at.high },
             point: false,
+            begins: false,
         },
         Operator::Gt | Operator::GtEq => Interval {
+            begins: op == Operator::GtEq,
             low: if op == Operator::Gt { at.high } else { at.low },
             high: vec![NULL],
             point: false,

@@ -252,3 +252,24 @@ fn equalities_joined_by_or_are_points() {
     .unwrap();
     assert_eq!(chosen.ranges.len(), 100);
 }
+
+/// A join that knows one row says the least and the greatest value of each key, which are the same.
+#[test]
+fn ends_that_meet_are_a_point() {
+    let table = table(&[0, 1]);
+    let least = compare(0, Operator::GtEq, 5);
+    let greatest = compare(0, Operator::LtEq, 5);
+    let then = compare(1, Operator::Eq, 2);
+    let columns = [Some(0), Some(1), Some(2)];
+    let chosen = choose(
+        &table,
+        &columns,
+        &[Conjunct::All(vec![least, greatest, then]).expr()],
+    )
+    .unwrap();
+    let key = [super::key(&value(0, 5)), super::key(&value(1, 2))].concat();
+    assert_eq!(chosen.ranges, [bounds(starting_with(key))]);
+    let apart = [compare(0, Operator::Gt, 4), compare(0, Operator::Lt, 6)];
+    let chosen = choose(&table, &columns, &[Conjunct::All(apart.to_vec()).expr()]).unwrap();
+    assert_eq!(chosen.ranges.len(), 1);
+}

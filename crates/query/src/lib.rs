@@ -9,6 +9,7 @@ pub mod engine;
 pub mod errors;
 mod estimate;
 pub mod evaluate;
+mod first_rows;
 mod fold;
 pub mod functions;
 mod in_order;

@@ -24,6 +24,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
 use crate::build_sides::BuildSides;
+use crate::first_rows::FirstRows;
 use crate::in_order::GatherInOrder;
 
 /// The rules, in order, that make a plan.
@@ -34,6 +35,7 @@ pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         // Scans with predicates expect fewer rows, which decides about the sides of joins.
         Arc::new(FilterPushdown::new()),
         Arc::new(BuildSides),
+        Arc::new(FirstRows),
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(OutputRequirements::new_remove_mode()),

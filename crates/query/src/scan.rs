@@ -24,9 +24,9 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraint, Constraints, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter_pushdown::{
@@ -37,11 +37,12 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use parking_lot::Mutex;
 use weft_binder::relation::Scan;
-use weft_store::TableDef;
+use weft_store::{IndexDef, TableDef};
+use weft_types::{encode_key_from_row, prefix_successor};
 
 use crate::columns::{BatchBuilder, CellSource};
 use crate::errors::external;
-use crate::key_range::{self, KeyRanges, ScannedColumn};
+use crate::key_range::{self, KeyBounds, KeyRanges, ScannedColumn};
 use crate::schema::{column_type, field_name};
 use crate::slice::yield_due;
 use crate::source::ReadSource;
@@ -95,6 +96,17 @@ const RANGES_ALWAYS: usize = 16;
 /// Rows that are scanned in the time in which one range is found.
 const ROWS_PER_RANGE: usize = 8;
 
+/// Rows that are read for one that is wanted, if filters above leave some out.
+const READ_FOR_ONE: usize = 8;
+
+/// So few rows are sorted rather than read in the order of another index than the one that finds them.
+const FEW_ROWS: u64 = 1000;
+
+/// Rows of the first page that is read in order; each further page is larger, up to a most.
+const FIRST_PAGE: usize = 128;
+const PAGE_GROWTH: usize = 4;
+const PAGE_MAX: usize = 8192;
+
 /// Names the scans of all plans apart.
 static NEXT_SCAN: AtomicU64 = AtomicU64::new(0);
 
@@ -107,6 +119,7 @@ pub struct RelationProvider {
     schema: SchemaRef,
     chunk_count: usize,
     row_count: usize,
+    reads_in_order: bool,
 }
 
 impl RelationProvider {
@@ -138,6 +151,7 @@ impl RelationProvider {
             schema: Arc::new(Schema::new(fields)),
             chunk_count: source.chunk_count(table.id),
             row_count: source.row_count_estimate(table.id),
+            reads_in_order: source.reads_in_order() && scan.hidden.is_none(),
             columns,
             table,
         }
@@ -214,6 +228,8 @@ impl TableProvider for RelationProvider {
             predicates: Vec::new(),
             fetch: limit,
             row_count: self.row_count,
+            reads_in_order: self.reads_in_order,
+            in_order: None,
             properties: Arc::new(properties),
         }))
     }
@@ -230,7 +246,18 @@ pub struct RelationScan {
     predicates: Vec<Arc<dyn PhysicalExpr>>,
     fetch: Option<usize>,
     row_count: usize,
+    reads_in_order: bool,
+    in_order: Option<InOrder>,
     properties: Arc<PlanProperties>,
+}
+
+/// An index whose order the rows have.
+#[derive(Debug, Clone)]
+struct InOrder {
+    index: Arc<IndexDef>,
+    reverse: bool,
+    /// So many rows are wanted; what filters above leave out, they come from.
+    wanted: usize,
 }
 
 impl RelationScan {
@@ -248,7 +275,69 @@ impl RelationScan {
         let keys = keys.filter(|_| !bound.is_empty());
         let rows =
             key_range::expected_rows(&self.table, &columns, fixed, &bound, keys, self.row_count as u64);
-        self.fetch.map_or(rows, |fetch| rows.min(fetch as u64))
+        let wanted = self
+            .in_order
+            .as_ref()
+            .map(|order| order.wanted.saturating_mul(READ_FOR_ONE));
+        let most = self.fetch.into_iter().chain(wanted).min();
+        most.map_or(rows, |most| rows.min(most as u64))
+    }
+
+    /// The same rows in the order of some of its columns, if an index has it, for as many rows as are
+    /// `wanted`.
+    pub(crate) fn ordered_by(&self, order: &LexOrdering, wanted: usize) -> Option<RelationScan> {
+        if !self.reads_in_order || self.fetch.is_some() || self.in_order.is_some() {
+            return None;
+        }
+        let columns = self.table_columns();
+        let better = self.ranges(&self.predicates).map(|ranges| ranges.index.id);
+        let few = self.expected(None) <= FEW_ROWS;
+        let ordered = self
+            .table
+            .indexes
+            .iter()
+            .filter(|index| index.method.is_ordered());
+        let (index, reverse) = ordered
+            .filter(|index| !few || better.is_none_or(|better| better == index.id))
+            .find_map(|index| Some((index, self.has_order(index, &columns, order)?)))?;
+        let mut scan = self.clone();
+        scan.in_order = Some(InOrder {
+            index: Arc::clone(index),
+            reverse,
+            wanted,
+        });
+        scan.properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new_with_orderings(Arc::clone(&self.schema), [order.clone()]),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        Some(scan)
+    }
+
+    /// Whether an index has an order: upwards or, as `true`, downwards. Columns that have one value may be
+    /// left out of it.
+    fn has_order(&self, index: &IndexDef, columns: &[ScannedColumn], order: &LexOrdering) -> Option<bool> {
+        let (_, fixed) = key_range::ranges_of(&self.table, columns, &self.predicates, index);
+        let mut keys = order.iter().peekable();
+        let mut reverse = None;
+        for at in &index.columns {
+            let Some(key) = keys.peek() else { break };
+            let column = key.expr.downcast_ref::<Column>().map(Column::index)?;
+            if columns.get(column).copied().flatten() != Some(*at) {
+                if fixed.contains(at) {
+                    continue;
+                }
+                return None;
+            }
+            let not_null = self.table.columns.get(*at).is_some_and(|column| column.not_null);
+            let nulls_fit = not_null || key.options.nulls_first == key.options.descending;
+            if !nulls_fit || *reverse.get_or_insert(key.options.descending) != key.options.descending {
+                return None;
+            }
+            keys.next();
+        }
+        keys.peek().is_none().then_some(reverse?)
     }
 
     /// Which of the table's columns are read.
@@ -298,6 +387,10 @@ impl DisplayAs for RelationScan {
         if !self.predicates.is_empty() {
             let texts: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();
             write!(f, ", predicates=[{}]", texts.join(" AND "))?;
+        }
+        if let Some(order) = &self.in_order {
+            let direction = if order.reverse { ", downwards" } else { "" };
+            return write!(f, ", in order of {}{direction}", order.index.name);
         }
         if let Some(ranges) = self.ranges(&self.predicates) {
             let count = ranges.ranges.len();
@@ -374,6 +467,7 @@ impl ExecutionPlan for RelationScan {
             batch_rows: context.session_config().batch_size(),
             remaining: self.fetch.unwrap_or(usize::MAX),
             started: false,
+            pages: None,
             next_chunk: partition,
             ready: VecDeque::new(),
             done: false,
@@ -431,6 +525,16 @@ impl ExecutionPlan for RelationScan {
     }
 }
 
+/// What is left of an order.
+struct Pages {
+    /// Ranges, the next one last.
+    ranges: Vec<KeyBounds>,
+    /// Rows with which this range begins and that have been read.
+    passed: usize,
+    /// Rows of the next page.
+    limit: usize,
+}
+
 /// One partition's work: a stream of record batches.
 struct ScanReader {
     scan: RelationScan,
@@ -439,6 +543,8 @@ struct ScanReader {
     batch_rows: usize,
     remaining: usize,
     started: bool,
+    /// What is left to read in order.
+    pages: Option<Pages>,
     next_chunk: usize,
     ready: VecDeque<RecordBatch>,
     done: bool,
@@ -470,8 +576,79 @@ impl ScanReader {
         }
     }
 
+    /// Reads the next page of an order. It begins with the key that the one before ended with: rows of it
+    /// that have been read are passed over.
+    fn advance_in_order(&mut self, order: &InOrder) -> Result<()> {
+        let Some(mut pages) = self.pages.take() else {
+            self.pages = Some(self.pages_of(order)?);
+            return Ok(());
+        };
+        let Some((low, high)) = pages.ranges.last_mut() else {
+            self.done = true;
+            return Ok(());
+        };
+        let mut builder = self.builder()?;
+        let (layout, columns) = (&self.scan.table.layout, &order.index.columns);
+        let (mut count, mut last, mut same, mut key) = (0, Vec::new(), 0, Vec::new());
+        if !is_empty(low, high) {
+            let bounds = (as_slice(low), as_slice(high));
+            let read = self.source.read_in_order(
+                &order.index,
+                bounds,
+                order.reverse,
+                pages.limit,
+                &mut |row, handle| {
+                    count += 1;
+                    if count > pages.passed {
+                        builder.push(row, handle);
+                    }
+                    key.clear();
+                    encode_key_from_row(&mut key, layout, row, columns);
+                    same = if key == last { same + 1 } else { 1 };
+                    std::mem::swap(&mut key, &mut last);
+                },
+            );
+            read.map_err(external)?;
+        }
+        if count < pages.limit {
+            pages.ranges.pop();
+            pages.passed = 0;
+        } else {
+            pages.passed = same;
+            pages.limit = pages
+                .limit
+                .saturating_mul(PAGE_GROWTH)
+                .min(PAGE_MAX)
+                .max(same * 2);
+            if order.reverse {
+                *high = prefix_successor(&last).map_or(Bound::Unbounded, Bound::Excluded);
+            } else {
+                *low = Bound::Included(last);
+            }
+        }
+        self.pages = Some(pages);
+        self.offer(builder)
+    }
+
+    fn pages_of(&self, order: &InOrder) -> Result<Pages> {
+        let (table, columns) = (&self.scan.table, self.scan.table_columns());
+        let (mut ranges, _) = key_range::ranges_of(table, &columns, &self.predicates()?, &order.index);
+        // The next one is the last.
+        if !order.reverse {
+            ranges.reverse();
+        }
+        Ok(Pages {
+            ranges,
+            passed: 0,
+            limit: FIRST_PAGE.max(order.wanted),
+        })
+    }
+
     /// Reads the index ranges, once, or the next chunk.
     fn advance(&mut self) -> Result<()> {
+        if let Some(order) = self.scan.in_order.clone() {
+            return self.advance_in_order(&order);
+        }
         if !self.started {
             self.started = true;
             if self.access()? == Access::Index {
@@ -514,11 +691,16 @@ impl ScanReader {
 
     /// The index ranges that the predicates allow, if they bind an index.
     fn propose(&self) -> Result<Option<KeyRanges>> {
+        Ok(self.scan.ranges(&self.predicates()?))
+    }
+
+    /// The predicates as they are now.
+    fn predicates(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         let mut predicates = Vec::with_capacity(self.scan.predicates.len());
         for predicate in &self.scan.predicates {
             predicates.push(snapshot_physical_expr(Arc::clone(predicate))?);
         }
-        Ok(self.scan.ranges(&predicates))
+        Ok(predicates)
     }
 
     /// Reads all ranges; false when the source declines one, with nothing read.

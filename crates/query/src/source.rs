@@ -54,6 +54,25 @@ pub trait ReadSource: Send + Sync + 'static {
         Ok(false)
     }
 
+    /// Whether [`ReadSource::read_in_order`] is there.
+    fn reads_in_order(&self) -> bool {
+        false
+    }
+
+    /// Visits the rows whose encoded key in the ordered `index` lies between the bounds, by that key,
+    /// downwards when `reverse`; at most `limit` of them.
+    fn read_in_order(
+        &self,
+        index: &IndexDef,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        limit: usize,
+        visit: RowVisitor<'_>,
+    ) -> Result<(), SqlError> {
+        let _ = (low, high, reverse, limit, visit);
+        Err(SqlError::internal(format!("{} is not read in order", index.name)))
+    }
+
     /// A guess at the number of visible rows, for join ordering only.
     fn row_count_estimate(&self, table: TableId) -> usize;
 }
@@ -162,6 +181,25 @@ impl ReadSource for weft_store::Snapshot {
             visit(version.bytes, version.row_id);
         }
         Ok(true)
+    }
+
+    fn reads_in_order(&self) -> bool {
+        true
+    }
+
+    fn read_in_order(
+        &self,
+        index: &IndexDef,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        limit: usize,
+        visit: RowVisitor<'_>,
+    ) -> Result<(), SqlError> {
+        let versions = self.range(index.table, index.id, low, high, reverse, limit)?;
+        for version in versions {
+            visit(version.bytes, version.row_id);
+        }
+        Ok(())
     }
 
     fn row_count_estimate(&self, table: TableId) -> usize {

@@ -55,6 +55,26 @@ impl ReadSource for ViewSource {
         Ok(true)
     }
 
+    fn reads_in_order(&self) -> bool {
+        true
+    }
+
+    fn read_in_order(
+        &self,
+        index: &IndexDef,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        limit: usize,
+        visit: RowVisitor<'_>,
+    ) -> Result<(), SqlError> {
+        self.0.check_readable(index.table)?;
+        let rows = self.0.range(index, low, high, reverse, limit)?;
+        for row in rows {
+            visit(&row.bytes, row.row_id);
+        }
+        Ok(())
+    }
+
     fn row_count_estimate(&self, table: TableId) -> usize {
         self.0.row_count_estimate(table)
     }

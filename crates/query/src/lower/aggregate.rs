@@ -11,15 +11,17 @@ use std::sync::Arc;
 
 use datafusion::common::{JoinType, ScalarValue};
 use datafusion::logical_expr::{Aggregate, Expr as PlanExpr, LogicalPlan, Union};
-use weft_binder::relation::{AggregateCall, Item, Relation};
-use weft_expression::ColumnId;
-use weft_types::{SqlError, SqlType};
+use weft_binder::relation::{AggregateCall, Item, Relation, SortKey};
+use weft_expression::{ColumnId, Expr, Op};
+use weft_types::{SqlError, SqlType, Value};
 
 use super::calls::PlannedCall;
+use super::predicate::conjuncts;
 use super::{Domain, Lowering, arrow_of, column, projected};
 use crate::arrays::{array_of_values, needs_order_key};
 use crate::errors::sql_error;
 use crate::functions::first::first;
+use crate::order::fixed_column;
 use crate::schema::field_name;
 
 /// A key of an aggregation: the column that holds its value, and the one that is grouped by.
@@ -28,6 +30,54 @@ pub(crate) struct Key {
     pub(crate) output: ColumnId,
     pub(crate) value: ColumnId,
     pub(crate) by: ColumnId,
+}
+
+/// The one row that the least or greatest value of an indexed column is in: it comes first in the index's
+/// order.
+fn only_extreme(input: &Relation, call: &AggregateCall) -> Option<Relation> {
+    let descending = match call.aggregate.name {
+        "min" => false,
+        "max" => true,
+        _ => return None,
+    };
+    let [argument] = &call.arguments[..] else {
+        return None;
+    };
+    let id = argument.as_column().filter(|_| call.filter.is_none())?;
+    let (mut below, mut fixed) = (input, Vec::new());
+    while let Relation::Filter { input, predicate } = below {
+        fixed.extend(conjuncts(predicate).iter().filter_map(fixed_column));
+        below = input;
+    }
+    let Relation::Scan(scan) = below else { return None };
+    let (position, _, _) = scan.columns.iter().find(|(_, column, _)| *column == id)?;
+    let ordered = scan
+        .table
+        .indexes
+        .iter()
+        .filter(|index| index.method.is_ordered());
+    if !ordered.into_iter().any(|index| index.columns.contains(position)) {
+        return None;
+    }
+    let is_null = Expr::new(Op::IsNull, SqlType::Bool, vec![argument.clone()]);
+    let some = Relation::Filter {
+        input: Box::new(input.clone()),
+        predicate: Expr::new(Op::Not, SqlType::Bool, vec![is_null]),
+    };
+    let sorted = Relation::Sort {
+        input: Box::new(some),
+        keys: vec![SortKey {
+            expr: argument.clone(),
+            descending,
+            nulls_first: descending,
+        }],
+    };
+    Some(Relation::Limit {
+        input: Box::new(sorted),
+        count: Some(Expr::constant(Value::Int8(1), SqlType::Int8)),
+        offset: None,
+        ties: None,
+    })
 }
 
 impl Lowering<'_> {
@@ -50,6 +100,14 @@ impl Lowering<'_> {
             (&ordered, order)
         } else {
             (input, Vec::new())
+        };
+        let first;
+        let input = match (groups, sets, calls, domain) {
+            ([], [], [call], None) => {
+                first = only_extreme(input, call);
+                first.as_ref().unwrap_or(input)
+            }
+            _ => input,
         };
         let plan = self.lower(input, domain)?;
         let mut items = Vec::new();

@@ -31,8 +31,10 @@ use crate::lower::expression::all_of;
 use crate::lower::predicate::conjuncts;
 use crate::lower::walk::{columns_made, is_fallible, is_volatile, names_any};
 use crate::lower::{Domain, Lowering};
+pub(crate) use guess::fixed_column;
+
 use graph::{Class, Graph, Member, Set, Side, bits, equality};
-use guess::{Guess, fixed_column};
+use guess::Guess;
 
 /// Relations that are ordered together; what has more stays together as it is written.
 const TOGETHER_MAX: usize = 60;
