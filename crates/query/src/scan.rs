@@ -151,7 +151,7 @@ impl RelationProvider {
             schema: Arc::new(Schema::new(fields)),
             chunk_count: source.chunk_count(table.id),
             row_count: source.row_count_estimate(table.id),
-            reads_in_order: source.reads_in_order() && scan.hidden.is_none(),
+            reads_in_order: source.reads_in_order() && !scan.target,
             columns,
             table,
         }
