@@ -61,6 +61,8 @@ struct Leaf<'r> {
 #[derive(Default)]
 struct Flat<'r> {
     leaves: Vec<Leaf<'r>>,
+    /// Sides of joins that are still to be looked at.
+    promised: usize,
     conjuncts: Vec<Expr>,
 }
 
@@ -172,9 +174,9 @@ impl<'r> Flat<'r> {
             Some(domain) => names_any(relation, &domain.columns),
             None => false,
         };
-        let room = self.leaves.len() + 1 < TOGETHER_MAX;
+        let room = self.leaves.len() + self.promised + 2 <= TOGETHER_MAX;
         match relation {
-            Relation::Filter { input, predicate } if !matches!(**input, Relation::Apply { .. }) && room => {
+            Relation::Filter { input, predicate } if !matches!(**input, Relation::Apply { .. }) => {
                 self.collect(input, domain);
                 self.conjuncts.extend(conjuncts(predicate));
             }
@@ -184,7 +186,9 @@ impl<'r> Flat<'r> {
                 right,
                 on,
             } if room && !(depends(left) && depends(right)) => {
+                self.promised += 1;
                 self.collect(left, domain);
+                self.promised -= 1;
                 self.collect(right, domain);
                 self.conjuncts.extend(on.iter().flat_map(conjuncts));
             }
@@ -202,7 +206,9 @@ impl<'r> Flat<'r> {
                     self.leaves.push(Leaf::new(Some(relation), true));
                     return;
                 }
+                self.promised += 1;
                 self.collect(kept, domain);
+                self.promised -= 1;
                 let mut leaf = Leaf::new(Some(added), false);
                 leaf.outer = Some(on.iter().flat_map(conjuncts).collect());
                 self.leaves.push(leaf);

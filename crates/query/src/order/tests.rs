@@ -119,3 +119,27 @@ fn many_relations_are_ordered_quickly() {
         begin.elapsed()
     );
 }
+
+/// More relations than are ordered together, or than a set has bits.
+#[test]
+fn relations_beyond_those_ordered_together_stay_as_they_are_written() {
+    use crate::fixture::{eq, filter, icol, query, scan, sorted};
+    use weft_binder::relation::{JoinKind, Relation};
+    for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Right] {
+        let mut relation = scan(0, 1);
+        for at in 1..150 {
+            let on = eq(icol(10 * at - 9), icol(10 * at + 1));
+            relation = Relation::Join {
+                kind,
+                left: Box::new(relation),
+                right: Box::new(scan(0, 10 * at + 1)),
+                on: (at % 2 == 0 || kind != JoinKind::Inner).then(|| on.clone()),
+            };
+            if at % 2 != 0 && kind == JoinKind::Inner {
+                relation = filter(relation, on);
+            }
+        }
+        let last = filter(relation, eq(icol(1), icol(1491)));
+        assert_eq!(sorted(query(last, &[(1, SqlType::Int4)])), ["1", "2", "3", "4"]);
+    }
+}
