@@ -1,5 +1,6 @@
 //! Functions and operators of bytes (PostgreSQL 15, 9.5).
 
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, Value, search};
 
 use super::shape::{
@@ -91,16 +92,19 @@ fn trim(arguments: Arguments<'_, '_>, front: bool, end: bool) -> Computed {
     for byte in bytes(arguments, 1)? {
         set[usize::from(*byte)] = true;
     }
+    let mut pace = Pace::default();
     while let (true, Some((byte, behind))) = (front, rest.split_first()) {
         if !set[usize::from(*byte)] {
             break;
         }
+        pace.step(1)?;
         rest = behind;
     }
     while let (true, Some((byte, before))) = (end, rest.split_last()) {
         if !set[usize::from(*byte)] {
             break;
         }
+        pace.step(1)?;
         rest = before;
     }
     Ok(Value::Bytea(rest.to_vec()))

@@ -189,7 +189,7 @@ fn format(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
                 let message = "null values cannot be formatted as an SQL identifier";
                 return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message));
             }
-            'I' => push_identifier(&plain, &mut shown),
+            'I' => push_identifier(&plain, &mut shown)?,
             'L' if value.is_null() => shown.push_str("NULL"),
             'L' => push_literal(&plain, &mut shown)?,
             _ => shown = plain,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use weft_types::interrupt::pieces;
+use weft_types::interrupt::{self, pieces};
 use weft_types::{SqlError, SqlState};
 
 use super::super::shape::{
@@ -180,19 +180,29 @@ const QUOTED_WORDS: &[&str] = &[
 ];
 
 /// Appends a text as an identifier, quoted if it needs to be.
-pub(crate) fn push_identifier(name: &str, out: &mut String) {
-    let plain = |(at, byte): (usize, u8)| match byte {
-        b'a'..=b'z' | b'_' => true,
-        b'0'..=b'9' => at > 0,
-        _ => false,
-    };
-    if !name.is_empty() && name.bytes().enumerate().all(plain) && QUOTED_WORDS.binary_search(&name).is_err() {
-        out.push_str(name);
-        return;
+///
+/// # Errors
+/// 57014 when the statement shall end.
+pub(crate) fn push_identifier(name: &str, out: &mut String) -> Result<(), SqlError> {
+    let mut plain = !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit());
+    for piece in pieces(name) {
+        let mut bytes = piece?.bytes();
+        plain = plain && bytes.all(|byte| matches!(byte, b'a'..=b'z' | b'_' | b'0'..=b'9'));
+    }
+    if plain && QUOTED_WORDS.binary_search(&name).is_err() {
+        return interrupt::push(out, name);
     }
     out.push('"');
-    out.push_str(&name.replace('"', "\"\""));
+    for piece in pieces(name) {
+        for part in piece?.split_inclusive('"') {
+            out.push_str(part);
+            if part.ends_with('"') {
+                out.push('"');
+            }
+        }
+    }
     out.push('"');
+    Ok(())
 }
 
 /// Appends a text as a literal.
@@ -215,7 +225,7 @@ pub(crate) fn push_literal(value: &str, out: &mut String) -> Result<(), SqlError
 
 fn quote_ident(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let mut out = String::new();
-    push_identifier(text(arguments, 0)?, &mut out);
+    push_identifier(text(arguments, 0)?, &mut out)?;
     check_bytes(out.len())?;
     made(out)
 }

@@ -28,17 +28,13 @@ pub(super) fn changes() -> Vec<Long> {
             "DELETE FROM ones WHERE (SELECT count(*) FROM numbers a, numbers b WHERE a.a < b.a) > 0",
         ),
         one(
-            "CREATE TABLE AS",
-            "CREATE TABLE many AS SELECT i, md5(i::text) FROM generate_series(1, 20000000) i",
-        ),
-        one(
             "COPY out",
             "COPY (SELECT a.*, b.* FROM numbers a, numbers b) TO STDOUT",
         ),
         with(Way::Lines, "COPY in", "COPY copied FROM STDIN"),
         one(
             "COPY out of a long text",
-            "COPY (SELECT repeat(E'\\t', 100000000)) TO STDOUT",
+            "COPY (SELECT repeat(E'\\t', 30000000) FROM generate_series(1, 1)) TO STDOUT",
         ),
         one("CREATE INDEX", "CREATE INDEX ON large (b, a)"),
         one("ADD PRIMARY KEY", "ALTER TABLE large ADD PRIMARY KEY (a)"),
@@ -70,10 +66,6 @@ pub(super) fn changes() -> Vec<Long> {
         one(
             "PREPARE and EXECUTE",
             "PREPARE slow_one(int) AS SELECT count(*) FROM numbers a, numbers b WHERE a.a > $1; EXECUTE slow_one(1)",
-        ),
-        one(
-            "DO",
-            "DO $$ DECLARE i bigint := 0; BEGIN WHILE i < 10000000000 LOOP i := i + 1; END LOOP; END $$",
         ),
         one(
             "a point statement of a long value",

@@ -34,7 +34,7 @@ pub(in crate::interrupts) const SETUP: &[&str] = &[
     "CREATE TABLE held (id int PRIMARY KEY, a int)",
     "INSERT INTO held VALUES (1, 1), (2, 2)",
     "CREATE TABLE large (a int, b text)",
-    "INSERT INTO large SELECT i, 'text of ' || i FROM generate_series(1, 200000) i",
+    "INSERT INTO large SELECT i, 'text of ' || i FROM generate_series(1, 120000) i",
     "CREATE TABLE filled (id int PRIMARY KEY, a int)",
     "CREATE TABLE copied (id int, a int)",
     "CREATE PROCEDURE endless(n int) LANGUAGE plpgsql AS $$

@@ -44,7 +44,7 @@ pub(super) fn collectors() -> Vec<Long> {
         ),
         one(
             "a sort of everything",
-            "SELECT count(*) FROM (SELECT a.b, i FROM numbers a, generate_series(1, 30) i ORDER BY a.b, i DESC OFFSET 1) t",
+            "SELECT count(*) FROM (SELECT a.b, i FROM numbers a, generate_series(1, 15) i ORDER BY a.b, i DESC OFFSET 1) t",
         ),
         one(
             "DISTINCT",
@@ -96,7 +96,7 @@ pub(super) fn collectors() -> Vec<Long> {
         ),
         one(
             "rows before",
-            "SELECT count(l) FROM (SELECT lag(a.b, 3) OVER (ORDER BY a.a, i) l FROM numbers a, generate_series(1, 20) i) t",
+            "SELECT count(l) FROM (SELECT lag(a.b, 3) OVER (ORDER BY a.a, i) l FROM numbers a, generate_series(1, 10) i) t",
         ),
         one(
             "a join of texts",
