@@ -355,5 +355,17 @@ fn a_query_over_its_memory_ends_with_53200() {
         db.state("SELECT count(s) FROM (SELECT array_agg(id) OVER (ORDER BY id) AS s FROM numbers) w"),
         "53200"
     );
+    // One long text, and as many copies of it as there are rows.
+    for call in ["first_value(t)", "lag(t, i - 1)", "nth_value(t, 1)"] {
+        let texts =
+            "SELECT i, repeat('x', CASE i WHEN 1 THEN 30000 ELSE 1 END) AS t FROM generate_series(1, 100) i";
+        assert_eq!(
+            db.state(&format!(
+                "SELECT count(v) FROM (SELECT {call} OVER (ORDER BY i) AS v FROM ({texts}) s) w"
+            )),
+            "53200",
+            "{call}"
+        );
+    }
     assert_eq!(db.text("SELECT count(*) FROM numbers"), "20000");
 }
