@@ -280,9 +280,11 @@ impl Binder<'_> {
             };
             self.refuse_generated(column, Span::empty())?;
             self.mark(given.id);
-            let operand = given
-                .unknown
-                .unwrap_or_else(|| Operand::typed(Expr::column(given.id, given.ty)));
+            let operand = given.unknown.unwrap_or_else(|| {
+                // A constant that does not fit its column is an error, rows or none.
+                let constant = constant_item(&rows.relation, given.id);
+                Operand::typed(constant.unwrap_or_else(|| Expr::column(given.id, given.ty)))
+            });
             values.push(self.assigned(operand, &column.name, column.ty)?);
         }
         Ok((rows.relation, values))
@@ -674,6 +676,15 @@ impl Binder<'_> {
             returning: returning.map(Arc::new),
         })
     }
+}
+
+/// What a query selects as a column, if it is a constant.
+fn constant_item(relation: &Relation, id: ColumnId) -> Option<Expr> {
+    let Relation::Project { items, .. } = relation else {
+        return None;
+    };
+    let (_, item) = items.iter().find(|(item, _)| *item == id)?;
+    item.as_constant().map(|_| item.clone())
 }
 
 /// Handle and bytes of the target: its scan is the leftmost leaf.

@@ -35,6 +35,11 @@ impl Operand {
         }
     }
 
+    /// NULL without a type.
+    fn is_null(&self) -> bool {
+        self.ty.is_none() && matches!(self.expr.as_constant(), Some(Value::Null))
+    }
+
     /// A quoted constant.
     pub(crate) fn quoted(text: impl Into<String>) -> Operand {
         Operand {
@@ -237,7 +242,12 @@ impl<'a> Parameters<'a> {
 
     /// Converts operands to one type.
     pub fn common(&mut self, what: &str, operands: Vec<Operand>) -> Result<(Vec<Expr>, SqlType), SqlError> {
-        let types: Vec<Option<SqlType>> = operands.iter().map(|operand| operand.ty).collect();
+        let mut types: Vec<Option<SqlType>> = operands.iter().map(|operand| operand.ty).collect();
+        if types.iter().any(|ty| matches!(ty, Some(SqlType::Char(_)))) {
+            // Blanks are kept by the length: NULL takes none away.
+            let written = operands.iter().filter(|operand| !operand.is_null());
+            types = written.map(|operand| operand.ty).collect();
+        }
         let ty = resolve::common_type(what, &types)?;
         let mut values = Vec::with_capacity(operands.len());
         for operand in operands {

@@ -1,7 +1,7 @@
 //! Parameters of a prepared statement: from what a client declares to types, from what it sends to values.
 //!
 //! A client may declare a type for each parameter, leave it open (oid 0, `unknown`) or declare a type that
-//! Weft keeps as another (`name`, `bpchar` without length, `oid`). What it declared is kept beside the type,
+//! Weft keeps as another (`name`, `oid`). What it declared is kept beside the type,
 //! because ParameterDescription repeats it and binary values have its form.
 
 use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value, decode_binary, parse_text_in};
@@ -10,8 +10,8 @@ use crate::frontend::{Bind, Format, utf8};
 
 /// `unknown`, the type of an undecorated literal.
 const UNKNOWN: u32 = 705;
-/// `"char"`, `name`, `bpchar`, `cstring`: texts.
-const TEXTS: [u32; 4] = [18, 19, 1042, 2275];
+/// `"char"`, `name`, `cstring`: texts.
+const TEXTS: [u32; 3] = [18, 19, 2275];
 /// `oid`, `regproc`, `xid`, `cid`, `regclass`, `regtype`, `regrole`, `regnamespace`: unsigned numbers of
 /// four bytes.
 const OIDS: [u32; 8] = [26, 24, 28, 29, 2205, 2206, 4096, 4089];

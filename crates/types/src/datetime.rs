@@ -18,9 +18,18 @@ mod interval_units;
 
 use crate::interval::Interval;
 use crate::text::{push_i64, push_two};
-use crate::{SqlError, SqlState, SqlType, TimeZone};
+use crate::{OffsetFault, SqlError, SqlState, SqlType, TimeZone};
 pub use fields::days_in_month;
 use fields::{Fault, Moment};
+
+/// Seconds east of Greenwich: `+hh`, `+hhmm`, `+hh:mm`, `+hh:mm:ss`.
+pub(crate) fn offset_east(text: &str) -> Result<i32, OffsetFault> {
+    fields::offset(text).map_err(|fault| match fault {
+        Fault::Displacement => OffsetFault::OutOfRange,
+        _ => OffsetFault::Syntax,
+    })
+}
+
 pub(crate) use interval_units::Unit;
 
 /// 2000-01-01 00:00 UTC in seconds since 1970.

@@ -56,5 +56,5 @@ pub use numeric::Numeric;
 pub use row::{RowBuilder, RowLayout};
 pub use sql_type::{ColumnKind, Element, NumericSpec, SqlType};
 pub use text::{format_text, format_text_in, format_text_ref, parse_text, parse_text_in};
-pub use timezone::TimeZone;
+pub use timezone::{OffsetFault, TimeZone};
 pub use value::{Value, ValueRef};

@@ -29,6 +29,15 @@ pub enum TimeZone {
     Named(Tz),
 }
 
+/// Why a text is no offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffsetFault {
+    /// It has another form.
+    Syntax,
+    /// 16 hours or more.
+    OutOfRange,
+}
+
 impl TimeZone {
     /// Coordinated universal time.
     pub const UTC: Self = Self::Fixed(0);
@@ -49,6 +58,14 @@ impl TimeZone {
             .iter()
             .find(|zone| zone.name().eq_ignore_ascii_case(name))
             .map(|zone| Self::Named(*zone))
+    }
+
+    /// A fixed offset east of Greenwich: `+5`, `-0530`, `+05:30:15`.
+    ///
+    /// # Errors
+    /// What it is not.
+    pub fn from_offset(text: &str) -> Result<Self, OffsetFault> {
+        crate::datetime::offset_east(text).map(Self::Fixed)
     }
 
     /// Seconds east of UTC at an instant (microseconds since 2000-01-01 00:00 UTC).

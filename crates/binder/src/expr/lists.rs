@@ -26,10 +26,13 @@ impl Binder<'_> {
         if let Some(left) = row_items(value) {
             return self.row_in_list(&left, list, negated, value.span());
         }
-        let value = self.expr(value)?;
+        let mut value = self.expr(value)?;
         let mut items = Vec::with_capacity(list.len());
         for item in list {
             items.push(self.expr(item)?);
+        }
+        if value.ty.is_none() {
+            value = self.typed_by_constants(value, &items)?;
         }
         if let Some(ty) = list_type(&value, &items) {
             let mut arguments = vec![self.parameters.coerce(value, ty, CastContext::Implicit)?];
@@ -60,6 +63,21 @@ impl Binder<'_> {
             return Ok(Operand::typed(result));
         }
         self.kept_operand(value, result)
+    }
+
+    /// PostgreSQL makes an array of two constants or more, and a value without a type gets the array's before
+    /// it meets the items that name columns.
+    fn typed_by_constants(&mut self, value: Operand, items: &[Operand]) -> Result<Operand, SqlError> {
+        let constants = items.iter().filter(|item| is_constant(item)).map(|item| item.ty);
+        let types: Vec<Option<SqlType>> = constants.collect();
+        if types.len() < 2 || types.len() == items.len() {
+            return Ok(value);
+        }
+        let Ok(ty) = common_type("IN", &types) else {
+            return Ok(value);
+        };
+        let value = self.parameters.coerce(value, ty, CastContext::Implicit)?;
+        Ok(Operand::typed(value))
     }
 
     /// `CASE value WHEN ...` around an expression that names the value as its operand.
@@ -316,20 +334,20 @@ fn array_node(values: Vec<Expr>, ty: SqlType) -> Result<Operand, SqlError> {
 
 /// The one type in which a value is compared with all items of a list; `None` if they are compared one by
 /// one.
+fn is_constant(operand: &Operand) -> bool {
+    operand.expr.columns().next().is_none()
+}
+
 fn list_type(value: &Operand, items: &[Operand]) -> Option<SqlType> {
     let types: Vec<Option<SqlType>> = std::iter::once(value)
         .chain(items)
         .map(|operand| operand.ty)
         .collect();
-    let constants = items
-        .iter()
-        .filter(|item| item.expr.columns().next().is_none())
-        .count();
+    let constants = items.iter().filter(|item| is_constant(item)).count();
     let constant = constants == items.len();
-    // PostgreSQL makes an array of two constants or more; otherwise a value without a type gets one from each
-    // item in turn.
+    // One by one, a value without a type gets it from the first item.
     let untyped = value.ty.is_none() && items.iter().any(|item| item.ty.is_none());
-    if untyped && items.len() > 1 && constants < 2 {
+    if items.len() == 1 || (untyped && constants < 2) {
         return None;
     }
     let first = types.iter().find_map(|ty| *ty);

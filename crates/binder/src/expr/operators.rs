@@ -287,6 +287,17 @@ impl Binder<'_> {
                 }
             }
         }
+        if matches!(name, "quote_literal" | "quote_nullable") {
+            // Of any type there, by a function that casts.
+            for argument in &mut arguments {
+                if argument.ty.is_some_and(|ty| !ty.is_text()) {
+                    let text =
+                        self.parameters
+                            .coerce(argument.clone(), SqlType::Text, CastContext::Explicit)?;
+                    *argument = Operand::typed(text);
+                }
+            }
+        }
         let types: Vec<Option<SqlType>> = arguments.iter().map(|operand| operand.ty).collect();
         if matches!(name, "trunc" | "bit_count") && types == [None] {
             return Err(self.at(not_unique(&format!("{name}(unknown)")), span));

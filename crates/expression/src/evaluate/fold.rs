@@ -262,6 +262,10 @@ impl Folding<'_> {
                         self.push(Op::Constant(value), node.ty, 0);
                     }
                     1 => {}
+                    // What does not decide and is constant is NULL.
+                    kept if (0..kept).all(|back| self.constant(back).is_some()) => {
+                        self.replace(kept, Value::Null, node.ty);
+                    }
                     kept => self.push(node.op.clone(), node.ty, kept),
                 }
             }

@@ -102,6 +102,9 @@ impl Lowering<'_> {
         };
         let columns = columns_of(&left);
         let (left, right, mut keys) = if all {
+            // DataFusion forgets that constants of several branches are none when it looks for an order.
+            let left = self.materialized(left, "rows of a set operation")?;
+            let right = self.materialized(right, "rows of a set operation")?;
             let (left, number) = self.numbered(left, Rank::Row, &columns, &[])?;
             let (right, other) = self.numbered(right, Rank::Row, &columns, &[])?;
             (left, right, vec![(column(number), column(other))])

@@ -261,6 +261,10 @@ impl<'r> Flat<'r> {
             } else if set.count_ones() == 1 {
                 single.push((set.trailing_zeros() as usize, conjunct));
             } else if let Some(sides) = class_of(&conjunct, holders) {
+                // A side over several relations may be whole only when the other side has been joined.
+                if sides.iter().any(|side| side.set.count_ones() > 1) {
+                    pool.push((set, conjunct));
+                }
                 add_class(&mut classes, sides);
             } else {
                 single.extend(bits(set).filter_map(|at| Some((at, implied(&conjunct, at, holders)?))));

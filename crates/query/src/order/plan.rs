@@ -9,7 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use weft_expression::Expr;
 use weft_types::SqlError;
 
-use super::graph::{Graph, Set, equality};
+use super::graph::{Class, Graph, Set, equality};
 use super::search::Tree;
 use super::{Flat, bits};
 use crate::lower::join::crossed;
@@ -89,7 +89,10 @@ impl<'b> Builder<'b> {
         let right = self.joined(lowering, probe, leaves)?;
         let (left_set, right_set) = (built.set(), probe.set());
         let mut over: Vec<Expr> = Vec::new();
-        for class in self.graph.classes.iter().filter(|class| !class.of_outer) {
+        // Equalities with a side over several relations are in the pool.
+        let of_pairs =
+            |class: &&Class| !class.of_outer && class.sides.iter().all(|side| side.set.is_power_of_two());
+        for class in self.graph.classes.iter().filter(of_pairs) {
             if let (Some(a), Some(b)) = (class.side(left_set), class.side(right_set)) {
                 over.push(equality(&a.expr, &b.expr));
             }

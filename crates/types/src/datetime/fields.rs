@@ -535,7 +535,7 @@ fn fraction_micros(digits: &str) -> Result<i64, Fault> {
 }
 
 /// `+hh`, `+hhmm`, `+hh:mm`, `+hh:mm:ss` in seconds east.
-fn offset(field: &str) -> Result<i32, Fault> {
+pub(super) fn offset(field: &str) -> Result<i32, Fault> {
     let (sign, digits) = field.split_at_checked(1).ok_or(Fault::Syntax)?;
     let mut parts = digits.split(':');
     let first = parts.next().unwrap_or("");

@@ -7,7 +7,7 @@ use weft_types::calendar::{
 use weft_types::{Interval, SqlError, SqlType, Value, is_date};
 
 use super::values::{function, interval_out_of_range, out_of_range, stable};
-use super::zones::zone_of;
+use super::zones::numeric_zone_of;
 use crate::context::Context;
 use crate::functions::arguments::{Arguments, float8, int4, text};
 use crate::table::{Arg, Entry, Volatility};
@@ -78,7 +78,7 @@ pub static MOMENTS: &[Entry] = &[
     }),
     stable("make_timestamptz", MOMENT_AND_ZONE, TimestampTz, |_, a| {
         let local = local_of_parts(a)?;
-        utc_of_local(local, &zone_of(text(a, 6)?)?).map(Value::TimestampTz)
+        utc_of_local(local, &numeric_zone_of(text(a, 6)?)?).map(Value::TimestampTz)
     }),
     span_of(0),
     span_of(1),

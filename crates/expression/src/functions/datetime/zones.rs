@@ -1,7 +1,7 @@
 //! `AT TIME ZONE`: between what clocks show and instants.
 
 use weft_types::calendar::{is_finite_timestamp, local_of_utc, timestamp_out_of_range, utc_of_local};
-use weft_types::{Interval, SqlError, SqlType, TimeZone, Value};
+use weft_types::{Interval, OffsetFault, SqlError, SqlType, TimeZone, Value};
 
 use super::values::{function, interval, invalid, is_infinite, micros};
 use crate::functions::arguments::{Arguments, text};
@@ -30,37 +30,75 @@ pub static ZONES: &[Entry] = &[
 
 /// A zone by name, abbreviation or POSIX rule.
 pub(super) fn zone_of(name: &str) -> Result<TimeZone, SqlError> {
-    TimeZone::from_name(name)
-        .or_else(|| posix(name))
-        .ok_or_else(|| invalid(format!("time zone \"{name}\" not recognized")))
+    match TimeZone::from_name(name) {
+        Some(zone) => Ok(zone),
+        None => posix(name)?.ok_or_else(|| invalid(format!("time zone \"{name}\" not recognized"))),
+    }
+}
+
+/// The zone of `make_timestamptz`: a number is an offset east of Greenwich and has a sign.
+pub(super) fn numeric_zone_of(name: &str) -> Result<TimeZone, SqlError> {
+    match name.as_bytes().first() {
+        Some(b'0'..=b'9') => {
+            let error = invalid(format!(
+                "invalid input syntax for type numeric time zone: \"{name}\""
+            ));
+            Err(error.hint("Numeric time zones must have \"-\" or \"+\" as first character."))
+        }
+        Some(b'+' | b'-') => match TimeZone::from_offset(name) {
+            Ok(zone) => Ok(zone),
+            Err(OffsetFault::OutOfRange) => {
+                Err(invalid(format!("numeric time zone \"{name}\" out of range")))
+            }
+            Err(OffsetFault::Syntax) => Err(invalid(format!("time zone \"{name}\" not recognized"))),
+        },
+        _ => zone_of(name),
+    }
 }
 
 /// `XYZ+3`, `<+03>-3`, `+3`: an offset west of Greenwich behind an optional name, which may be anything.
-fn posix(name: &str) -> Option<TimeZone> {
+fn posix(name: &str) -> Result<Option<TimeZone>, SqlError> {
     let offset = match name.strip_prefix('<') {
-        Some(quoted) => quoted.split_once('>')?.1,
+        Some(quoted) => quoted.split_once('>').map(|(_, offset)| offset),
         None => {
             let digit_or_sign = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | ',');
-            name.get(name.find(digit_or_sign)?..)?
+            name.find(digit_or_sign).and_then(|at| name.get(at..))
         }
     };
-    let (sign, digits) = match offset.as_bytes().first()? {
-        b'-' => (1, offset.get(1..)?),
-        b'+' => (-1, offset.get(1..)?),
+    let Some(offset) = offset else { return Ok(None) };
+    let (sign, digits) = match offset.as_bytes().first() {
+        Some(b'-') => (1, offset.get(1..).unwrap_or("")),
+        Some(b'+') => (-1, offset.get(1..).unwrap_or("")),
         _ => (-1, offset),
     };
-    let mut seconds = 0;
-    let mut unit = 3600;
+    let end = digits
+        .find(|c: char| !c.is_ascii_digit() && c != ':')
+        .unwrap_or(digits.len());
+    let (digits, rest) = digits.split_at(end);
+    let (mut seconds, mut unit) = (0, 3600);
     for (at, part) in digits.split(':').enumerate() {
         let most = if at == 0 { 167 } else { 59 };
-        if part.is_empty() || part.len() > 3 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
+        if part.is_empty() || part.len() > 3 {
+            return Ok(None);
         }
-        let number: i32 = part.parse().ok().filter(|number| *number <= most && at < 3)?;
+        let Some(number) = part
+            .parse::<i32>()
+            .ok()
+            .filter(|number| *number <= most && at < 3)
+        else {
+            return Ok(None);
+        };
         seconds += number * unit;
         unit /= 60;
     }
-    Some(TimeZone::Fixed(sign * seconds))
+    match rest.chars().next() {
+        None => Ok(Some(TimeZone::Fixed(sign * seconds))),
+        Some(',') => Ok(None),
+        // `EST5EDT` and the like: those that have a name of their own were found by it.
+        Some(_) => Err(SqlError::unsupported(
+            "POSIX time zones with daylight saving time are not supported",
+        )),
+    }
 }
 
 fn fixed_zone(span: Interval) -> Result<TimeZone, SqlError> {

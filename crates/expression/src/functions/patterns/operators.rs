@@ -236,9 +236,12 @@ fn nth(
     whole: &str,
     (start, n, capture): (usize, usize, usize),
 ) -> Result<Option<Span>, SqlError> {
-    if capture > program.capture_count() {
-        return Ok(None);
-    }
+    // Without parentheses the first part is the whole.
+    let capture = match program.capture_count() {
+        0 if capture == 1 => 0,
+        count if capture > count => return Ok(None),
+        _ => capture,
+    };
     let mut matches = Matches::new(program, whole, start_byte(whole, start));
     let mut found = None;
     for _ in 0..n {

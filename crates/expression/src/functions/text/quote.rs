@@ -10,17 +10,13 @@ use super::super::shape::{
 };
 use super::concat::push_cast;
 use crate::context::Context;
-use crate::table::{Arg, Entry};
+use crate::table::Entry;
 
 /// The entries.
 pub static ENTRIES: &[Entry] = &[
     define("quote_ident", &[TEXT], TO_TEXT, quote_ident),
     define("quote_literal", &[TEXT], TO_TEXT, quote_literal),
-    define("quote_literal", &[Arg::Any], TO_TEXT, quote_literal),
     define("quote_nullable", &[TEXT], TO_TEXT, quote_nullable).with_nulls(),
-    define("quote_nullable", &[Arg::Any], TO_TEXT, quote_nullable)
-        .with_nulls()
-        .stable(),
     define("unistr", &[TEXT], TO_TEXT, unistr),
 ];
 

@@ -359,7 +359,8 @@ impl Parser {
                 break;
             }
             self.at += 1;
-            value = value.saturating_mul(base).saturating_add(digit);
+            // Wraps around as there.
+            value = value.wrapping_mul(base).wrapping_add(digit);
             count += 1;
         }
         match count < least || value > 0x7fff_fffe {
