@@ -194,19 +194,28 @@ impl Binder<'_> {
             if row.content.len() != width {
                 return Err(syntax_error("VALUES lists must all be the same length"));
             }
-            let mut bound = Vec::with_capacity(width);
             let mut pending_of_row: Vec<Pending> = Vec::new();
-            for (expr, place) in row.content.iter().zip(columns.iter()) {
+            // All of a row is bound before some of it meets its columns.
+            let mut operands = Vec::with_capacity(width);
+            for expr in &row.content {
+                if is_default(expr) {
+                    operands.push(None);
+                    continue;
+                }
+                let (operand, pending) = self.in_clause(Clause::Values, |binder| binder.expr(expr))?;
+                pending_of_row.extend(pending);
+                operands.push(Some(operand));
+            }
+            let mut bound = Vec::with_capacity(width);
+            for ((operand, expr), place) in operands.into_iter().zip(&row.content).zip(columns.iter()) {
                 let Some(column) = table.columns.get(*place) else {
                     continue;
                 };
-                if is_default(expr) {
+                let Some(operand) = operand else {
                     bound.push(self.default_value(column)?);
                     continue;
-                }
+                };
                 self.refuse_generated(column, expr.span())?;
-                let (operand, pending) = self.in_clause(Clause::Values, |binder| binder.expr(expr))?;
-                pending_of_row.extend(pending);
                 let value = self.assigned(operand, &column.name, column.ty);
                 bound.push(value.map_err(|error| self.at(error, expr.span()))?);
             }

@@ -499,7 +499,7 @@ impl Planning {
         let reading = &self.reading;
         let execution = self.context.execution();
         let query = match self.leaves_out {
-            true => &fold::folded(&self.query, &execution.context())?,
+            true => &fold::folded(&self.query, &execution.context()),
             false => self.query.as_ref(),
         };
         let mut lowering = Lowering::new(

@@ -5,7 +5,7 @@
 //! fail or run that PostgreSQL leaves out, the query is planned from folded expressions.
 
 use weft_binder::relation::{Apply, Query, Relation, SharedBody};
-use weft_expression::{Context, Expr, fold};
+use weft_expression::{ColumnId, Context, Expr, fold};
 use weft_types::{SqlError, Value};
 
 use crate::lower::walk::{self, Part};
@@ -18,9 +18,10 @@ pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, S
     let mut outcome = Ok(false);
     for relation in relations(query) {
         walk::visit(relation, &mut |part| {
-            outcome = match outcome {
-                Ok(before) => leaves_out_of(part, context).map(|now| before || now),
-                Err(_) => return false,
+            outcome = match (&outcome, leaves_out_of(part, context)) {
+                (Ok(before), Ok(now)) => Ok(*before || now),
+                (Ok(before), Err(error)) => of_what_is_asked(query, part, context, error).map(|()| *before),
+                (Err(_), _) => return false,
             };
             outcome.is_ok()
         });
@@ -48,6 +49,26 @@ fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlErro
     Ok(leaves_out)
 }
 
+/// The error of a node, unless it is of columns that nobody asks for: they are not computed.
+fn of_what_is_asked(
+    query: &Query,
+    part: &Part<'_>,
+    context: &Context<'_>,
+    error: SqlError,
+) -> Result<(), SqlError> {
+    let uses = walk::survey(query).uses;
+    let is_unused = |id: &ColumnId| !uses.contains_key(id);
+    if part.types.len() != part.exprs.len() || !part.types.iter().any(|(id, _)| is_unused(id)) {
+        return Err(error);
+    }
+    for ((id, _), expr) in part.types.iter().zip(&part.exprs) {
+        if !is_unused(id) {
+            fold(expr, context)?;
+        }
+    }
+    Ok(())
+}
+
 fn relations(query: &Query) -> impl Iterator<Item = &Relation> {
     let shared = query.shared.iter().flat_map(|shared| match &shared.body {
         SharedBody::Plain(relation) => [Some(relation), None],
@@ -56,11 +77,9 @@ fn relations(query: &Query) -> impl Iterator<Item = &Relation> {
     shared.flatten().chain([&query.relation])
 }
 
-/// The query with folded expressions.
-///
-/// # Errors
-/// Those of parts that need no row.
-pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Result<Query, SqlError> {
+/// The query with folded expressions. What fails is left as it is: nobody asks for it, see
+/// [`of_what_is_asked`].
+pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Query {
     let mut query = query.clone();
     let mut stack = vec![&mut query.relation];
     for shared in &mut query.shared {
@@ -71,12 +90,12 @@ pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Result<Query, SqlE
     }
     while let Some(relation) = stack.pop() {
         for expr in expressions(relation, &mut stack) {
-            if expr.nodes().len() > 1 {
-                *expr = fold(expr, context)?.expr;
+            if let Ok(folded) = fold(expr, context) {
+                *expr = folded.expr;
             }
         }
     }
-    Ok(query)
+    query
 }
 
 /// The expressions of one relation, but for ends of frames; its inputs go upon the stack.

@@ -87,6 +87,27 @@ impl Binder<'_> {
         span: Span,
     ) -> Result<Expr, SqlError> {
         let bound = match operator {
+            Operator::Call(resolved) if is_appended(resolved.entry, &left, &right) => {
+                // PostgreSQL's is a function that casts, so that it is computed when the values are known.
+                let mut texts = Vec::with_capacity(2);
+                for operand in [left, right] {
+                    let text = match operand.ty {
+                        Some(ty) if !ty.is_text() => {
+                            let text = self
+                                .parameters
+                                .coerce(operand, SqlType::Text, CastContext::Explicit);
+                            Operand::typed(text.map_err(|error| self.at(error, span))?)
+                        }
+                        _ => operand,
+                    };
+                    texts.push(text);
+                }
+                let [left, right] = <[Operand; 2]>::try_from(texts)
+                    .map_err(|_| SqlError::internal("two operands are not two"))?;
+                let operator = resolve::resolve_operator("||", Some(left.ty), right.ty)
+                    .map_err(|error| self.at(error, span))?;
+                return self.operation(operator, left, right, span);
+            }
             Operator::Call(resolved) => {
                 self.note_entry(resolved.entry);
                 let ty = |side: usize| resolved.arguments.get(side).copied().unwrap_or(resolved.result);
@@ -116,6 +137,12 @@ impl Binder<'_> {
             return Ok(operand);
         };
         let is_bare = ty == weft_expression::category::BPCHAR || length == 0;
+        let is_sized = |ty: &SqlType| matches!(ty, SqlType::Char(own) if *own > 0 && own != &length);
+        if is_bare && operand.expr.nodes().iter().any(|node| is_sized(&node.ty)) {
+            return Err(SqlError::unsupported(
+                "blanks of char(n) values of several lengths are not supported",
+            ));
+        }
         if is_bare || functions::functions("bpchar_pad").is_empty() {
             return Ok(operand);
         }
@@ -356,6 +383,16 @@ fn signed_number(expr: &AstExpr) -> Option<(&str, bool)> {
         },
         _ => None,
     }
+}
+
+/// Whether `||` puts a text and a value together whose text no setting changes.
+fn is_appended(entry: &Entry, left: &Operand, right: &Operand) -> bool {
+    let is_fixed = |operand: &Operand| {
+        operand
+            .ty
+            .is_some_and(|ty| ty.is_number() || matches!(ty, SqlType::Bool | SqlType::Uuid | SqlType::Bytea))
+    };
+    entry.name == "||" && entry.arguments.contains(&Arg::AnyNonArray) && (is_fixed(left) || is_fixed(right))
 }
 
 /// The types that PostgreSQL has more leave several candidates.

@@ -249,10 +249,9 @@ fn concat(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     }
     let refused =
         |detail: &str| Err(wrong_subscript("cannot concatenate incompatible arrays").detail(detail));
-    let lengths =
-        |dimensions: &[(i32, i32)]| dimensions.iter().map(|(length, _)| *length).collect::<Vec<_>>();
     let (a, b) = (&first.dimensions, &second.dimensions);
-    let behind = |dimensions: &[(i32, i32)]| lengths(dimensions.get(1..).unwrap_or_default());
+    // Lengths and lower bounds.
+    let behind = |dimensions: &[(i32, i32)]| dimensions.get(1..).unwrap_or_default().to_vec();
     let mut dimensions = if b.len() > a.len() { b.clone() } else { a.clone() };
     let count = |dimensions: &[(i32, i32)]| dimensions.first().map_or(0, |(length, _)| *length);
     let whole = if a.len() == b.len() {
@@ -269,7 +268,7 @@ fn concat(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
                 b.len()
             ));
         }
-        if behind(outer) != lengths(inner) {
+        if behind(outer) != *inner {
             return refused("Arrays with differing dimensions are not compatible for concatenation.");
         }
         count(outer).saturating_add(1)

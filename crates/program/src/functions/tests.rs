@@ -36,7 +36,7 @@ fn shown(function: F, arguments: &[Value]) -> String {
     match call(function, arguments).unwrap() {
         Value::Numeric(value) => {
             let mut text = String::new();
-            value.format(&mut text);
+            value.format(&mut text).unwrap();
             text
         }
         other => format!("{other:?}"),

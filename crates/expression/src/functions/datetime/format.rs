@@ -279,6 +279,9 @@ fn push_name(
             };
             padded(cased(name_at(&ROMAN, at).unwrap_or("")), 4)
         }
+        "IYYY" | "IYY" | "IY" | "I" if moment.date.is_none() => {
+            return Err(SqlError::unsupported("ISO years of intervals are not supported"));
+        }
         _ if moment.date.is_none() => return Err(not_of_intervals()),
         "AD" | "BC" => cased(if moment.year <= 0 { "BC" } else { "AD" }),
         "A.D." | "B.C." => cased(if moment.year <= 0 { "B.C." } else { "A.D." }),
