@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 use sqlparser::ast::{Expr, Select, SelectItem, Statement, TableFactor, VisitMut, VisitorMut};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
-use weft_types::interrupt::{self, Pace};
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState};
 
 use crate::arrange::NOTHING;
@@ -52,13 +52,14 @@ pub fn split(sql: &str) -> Result<Vec<Range<usize>>, SqlError> {
     let mut ranges = Vec::new();
     let mut current: Option<Range<usize>> = None;
     let mut pace = Pace::default();
-    for token in Scanner::paced(sql) {
+    let mut scanner = Scanner::paced(sql);
+    while let Some(token) = scanner.next() {
         pace.step(4 + (token.end - token.start) / 32)?;
         match token.kind {
             TokenKind::Semicolon => ranges.extend(current.take()),
             TokenKind::Unterminated(what) => {
-                interrupt::check()?;
-                return Err(lexical(sql, token, what.message()));
+                let ended = scanner.ended();
+                return Err(ended.unwrap_or_else(|| lexical(sql, token, what.message())));
             }
             TokenKind::Junk(junk) => return Err(lexical(sql, token, junk.message())),
             _ => {

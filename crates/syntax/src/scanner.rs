@@ -12,6 +12,7 @@
 //! It borrows the text and allocates nothing. Positions are byte offsets; all tokens end on character
 //! boundaries.
 
+use weft_types::SqlError;
 use weft_types::interrupt::Pace;
 
 /// What kind of token.
@@ -121,6 +122,8 @@ pub struct Scanner<'a> {
     at: usize,
     /// Looks at whether the statement shall end.
     pace: Option<Pace>,
+    /// It shall.
+    ended: Option<SqlError>,
 }
 
 impl<'a> Scanner<'a> {
@@ -131,6 +134,7 @@ impl<'a> Scanner<'a> {
             bytes: sql.as_bytes(),
             at: 0,
             pace: None,
+            ended: None,
         }
     }
 
@@ -145,9 +149,20 @@ impl<'a> Scanner<'a> {
     /// So many bytes were read; false if there shall be no more.
     fn goes_on(&mut self, bytes: usize) -> bool {
         match &mut self.pace {
-            Some(pace) => pace.step(1 + bytes / 16).is_ok(),
+            Some(pace) => match pace.step(1 + bytes / 16) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.ended = Some(error);
+                    false
+                }
+            },
             None => true,
         }
+    }
+
+    /// Why the last token is unterminated, if that is because the statement shall end.
+    pub(crate) fn ended(&mut self) -> Option<SqlError> {
+        self.ended.take()
     }
 
     fn peek(&self, ahead: usize) -> u8 {

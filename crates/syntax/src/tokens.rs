@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
-use weft_types::interrupt::{self, Pace};
+use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState};
 
 use crate::arrange::{Arranged, arrange};
@@ -252,8 +252,10 @@ impl Reader<'_> {
                 return Err(self.fault(SqlState::SYNTAX_ERROR, junk.message(), token));
             }
             TokenKind::Unterminated(what) => {
-                interrupt::check()?;
-                return Err(self.fault(SqlState::SYNTAX_ERROR, what.message(), token));
+                let ended = self.scanner.ended();
+                return Err(
+                    ended.unwrap_or_else(|| self.fault(SqlState::SYNTAX_ERROR, what.message(), token))
+                );
             }
         })
     }

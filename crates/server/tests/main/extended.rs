@@ -87,7 +87,7 @@ fn parameter_types_are_declared_or_inferred() {
     ];
     let replies = client.ask(&bytes.concat());
     assert_eq!(replies[1], "t [25, 23, 19, 1042, 26, 21, 25]");
-    assert_eq!(replies[4], "D a|7|b|c |4294967295|-3|NULL");
+    assert_eq!(replies[4], "D a|7|b|c|4294967295|-3|NULL");
     let replies = client.ask(&[parse("", "echo ?", &[1560]), sync()].concat());
     assert_eq!(
         replies[0],
