@@ -76,7 +76,7 @@ impl Lowering<'_> {
             let positive = wanted(&conjunct, answer).unwrap_or(true);
             let plan = match kind {
                 Apply::Quantified { test, all, .. } => {
-                    self.selected_by_test(plan, subquery, kind, test, *all, positive)?
+                    self.selected_by_test(plan, subquery, test, *all, positive)?
                 }
                 _ => self.selected(plan, subquery, Purpose::Exists, Vec::new(), positive)?,
             };
@@ -123,7 +123,6 @@ impl Lowering<'_> {
         &mut self,
         plan: LogicalPlan,
         subquery: &Relation,
-        kind: &Apply,
         test: &Expr,
         all: bool,
         positive: bool,
@@ -146,7 +145,6 @@ impl Lowering<'_> {
                 SqlType::Bool,
                 vec![Expr::new(Op::IsTruth(false), SqlType::Bool, vec![test])],
             );
-            let _ = kind;
             beside.on.push(doubt);
             let joined = self.joined_as(
                 JoinType::LeftAnti,
