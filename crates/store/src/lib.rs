@@ -60,6 +60,8 @@ pub use memory::SlotId;
 pub use probe::Probe;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
 pub use snapshot::{Pinned, Reader, Snapshot};
+#[cfg(any(test, feature = "faults"))]
+pub use store::PanicAt;
 pub use store::{MemoryStats, Store};
 pub use table::SCAN_CHUNK_SLOTS;
 pub use writer::{BatchWriter, MemberWriter};

@@ -376,7 +376,7 @@ impl<'s> ReadView<'s> {
     pub(crate) fn recompute_digest(&self) -> u64 {
         let tables = self.schema.tables.values();
         tables.fold(self.schema.catalog.digest(), |sum, table| {
-            sum.wrapping_add(table.core.digest(self.pin))
+            sum.wrapping_add(table.core.digest(self.pin).0)
         })
     }
 }

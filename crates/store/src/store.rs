@@ -76,6 +76,30 @@ pub struct Store {
     checkpoint_begun: AtomicU64,
     /// A row was found to be other than it was written.
     is_damaged: AtomicBool,
+    /// Where the next panic comes, for tests.
+    #[cfg(any(test, feature = "faults"))]
+    panic_at: Mutex<Option<PanicAt>>,
+}
+
+/// Where a store panics when a test asks for it.
+#[cfg(any(test, feature = "faults"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PanicAt {
+    /// In [`BatchWriter::finish`].
+    Finish,
+    /// In [`Store::collect_garbage`].
+    Collect,
+}
+
+/// The gate of a store, closed: one batch, publication or collection at a time. It opens when this is
+/// dropped, by a panic too.
+pub(crate) struct ClosedGate<'s>(&'s Store);
+
+impl Drop for ClosedGate<'_> {
+    fn drop(&mut self) {
+        *self.0.gate.lock() = false;
+        self.0.gate_opened.notify_one();
+    }
 }
 
 impl Store {
@@ -100,6 +124,8 @@ impl Store {
             // A state that is not empty was loaded.
             checkpoint_begun: AtomicU64::new(boundary.0),
             is_damaged: AtomicBool::new(false),
+            #[cfg(any(test, feature = "faults"))]
+            panic_at: Mutex::default(),
         }
     }
 
@@ -123,7 +149,7 @@ impl Store {
     ///
     /// Panics when it is not, or when a finished batch has not been published: both are bugs of the caller.
     pub fn begin_batch(&self, batch: BatchId) -> BatchWriter<'_> {
-        self.close_gate();
+        let gate = self.close_gate();
         assert_eq!(batch.0, self.published.boundary() + 1, "batches are consecutive");
         assert!(
             self.finished.lock().is_none(),
@@ -131,14 +157,14 @@ impl Store {
         );
         // SAFETY: the gate is closed, so nobody else publishes.
         let schema = unsafe { self.published.schema_for_writer() };
-        BatchWriter::new(self, batch, schema)
+        BatchWriter::new(self, gate, batch, schema)
     }
 
     /// Makes a finished batch the boundary: rows, catalog and digest become visible as one.
     ///
     /// Panics when that batch has not been finished: a bug of the caller.
     pub fn publish(&self, batch: BatchId) {
-        self.close_gate();
+        let _gate = self.close_gate();
         let finished = self.finished.lock().take_if(|finished| finished.batch == batch);
         assert!(finished.is_some(), "only a finished batch is published");
         if let Some(Finished {
@@ -156,22 +182,24 @@ impl Store {
                 garbage.retire_schema(boundary, replaced);
             }
         }
-        self.open_gate();
     }
 
     /// Does up to `budget` steps of garbage collection (a step looks at one chain or frees one version) and
     /// returns the steps done. Returns 0 at once when a batch is open. Call it between batches.
     pub fn collect_garbage(&self, budget: usize) -> usize {
-        if self.garbage.lock().is_empty() || !self.try_close_gate() {
+        if self.garbage.lock().is_empty() {
             return 0;
         }
+        let Some(_gate) = self.try_close_gate() else {
+            return 0;
+        };
+        #[cfg(any(test, feature = "faults"))]
+        self.panic_if_asked(PanicAt::Collect);
         let boundary = self.boundary();
         let oldest = BatchId(self.readers.oldest(boundary.0));
         // SAFETY: the gate is closed, so nobody publishes.
         let schema = unsafe { self.published.schema_for_writer() };
-        let steps = self.garbage.lock().collect(&schema, boundary, oldest, budget);
-        self.open_gate();
-        steps
+        self.garbage.lock().collect(&schema, boundary, oldest, budget)
     }
 
     /// Recomputes the state digest over all rows of a snapshot; equals [`Snapshot::digest`] unless memory
@@ -210,6 +238,18 @@ impl Store {
         snapshot.view().flip_bit(table, nth, bit)
     }
 
+    /// Makes the store panic when it comes there next. Once.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn panic_for_test(&self, at: PanicAt) {
+        *self.panic_at.lock() = Some(at);
+    }
+
+    #[cfg(any(test, feature = "faults"))]
+    pub(crate) fn panic_if_asked(&self, at: PanicAt) {
+        let asked = self.panic_at.lock().take_if(|asked| *asked == at);
+        assert!(asked.is_none(), "a panic that a test asked for");
+    }
+
     pub(crate) fn published(&self) -> &Published {
         &self.published
     }
@@ -233,7 +273,9 @@ impl Store {
         self.is_damaged.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_damaged(&self) -> bool {
+    /// A row that was replaced or removed was not what had been written. What an open or finished batch has
+    /// made of it must not be logged; it can be recovered from the log before it.
+    pub fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
@@ -246,36 +288,32 @@ impl Store {
     /// takes of the tables speaks of the batches up to there and of no later one. `None` if a finished batch
     /// has not been published.
     pub(crate) fn at_checkpoint<T>(self: &Arc<Self>, take: impl FnOnce(Snapshot) -> T) -> Option<T> {
-        self.close_gate();
-        let taken = self.finished.lock().is_none().then(|| {
+        let _gate = self.close_gate();
+        self.finished.lock().is_none().then(|| {
             self.checkpoint_begun.store(self.boundary().0, Ordering::Relaxed);
             take(self.snapshot())
-        });
-        self.open_gate();
-        taken
+        })
     }
 
     pub(crate) fn set_finished(&self, finished: Finished) {
         *self.finished.lock() = Some(finished);
     }
 
-    fn close_gate(&self) {
+    fn close_gate(&self) -> ClosedGate<'_> {
         let mut closed = self.gate.lock();
         while *closed {
             self.gate_opened.wait(&mut closed);
         }
         *closed = true;
+        ClosedGate(self)
     }
 
-    fn try_close_gate(&self) -> bool {
+    fn try_close_gate(&self) -> Option<ClosedGate<'_>> {
         let mut closed = self.gate.lock();
-        let free = !*closed;
+        if *closed {
+            return None;
+        }
         *closed = true;
-        free
-    }
-
-    pub(crate) fn open_gate(&self) {
-        *self.gate.lock() = false;
-        self.gate_opened.notify_one();
+        Some(ClosedGate(self))
     }
 }

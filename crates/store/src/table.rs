@@ -103,13 +103,15 @@ impl TableCore {
         }
     }
 
-    /// The terms of all rows that the pin sees.
-    pub(crate) fn digest(&self, pin: Pin<'_>) -> u64 {
-        let mut sum = 0u64;
+    /// The terms of all rows that the pin sees, and whether each is what was sealed.
+    pub(crate) fn digest(&self, pin: Pin<'_>) -> (u64, bool) {
+        let (mut sum, mut is_whole) = (0u64, true);
         self.each_live(pin, |_, slot, version| {
-            sum = sum.wrapping_add(self.term(slot, version))
+            let term = self.term(slot, version);
+            sum = sum.wrapping_add(term);
+            is_whole &= version.is_sealed_with(term);
         });
-        sum
+        (sum, is_whole)
     }
 }
 

@@ -104,20 +104,20 @@ impl Admission {
         self.next_arrival += 1;
     }
 
-    /// Takes a program out. False when it does not wait: then it stands in a batch, or has its answer.
-    pub(crate) fn cancel(&mut self, ticket: &Arc<TicketCell<Answer<Committed>>>) -> bool {
-        let before = self.len();
-        let other = |waiting: &Waiting| !Arc::ptr_eq(&waiting.program.ticket, ticket);
-        self.arrived.retain(other);
-        self.freed.retain(other);
-        for chain in self.chains.values_mut() {
-            chain.retain(other);
-        }
-        self.len() < before
-    }
-
-    fn len(&self) -> usize {
-        self.arrived.len() + self.freed.len() + self.chains.values().map(Vec::len).sum::<usize>()
+    /// Takes a program out. None when it does not wait: then it stands in a batch, or has its answer.
+    pub(crate) fn cancel(&mut self, ticket: &Arc<TicketCell<Answer<Committed>>>) -> Option<ProgramRequest> {
+        let is_it = |waiting: &Waiting| waiting.program.ticket.is_for(ticket);
+        let in_chains = || {
+            self.chains.values_mut().find_map(|chain| {
+                let at = chain.iter().position(is_it)?;
+                Some(chain.remove(at))
+            })
+        };
+        let taken = [&mut self.arrived, &mut self.freed].into_iter().find_map(|line| {
+            let at = line.iter().position(is_it)?;
+            line.remove(at)
+        });
+        taken.or_else(in_chains).map(|waiting| waiting.program)
     }
 
     /// Takes everybody out.

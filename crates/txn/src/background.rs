@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use weft_base::BatchId;
 use weft_store::checkpoint::Changes;
+use weft_types::SqlState;
 
 /// Starts the background threads.
 pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), EngineError> {
@@ -75,16 +76,18 @@ fn checkpoint_as_needed(shared: &Shared) {
 /// Brings what is on disk to the newest boundary and drops the log before it.
 pub(crate) fn checkpoint(shared: &Shared) -> Result<BatchId, EngineError> {
     let mut checkpoints = shared.checkpoints.lock();
-    let stopped = || EngineError::Stopped(shared.failure_or("the log failed"));
-    if shared.failure().is_some() {
-        return Err(stopped());
+    if let Some(error) = shared.failure() {
+        return Err(EngineError::Stopped(error));
     }
     // The boundary is taken in the sequencer's role, so that the log after it defines its programs anew.
     let changes = shared.at_boundary(|sequencer| {
         sequencer.forget_definitions();
         Changes::take(&shared.store)
     });
-    let changes = changes.ok_or_else(stopped)?;
+    let changes = changes.ok_or_else(|| {
+        // A finished batch that is never published: it could not be logged.
+        EngineError::Stopped(shared.end_writing(SqlState::INTERNAL_ERROR, "a batch could not be logged"))
+    })?;
     let (batch, logged) = (changes.batch(), shared.logged_bytes());
     // A checkpoint must not hold what the log could still lose.
     shared.wait_durable(batch).map_err(EngineError::Stopped)?;

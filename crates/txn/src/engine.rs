@@ -15,9 +15,10 @@ use crate::recovery;
 use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
 use crate::sequencer::Sequencer;
 use crate::stats::{Counters, EngineStats};
-use crate::ticket::TicketCell;
+use crate::ticket::{TicketCell, lost_answer};
 use crate::transaction::{Transaction, TxnOptions};
 use parking_lot::{Condvar, Mutex};
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -42,8 +43,9 @@ pub(crate) struct Shared {
     pub stats: Counters,
     pub queue: Mutex<Vec<Request>>,
     pub next_txn: AtomicU64,
-    /// Set once when the log failed: from then on nothing is written.
-    failed: OnceLock<String>,
+    /// Set once, when the log failed, a row in memory was found damaged or the sequencer panicked: from then
+    /// on nothing is written, and every writer gets this.
+    failed: OnceLock<SqlError>,
     sequencer: Mutex<Sequencer>,
     /// True when the background threads must end.
     pub stopping: Mutex<bool>,
@@ -78,7 +80,7 @@ impl Shared {
         let mut patience = Patience::default();
         while let Some(mut sequencer) = self.sequencer.try_lock() {
             // The requests are anybody's.
-            let is_done = interrupt::undisturbed(|| sequencer.run(self, &mut patience));
+            let is_done = interrupt::undisturbed(|| self.run_guarded(&mut sequencer, &mut patience));
             drop(sequencer);
             if !is_done {
                 return self.call_relief();
@@ -87,6 +89,17 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// A turn in the sequencer's role. After a panic nobody knows what the batch and the locks had come to: no
+    /// further batch is made, and everybody who was waiting gets an error.
+    fn run_guarded(&self, sequencer: &mut Sequencer, patience: &mut Patience) -> bool {
+        let run = AssertUnwindSafe(|| sequencer.run(self, patience));
+        std::panic::catch_unwind(run).unwrap_or_else(|_| {
+            self.end_writing(SqlState::INTERNAL_ERROR, "the sequencer failed");
+            *sequencer = Sequencer::new(&self.config);
+            false
+        })
     }
 
     fn call_relief(&self) {
@@ -128,18 +141,17 @@ impl Shared {
 
     /// Notes that the log failed and returns the error that every writer gets from now on.
     pub(crate) fn fail(&self, error: &WalError) -> SqlError {
-        let _ = self.failed.set(error.to_string());
-        self.failure_or("the log failed")
+        self.end_writing(SqlState::IO_ERROR, &error.to_string())
     }
 
-    /// The error for writers once the log failed.
+    /// Ends writing, unless it has ended, and returns the error that every writer gets from now on.
+    pub(crate) fn end_writing(&self, state: SqlState, reason: &str) -> SqlError {
+        self.failed.get_or_init(|| write_ended(state, reason)).clone()
+    }
+
+    /// The error for writers once writing has ended.
     pub(crate) fn failure(&self) -> Option<SqlError> {
-        self.failed.get().map(|reason| write_ended(reason))
-    }
-
-    /// The same, or `reason` if it is not noted yet.
-    pub(crate) fn failure_or(&self, reason: &str) -> SqlError {
-        self.failure().unwrap_or_else(|| write_ended(reason))
+        self.failed.get().cloned()
     }
 
     /// Bytes of the log behind the checkpoint of the opening, padding included.
@@ -187,8 +199,8 @@ fn is_stale(call: &Work<'_>, version: CatalogVersion) -> bool {
     }
 }
 
-fn write_ended(reason: &str) -> SqlError {
-    SqlError::new(SqlState::IO_ERROR, format!("writing has ended: {reason}"))
+fn write_ended(state: SqlState, reason: &str) -> SqlError {
+    SqlError::new(state, format!("writing has ended: {reason}"))
         .hint("Restart the server; it recovers everything that was acknowledged.")
 }
 
@@ -261,10 +273,6 @@ impl Ticket {
             }
         }
     }
-}
-
-pub(crate) fn lost_answer() -> SqlError {
-    SqlError::new(SqlState::INTERNAL_ERROR, "the sequencer gave no answer")
 }
 
 /// How often a waiter looks whether it was cancelled.
@@ -397,13 +405,13 @@ impl Engine {
         let mut keys = AccessKeys::default();
         let locks = locks::declared_locks(program, &inputs, LockScope::ReadsAndWrites, &mut keys)
             .map_err(Refused::early)?;
-        let cell = TicketCell::new();
+        let (cell, responder) = TicketCell::with_responder();
         let request = Request::Program(ProgramRequest {
             program: Arc::clone(program),
             inputs,
             keys,
             locks,
-            ticket: Arc::clone(&cell),
+            ticket: responder,
         });
         Ok((request, Ticket { cell }))
     }

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_base::BatchId;
 use weft_program::{AccessKeys, Outcome, Program};
 use weft_store::{BatchWriter, ReadView};
-use weft_types::SqlError;
+use weft_types::{SqlError, SqlState};
 
 /// Instructions a one-shot program may execute. Running out is an error of that program alone.
 pub(crate) const INSTRUCTION_BUDGET: u32 = 1_000_000;
@@ -131,7 +131,7 @@ pub fn run_wave_as(
     members: &[Work<'_>],
     workers: usize,
     split_at: usize,
-) -> Vec<Answer<Committed>> {
+) -> Result<Vec<Answer<Committed>>, SqlError> {
     let sharing = Sharing { workers, split_at };
     run_waves(execution, writer, batch, members, &[members.len()], sharing)
 }
@@ -145,8 +145,11 @@ pub struct Sharing {
     pub split_at: usize,
 }
 
-/// Runs waves one after the other and returns the answers in member order. `wave_ends` are as in
-/// [`run_waves_into`].
+/// Runs waves one after the other and returns the answers, each in the place of its member. `wave_ends` are
+/// as in [`run_waves_into`].
+///
+/// # Errors
+/// A member was not answered, or twice (XX000): the batch must be undone.
 pub fn run_waves(
     execution: Execution,
     writer: &BatchWriter<'_>,
@@ -154,7 +157,7 @@ pub fn run_waves(
     members: &[Work<'_>],
     wave_ends: &[usize],
     sharing: Sharing,
-) -> Vec<Answer<Committed>> {
+) -> Result<Vec<Answer<Committed>>, SqlError> {
     let workers = if members.len() < sharing.split_at {
         1
     } else {
@@ -177,9 +180,22 @@ pub fn run_waves(
         all.extend(more);
         all
     });
-    let mut answers = all.unwrap_or_default();
+    by_member(all.unwrap_or_default(), members.len())
+}
+
+/// Puts answers into the order of their members: one for each of `count`, or an error.
+fn by_member(
+    mut answers: Vec<(usize, Answer<Committed>)>,
+    count: usize,
+) -> Result<Vec<Answer<Committed>>, SqlError> {
     answers.sort_unstable_by_key(|(n, _)| *n);
-    answers.into_iter().map(|(_, answer)| answer).collect()
+    if answers.len() != count || answers.iter().enumerate().any(|(place, (n, _))| place != *n) {
+        return Err(SqlError::new(
+            SqlState::INTERNAL_ERROR,
+            "the executor did not answer each member of the batch once; it was undone",
+        ));
+    }
+    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
 /// Runs waves one after the other, on as many workers as there are sinks, the caller's thread included.
@@ -355,6 +371,27 @@ mod tests {
         CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, Planned, Probe, Store, TableDef,
     };
     use weft_types::{SqlType, Value};
+
+    #[test]
+    fn answers_belong_to_their_members() {
+        let answer = |n: u64| {
+            Ok(Committed {
+                batch: BatchId(n),
+                ..Committed::default()
+            })
+        };
+        let told = by_member(vec![(2, answer(2)), (0, answer(0)), (1, answer(1))], 3).unwrap();
+        let batches: Vec<u64> = told
+            .iter()
+            .map(|answer| answer.as_ref().unwrap().batch.0)
+            .collect();
+        assert_eq!(batches, [0, 1, 2]);
+        // One missing, one twice, one of nobody.
+        for numbers in [&[0, 1][..], &[0, 2], &[0, 1, 1], &[0, 1, 3], &[0, 0, 2]] {
+            let answers = numbers.iter().map(|n| (*n, answer(*n as u64))).collect();
+            assert!(by_member(answers, 3).is_err(), "{numbers:?}");
+        }
+    }
 
     const TABLE: TableId = TableId(16_384);
     const KEY: IndexId = IndexId(16_385);

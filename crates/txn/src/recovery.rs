@@ -299,7 +299,8 @@ impl Replay {
                 workers: self.workers,
                 split_at: self.split_batch_at,
             },
-        );
+        )
+        .map_err(|e| wrong(e.to_string()))?;
         let digest = writer.finish();
         if digest != record.digest {
             return Err(EngineError::DigestMismatch {

@@ -1,7 +1,7 @@
 //! What callers ask of the sequencer, and what they get back.
 
 use crate::locks::LockRequests;
-use crate::ticket::TicketCell;
+use crate::ticket::{Responder, TicketCell};
 use std::sync::Arc;
 use weft_base::{BatchId, TxnId};
 use weft_lock::LockRequest;
@@ -52,7 +52,7 @@ pub(crate) struct ProgramRequest {
     /// Of its accesses.
     pub keys: AccessKeys,
     pub locks: LockRequests,
-    pub ticket: Arc<TicketCell<Answer<Committed>>>,
+    pub ticket: Responder<Committed>,
 }
 
 /// An interactive transaction's commit.
@@ -63,7 +63,7 @@ pub(crate) struct CommitRequest {
     pub write_set: Vec<u8>,
     /// What ends the statement while it changes definitions, if it can be ended.
     pub interrupt: Option<Arc<dyn Interrupt>>,
-    pub ticket: Arc<TicketCell<Answer<Committed>>>,
+    pub ticket: Responder<Committed>,
 }
 
 /// A transaction's wish for locks.
@@ -76,7 +76,7 @@ pub(crate) struct LockWish {
     pub first: bool,
     /// Refuse at once what is not free at once.
     pub no_wait: bool,
-    pub ticket: Arc<TicketCell<Answer<()>>>,
+    pub ticket: Responder<()>,
 }
 
 /// Anything that can be asked of the sequencer.

@@ -33,7 +33,7 @@ use crate::engine::{Patience, Shared};
 use crate::executor::{self, Sharing};
 use crate::record;
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
-use crate::ticket::TicketCell;
+use crate::ticket::Responder;
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -59,8 +59,8 @@ pub(crate) const WRITE_SET_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - 4 * BATCH_BYTE
 pub(crate) struct Sequencer {
     admission: Admission,
     locks: LockTable,
-    waiting: HashMap<TxnId, Arc<TicketCell<Answer<()>>>>,
-    held_back: VecDeque<LockWish>,
+    waiting: HashMap<TxnId, Responder<()>>,
+    held_back: Vec<LockWish>,
     /// Transactions that have ended and whose locks pass to the programs that wait, before other
     /// transactions.
     leaving: Vec<TxnId>,
@@ -84,7 +84,7 @@ impl Sequencer {
             admission: Admission::new(config.batch_lock_slots, config.without_locks),
             locks: LockTable::new(),
             waiting: HashMap::new(),
-            held_back: VecDeque::new(),
+            held_back: Vec::new(),
             leaving: Vec::new(),
             lock_waits: 0,
             deadlocks: 0,
@@ -151,15 +151,14 @@ impl Sequencer {
             Request::Commit(commit) => self.commits.push_back(commit),
             Request::Lock(wish) => self.lock_waits += u64::from(self.acquire(wish)),
             Request::CancelWait(txn) => {
-                self.held_back.retain(|wish| wish.txn != txn);
-                self.waiting.remove(&txn);
+                self.withdraw(txn);
                 let granted = self.locks.cancel_wait(txn);
                 self.grant(granted);
             }
             // Before admission a program can be cancelled; after it, only the record decides.
             Request::CancelProgram(ticket, error) => {
-                if self.admission.cancel(&ticket) {
-                    ticket.fill(Err(Refused::early(error)));
+                if let Some(program) = self.admission.cancel(&ticket) {
+                    program.ticket.fill(Err(Refused::early(error)));
                 }
             }
             Request::Release(txn) => self.leave(txn),
@@ -177,7 +176,7 @@ impl Sequencer {
         if wish.first && self.admission.starves(&wish.requests) {
             let waits = !wish.no_wait;
             match waits {
-                true => self.held_back.push_back(wish),
+                true => self.held_back.push(wish),
                 false => wish.ticket.fill(Err(lock_not_available())),
             }
             return waits;
@@ -239,10 +238,19 @@ impl Sequencer {
     }
 
     fn release(&mut self, txn: TxnId) {
-        self.waiting.remove(&txn);
-        self.held_back.retain(|wish| wish.txn != txn);
+        self.withdraw(txn);
         let granted = self.locks.release_all(txn);
         self.grant(granted);
+    }
+
+    /// Forgets what a transaction wished for, which does not wait for it any more.
+    fn withdraw(&mut self, txn: TxnId) {
+        if let Some(ticket) = self.waiting.remove(&txn) {
+            ticket.withdraw();
+        }
+        for wish in self.held_back.extract_if(.., |wish| wish.txn == txn) {
+            wish.ticket.withdraw();
+        }
     }
 
     /// Chooses the next batch. Whatever cannot stand in it stays, in order, for the one after.
@@ -310,6 +318,12 @@ impl Sequencer {
             }
         };
         let digest = writer.finish();
+        if shared.store.is_damaged() {
+            // A replay would read the row as it was and end with another digest, and so would all behind.
+            let reason = "a row in memory is not what was written";
+            let refused = Refused::early(shared.end_writing(SqlState::DATA_CORRUPTED, reason));
+            return self.refuse(batch, &refused);
+        }
         self.put_record(&batch, catalog_version, clock_micros, digest);
         if let Err(error) = shared.log.append(batch_id, &self.record) {
             // The batch stays unpublished: no reader sees it, and nothing is told to anybody.
@@ -396,7 +410,7 @@ fn run_members_or_panic(
         }
     }
     let config = &shared.config;
-    let mut answers = executor::run_waves(
+    let answers = executor::run_waves(
         config.execution,
         writer,
         batch_id,
@@ -406,9 +420,9 @@ fn run_members_or_panic(
             workers: config.workers,
             split_at: config.split_batch_at,
         },
-    );
+    )?;
     if batch.commits.iter().any(|commit| !commit.catalog_ops.is_empty())
-        && let Some(Err(refused)) = answers.first_mut()
+        && let Some(Err(refused)) = answers.first()
     {
         // Catalog operations and write set stand and fall together.
         return Err(refused.error.clone());

@@ -5,6 +5,7 @@
 //! against the newest state. Rows that a program holds are numbered in the order it found them; the number
 //! is the handle. Their images lie one after another in memory that the caller keeps between runs.
 
+use std::cell::Cell;
 use std::ops::{Bound, Deref, Range};
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ pub(crate) struct SessionAccess<'t> {
     rows: HeldRows<'t>,
     /// Savepoints within the program, newest last.
     marks: Vec<OverlayMark>,
-    observed: BatchId,
+    observed: Cell<BatchId>,
 }
 
 /// The rows that the program found or made.
@@ -143,7 +144,7 @@ impl<'t> SessionAccess<'t> {
                 images,
             },
             marks: Vec::new(),
-            observed: BatchId::default(),
+            observed: Cell::default(),
         }
     }
 
@@ -151,6 +152,10 @@ impl<'t> SessionAccess<'t> {
         let def = locks::table_def(self.ground.catalog, table)?;
         let index = def.index(index).ok_or_else(locks::stale_program)?;
         Ok((def, index))
+    }
+
+    fn observe(&self, batch: BatchId) {
+        self.observed.set(self.observed.get().max(batch));
     }
 
     /// Refuses, under REPEATABLE READ, a row that another transaction changed since the snapshot.
@@ -166,6 +171,7 @@ impl<'t> SessionAccess<'t> {
             ..self.ground.layers()
         };
         let now = newest.current(held.def, row_id, self.rows.found(held))?;
+        self.observe(now.as_ref().map_or(self.ground.newest.batch(), |now| now.batch));
         if now.is_some_and(|now| now.batch <= self.ground.snapshot.batch()) {
             return Ok(());
         }
@@ -183,10 +189,10 @@ impl DataAccess for SessionAccess<'_> {
         self.ground.layers().find(index, key, &mut found)?;
         let Some(row) = found.first() else {
             // That there is no such row is an observation too.
-            self.observed = self.observed.max(self.ground.snapshot.batch());
+            self.observe(self.ground.snapshot.batch());
             return Ok(None);
         };
-        self.observed = self.observed.max(row.batch);
+        self.observe(row.batch);
         let handle = self.rows.push(def, overlay_row(row.row_id), &row.bytes);
         if self.ground.locks_only {
             let held = self.rows.held(&handle)?;
@@ -216,7 +222,7 @@ impl DataAccess for SessionAccess<'_> {
     ) -> Result<(), SqlError> {
         let (def, index) = self.index(table, index)?;
         let rows = self.ground.layers().range(index, lo, hi, reverse, limit)?;
-        self.observed = self.observed.max(self.ground.snapshot.batch());
+        self.observe(self.ground.snapshot.batch());
         for row in rows {
             out.push(self.rows.push(def, overlay_row(row.row_id), &row.bytes));
         }
@@ -228,7 +234,7 @@ impl DataAccess for SessionAccess<'_> {
         let def = locks::table_def(ground.catalog, table)?;
         def.check_not_null(row)?;
         if def.indexes.iter().any(|index| index.unique) {
-            self.observed = self.observed.max(ground.newest.batch());
+            self.observed.set(self.observed.get().max(ground.newest.batch()));
         }
         check_unique(def, ground.newest, ground.overlay, ground.catalog, row, None)?;
         let place = ground.overlay.insert(def, Arc::from(row));
@@ -246,7 +252,7 @@ impl DataAccess for SessionAccess<'_> {
             OverlayRow::Own(n) => own_row_id(n),
         };
         if def.unique_key_changes(&image, bytes) {
-            self.observed = self.observed.max(ground.newest.batch());
+            self.observed.set(self.observed.get().max(ground.newest.batch()));
             check_unique(
                 def,
                 ground.newest,
@@ -284,6 +290,6 @@ impl DataAccess for SessionAccess<'_> {
     }
 
     fn observed(&self) -> BatchId {
-        self.observed
+        self.observed.get()
     }
 }

@@ -4,13 +4,19 @@
 //! own ticket filled before it ever waits, so a lone transaction costs no thread handoff (DESIGN.md,
 //! Batches). Others spin for a moment, since a batch is often shorter than a sleep, and then block, or leave
 //! a waker and go.
+//!
+//! Invariant: every ticket is filled. A request owns its [`Responder`], which answers with an error when it
+//! is dropped without an answer, so whatever becomes of a request, a panic included, nobody waits for ever.
 
+use crate::request::{Answer, Refused};
 use parking_lot::{Condvar, Mutex};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 use weft_base::blocking;
+use weft_types::{SqlError, SqlState};
 
 /// How often a waiter looks before it sleeps. On few cores spinning takes time from the sequencer itself.
 const SPINS_BEFORE_SLEEP: u32 = 64;
@@ -28,6 +34,51 @@ pub(crate) struct TicketCell<T> {
     done: AtomicBool,
     slot: Mutex<Slot<T>>,
     ready: Condvar,
+}
+
+/// The side that answers.
+#[derive(Debug)]
+pub(crate) struct Responder<T>(Arc<TicketCell<Answer<T>>>);
+
+impl<T> Responder<T> {
+    /// Whether this answers the ticket.
+    pub(crate) fn is_for(&self, cell: &Arc<TicketCell<Answer<T>>>) -> bool {
+        Arc::ptr_eq(&self.0, cell)
+    }
+
+    /// The wish was taken back: nobody is woken.
+    pub(crate) fn withdraw(self) {
+        self.0.slot.lock().waker = None;
+    }
+}
+
+impl<T> Deref for Responder<T> {
+    type Target = TicketCell<Answer<T>>;
+
+    fn deref(&self) -> &TicketCell<Answer<T>> {
+        &self.0
+    }
+}
+
+impl<T> Drop for Responder<T> {
+    fn drop(&mut self) {
+        if !self.is_done() {
+            self.fill(Err(Refused::early(lost_answer())));
+        }
+    }
+}
+
+/// The error for a request that came to no answer.
+pub(crate) fn lost_answer() -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, "the sequencer gave no answer")
+}
+
+impl<T> TicketCell<Answer<T>> {
+    /// A place without an answer yet, and who will give it.
+    pub(crate) fn with_responder() -> (Arc<Self>, Responder<T>) {
+        let cell = TicketCell::new();
+        (Arc::clone(&cell), Responder(cell))
+    }
 }
 
 impl<T> TicketCell<T> {
@@ -125,6 +176,18 @@ mod tests {
         cell.fill(2);
         assert!(cell.is_done());
         assert_eq!(cell.wait(), Some(1));
+    }
+
+    #[test]
+    fn a_request_that_is_lost_is_answered_with_an_error() {
+        let (cell, responder) = TicketCell::<Answer<u8>>::with_responder();
+        drop(responder);
+        let refused = cell.wait().unwrap().unwrap_err();
+        assert_eq!(refused.error.state, SqlState::INTERNAL_ERROR);
+        let (cell, responder) = TicketCell::<Answer<u8>>::with_responder();
+        responder.fill(Ok(3));
+        drop(responder);
+        assert_eq!(cell.wait().unwrap().unwrap(), 3);
     }
 
     #[test]

@@ -24,12 +24,12 @@ mod run;
 pub use self::conflict::Placed;
 use self::memory::TxnMemory;
 use crate::cancel::CancelToken;
-use crate::engine::{CANCEL_POLL, Engine, lock_timed_out, lost_answer};
+use crate::engine::{CANCEL_POLL, Engine, lock_timed_out};
 use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark, TableOverlay};
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::sequencer::WRITE_SET_BYTES_MAX;
-use crate::ticket::TicketCell;
+use crate::ticket::{TicketCell, lost_answer};
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -318,19 +318,18 @@ impl Transaction {
 
     /// After a table was locked for change: an error (40001) if the transaction reads a snapshot whose
     /// definitions are no longer the newest. What it would write is laid out for tables as they were.
-    pub fn check_definitions(&self) -> Result<(), SqlError> {
-        match &self.pinned {
-            Some(pinned)
-                if self.private_catalog.is_none()
-                    && pinned.catalog().version() != self.engine.catalog().version() =>
-            {
-                Err(SqlError::new(
-                    SqlState::SERIALIZATION_FAILURE,
-                    "could not serialize access due to concurrent change of definitions",
-                ))
-            }
-            _ => Ok(()),
+    pub fn check_definitions(&mut self) -> Result<(), SqlError> {
+        let Some(pinned) = self.pinned.as_ref().filter(|_| self.private_catalog.is_none()) else {
+            return Ok(());
+        };
+        if pinned.catalog().version() == self.engine.catalog_version() {
+            return Ok(());
         }
+        self.observe(self.engine.boundary());
+        Err(SqlError::new(
+            SqlState::SERIALIZATION_FAILURE,
+            "could not serialize access due to concurrent change of definitions",
+        ))
     }
 
     /// Takes all definitions for change, until the transaction ends.
@@ -445,13 +444,13 @@ impl Transaction {
             other => self.pending = other,
         }
         self.withdraw();
-        let ticket = TicketCell::new();
+        let (ticket, responder) = TicketCell::with_responder();
         self.engine.shared().submit(Request::Lock(LockWish {
             txn: self.id,
             requests: requests.to_vec(),
             first: !self.asked_for_locks,
             no_wait: self.no_wait,
-            ticket: Arc::clone(&ticket),
+            ticket: responder,
         }));
         self.asked_for_locks = true;
         PendingLocks {
@@ -586,6 +585,8 @@ impl Transaction {
             .private_catalog
             .clone()
             .unwrap_or_else(|| self.engine.catalog());
+        // Whatever it says depends on them.
+        self.observe(self.engine.boundary());
         let next = before.apply(&op)?;
         if let Some(table) = reshaped_by(&op)
             && self.overlay.table(table).is_some_and(TableOverlay::has_rows)
@@ -643,13 +644,13 @@ impl Transaction {
         if let Some(error) = shared.failure() {
             return Err(Refused::early(error));
         }
-        let ticket = TicketCell::new();
+        let (ticket, responder) = TicketCell::with_responder();
         shared.submit(Request::Commit(CommitRequest {
             txn: self.id,
             catalog_ops: std::mem::take(&mut self.catalog_ops),
             write_set: self.overlay.encode(),
             interrupt: interrupt::current(),
-            ticket: Arc::clone(&ticket),
+            ticket: responder,
         }));
         self.ended = true;
         ticket

@@ -31,6 +31,7 @@ mod open;
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -427,7 +428,13 @@ impl Log {
         self.appended.store(end, Ordering::Release);
         self.space.notify_all();
         let began = Instant::now();
-        let outcome = MutexGuard::unlocked(state, || self.writer.lock().write(&group));
+        // A panic is a failure like another: who waits for the group must hear of it.
+        let write = AssertUnwindSafe(|| self.writer.lock().write(&group));
+        let outcome = MutexGuard::unlocked(state, || std::panic::catch_unwind(write)).unwrap_or_else(|_| {
+            Err(io_error("writing", &self.dir)(io::Error::other(
+                "the writer panicked",
+            )))
+        });
         let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         state.stats.sync_ns = state.stats.sync_ns.saturating_add(nanos);
         state.syncing = false;

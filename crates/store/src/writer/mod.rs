@@ -27,7 +27,7 @@ use crate::garbage::RowPlace;
 use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::read::ReadView;
-use crate::store::{Finished, Store};
+use crate::store::{ClosedGate, Finished, Store};
 use crate::table::{Schema, TableCore, TableData};
 pub use member::MemberWriter;
 
@@ -70,11 +70,12 @@ pub struct BatchWriter<'s> {
     schema: Arc<Schema>,
     committed: Mutex<Vec<MemberWrites>>,
     is_finished: bool,
+    /// Dropped last, when the batch is finished or undone.
+    _gate: ClosedGate<'s>,
 }
 
 impl<'s> BatchWriter<'s> {
-    /// The caller has closed the store's gate.
-    pub(crate) fn new(store: &'s Store, batch: BatchId, schema: Arc<Schema>) -> Self {
+    pub(crate) fn new(store: &'s Store, gate: ClosedGate<'s>, batch: BatchId, schema: Arc<Schema>) -> Self {
         BatchWriter {
             store,
             batch,
@@ -82,6 +83,7 @@ impl<'s> BatchWriter<'s> {
             schema,
             committed: Mutex::new(Vec::new()),
             is_finished: false,
+            _gate: gate,
         }
     }
 
@@ -111,9 +113,12 @@ impl<'s> BatchWriter<'s> {
         MemberWriter::new(self, member)
     }
 
-    /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible.
+    /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible. Not if
+    /// [`Store::is_damaged`] says that what it replaced or dropped was not what had been written.
     pub fn finish(mut self) -> u64 {
         self.is_finished = true;
+        #[cfg(any(test, feature = "faults"))]
+        self.store.panic_if_asked(crate::store::PanicAt::Finish);
         let committed = std::mem::take(self.committed.get_mut());
         let mut digest = self
             .store
@@ -153,7 +158,6 @@ impl<'s> BatchWriter<'s> {
             schema,
             superseded,
         });
-        self.store.open_gate();
         digest
     }
 
@@ -178,10 +182,14 @@ impl<'s> BatchWriter<'s> {
             return change;
         }
         for table in before.tables.values().filter(|table| !self.kept(&table.core).1) {
-            change = change.wrapping_sub(table.core.digest(self.pin(self.batch.0 - 1)));
+            let (terms, is_whole) = table.core.digest(self.pin(self.batch.0 - 1));
+            change = change.wrapping_sub(terms);
+            if !is_whole {
+                self.store.note_damage();
+            }
         }
         for table in after.tables.values().filter(|table| !self.kept(&table.core).0) {
-            change = change.wrapping_add(table.core.digest(self.pin(Pin::EVERYTHING)));
+            change = change.wrapping_add(table.core.digest(self.pin(Pin::EVERYTHING)).0);
         }
         change
     }
@@ -254,7 +262,6 @@ impl Drop for BatchWriter<'_> {
                 &member.writes,
             );
         }
-        self.store.open_gate();
     }
 }
 

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use weft_base::{FaultKind, SimDisk};
-use weft_txn::{EngineError, Isolation};
+use weft_store::{CatalogOp, PanicAt};
+use weft_txn::{EngineError, Isolation, Refused};
 
-use crate::bank::{Bank, inputs, quiet};
+use crate::bank::{ACCOUNTS, Bank, JOURNAL, inputs, quiet};
 
 const IO_ERROR: &str = "58030";
 
@@ -86,6 +87,103 @@ fn a_transaction_held_back_for_a_program_is_not_forgotten_when_the_log_fails() {
     assert!(waits.join().unwrap());
 }
 
+/// A bit of a row flips in memory, and the row is then replaced: a replay would find another state. So nothing
+/// of that batch is logged or told, and opening again recovers what was.
+#[test]
+fn a_damaged_row_ends_writing_before_it_is_logged() {
+    type Write = fn(&Bank) -> Result<(), Box<Refused>>;
+    let drop_accounts = |bank: &Bank| {
+        let mut session = bank.begin(Isolation::ReadCommitted);
+        session.txn.catalog_op(CatalogOp::DropTable(JOURNAL)).unwrap();
+        session.txn.catalog_op(CatalogOp::DropTable(ACCOUNTS)).unwrap();
+        session.commit().map(|_| ())
+    };
+    let write_session = |bank: &Bank| {
+        let mut session = bank.begin(Isolation::ReadCommitted);
+        session.add(1, 1).unwrap();
+        session.commit().map(|_| ())
+    };
+    let write_program = |bank: &Bank| bank.execute(&bank.programs.add, &[1, 1]).map(|_| ());
+    let writes: [Write; 3] = [write_program, write_session, drop_accounts];
+    for write in writes {
+        let disk = SimDisk::new(7);
+        let bank = Bank::open(&disk, quiet(), 4).unwrap();
+        bank.set(1, 500);
+        bank.set(2, 700);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+        let (boundary, logged) = (bank.engine.boundary(), bank.engine.stats().log_bytes);
+        for nth in 0..4 {
+            // A bit of the balance: who asks for the account finds it.
+            assert!(bank.engine.store().corrupt_row_for_test(ACCOUNTS, nth, 134));
+        }
+        let refused = write(&bank).unwrap_err();
+        assert_eq!(refused.error.state.0, "XX001", "{refused:?}");
+        // Nor does anybody write any more.
+        let refused = bank.execute(&bank.programs.open, &[9, 1]).unwrap_err();
+        assert_eq!(refused.error.state.0, "XX001", "{refused:?}");
+        assert!(matches!(
+            bank.engine.checkpoint().unwrap_err(),
+            EngineError::Stopped(_)
+        ));
+        assert_eq!(
+            (bank.engine.boundary(), bank.engine.durable()),
+            (boundary, boundary)
+        );
+        assert_eq!(bank.engine.stats().log_bytes, logged);
+        // Reads go on.
+        bank.execute(&bank.programs.read, &[3]).unwrap();
+        drop(bank);
+        let bank = Bank::open(&disk, quiet(), 4).unwrap();
+        assert_eq!((bank.balance(1), bank.balance(2)), (Some(500), Some(700)));
+        assert_eq!(bank.engine.boundary(), boundary);
+        bank.set(1, 1);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    }
+}
+
+/// The sequencer's role panics behind the executor: everybody who waits gets an error, and nobody writes any
+/// more.
+#[test]
+fn a_panic_in_the_sequencers_role_leaves_nobody_waiting() {
+    for at in [PanicAt::Finish, PanicAt::Collect] {
+        let disk = SimDisk::new(8);
+        let bank = Bank::open(&disk, quiet(), 4).unwrap();
+        bank.set(1, 500);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+        let mut holder = bank.begin(Isolation::ReadCommitted);
+        holder.add(2, 1).unwrap();
+        let add = &bank.programs.add;
+        let parked = bank.engine.submit(add, inputs(add, &[2, 1])).unwrap();
+        let mut waiter = bank.begin(Isolation::ReadCommitted);
+        let waits = std::thread::spawn(move || waiter.add(2, 1));
+        std::thread::sleep(Duration::from_millis(50));
+        bank.engine.store().panic_for_test(at);
+        let answer = bank.execute(&bank.programs.set, &[1, 700]);
+        // The collector comes after the answers.
+        assert_eq!(answer.is_ok(), at == PanicAt::Collect, "{answer:?}");
+        if let Err(refused) = answer {
+            assert_eq!(refused.error.state.0, "XX000");
+        }
+        assert_eq!(parked.wait().unwrap_err().error.state.0, "XX000");
+        assert_eq!(waits.join().unwrap().unwrap_err().state.0, "XX000");
+        for _ in 0..3 {
+            let refused = bank.execute(add, &[3, 1]).unwrap_err();
+            assert!(
+                refused.error.message.starts_with("writing has ended"),
+                "{refused:?}"
+            );
+        }
+        assert!(holder.commit().is_err());
+        assert!(bank.engine.checkpoint().is_err());
+        assert_eq!(bank.balance(3), Some(1000));
+        drop(bank);
+        let bank = Bank::open(&disk, quiet(), 4).unwrap();
+        let expected = if at == PanicAt::Collect { 700 } else { 500 };
+        assert_eq!(bank.balance(1), Some(expected));
+        bank.set(1, 1);
+    }
+}
+
 /// A batch that was never made is the caller's mistake, and no reason to stop.
 #[test]
 fn waiting_for_a_batch_that_does_not_exist_is_an_error_of_the_caller_alone() {
@@ -108,6 +206,25 @@ fn a_refusal_says_what_it_observed() {
     let mut session = bank.begin(Isolation::ReadCommitted);
     assert_eq!(session.open(77, 0).unwrap_err().state.0, "23505");
     assert!(session.txn.observed() >= boundary);
+    drop(session);
+    // So is what another transaction changed since a snapshot, by which the snapshot's holder is refused.
+    let mut session = bank.begin(Isolation::RepeatableRead);
+    session.read(2).unwrap();
+    bank.set(1, 1);
+    let changed = bank.engine.boundary();
+    assert_eq!(session.add(1, 1).unwrap_err().state.0, "40001");
+    assert!(session.txn.observed() >= changed);
+    drop(session);
+    let mut session = bank.begin(Isolation::RepeatableRead);
+    session.read(2).unwrap();
+    bank.execute(&bank.programs.close, &[77]).unwrap();
+    bank.set(3, 1);
+    let newest = bank.engine.boundary();
+    assert_eq!(session.set(77, 1).unwrap_err().state.0, "40001");
+    assert!(session.txn.observed() >= newest);
+    drop(session);
+    bank.execute(&bank.programs.open, &[77, 0]).unwrap();
+    let boundary = bank.engine.boundary();
     // That a value is free was seen too.
     let mut session = bank.begin(Isolation::ReadCommitted);
     session.open(78, 0).unwrap();

@@ -264,7 +264,7 @@ fn work(calls: &[Call]) -> Vec<Work<'_>> {
 fn run(store: &Arc<Store>, calls: &[Call], execution: Execution, workers: usize) -> Vec<Answer<Committed>> {
     let batch = BatchId(store.boundary().0 + 1);
     let writer = store.begin_batch(batch);
-    let answers = run_wave_as(execution, &writer, batch, &work(calls), workers, 2);
+    let answers = run_wave_as(execution, &writer, batch, &work(calls), workers, 2).unwrap();
     writer.finish();
     store.publish(batch);
     store.collect_garbage(1 << 20);
@@ -352,7 +352,7 @@ proptest! {
             let calls: Vec<Call> = waves.into_iter().flatten().collect();
             let batch = BatchId(one.boundary().0 + 1);
             let writer = one.begin_batch(batch);
-            let expected = run_wave_as(Execution::Serial, &writer, batch, &work(&calls), 1, usize::MAX);
+            let expected = run_wave_as(Execution::Serial, &writer, batch, &work(&calls), 1, usize::MAX).unwrap();
             writer.finish();
             one.publish(batch);
             let writer = other.begin_batch(batch);
