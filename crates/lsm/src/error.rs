@@ -80,8 +80,8 @@ pub enum LsmError {
         /// What is wrong with it.
         reason: Arc<str>,
     },
-    /// The engine takes no writes at present because an earlier one failed; reads go on. The next write tries
-    /// to put things right first.
+    /// The engine takes no writes at present because an earlier one, or a flush, failed; reads go on. Writes
+    /// are taken again when the disk allows it, at most two seconds later.
     Refused {
         /// The error that made it so, as text.
         first: Arc<str>,
@@ -100,6 +100,12 @@ pub enum LsmError {
     /// An executor could not do a compaction task.
     Executor {
         /// What it says.
+        reason: Arc<str>,
+    },
+    /// The engine takes no writes any more, because code of it panicked; reads go on. Opening it again makes
+    /// it whole.
+    Poisoned {
+        /// Where, and what the panic said.
         reason: Arc<str>,
     },
     /// The engine is being closed.
@@ -126,7 +132,7 @@ impl LsmError {
     /// What a write is told that comes after this error.
     pub(crate) fn refusal(&self) -> Self {
         match self {
-            Self::Refused { .. } => self.clone(),
+            Self::Refused { .. } | Self::Poisoned { .. } => self.clone(),
             Self::Io { source, .. } => Self::Refused {
                 first: self.to_string().into(),
                 kind: source.kind(),
@@ -161,6 +167,12 @@ impl fmt::Display for LsmError {
                 bytes_max,
             } => write!(f, "a {what} of {bytes} bytes; the longest has {bytes_max}"),
             Self::Executor { reason } => write!(f, "a compaction task failed: {reason}"),
+            Self::Poisoned { reason } => {
+                write!(
+                    f,
+                    "no writes are taken any more until the engine is opened again: {reason}"
+                )
+            }
             Self::Closed => f.write_str("the engine is being closed"),
         }
     }

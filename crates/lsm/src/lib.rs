@@ -19,13 +19,15 @@
 //! 1. After a crash the state is that of a prefix of the writes, and every write that was synced is in it.
 //! 2. A file is removed only after a durable edit of the manifest made it superfluous.
 //! 3. Corrupt bytes are an error that names file, offset and kind; who does not need them does not notice.
-//! 4. When the disk is full, writes are refused and reads go on; when there is room again, writes go on.
+//! 4. When the disk is full, writes are refused and reads go on; when there is room again, writes go on, at
+//!    most two seconds later. What is obsolete is removed meanwhile, and what failed leaves no files.
 //! 5. Memtables, frozen memtables, block cache and tasks in flight are bounded; writers are slowed before a
 //!    bound is met.
 //!
 //! Source: X-DB, "Overview of Alibaba's X-Engine" and "FPGA-based Compaction"; DESIGN.md, LSM; O'Neil et
 //! al., "The log-structured merge-tree", 1996. Decisions 0013 and 0017 have the choices and their price.
 
+mod backoff;
 mod batch;
 mod cache;
 mod compaction;
@@ -36,7 +38,9 @@ pub mod fuzzing;
 mod iterator;
 mod log;
 mod memtable;
+mod obsolete;
 mod options;
+mod snapshot;
 mod table;
 mod tombstones;
 mod values;
@@ -48,10 +52,11 @@ pub use compaction::{
     CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, InlineExecutor, TASK_RUNS_MAX, TaskDone,
     UnitExecutor,
 };
-pub use engine::{Ingest, LevelStats, Lsm, LsmStats, Snapshot, WriteOptions};
+pub use engine::{Ingest, LevelStats, Lsm, LsmStats, WriteOptions};
 pub use error::{CorruptKind, LsmError};
 pub use iterator::LsmIterator;
 pub use options::{Background, LEVEL_COUNT, LevelOptions, LsmOptions};
+pub use snapshot::Snapshot;
 pub use table::{IoCounts, TableIo};
 pub use verify::{VerifyReport, verify, verify_and_show};
 

@@ -91,8 +91,8 @@ impl Shared {
         }
     }
 
-    /// A turn in the sequencer's role. After a panic nobody knows what the batch and the locks had come to: no
-    /// further batch is made, and everybody who was waiting gets an error.
+    /// A turn in the sequencer's role. After a panic nobody knows what the batch and the locks had come to:
+    /// no further batch is made, and everybody who was waiting gets an error.
     fn run_guarded(&self, sequencer: &mut Sequencer, patience: &mut Patience) -> bool {
         let run = AssertUnwindSafe(|| sequencer.run(self, patience));
         std::panic::catch_unwind(run).unwrap_or_else(|_| {

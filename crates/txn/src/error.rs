@@ -1,10 +1,11 @@
 //! Why an engine could not be opened, checkpointed or replayed.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use weft_base::BatchId;
 use weft_store::checkpoint::CheckpointError;
-use weft_types::SqlError;
+use weft_types::{SqlError, SqlState};
 use weft_wal::WalError;
 
 /// An error of the engine as a whole. Errors of one statement are `SqlError`s.
@@ -47,6 +48,26 @@ pub enum EngineError {
     },
     /// The engine stopped writing earlier.
     Stopped(SqlError),
+}
+
+impl EngineError {
+    /// The SQLSTATE of a statement that met it: 53100 if a disk was full, 58030 otherwise.
+    #[must_use]
+    pub fn state(&self) -> SqlState {
+        let is_full = match self {
+            EngineError::Io { source, .. } => {
+                matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+            }
+            EngineError::Log(error) => error.is_storage_full(),
+            EngineError::Checkpoint(error) => error.is_storage_full(),
+            _ => false,
+        };
+        if is_full {
+            SqlState::DISK_FULL
+        } else {
+            SqlState::IO_ERROR
+        }
+    }
 }
 
 impl fmt::Display for EngineError {

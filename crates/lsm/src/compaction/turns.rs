@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::Choice;
+use crate::backoff::Backoff;
 use crate::error::LsmError;
 use crate::options::LEVEL_COUNT;
 use crate::table::table_number;
@@ -38,28 +39,13 @@ pub(crate) struct Turns {
     last_keys: Vec<Bytes>,
     /// Level and tables of each compaction that runs.
     running: Vec<(usize, Vec<u64>)>,
-    resting: BTreeMap<u64, Rest>,
+    resting: BTreeMap<u64, Backoff>,
     /// Of everything, after failures that may not be a table's.
-    pause: Rest,
+    pause: Backoff,
     /// How many want quiet: none begins while there are any.
     quiet: usize,
     /// A thread for compactions collects values.
     is_collecting: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Rest {
-    until_nanos: u64,
-    failures: u32,
-}
-
-impl Rest {
-    /// One more failure: twice as long as after the one before.
-    fn prolong(&mut self, now_nanos: u64, first_nanos: u64, most_nanos: u64) {
-        let nanos = first_nanos << self.failures.min(16);
-        self.until_nanos = now_nanos.saturating_add(nanos.min(most_nanos));
-        self.failures += 1;
-    }
 }
 
 impl Default for Turns {
@@ -68,7 +54,7 @@ impl Default for Turns {
             last_keys: vec![Bytes::new(); LEVEL_COUNT],
             running: Vec::new(),
             resting: BTreeMap::new(),
-            pause: Rest::default(),
+            pause: Backoff::default(),
             quiet: 0,
             is_collecting: false,
         }
@@ -115,7 +101,7 @@ impl Turns {
     /// Tables whose last compaction failed and that are not to be touched yet.
     pub(crate) fn resting(&self, now_nanos: u64) -> impl Iterator<Item = u64> {
         let resting = self.resting.iter();
-        let resting = resting.filter(move |(_, rest)| rest.until_nanos > now_nanos);
+        let resting = resting.filter(move |(_, rest)| rest.rests(now_nanos));
         resting.map(|(number, _)| *number)
     }
 
@@ -163,7 +149,7 @@ impl Turns {
 
     /// A compaction was installed.
     pub(crate) fn succeeded(&mut self, choice: &Choice) {
-        self.pause = Rest::default();
+        self.pause = Backoff::default();
         if let (Some(place), Some(range)) =
             (self.last_keys.get_mut(choice.level), KeyRange::of(&choice.inputs))
         {
@@ -202,7 +188,7 @@ impl Turns {
 
     /// Whether all compaction rests.
     pub(crate) fn is_paused(&self, now_nanos: u64) -> bool {
-        self.pause.until_nanos > now_nanos
+        self.pause.rests(now_nanos)
     }
 }
 
@@ -230,20 +216,5 @@ mod tests {
         turns.end_quiet();
         turns.running.clear();
         assert!(turns.begin_collecting(1), "a single thread does everything");
-    }
-
-    #[test]
-    fn rests_double_up_to_their_most() {
-        let mut rest = Rest::default();
-        rest.prolong(1_000, 200, 1_000);
-        assert_eq!((rest.until_nanos, rest.failures), (1_200, 1));
-        rest.prolong(1_000, 200, 1_000);
-        assert_eq!(rest.until_nanos, 1_400);
-        for _ in 0..100 {
-            rest.prolong(1_000, 200, 1_000);
-        }
-        assert_eq!(rest.until_nanos, 2_000);
-        rest.prolong(u64::MAX, 200, 1_000);
-        assert_eq!(rest.until_nanos, u64::MAX);
     }
 }

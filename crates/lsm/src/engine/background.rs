@@ -1,6 +1,7 @@
 //! Who flushes and compacts: threads, or whoever wrote.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Engine;
+use crate::backoff::Backoff;
 use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
 use crate::error::{LsmError, io_error};
 use crate::options::Background;
@@ -22,6 +24,10 @@ pub(super) struct Work {
     pub changes: u64,
     /// Why the last flush failed.
     pub flush_error: Option<LsmError>,
+    /// How long nothing is flushed after that, unless somebody asks for it by name.
+    pub flush_backoff: Backoff,
+    /// Why nothing is written any more.
+    pub poison: Option<LsmError>,
     /// Why the last compaction failed.
     pub compaction_error: Option<LsmError>,
     /// Why the last collection of values failed.
@@ -42,7 +48,7 @@ pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmErro
     for (name, step) in std::iter::once(("lsm-flush", flush_step as Step)).chain(compacting) {
         let engine = Arc::clone(engine);
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let started = thread.spawn(move || engine.serve(step));
+        let started = thread.spawn(move || engine.serve_or_poison(name, step));
         threads.push(started.map_err(io_error("starting a thread for", Path::new(name)))?);
     }
     Ok(threads)
@@ -52,9 +58,9 @@ pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmErro
 type Step = fn(&Engine) -> Result<bool, LsmError>;
 
 fn flush_step(engine: &Engine) -> Result<bool, LsmError> {
-    let done = engine.flush_oldest();
-    engine.work.lock().flush_error = done.as_ref().err().cloned();
-    done
+    // What readers have let go since is removed, whether there is something to flush or not.
+    engine.files.obsolete.remove_all();
+    engine.flush_if_due()
 }
 
 fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
@@ -94,6 +100,15 @@ impl Drop for Running<'_> {
 }
 
 impl Engine {
+    fn serve_or_poison(&self, name: &str, step: Step) {
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(step)));
+        if let Err(panic) = served {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            self.poison(&format!("thread {name} panicked: {}", text.unwrap_or("no text")));
+        }
+    }
+
     fn serve(&self, step: Step) {
         let mut seen = 0;
         loop {
@@ -103,7 +118,7 @@ impl Engine {
                     break;
                 }
             }
-            if work.stop {
+            if work.stop || work.poison.is_some() {
                 return;
             }
             seen = work.changes;
@@ -145,7 +160,7 @@ impl Engine {
             Background::Inline => {
                 // As many wait as may, so that simulations see such states too.
                 while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
-                    self.flush_oldest()?;
+                    self.flush_if_due().map_err(|error| error.refusal())?;
                 }
                 // The write has happened; a compaction that fails is no reason to say otherwise.
                 while matches!(compact_step(self), Ok(true)) {}
@@ -159,6 +174,7 @@ impl Engine {
     pub(super) fn compact_once(&self, wanted: Wanted) -> Result<bool, LsmError> {
         let mut turns = self.compaction_turn.lock();
         let choice = loop {
+            self.check_poison()?;
             if turns.is_quiet() {
                 if matches!(wanted, Wanted::UrgentButResting) {
                     return Ok(false);
@@ -217,7 +233,7 @@ impl Engine {
         drop(turns);
         drop(running);
         drop(choice);
-        self.remove_obsolete();
+        self.files.obsolete.remove_all();
         self.measure_pressure();
         self.wake();
         done.map(|()| true)
@@ -285,7 +301,7 @@ impl Engine {
             task_bytes: self.options.task_bytes,
             task_memory_bytes: self.options.task_memory_bytes,
             task_memory: &self.counters.task_memory,
-            snapshots: self.snapshot_list(),
+            snapshots: self.readers.held(),
             next_number: &next_number,
             is_stopped: &is_stopped,
         };

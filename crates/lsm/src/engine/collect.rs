@@ -220,7 +220,7 @@ impl Engine {
                 break None;
             };
             let view = self.view();
-            let seqno = SeqNo(self.visible.load(Ordering::Acquire));
+            let seqno = self.readers.visible();
             let bytes = record_bytes(&record);
             if bytes > limits.batch_bytes || !self.is_newest(&view, &record, seqno)? {
                 continue;
@@ -252,10 +252,7 @@ impl Engine {
         }
         self.slow_down(chunk.bytes);
         let durable = self.sync.lock().durable;
-        let mut writer = self.writer.lock();
-        if writer.refused.is_some() {
-            self.put_right(&mut writer)?;
-        }
+        let mut writer = self.writer_for_writing()?;
         let view = self.view();
         let last = SeqNo(writer.next_seqno.0 - 1);
         let (mut batch, mut bytes) = (WriteBatch::new(), 0);

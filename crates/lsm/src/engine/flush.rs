@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use weft_base::Disk;
 use weft_ops::block::BlockBuilder;
@@ -26,17 +25,31 @@ use crate::version::Edit;
 impl Engine {
     /// Freezes what is active and flushes all that is frozen.
     pub(super) fn flush_all(&self) -> Result<(), LsmError> {
+        self.check_poison()?;
         let mut writer = self.writer.lock();
         if writer.refused.is_none() {
             self.freeze(&mut writer)?;
         }
         drop(writer);
+        self.flush_frozen()
+    }
+
+    /// Flushes all that is frozen.
+    pub(super) fn flush_frozen(&self) -> Result<(), LsmError> {
         while self.flush_oldest()? {}
         Ok(())
     }
 
     /// Flushes the oldest frozen memtable; `false` if there is none.
     pub(super) fn flush_oldest(&self) -> Result<bool, LsmError> {
+        // A full disk may have no other room.
+        self.files.obsolete.remove_all();
+        let done = self.flush_next();
+        self.note_flush(&done);
+        done
+    }
+
+    fn flush_next(&self) -> Result<bool, LsmError> {
         let turn = self.flush_turn.lock();
         let view = self.view();
         let Some(memtable) = view.frozen.last() else {
@@ -49,7 +62,7 @@ impl Engine {
             files: &self.files,
             pool: &self.pool,
             options: &self.options,
-            snapshots: self.snapshot_list(),
+            snapshots: self.readers.held(),
             next_number: &next_number,
         };
         let table = write_memtable(&context, memtable)?;
@@ -71,9 +84,8 @@ impl Engine {
         self.install(&edit, Some(memtable))?;
         // Readers may keep the memtable; its log is of no use to anybody.
         let log = self.dir.join(log_name(memtable.log_number()));
-        if self.disk.remove(&log).is_err() {
-            self.counters.files_left.fetch_add(1, Ordering::Relaxed);
-        }
+        self.files.obsolete.add([log]);
+        self.files.obsolete.remove_all();
         drop(turn);
         let nanos = self.clock.monotonic_nanos() - begun;
         self.counters.flushed(bytes, value_bytes, nanos);

@@ -17,7 +17,8 @@
 //!
 //! 1. Before the first change everything in memory was put into tables, and no write comes in between: what
 //!    is ingested is newer than all that stands in tables, and older than all writes that follow.
-//! 2. Nothing is seen, and nothing survives a crash, before the edit is durable; with it everything is.
+//! 2. Nothing is seen, and nothing survives a crash, before the edit is durable; with it everything is, and
+//!    it is visible before anybody can compact it.
 //! 3. Files of an ingestion that was given up are removed. If its edit failed its fate is unknown, and they
 //!    go when a later edit, which speaks for the whole state, is durable.
 
@@ -48,12 +49,10 @@ impl Lsm {
     /// The disk's, when what was in memory could not be put into tables.
     pub fn ingest(&self) -> Result<Ingest<'_>, LsmError> {
         let engine = &*self.engine;
-        let mut writer = engine.writer.lock();
-        if writer.refused.is_some() {
-            engine.put_right(&mut writer)?;
-        }
+        engine.end_refusal(true)?;
+        let mut writer = engine.writer_for_writing()?;
         engine.freeze(&mut writer)?;
-        while engine.flush_oldest()? {}
+        engine.flush_frozen()?;
         Ok(Ingest {
             last_seqno: SeqNo(writer.next_seqno.0 - 1),
             engine,
@@ -277,7 +276,9 @@ impl Ingest<'_> {
         // From here on the engine takes care of the files, whatever becomes of the edit.
         self.created.clear();
         engine.install(&edit, None)?;
-        engine.ingested(self.last_seqno);
+        drop(turn);
+        engine.measure_pressure();
+        engine.wake();
         Ok(bytes)
     }
 }
@@ -317,21 +318,13 @@ impl Engine {
             .map(|(level, table)| (level, table.meta().clone()))
             .collect()
     }
-
-    /// Lets readers see what an edit has brought, and who compacts look at it.
-    fn ingested(&self, last: SeqNo) {
-        self.visible.store(last.0, std::sync::atomic::Ordering::Release);
-        self.measure_pressure();
-        self.wake();
-    }
 }
 
 impl Drop for Ingest<'_> {
     fn drop(&mut self) {
-        for path in &self.created {
-            // What stays is removed by the next opening.
-            let _ = self.engine.disk.remove(path);
-        }
+        let obsolete = &self.engine.files.obsolete;
+        obsolete.add(std::mem::take(&mut self.created));
+        obsolete.remove_all();
     }
 }
 

@@ -1,7 +1,8 @@
 //! The engine: what ties log, memtables, tables and compaction together.
 //!
 //! ```text
-//! write.rs       batch -> log -> memtable; group sync; freezing; putting things right after an error
+//! write.rs       batch -> log -> memtable; group sync; freezing
+//! refusal.rs     what happens to writes after an error, and after a panic
 //! read.rs        get, multi-get, iterators over a view and a sequence number
 //! flush.rs       frozen memtable -> table of level 0
 //! ingest.rs      many changes -> tables, past log and memtable
@@ -23,7 +24,9 @@
 //! # What a reader sees
 //!
 //! A reader takes the view first and the sequence number second: the view then has everything up to that
-//! number, and a compaction that dropped something older was told of every registered snapshot.
+//! number, and a compaction that dropped something older was told of every registered snapshot. What an edit
+//! brings into tables becomes visible while readers are kept out of the view, so that no compaction meets an
+//! entry in a table that a snapshot taken later would not see.
 
 mod background;
 mod checkpoint;
@@ -34,18 +37,19 @@ mod ingest;
 mod open;
 mod pressure;
 mod read;
+mod refusal;
 mod stats;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use weft_base::{Clock, DirLock, Disk, SyncSite};
+use weft_base::{Clock, Disk, SyncSite};
 use weft_ops::key::SeqNo;
 
 use crate::batch::{FamilyId, WriteBatch};
@@ -54,12 +58,14 @@ use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
+use crate::snapshot::{Readers, Snapshot};
 use crate::table::{IoCounts, TableFiles, TableMeta, table_name};
 use crate::values::values_name;
 use crate::version::{Edit, Manifest, Version};
 use background::{Wanted, Work};
 use collect::Collected;
 use pressure::Pressure;
+use refusal::Whole;
 use stats::Counters;
 use write::{SyncState, Writer};
 
@@ -91,26 +97,24 @@ pub(crate) struct Engine {
     writer: Mutex<Writer>,
     sync: Mutex<SyncState>,
     sync_done: Condvar,
-    /// The last write that readers see.
-    visible: AtomicU64,
+    readers: Arc<Readers>,
     view: RwLock<Arc<View>>,
     manifest: Mutex<Manifest>,
-    snapshots: Mutex<BTreeMap<SeqNo, usize>>,
     flush_turn: Mutex<()>,
     /// Held to choose a compaction and to say how it went, not while it runs.
     compaction_turn: Mutex<Turns>,
     compaction_ended: Condvar,
     /// Held while a value file is collected.
     collected: Mutex<Collected>,
-    /// Files of edits whose fate is unknown: superfluous when the next edit is durable.
+    /// Files of edits whose fate is unknown: obsolete when the next edit is durable.
     doubtful: Mutex<Vec<PathBuf>>,
     next_number: AtomicU64,
     work: Mutex<Work>,
     work_changed: Condvar,
+    /// Whether there is a reason in `work` why nothing is written any more.
+    is_poisoned: AtomicBool,
     pressure: Pressure,
     counters: Counters,
-    /// The engine's directory and those of its levels.
-    _locks: Vec<Box<dyn DirLock>>,
 }
 
 impl Engine {
@@ -122,27 +126,37 @@ impl Engine {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sequence numbers that readers hold, ascending.
-    fn snapshot_list(&self) -> Vec<SeqNo> {
-        self.snapshots.lock().keys().copied().collect()
-    }
-
     /// Makes an edit durable, then lets readers see it. `frozen_gone` is the memtable that it put into a
     /// table. Takes care of the files that were made for it: if it fails they are removed, at once if it
     /// certainly does not count, else when a later edit is durable, which is then without it.
     fn install(&self, edit: &Edit, frozen_gone: Option<&Arc<Memtable>>) -> Result<(), LsmError> {
         let made = self.made_by(edit);
-        if let Err(error) = sync_names(&self.files, edit) {
+        let ready = self.check_poison();
+        if let Err(error) = ready.and_then(|()| sync_names(&self.files, edit)) {
             // The manifest does not speak of them and never will.
-            self.remove(made);
+            self.files.obsolete.add(made);
+            self.files.obsolete.remove_all();
             return Err(error);
         }
         let mut manifest = self.manifest.lock();
-        if let Err(error) = manifest.append(&*self.disk, edit, || self.next_number()) {
-            self.doubtful.lock().extend(made);
-            return Err(error);
+        let whole = Whole {
+            engine: self,
+            step: "a panic while an edit was installed",
+        };
+        if let Err(refused) = manifest.append(&*self.disk, edit, || self.next_number()) {
+            drop(whole);
+            drop(manifest);
+            if refused.may_count {
+                self.doubtful.lock().extend(made);
+            } else {
+                self.files.obsolete.add(made);
+                self.files.obsolete.remove_all();
+            }
+            return Err(refused.error);
         }
-        let refused = std::mem::take(&mut *self.doubtful.lock());
+        self.files
+            .obsolete
+            .add(std::mem::take(&mut *self.doubtful.lock()));
         // Only who has the manifest's latch replaces the version: it is made before readers are kept out, for
         // it takes a look at every table and what that lists.
         let before = self.view();
@@ -155,12 +169,14 @@ impl Engine {
             next.frozen.retain(|memtable| !Arc::ptr_eq(memtable, gone));
         }
         let old = std::mem::replace(&mut *view, Arc::new(next));
+        // Before anybody can compact what was ingested.
+        self.readers.show(edit.flushed.unwrap_or_default());
         drop(view);
+        drop(whole);
         // The last to have a table closes it, which is no reason to keep readers out either.
         drop(old);
         drop(manifest);
-        self.remove(refused);
-        self.remove_obsolete();
+        self.files.obsolete.remove_all();
         Ok(())
     }
 
@@ -182,21 +198,6 @@ impl Engine {
         }
         made
     }
-
-    /// Removes files of tables and values that nobody reads any more.
-    fn remove_obsolete(&self) {
-        self.remove(std::mem::take(&mut *self.files.obsolete.lock()));
-        self.remove(std::mem::take(&mut *self.files.values.obsolete.lock()));
-    }
-
-    /// A file that cannot be removed is left for the next opening.
-    fn remove(&self, paths: Vec<PathBuf>) {
-        for path in paths {
-            if self.disk.remove(&path).is_err() {
-                self.counters.files_left.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// Makes the names of an edit's tables and of their value files durable.
@@ -213,49 +214,6 @@ fn sync_names(files: &TableFiles, edit: &Edit) -> Result<(), LsmError> {
         synced.map_err(io_error("syncing", dir))?;
     }
     Ok(())
-}
-
-/// A moment of the engine: what was written later is not seen through it, what it sees is kept for it.
-pub struct Snapshot {
-    engine: Arc<Engine>,
-    seqno: SeqNo,
-}
-
-impl Snapshot {
-    fn take(engine: &Arc<Engine>) -> Self {
-        let mut snapshots = engine.snapshots.lock();
-        let seqno = SeqNo(engine.visible.load(Ordering::Acquire));
-        *snapshots.entry(seqno).or_insert(0) += 1;
-        drop(snapshots);
-        Self {
-            engine: Arc::clone(engine),
-            seqno,
-        }
-    }
-
-    /// The last write that it sees.
-    #[must_use]
-    pub const fn seqno(&self) -> SeqNo {
-        self.seqno
-    }
-}
-
-impl Drop for Snapshot {
-    fn drop(&mut self) {
-        let mut snapshots = self.engine.snapshots.lock();
-        if let Some(count) = snapshots.get_mut(&self.seqno) {
-            *count -= 1;
-            if *count == 0 {
-                snapshots.remove(&self.seqno);
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Snapshot({})", self.seqno)
-    }
 }
 
 /// An open engine. Dropping it stops its threads; what was written without sync is then with the operating
@@ -286,8 +244,8 @@ impl Lsm {
     /// Writes a batch: all of it or nothing, seen by all readers at once.
     ///
     /// # Errors
-    /// [`LsmError::TooLarge`]; [`LsmError::Io`] when the log refused, [`LsmError::Refused`] as long as what
-    /// refused then has not been put right. Whether a batch whose write failed comes back after a crash is
+    /// [`LsmError::TooLarge`]; [`LsmError::Io`] when the log refused, [`LsmError::Refused`] until it can be
+    /// written again; [`LsmError::Poisoned`]. Whether a batch whose write failed comes back after a crash is
     /// not known.
     pub fn write(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo, LsmError> {
         self.engine.write(batch, options)
@@ -354,7 +312,7 @@ impl Lsm {
     /// # Errors
     /// As [`Lsm::get`], for any of them.
     pub fn multi_get(&self, family: FamilyId, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, LsmError> {
-        let snapshot = Snapshot::take(&self.engine);
+        let snapshot = self.engine.readers.snapshot();
         let view = self.engine.view();
         keys.iter()
             .map(|key| self.engine.get_from(&view, &family.key(key), snapshot.seqno()))
@@ -364,7 +322,7 @@ impl Lsm {
     /// The present moment.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::new(Snapshot::take(&self.engine))
+        Arc::new(self.engine.readers.snapshot())
     }
 
     /// Walks over a family as a snapshot sees it.
@@ -407,7 +365,7 @@ impl Lsm {
     /// Compacts until no level is too large, what failed before not excepted.
     ///
     /// # Errors
-    /// The disk's; corrupt input; an executor's. The first ends the call.
+    /// The disk's; corrupt input; an executor's; [`LsmError::Poisoned`]. The first ends the call.
     pub fn compact(&self) -> Result<(), LsmError> {
         while self.engine.compact_once(Wanted::Urgent)? {}
         Ok(())
@@ -464,7 +422,7 @@ impl Lsm {
     fn stop(&mut self) {
         self.engine.stop();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A panic in it has poisoned the engine.
             let _ = thread.join();
         }
     }

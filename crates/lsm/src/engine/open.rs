@@ -1,19 +1,21 @@
 //! Opening: from manifest and logs to a running engine.
 //!
 //! ```text
-//! newest manifest ──► tables, which logs count
+//! newest manifest, made durable ──► tables, which logs count
+//! what it does not name is removed
 //! logs replayed into memtables, flushed as they fill ──► new log ──► new manifest
-//!                                                              what nobody names is removed ◄──┘
+//!                                                                     older logs are removed ◄──┘
 //! ```
 //!
 //! What the logs held is in tables when the engine runs, so a torn end is never appended to. Nothing is
-//! removed before the new manifest is durable; with it everything is that an earlier process wrote and did
-//! not sync.
+//! removed before the manifest that does not name it is durable. What earlier processes left unfinished,
+//! openings that failed among them, is removed before anything is written: a disk that is nearly full has
+//! that room, and opening again and again does not fill it. An opening that fails removes what it made.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use weft_base::{Clock, DirLock, Disk, OpenMode};
@@ -30,9 +32,13 @@ use crate::error::{CorruptKind, LsmError, bad_directory, corrupt, io_error};
 use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
+use crate::snapshot::Readers;
 use crate::table::{TableFiles, TableMeta, table_number};
 use crate::values::{values_name, values_number};
-use crate::version::{Edit, Manifest, ManifestState, Version, manifest_name, manifest_number, read_manifest};
+use crate::version::{
+    Edit, Manifest, ManifestState, Unwritten, Version, manifest_name, manifest_number, read_manifest,
+    settle_manifest,
+};
 
 impl Engine {
     pub(super) fn open(
@@ -47,12 +53,13 @@ impl Engine {
             disk.create_dir_all(each).map_err(io_error("creating", each))?;
         }
         let locks = lock_dirs(&*disk, dir, &distinct)?;
+        settle_manifest(&*disk, dir)?;
         let manifest = read_manifest(&*disk, dir)?;
         let found = Found::look(&*disk, dir, &distinct)?;
         if manifest.is_none() {
             found.check_new(&*disk, dir)?;
         }
-        let (last_manifest, mut state) = manifest.unwrap_or_default();
+        let (last_manifest, state) = manifest.unwrap_or_default();
         let logs = found.logs_from(state.first_log);
         if state.first_log > 0 && logs.first() != Some(&state.first_log) {
             let reason = "the file is missing";
@@ -75,19 +82,19 @@ impl Engine {
             snapshots: Vec::new(),
             next_number: &number,
         };
-        let (tables, end) = replay(&context, dir, &logs, state.flushed)?;
-        let added = tables.into_iter().map(|table| (0, table)).collect();
-        let mut edit = Edit {
-            added,
-            flushed: Some(end.last),
-            ..Edit::default()
-        };
-        sync_names(&files, &edit)?;
-        let log = LogFile::create(&*disk, dir, number())?;
-        edit.first_log = Some(log.number());
-        state.apply(&edit);
-        let manifest = Manifest::create(&*disk, dir, number(), state.clone())?;
-        found.remove_unnamed(&*disk, dir, &state)?;
+        files.obsolete.add(found.unnamed(dir, &state));
+        files.obsolete.remove_all();
+        let recovered = recover_or_clean(&context, dir, &logs, &state)?;
+        let Recovered {
+            edit,
+            end,
+            log,
+            manifest,
+        } = recovered;
+        files
+            .obsolete
+            .add(logs.iter().map(|&number| dir.join(log_name(number))));
+        files.obsolete.remove_all();
         let version = version.apply(&edit, &files);
         let view = View {
             active: Arc::new(Memtable::new(log.number(), end.last, &pool)),
@@ -104,16 +111,16 @@ impl Engine {
                 last_logged: end.last,
                 refused: None,
                 suspect: false,
+                is_being_ended: false,
             }),
             sync: Mutex::new(SyncState {
                 durable: end.last,
                 syncing: false,
             }),
             sync_done: Condvar::new(),
-            visible: AtomicU64::new(end.last.0),
+            readers: Arc::new(Readers::new(end.last, locks)),
             view: RwLock::new(Arc::new(view)),
             manifest: Mutex::new(manifest),
-            snapshots: Mutex::default(),
             flush_turn: Mutex::new(()),
             compaction_turn: Mutex::default(),
             compaction_ended: Condvar::new(),
@@ -124,7 +131,7 @@ impl Engine {
             work_changed: Condvar::new(),
             pressure: Pressure::default(),
             counters: Counters::default(),
-            _locks: locks,
+            is_poisoned: AtomicBool::new(false),
             disk,
             options,
             files,
@@ -164,6 +171,64 @@ pub(crate) fn level_dirs(dir: &Path, options: &LsmOptions) -> Vec<PathBuf> {
     levels
         .map(|level| level.dir.clone().unwrap_or_else(|| dir.to_owned()))
         .collect()
+}
+
+/// What an opening made.
+struct Recovered {
+    edit: Edit,
+    end: LogEnd,
+    log: LogFile,
+    manifest: Manifest,
+}
+
+/// As `recover`, and leaves nothing behind if that fails.
+fn recover_or_clean(
+    context: &FlushContext<'_>,
+    dir: &Path,
+    logs: &[u64],
+    state: &ManifestState,
+) -> Result<Recovered, LsmError> {
+    recover(context, dir, logs, state).map_err(|unwritten| {
+        let files = context.files;
+        let dirs = files.dirs.iter().collect();
+        if let (false, Ok(found)) = (unwritten.may_count, Found::look(context.disk, dir, &dirs)) {
+            files.obsolete.add(found.unnamed(dir, state));
+            files.obsolete.remove_all();
+        }
+        unwritten.error
+    })
+}
+
+/// Puts what the logs hold into tables, begins a new log, and makes both durable in a new manifest.
+fn recover(
+    context: &FlushContext<'_>,
+    dir: &Path,
+    logs: &[u64],
+    state: &ManifestState,
+) -> Result<Recovered, Unwritten> {
+    let (tables, end) = replay(context, dir, logs, state.flushed)?;
+    let mut edit = Edit {
+        added: tables.into_iter().map(|table| (0, table)).collect(),
+        flushed: Some(end.last),
+        ..Edit::default()
+    };
+    sync_names(context.files, &edit)?;
+    let number = context.next_number;
+    let log = LogFile::create(context.disk, dir, number())?;
+    edit.first_log = Some(log.number());
+    let mut next = state.clone();
+    next.apply(&edit);
+    let manifest = Manifest::create(context.disk, dir, number(), next).inspect_err(|unwritten| {
+        if !unwritten.may_count {
+            context.files.obsolete.add([dir.join(log_name(log.number()))]);
+        }
+    })?;
+    Ok(Recovered {
+        edit,
+        end,
+        log,
+        manifest,
+    })
 }
 
 /// Puts what the logs hold into tables of level 0; their names are not durable yet.
@@ -300,8 +365,8 @@ impl Found {
         ))
     }
 
-    /// Removes what no durable manifest speaks of.
-    fn remove_unnamed(&self, disk: &dyn Disk, dir: &Path, state: &ManifestState) -> Result<(), LsmError> {
+    /// The files that a manifest of this state does not speak of.
+    fn unnamed(&self, dir: &Path, state: &ManifestState) -> Vec<PathBuf> {
         let logs = self.logs.iter().filter(|&&number| number < state.first_log);
         let tables = self
             .tables
@@ -315,9 +380,7 @@ impl Found {
         let named: BTreeSet<u64> = named.map(|file| file.number).collect();
         let values = self.values.iter().filter(|number| !named.contains(number));
         let values = values.map(|&number| dir.join(values_name(number)));
-        for path in logs.chain(values).chain(tables.map(|(path, _)| path.clone())) {
-            disk.remove(&path).map_err(io_error("removing", &path))?;
-        }
-        Ok(())
+        let tables = tables.map(|(path, _)| path.clone());
+        logs.chain(values).chain(tables).collect()
     }
 }

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use weft_ops::hash64;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
 
-use super::{Engine, Snapshot, View};
+use super::{Engine, View};
 use crate::batch::FamilyId;
 use crate::error::LsmError;
 use crate::iterator::{EntryCursor, LsmIterator, MergingCursor};
 use crate::memtable::MemtableCursor;
 use crate::options::LEVEL_COUNT;
+use crate::snapshot::Snapshot;
 use crate::table::{Blocks, Pieces, RunCursor, Table};
 use crate::tombstones::{TombstoneSet, covering};
 
@@ -37,7 +38,7 @@ impl Engine {
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, LsmError> {
         // The view first: see the head of `engine/mod.rs`.
         let view = self.view();
-        let seqno = SeqNo(self.visible.load(Ordering::Acquire));
+        let seqno = self.readers.visible();
         self.get_from(&view, key, seqno)
     }
 

@@ -100,7 +100,7 @@ pub struct LsmStats {
     /// Files that were to be written or read so, and went through the cache because their file system does
     /// not do it, or no more files could be open.
     pub direct_refused_files: u64,
-    /// Files that could not be removed and wait for the next opening.
+    /// Files that nobody needs any more and that wait to be removed, tried and failed or not tried yet.
     pub files_left: u64,
     /// Why the last flush failed, if it did.
     pub flush_error: Option<String>,
@@ -138,7 +138,6 @@ pub(super) struct Counters {
     pub filters_rebuilt: AtomicU64,
     pub full_nanos: AtomicU64,
     pub filtered: AtomicU64,
-    pub files_left: AtomicU64,
     pub log_bytes: AtomicU64,
     pub task_memory: AtomicU64,
     pub compaction_failures: AtomicU64,
@@ -257,7 +256,7 @@ impl Engine {
             direct_written_bytes: get(&self.files.io.written_bytes),
             direct_read_bytes: get(&self.files.io.read_bytes),
             direct_refused_files: get(&self.files.io.refused_files),
-            files_left: get(&counters.files_left),
+            files_left: self.files.obsolete.len() as u64,
             compaction_failures: get(&counters.compaction_failures),
             failed_tables: get(&counters.failed_tables),
             flush_error: work.flush_error.as_ref().map(ToString::to_string),

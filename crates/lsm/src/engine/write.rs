@@ -2,13 +2,7 @@
 //!
 //! One writer at a time appends to the log and applies to the memtable; syncing happens without the
 //! writer's latch, one sync for all who wait. A full memtable is frozen, with its log, and writing goes on
-//! in new ones.
-//!
-//! # After an error
-//!
-//! A failed append or sync leaves the log's end unknown. Writes are then refused until everything that is
-//! in memory, and therefore everything that was acknowledged, is in tables, and a new log has begun; each
-//! write tries that first. Reads go on all the time.
+//! in new ones. `refusal.rs` says what happens after an error.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +12,7 @@ use weft_base::DiskFile;
 use weft_base::blocking;
 use weft_ops::key::SeqNo;
 
-use super::{Engine, View};
+use super::{Engine, View, Whole};
 use crate::batch::{WriteBatch, for_each_operation};
 use crate::error::{LsmError, io_error};
 use crate::log::{Appended, LogFile, SYNC_LOG, SYNC_LOG_OLDER};
@@ -64,6 +58,8 @@ pub(super) struct Writer {
     pub refused: Option<LsmError>,
     /// Whether a write or a sync of the present log failed, so that nothing may follow in it.
     pub suspect: bool,
+    /// Whether somebody tries to end the refusal.
+    pub is_being_ended: bool,
 }
 
 /// Who syncs, and how far that has come.
@@ -71,6 +67,23 @@ pub(super) struct Writer {
 pub(super) struct SyncState {
     pub durable: SeqNo,
     pub syncing: bool,
+}
+
+/// Somebody syncs for all, until this is dropped, after a panic too: then the next one does.
+struct Syncing<'a> {
+    engine: &'a Engine,
+    /// How far that came.
+    durable: Option<SeqNo>,
+}
+
+impl Drop for Syncing<'_> {
+    fn drop(&mut self) {
+        let mut sync = self.engine.sync.lock();
+        sync.syncing = false;
+        sync.durable = sync.durable.max(self.durable.unwrap_or_default());
+        drop(sync);
+        self.engine.sync_done.notify_all();
+    }
 }
 
 impl Engine {
@@ -90,10 +103,7 @@ impl Engine {
     /// Appends to the log and applies to the memtable. Also says whether a memtable was frozen.
     fn apply(&self, batch: &WriteBatch, options: WriteOptions) -> Result<(SeqNo, bool), LsmError> {
         let durable = self.sync.lock().durable;
-        let mut writer = self.writer.lock();
-        if writer.refused.is_some() {
-            self.put_right(&mut writer)?;
-        }
+        let mut writer = self.writer_for_writing()?;
         self.apply_next(&mut writer, batch, options.log, durable)
     }
 
@@ -115,6 +125,10 @@ impl Engine {
         if count == 0 {
             return Ok((SeqNo(first.0 - 1), froze));
         }
+        let _whole = Whole {
+            engine: self,
+            step: "a panic in the middle of a write",
+        };
         if log {
             let appended = Appended {
                 first,
@@ -143,7 +157,7 @@ impl Engine {
         })?;
         writer.next_seqno = seqno;
         let last = SeqNo(seqno.0 - 1);
-        self.visible.store(last.0, Ordering::Release);
+        self.readers.show(last);
         let counters = &self.counters;
         counters.batches.fetch_add(1, Ordering::Relaxed);
         counters
@@ -191,6 +205,10 @@ impl Engine {
         }
         sync.syncing = true;
         drop(sync);
+        let mut syncing = Syncing {
+            engine: self,
+            durable: None,
+        };
         let synced = blocking::section(|| self.sync_logs());
         if let Err(error) = &synced {
             // Before anybody else may sync: the same file would report success now.
@@ -200,13 +218,8 @@ impl Engine {
                 writer.suspect = true;
             }
         }
-        let mut sync = self.sync.lock();
-        sync.syncing = false;
-        if let Ok(last) = &synced {
-            sync.durable = sync.durable.max(*last);
-        }
-        drop(sync);
-        self.sync_done.notify_all();
+        syncing.durable = synced.as_ref().ok().copied();
+        drop(syncing);
         synced.map(drop)
     }
 
@@ -232,36 +245,23 @@ impl Engine {
         Ok(last)
     }
 
-    /// Tries to end a refusal: everything in memory goes into tables, and a new log begins.
-    pub(super) fn put_right(&self, writer: &mut Writer) -> Result<(), LsmError> {
-        let refusal = |error: LsmError| error.refusal();
-        self.freeze(writer).map_err(refusal)?;
-        while self.flush_oldest().map_err(refusal)? {}
-        writer.unsynced.clear();
-        writer.refused = None;
-        Ok(())
-    }
-
     /// Waits while too many memtables wait for their flush.
     fn wait_for_room(&self) -> Result<(), LsmError> {
         let begun = self.clock.monotonic_nanos();
         let mut waited = false;
         while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
             if self.options.background == Background::Inline {
-                self.flush_oldest()?;
+                self.flush_if_due().map_err(|error| error.refusal())?;
                 continue;
             }
             waited = true;
-            if self.work.lock().flush_error.is_some() {
-                // No room will come by waiting; what stood in the way may be gone since.
-                let flushed = self.flush_oldest();
-                self.work.lock().flush_error = flushed.as_ref().err().cloned();
-                flushed.map_err(|error| error.refusal())?;
-                continue;
-            }
             let mut work = self.work.lock();
             if work.stop {
                 return Err(LsmError::Closed);
+            }
+            if let Some(error) = work.poison.as_ref().or(work.flush_error.as_ref()) {
+                // No room comes by waiting before the flush thread has tried again.
+                return Err(error.refusal());
             }
             if self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
                 let ten_ms = std::time::Duration::from_millis(10);
@@ -284,6 +284,7 @@ impl Engine {
     /// Everything durable, and a record behind it that says so.
     pub(super) fn seal(&self) -> Result<(), LsmError> {
         self.sync_all()?;
+        self.check_poison()?;
         let durable = self.sync.lock().durable;
         let mut writer = self.writer.lock();
         if writer.refused.is_some() {

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
 
 use crate::batch::{FamilyId, behind_all_keys, user_key};
-use crate::engine::Snapshot;
 use crate::error::LsmError;
+use crate::snapshot::Snapshot;
 use crate::tombstones::TombstoneSet;
 
 pub(crate) use merging::{EntryCursor, MergingCursor};

@@ -21,6 +21,7 @@ use super::open::{OpenSlot, OpenTables};
 use super::out::{IoCounts, TableIo};
 use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::obsolete::Obsolete;
 use crate::values::{FOOTER_BYTES as VALUES_FOOTER_BYTES, Pointer, ValueFile, ValueFiles};
 
 /// What the manifest knows of a table.
@@ -48,8 +49,8 @@ pub(crate) struct TableFiles {
     /// not be the one who knows what is open.
     read_bytes: Mutex<usize>,
     pub io: Arc<IoCounts>,
-    /// Files of tables that nobody reads any more.
-    pub obsolete: Mutex<Vec<PathBuf>>,
+    /// Files of tables and values that nobody reads any more.
+    pub obsolete: Arc<Obsolete>,
 }
 
 impl TableFiles {
@@ -57,8 +58,10 @@ impl TableFiles {
     /// what is kept of tables. All go through the page cache until [`TableFiles::with_level_io`] says
     /// otherwise.
     pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, dirs: Vec<PathBuf>, read_bytes: usize) -> Self {
+        let obsolete = Arc::new(Obsolete::new(Arc::clone(&disk)));
+        let values = ValueFiles::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&obsolete));
         Self {
-            values: Arc::new(ValueFiles::new(Arc::clone(&disk), dir.to_owned())),
+            values: Arc::new(values),
             disk,
             dirs,
             level_io: Vec::new(),
@@ -67,7 +70,7 @@ impl TableFiles {
             open: OpenTables::new(read_bytes - read_bytes / 8),
             read_bytes: Mutex::new(read_bytes),
             io: Arc::default(),
-            obsolete: Mutex::default(),
+            obsolete,
         }
     }
 
@@ -405,7 +408,7 @@ impl Drop for Table {
         }
         if self.obsolete.load(Ordering::Relaxed) {
             self.files.cache.forget(self.meta.number);
-            self.files.obsolete.lock().push(self.path());
+            self.files.obsolete.add([self.path()]);
         }
     }
 }

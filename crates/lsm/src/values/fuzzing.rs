@@ -10,6 +10,7 @@ use weft_ops::crc32c;
 use super::format::{FOOTER_BYTES, MAGIC, RECORD_HEAD_BYTES, RecordHead, VERSION, values_name};
 use super::{Pointer, ValueFiles, ValueScan, ValueWriter};
 use crate::fuzzing::{dir, disk_with, put_crc, shared};
+use crate::obsolete::Obsolete;
 
 const NUMBER: u64 = 1;
 
@@ -55,7 +56,9 @@ fn read(bytes: &[u8]) {
     let Some(disk) = disk_with(&values_name(NUMBER), bytes) else {
         return;
     };
-    let files = Arc::new(ValueFiles::new(shared(disk), dir().to_owned()));
+    let disk = shared(disk);
+    let obsolete = Arc::new(Obsolete::new(Arc::clone(&disk)));
+    let files = Arc::new(ValueFiles::new(disk, dir().to_owned(), obsolete));
     let file = files.share(NUMBER);
     let Ok(mut scan) = ValueScan::begin(&file, bytes.len() as u64) else {
         return;

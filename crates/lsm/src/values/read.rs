@@ -2,9 +2,9 @@
 //!
 //! Tables share a [`ValueFile`] for each file that they list. It is marked as obsolete when the newest
 //! version has no table any more that lists it, and is free when the last table is dropped that does:
-//! readers of older versions keep theirs. It is removed with the end of the flush, the compaction or the
-//! ingestion that comes next, or when the engine opens. A file's handle is opened when it is first needed;
-//! at most [`HANDLES_MAX`] are open, beyond that the one that was opened first is closed.
+//! readers of older versions keep theirs (`obsolete.rs` says when it goes then). A file's handle is opened
+//! when it is first needed; at most [`HANDLES_MAX`] are open, beyond that the one that was opened first is
+//! closed.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use weft_base::{Disk, DiskFile, OpenMode};
 
 use super::format::{Pointer, read_record, values_name};
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
+use crate::obsolete::Obsolete;
 
 /// Handles of value files that are open at the same time.
 const HANDLES_MAX: usize = 256;
@@ -29,18 +30,17 @@ pub(crate) struct ValueFiles {
     shared: Mutex<HashMap<u64, Weak<ValueFile>>>,
     /// Files with an open handle, in the order in which these were opened.
     open: Mutex<VecDeque<Weak<ValueFile>>>,
-    /// Files that nobody reads any more.
-    pub obsolete: Mutex<Vec<PathBuf>>,
+    obsolete: Arc<Obsolete>,
 }
 
 impl ValueFiles {
-    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf, obsolete: Arc<Obsolete>) -> Self {
         Self {
             disk,
             dir,
             shared: Mutex::default(),
             open: Mutex::default(),
-            obsolete: Mutex::default(),
+            obsolete,
         }
     }
 
@@ -152,7 +152,7 @@ impl Drop for ValueFile {
         }
         drop(shared);
         if self.is_obsolete.load(Ordering::Relaxed) {
-            self.files.obsolete.lock().push(self.path());
+            self.files.obsolete.add([self.path()]);
         }
     }
 }
@@ -174,7 +174,8 @@ mod tests {
     fn handles_are_bounded_and_reopened() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         disk.create_dir_all(dir()).unwrap();
-        let files = Arc::new(ValueFiles::new(Arc::clone(&disk), dir().to_owned()));
+        let obsolete = Arc::new(Obsolete::new(Arc::clone(&disk)));
+        let files = Arc::new(ValueFiles::new(Arc::clone(&disk), dir().to_owned(), obsolete));
         let mut all = Vec::new();
         for number in 0..HANDLES_MAX as u64 + 20 {
             let mut writer = ValueWriter::create(&*disk, dir(), number).unwrap();

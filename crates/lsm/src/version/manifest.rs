@@ -22,7 +22,9 @@
 //!    removed.
 //! 2. Only the last record can be torn, because each is synced before the next is written. A bad record
 //!    before a good one is corruption.
-//! 3. A last record that had been synced and is lost shows itself: what it made superfluous is gone, and
+//! 3. A record whose write failed is cut off again, which takes no room: what a full disk refused never
+//!    counts. After a failed sync nothing follows in the file, and the next edit writes the state anew.
+//! 4. A last record that had been synced and is lost shows itself: what it made superfluous is gone, and
 //!    the state before it names files that are missing.
 
 use std::collections::BTreeMap;
@@ -92,6 +94,30 @@ impl ManifestState {
     }
 }
 
+/// Why an edit is not durable.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub error: LsmError,
+    /// Whether it may count after a crash all the same, as long as no later edit is durable.
+    pub may_count: bool,
+}
+
+impl From<LsmError> for Unwritten {
+    /// Of an error before the edit was written.
+    fn from(error: LsmError) -> Self {
+        Self {
+            error,
+            may_count: false,
+        }
+    }
+}
+
+impl From<Unwritten> for LsmError {
+    fn from(unwritten: Unwritten) -> Self {
+        unwritten.error
+    }
+}
+
 /// The manifest that is written to.
 pub(crate) struct Manifest {
     file: Box<dyn DiskFile>,
@@ -108,13 +134,50 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Writes `state` into a new manifest and removes older ones.
+    ///
+    /// # Errors
+    /// The disk's. The new manifest may count only if the error is that of giving it its name.
     pub(crate) fn create(
         disk: &dyn Disk,
         dir: &Path,
         number: u64,
         state: ManifestState,
-    ) -> Result<Self, LsmError> {
+    ) -> Result<Self, Unwritten> {
+        let mut manifest = Self::write_unnamed(disk, dir, number, &state).inspect_err(|_| {
+            // What is left of it goes with the next attempt.
+            let _ = disk.remove(&dir.join(UNFINISHED));
+        })?;
+        let unknown = |error: LsmError| Unwritten {
+            error,
+            may_count: true,
+        };
         let (unfinished, path) = (dir.join(UNFINISHED), dir.join(manifest_name(number)));
+        disk.rename(&unfinished, &path)
+            .map_err(io_error("naming", &path))
+            .map_err(unknown)?;
+        disk.sync_dir(dir, SYNC_MANIFEST_DIR)
+            .map_err(io_error("syncing", dir))
+            .map_err(unknown)?;
+        manifest.path = path;
+        manifest.state = state;
+        manifest.first_bytes = manifest.offset;
+        let names = disk.list(dir).unwrap_or_default();
+        let is_older = |name: &&String| manifest_number(name).is_some_and(|other| other < number);
+        for name in names.iter().filter(is_older) {
+            // It counts no more: what stays goes with the next new manifest.
+            let _ = disk.remove(&dir.join(name));
+        }
+        Ok(manifest)
+    }
+
+    /// Writes a manifest's first record, durable, under a name that does not count.
+    fn write_unnamed(
+        disk: &dyn Disk,
+        dir: &Path,
+        number: u64,
+        state: &ManifestState,
+    ) -> Result<Self, LsmError> {
+        let unfinished = dir.join(UNFINISHED);
         if disk
             .exists(&unfinished)
             .map_err(io_error("looking for", &unfinished))?
@@ -128,7 +191,7 @@ impl Manifest {
         let mut manifest = Self {
             file,
             dir: dir.to_owned(),
-            path: unfinished.clone(),
+            path: unfinished,
             number,
             record: 0,
             offset: 0,
@@ -137,33 +200,20 @@ impl Manifest {
             state: ManifestState::default(),
         };
         manifest.write(&state.as_edit(), SYNC_MANIFEST_CREATE)?;
-        disk.rename(&unfinished, &path)
-            .map_err(io_error("naming", &path))?;
-        disk.sync_dir(dir, SYNC_MANIFEST_DIR)
-            .map_err(io_error("syncing", dir))?;
-        manifest.path = path;
-        manifest.state = state;
-        manifest.first_bytes = manifest.offset;
-        for name in disk.list(dir).map_err(io_error("listing", dir))? {
-            if manifest_number(&name).is_some_and(|other| other < number) {
-                let old = dir.join(name);
-                disk.remove(&old).map_err(io_error("removing", &old))?;
-            }
-        }
         Ok(manifest)
     }
 
     /// Makes an edit durable. `next_number` names the file if the manifest has to be written anew.
     ///
     /// # Errors
-    /// The disk's. Whether the edit counts is then unknown until the next one succeeds, which writes the
-    /// whole state anew, without the edit that failed.
+    /// The disk's. If the edit may count all the same, that is unknown until the next one succeeds, which
+    /// writes the whole state anew, without the edit that failed.
     pub(crate) fn append(
         &mut self,
         disk: &dyn Disk,
         edit: &Edit,
         next_number: impl FnOnce() -> u64,
-    ) -> Result<(), LsmError> {
+    ) -> Result<(), Unwritten> {
         let mut state = self.state.clone();
         state.apply(edit);
         if self.broken || self.offset > BYTES_MAX.max(4 * self.first_bytes) {
@@ -172,12 +222,23 @@ impl Manifest {
             *self = Self::create(disk, &self.dir, next_number(), state)?;
             return Ok(());
         }
+        let (offset, record) = (self.offset, self.record);
         if let Err(error) = self.write(edit, SYNC_MANIFEST) {
-            self.broken = true;
-            return Err(error);
+            self.broken = self.offset != offset || self.cut(offset).is_err();
+            (self.offset, self.record) = (offset, record);
+            return Err(Unwritten {
+                error,
+                may_count: self.broken,
+            });
         }
         self.state = state;
         Ok(())
+    }
+
+    /// Takes back what was written from `offset` on and never synced.
+    fn cut(&self, offset: u64) -> std::io::Result<()> {
+        self.file.set_len(offset)?;
+        self.file.sync(SYNC_MANIFEST)
     }
 
     /// The state that all edits so far make.
@@ -200,11 +261,31 @@ impl Manifest {
         self.file
             .write_at(&bytes, self.offset)
             .map_err(io_error("writing", &self.path))?;
-        self.file.sync(site).map_err(io_error("syncing", &self.path))?;
         self.offset = (self.offset + bytes.len() as u64).next_multiple_of(SECTOR_BYTES);
         self.record += 1;
-        Ok(())
+        self.file.sync(site).map_err(io_error("syncing", &self.path))
     }
+}
+
+/// Makes the newest manifest durable as an earlier process left it, which may have died before its sync or of
+/// its failure: what is read then is what stays.
+///
+/// # Errors
+/// The disk's.
+pub(crate) fn settle_manifest(disk: &dyn Disk, dir: &Path) -> Result<(), LsmError> {
+    let names = disk.list(dir).map_err(io_error("listing", dir))?;
+    let Some(number) = names.iter().filter_map(|name| manifest_number(name)).max() else {
+        return Ok(());
+    };
+    let path = dir.join(manifest_name(number));
+    let file = disk.open(&path, OpenMode::ReadWrite);
+    let settled = file.and_then(|file| {
+        file.sync(SYNC_MANIFEST)?;
+        file.forget_cached()
+    });
+    settled.map_err(io_error("syncing", &path))?;
+    let named = disk.sync_dir(dir, SYNC_MANIFEST_DIR);
+    named.map_err(io_error("syncing", dir))
 }
 
 /// Reads the newest manifest of a directory; `None` if there is none.

@@ -22,8 +22,8 @@ use crate::values::ValueFile;
 
 pub(crate) use edit::Edit;
 pub(crate) use manifest::{
-    Manifest, ManifestState, SYNC_MANIFEST, SYNC_MANIFEST_CREATE, SYNC_MANIFEST_DIR, manifest_name,
-    manifest_number, read_manifest,
+    Manifest, ManifestState, SYNC_MANIFEST, SYNC_MANIFEST_CREATE, SYNC_MANIFEST_DIR, Unwritten,
+    manifest_name, manifest_number, read_manifest, settle_manifest,
 };
 
 /// The tables of one moment.
@@ -244,7 +244,7 @@ mod tests {
         let held = Version::empty().apply(&added, &files);
         let next = held.apply(&removed, &files);
         assert_eq!((next.tables().count(), next.value_files().len()), (0, 0));
-        let is_free = || files.values.obsolete.lock().len();
+        let is_free = || files.obsolete.len();
         let read = |table: &Table| table.large_value(0, b"key", &pointer.encode()).unwrap();
         let (_, table) = held.tables().next().unwrap();
         assert_eq!((read(table), is_free()), (Bytes::from_static(b"large"), 0));
@@ -252,8 +252,7 @@ mod tests {
         drop(held);
         assert_eq!((read(&table), is_free()), (Bytes::from_static(b"large"), 0));
         drop(table);
-        assert_eq!(is_free(), 1);
-        assert_eq!(files.obsolete.lock().len(), 1);
+        assert_eq!(is_free(), 2, "the table's file and the values'");
     }
 
     /// Whatever a pointer says is an error of its table, before anything is read.

@@ -1,4 +1,4 @@
-//! What happens at the engine's bounds: a full disk, keys and values that are too long, many writers at
+//! What happens at the engine's bounds: edits that fail, keys and values that are too long, many writers at
 //! once; and checkpoints.
 
 use std::path::Path;
@@ -10,89 +10,9 @@ use weft_lsm::{
     Background, FamilyId, Lsm, LsmError, LsmOptions, USER_KEY_BYTES_MAX, WriteBatch, WriteOptions,
 };
 
-use crate::watched::WatchedDisk;
 use crate::{DIR, DiskHandle, open_with, tiny};
 
 const FAMILY: FamilyId = FamilyId(3);
-
-/// At every single operation of the disk: the write that meets the full disk says so, reads go on, and with
-/// room again writes go on and nothing is missing.
-#[test]
-fn a_full_disk_refuses_writes_and_loses_nothing() {
-    let mut refused = 0;
-    for op in 1..160 {
-        let disk = SimDisk::new(op);
-        let lsm = open_with(&disk, tiny()).unwrap();
-        disk.fail_after(disk.op_count() + op, FaultKind::StorageFull);
-        let mut written = Vec::new();
-        for number in 0..150_u64 {
-            let key = number.to_be_bytes();
-            let answer = lsm.put(
-                FAMILY,
-                &key,
-                &[number as u8; 100],
-                WriteOptions {
-                    sync: number % 9 == 0,
-                    log: true,
-                },
-            );
-            match answer {
-                Ok(_) => written.push(number),
-                Err(error) => {
-                    assert!(error.is_storage_full(), "{error}");
-                    refused += 1;
-                    for &number in &written {
-                        let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
-                        assert_eq!(got.as_deref(), Some(&[number as u8; 100][..]));
-                    }
-                }
-            }
-        }
-        assert!(written.len() > 140, "op {op}: {}", written.len());
-        lsm.sync().unwrap();
-        drop(lsm);
-        disk.crash();
-        let lsm = open_with(&disk, tiny()).unwrap();
-        for number in written {
-            let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
-            assert_eq!(
-                got.as_deref(),
-                Some(&[number as u8; 100][..]),
-                "op {op}, {number}"
-            );
-        }
-    }
-    assert!(refused > 50, "{refused}");
-}
-
-/// A disk that stays full for long: refusals do not pile anything up.
-#[test]
-fn refusals_need_no_memory_and_no_files() {
-    let disk = SimDisk::new(1);
-    let lsm = open_with(&disk, tiny()).unwrap();
-    let put = |number: u64| lsm.put(FAMILY, &number.to_be_bytes(), &[1; 100], WriteOptions::SYNC);
-    for number in 0..10 {
-        put(number).unwrap();
-    }
-    for _ in 0..200 {
-        // The first thing that the write tries.
-        disk.fail_after(disk.op_count() + 1, FaultKind::StorageFull);
-        assert!(put(99).unwrap_err().is_storage_full());
-        assert!(lsm.get(FAMILY, &5_u64.to_be_bytes()).unwrap().is_some());
-    }
-    let stats = lsm.stats();
-    assert!(stats.frozen_memtables <= 1, "{stats:?}");
-    let files = disk.list(Path::new(DIR)).unwrap();
-    assert!(files.len() < 8, "{files:?}");
-    put(99).unwrap();
-    drop(lsm);
-    disk.crash();
-    let lsm = open_with(&disk, tiny()).unwrap();
-    let there = (0..10)
-        .chain([99])
-        .filter(|number: &u64| lsm.get(FAMILY, &number.to_be_bytes()).unwrap().is_some());
-    assert_eq!(there.count(), 11);
-}
 
 /// Flushes and compactions that fail anywhere leave no file behind, except where the manifest's fate is open.
 #[test]
@@ -340,63 +260,4 @@ fn readers_see_whole_batches_while_threads_work() {
     lsm.close().unwrap();
     let report = weft_lsm::verify(&disk.handle(), Path::new(DIR), &tiny()).unwrap();
     assert!(report.is_sound(), "{:?}", report.findings);
-}
-
-/// A disk that is full for long: each write says so and changes nothing, reads and iterators go on, flushes
-/// and compactions fail and leave nothing; with room again all goes on by itself, with threads or without.
-#[test]
-fn a_disk_that_stays_full_refuses_until_there_is_room() {
-    for background in [Background::Inline, Background::Threads] {
-        let disk = WatchedDisk::new(SimDisk::new(4));
-        let options = || LsmOptions {
-            background,
-            debt_soft_bytes: 1 << 30,
-            debt_hard_bytes: 2 << 30,
-            ..tiny()
-        };
-        let open = || {
-            let clock = Arc::new(SystemClock::new());
-            Lsm::open(Arc::new(disk.clone()), Path::new(DIR), options(), clock).unwrap()
-        };
-        let lsm = open();
-        let put = |number: u64| {
-            lsm.put(
-                FAMILY,
-                &number.to_be_bytes(),
-                &[number as u8; 200],
-                WriteOptions::SYNC,
-            )
-        };
-        let mut next = 0;
-        for round in 0..4 {
-            for _ in 0..100 {
-                put(next).unwrap();
-                next += 1;
-            }
-            disk.watch.full.store(true, Ordering::Release);
-            let before = disk.list(Path::new(DIR)).unwrap().len();
-            for _ in 0..50 {
-                let error = put(next).unwrap_err();
-                assert!(error.is_storage_full(), "{error}");
-            }
-            assert!(lsm.flush().is_err() || background == Background::Threads);
-            let mut iterator = lsm.iterator(FAMILY, &lsm.snapshot()).unwrap();
-            iterator.last().unwrap();
-            assert_eq!(iterator.key(), (next - 1).to_be_bytes(), "round {round}");
-            for number in 0..next {
-                let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
-                assert_eq!(got.as_deref(), Some(&[number as u8; 200][..]));
-            }
-            let after = disk.list(Path::new(DIR)).unwrap().len();
-            assert!(after <= before + 1, "{before} files, then {after}");
-            disk.watch.full.store(false, Ordering::Release);
-        }
-        drop(lsm);
-        disk.sim.crash();
-        let lsm = open();
-        for number in 0..next {
-            let got = lsm.get(FAMILY, &number.to_be_bytes()).unwrap();
-            assert_eq!(got.as_deref(), Some(&[number as u8; 200][..]), "{number}");
-        }
-    }
 }

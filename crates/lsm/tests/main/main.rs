@@ -8,11 +8,13 @@ mod crash;
 mod direct;
 mod directories;
 mod executors;
+mod full_disk;
 mod ingest;
 mod iterators;
 mod large_values;
 mod limits;
 mod model;
+mod panics;
 mod units;
 mod watched;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weft_base::{Disk, FaultKind, OpenMode, Progress, SimDisk};
-use weft_txn::EngineConfig;
+use weft_txn::{EngineConfig, EngineError};
+use weft_types::SqlState;
 
 use crate::bank::{
     Bank, DIR, balances, check_digest, on_failing_units, open_engine, open_engine_watched, quiet,
@@ -215,7 +216,17 @@ fn an_error_in_a_checkpoint_is_reported_and_loses_nothing() {
             disk.fail_after(disk.op_count() + nth, kind);
             let outcome = bank.engine.checkpoint();
             disk.fail_after(u64::MAX, kind);
-            failures += u64::from(outcome.is_err());
+            if let Err(error) = outcome {
+                failures += 1;
+                let is_full = kind == FaultKind::StorageFull;
+                let stopped = matches!(error, EngineError::Stopped(_));
+                let state = if is_full {
+                    SqlState::DISK_FULL
+                } else {
+                    SqlState::IO_ERROR
+                };
+                assert!(stopped || error.state() == state, "{error}");
+            }
             let expected = balances(&bank.engine.snapshot());
             // Killed now, or later with another checkpoint, unless it was the log that failed.
             let copy = disk.fork(nth);

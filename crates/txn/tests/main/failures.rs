@@ -87,8 +87,8 @@ fn a_transaction_held_back_for_a_program_is_not_forgotten_when_the_log_fails() {
     assert!(waits.join().unwrap());
 }
 
-/// A bit of a row flips in memory, and the row is then replaced: a replay would find another state. So nothing
-/// of that batch is logged or told, and opening again recovers what was.
+/// A bit of a row flips in memory, and the row is then replaced: a replay would find another state. So
+/// nothing of that batch is logged or told, and opening again recovers what was.
 #[test]
 fn a_damaged_row_ends_writing_before_it_is_logged() {
     type Write = fn(&Bank) -> Result<(), Box<Refused>>;

@@ -352,7 +352,8 @@ proptest! {
             let calls: Vec<Call> = waves.into_iter().flatten().collect();
             let batch = BatchId(one.boundary().0 + 1);
             let writer = one.begin_batch(batch);
-            let expected = run_wave_as(Execution::Serial, &writer, batch, &work(&calls), 1, usize::MAX).unwrap();
+            let serial = Execution::Serial;
+            let expected = run_wave_as(serial, &writer, batch, &work(&calls), 1, usize::MAX).unwrap();
             writer.finish();
             one.publish(batch);
             let writer = other.begin_batch(batch);

@@ -448,7 +448,7 @@ impl Session {
                 self.shared
                     .engine
                     .checkpoint()
-                    .map_err(|error| SqlError::new(SqlState::IO_ERROR, error.to_string()))?;
+                    .map_err(|error| SqlError::new(error.state(), error.to_string()))?;
                 "CHECKPOINT"
             }
             MaintenancePlan::Ignored(tag) => tag,

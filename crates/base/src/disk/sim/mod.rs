@@ -23,6 +23,9 @@
 //! one that fails) has a number, counted from 1: [`SimDisk::op_count`]. A fault is put at a number, so that
 //! a test can first count a run's mutations and then repeat the run with a fault at each of them.
 //!
+//! A disk has room without end until [`SimDisk::set_capacity`] gives it a bound. Bytes of files that have a
+//! name count, holes included; a file that grows beyond the bound is refused with ENOSPC and stays as it was.
+//!
 //! Handles can be direct, unless [`SimDisk::refuse_direct`] was called: they check alignment as the real
 //! disk does, and what is written through them is as pending as any write, since the device has a cache of
 //! its own.
@@ -102,6 +105,7 @@ struct State {
     fault: Option<(u64, FaultKind)>,
     cut_at: Option<u64>,
     power_is_off: bool,
+    capacity_bytes: Option<u64>,
     refuses_direct: bool,
     refuses_direct_late: bool,
 }
@@ -122,6 +126,7 @@ impl SimDisk {
             fault: None,
             cut_at: None,
             power_is_off: false,
+            capacity_bytes: None,
             refuses_direct: false,
             refuses_direct_late: false,
         };
@@ -174,6 +179,18 @@ impl SimDisk {
     /// Makes the mutation with this number and every later call fail, until [`SimDisk::crash`].
     pub fn cut_power_at(&self, op_count: u64) {
         self.state.lock().cut_at = Some(op_count);
+    }
+
+    /// Bounds the disk: whatever would make the bytes of all files exceed it is refused with `StorageFull`.
+    /// `None` for no bound.
+    pub fn set_capacity(&self, capacity_bytes: Option<u64>) {
+        self.state.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// Bytes of all files that have a name.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.state.lock().used_bytes()
     }
 
     /// Makes every sync at this place do nothing and report success, as if it were missing from the program.
@@ -271,6 +288,23 @@ impl State {
                 Err(error)
             }
         }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let named = self.names.files().filter_map(|id| self.files.get(id));
+        named.map(Content::len).sum()
+    }
+
+    /// Whether a file may come to end there.
+    fn check_space(&self, id: FileId, end: u64) -> io::Result<()> {
+        let Some(capacity) = self.capacity_bytes else {
+            return Ok(());
+        };
+        let grows = end.saturating_sub(self.files.get(id).map_or(0, Content::len));
+        if grows > 0 && self.used_bytes().saturating_add(grows) > capacity {
+            return Err(FaultKind::StorageFull.error());
+        }
+        Ok(())
     }
 
     fn file(&mut self, id: FileId) -> io::Result<&mut Content> {
@@ -449,7 +483,10 @@ impl SimFile {
         let state = &mut *self.disk.state.lock();
         state.check_handle(self.generation)?;
         match state.gate() {
-            Gate::Pass => state.file(self.id)?.write_at(bytes, offset),
+            Gate::Pass => {
+                state.check_space(self.id, offset.saturating_add(bytes.len() as u64))?;
+                state.file(self.id)?.write_at(bytes, offset)
+            }
             Gate::Fail(error, partial) => {
                 if partial {
                     let part = state.prng.below(bytes.len() as u64 + 1) as usize;
@@ -525,6 +562,7 @@ impl DiskFile for SimFile {
         state.check_handle(self.generation)?;
         let id = self.id;
         state.mutate(|state| {
+            state.check_space(id, len)?;
             let file = state.file(id)?;
             if len > file.len() {
                 file.set_len(len)

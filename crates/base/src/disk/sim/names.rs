@@ -68,6 +68,11 @@ impl Names {
         })
     }
 
+    /// The files that have a name.
+    pub(super) fn files(&self) -> impl Iterator<Item = FileId> {
+        self.current.values().copied()
+    }
+
     pub(super) fn check_free(&self, path: &Path) -> io::Result<()> {
         self.check_parent(path)?;
         if self.current.contains_key(path) || self.dirs.contains(path) {

@@ -37,6 +37,27 @@ fn outcomes<T: Ord>(set_up: &SimDisk, look: impl Fn(&SimDisk) -> T) -> BTreeSet<
 }
 
 #[test]
+fn a_bounded_disk_refuses_what_does_not_fit_and_has_room_again_when_a_file_goes() {
+    let disk = SimDisk::new(1);
+    let [first, second] = ["/first", "/second"].map(Path::new);
+    let create = |path: &Path| disk.open(path, OpenMode::CreateNew).unwrap();
+    let files = [create(first), create(second)];
+    disk.set_capacity(Some(1000));
+    files[0].write_at(&[1; 600], 0).unwrap();
+    let refused = files[1].write_at(&[2; 401], 0).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    assert_eq!((files[1].len().unwrap(), disk.used_bytes()), (0, 600));
+    files[0].write_at(&[3; 600], 0).unwrap();
+    files[1].write_at(&[2; 400], 0).unwrap();
+    assert!(files[1].allocate(401).is_err());
+    disk.remove(first).unwrap();
+    files[1].write_at(&[2; 600], 400).unwrap();
+    assert_eq!(disk.used_bytes(), 1000);
+    disk.set_capacity(None);
+    files[1].allocate(5000).unwrap();
+}
+
+#[test]
 fn synced_bytes_survive_and_pending_sectors_have_four_fates() {
     let disk = disk(1);
     let file = synced_file(&disk, "a", &[1; 3 * SECTOR_BYTES]);

@@ -1,0 +1,44 @@
+//! How long something rests that failed: each failure in a row doubles the time, up to a bound.
+
+/// A rest, or none yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Backoff {
+    until_nanos: u64,
+    failures: u32,
+}
+
+impl Backoff {
+    /// One more failure: `first_nanos` after the first one, then twice as long as the time before.
+    pub(crate) fn prolong(&mut self, now_nanos: u64, first_nanos: u64, most_nanos: u64) {
+        let nanos = first_nanos << self.failures.min(16);
+        self.until_nanos = now_nanos.saturating_add(nanos.min(most_nanos));
+        self.failures += 1;
+    }
+
+    /// Whether it is not time yet to try again.
+    pub(crate) const fn rests(&self, now_nanos: u64) -> bool {
+        self.until_nanos > now_nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_up_to_their_most() {
+        let mut rest = Backoff::default();
+        assert!(!rest.rests(0));
+        rest.prolong(1_000, 200, 1_000);
+        assert_eq!((rest.until_nanos, rest.failures), (1_200, 1));
+        assert!(rest.rests(1_199) && !rest.rests(1_200));
+        rest.prolong(1_000, 200, 1_000);
+        assert_eq!(rest.until_nanos, 1_400);
+        for _ in 0..100 {
+            rest.prolong(1_000, 200, 1_000);
+        }
+        assert_eq!(rest.until_nanos, 2_000);
+        rest.prolong(u64::MAX, 200, 1_000);
+        assert_eq!(rest.until_nanos, u64::MAX);
+    }
+}
