@@ -89,9 +89,21 @@ impl Program {
 
     /// Hash of the encoding. Computed once: a program does not change after it was put together.
     pub fn hash(&self) -> ProgramHash {
-        let hash = *self.layouts.hash.get_or_init(|| ProgramHash::of(&self.encode()));
+        let (hash, _) = self.named();
         debug_assert_eq!(hash, ProgramHash::of(&self.encode()), "a program has changed");
         hash
+    }
+
+    /// Length of the encoding. Computed once, with the hash.
+    pub fn encoded_len(&self) -> usize {
+        self.named().1
+    }
+
+    fn named(&self) -> (ProgramHash, usize) {
+        *self.layouts.named.get_or_init(|| {
+            let encoded = self.encode();
+            (ProgramHash::of(&encoded), encoded.len())
+        })
     }
 }
 

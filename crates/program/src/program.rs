@@ -239,8 +239,9 @@ pub(crate) struct Layouts {
     pub outputs: Vec<RowLayout>,
     pub resolved: Resolved,
     pub compiled: Arc<Compiled>,
-    /// Of the encoding, once somebody has asked: the log wants it for every member of every batch.
-    pub hash: OnceLock<ProgramHash>,
+    /// Hash and length of the encoding, once somebody has asked: the log wants the hash for every member of every
+    /// batch.
+    pub named: OnceLock<(ProgramHash, usize)>,
     /// See [`Program::derived`].
     pub derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -432,7 +433,7 @@ impl Layouts {
         Ok(Layouts {
             resolved: Resolved::of(parts, &inputs, &consts, &const_row),
             compiled: Arc::default(),
-            hash: OnceLock::new(),
+            named: OnceLock::new(),
             derived: OnceLock::new(),
             inputs,
             consts,

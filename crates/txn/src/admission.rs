@@ -77,6 +77,8 @@ pub(crate) struct Admission {
     /// By the transaction that holds what they need; each in order of arrival.
     chains: HashMap<TxnId, Vec<Waiting>>,
     next_arrival: u64,
+    /// Of all in the three lists.
+    held_bytes: usize,
     turn: u64,
     without_locks: bool,
 }
@@ -89,6 +91,7 @@ impl Admission {
             freed: VecDeque::new(),
             chains: HashMap::new(),
             next_arrival: 0,
+            held_bytes: 0,
             turn: 0,
             without_locks,
         }
@@ -96,6 +99,7 @@ impl Admission {
 
     /// Puts a program at the end of the line.
     pub(crate) fn arrive(&mut self, program: ProgramRequest) {
+        self.held_bytes += program.held_bytes();
         self.arrived.push_back(Waiting {
             arrival: self.next_arrival,
             parked_in: None,
@@ -117,13 +121,21 @@ impl Admission {
             let at = line.iter().position(is_it)?;
             line.remove(at)
         });
-        taken.or_else(in_chains).map(|waiting| waiting.program)
+        let program = taken.or_else(in_chains)?.program;
+        self.held_bytes = self.held_bytes.saturating_sub(program.held_bytes());
+        Some(program)
+    }
+
+    /// Memory of all that wait.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// Takes everybody out.
     pub(crate) fn drain(&mut self) -> Vec<ProgramRequest> {
         let mut all: Vec<Waiting> = self.freed.drain(..).chain(self.arrived.drain(..)).collect();
         all.extend(self.chains.drain().flat_map(|(_, chain)| chain));
+        self.held_bytes = 0;
         all.sort_by_key(|waiting| waiting.arrival);
         all.into_iter().map(|waiting| waiting.program).collect()
     }
@@ -185,14 +197,15 @@ impl Admission {
         self.planner.place_first(requests);
     }
 
-    /// Takes programs into the open batch until there is no more room. Locks of the transactions in `ending`
-    /// count for nothing. `refuse` gets those that were compiled for another catalog.
+    /// Takes programs into the open batch until there is no more room; the last one may pass the bytes. Locks
+    /// of the transactions in `ending` count for nothing. `refuse` gets those that were compiled for another catalog.
     pub(crate) fn place(
         &mut self,
         mut room: Room,
         locks: &LockTable,
         ending: &HashSet<TxnId>,
         is_stale: impl Fn(&ProgramRequest) -> bool,
+        record_bytes: impl Fn(&ProgramRequest) -> usize,
         mut refuse: impl FnMut(ProgramRequest),
     ) -> Placed {
         let mut placed = Placed::default();
@@ -207,6 +220,7 @@ impl Admission {
                 self.planner.fetch(&ahead.program.locks);
             }
             if is_stale(&waiting.program) {
+                self.held_bytes = self.held_bytes.saturating_sub(waiting.program.held_bytes());
                 refuse(waiting.program);
                 continue;
             }
@@ -228,8 +242,9 @@ impl Admission {
                 }
                 break;
             };
+            self.held_bytes = self.held_bytes.saturating_sub(waiting.program.held_bytes());
             room.members -= 1;
-            room.bytes = room.bytes.saturating_sub(waiting.program.inputs.len());
+            room.bytes = room.bytes.saturating_sub(record_bytes(&waiting.program));
             placed.programs.push(waiting.program);
             placed.waves.push(wave);
         }

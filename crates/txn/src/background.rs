@@ -11,10 +11,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weft_base::BatchId;
 use weft_store::checkpoint::Changes;
 use weft_types::SqlState;
+
+/// Time between a checkpoint that failed and the next try; it doubles with every failure.
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest such time.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Starts the background threads.
 pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), EngineError> {
@@ -57,18 +62,27 @@ fn stopping(shared: &Shared, interval: Duration) -> bool {
 }
 
 fn checkpoint_as_needed(shared: &Shared) {
+    let (mut pause, mut not_before) = (RETRY_PAUSE_MIN, None);
     while !stopping(shared, Duration::from_millis(50)) {
         let logged = shared.logged_bytes();
         if logged.saturating_sub(shared.checkpointed_at_bytes.load(Relaxed))
             < shared.config.checkpoint_every_bytes
+            || not_before.is_some_and(|time| Instant::now() < time)
         {
             continue;
         }
-        if let Err(error) = checkpoint(shared) {
-            // The log still covers everything, so the engine goes on; the next round tries again, not at
-            // once.
-            eprintln!("weft: checkpoint failed, trying again later: {error}");
-            shared.checkpointed_at_bytes.store(logged, Relaxed);
+        match checkpoint(shared) {
+            Ok(_) => (pause, not_before) = (RETRY_PAUSE_MIN, None),
+            Err(error) => {
+                // The log still covers everything, so the engine goes on. Time must do: on a full disk
+                // nothing is logged any more, and this is what may free some of it.
+                eprintln!(
+                    "weft: checkpoint failed, trying again in {} s: {error}",
+                    pause.as_secs()
+                );
+                not_before = Some(Instant::now() + pause);
+                pause = (pause * 2).min(RETRY_PAUSE_MAX);
+            }
         }
     }
 }

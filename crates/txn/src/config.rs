@@ -15,6 +15,10 @@ pub struct EngineConfig {
     pub split_batch_at: usize,
     /// Most members of one batch.
     pub max_batch_members: usize,
+    /// Bytes of programs that may wait for a batch; who brings another one then waits.
+    pub queue_bytes: usize,
+    /// How long, at most, before it is refused with 53200.
+    pub queue_wait: Duration,
     /// Slots of the wave planner for rows, and as many for what holds rows; more slots, fewer false
     /// conflicts. 8 bytes each.
     pub batch_lock_slots: usize,
@@ -46,6 +50,8 @@ impl Default for EngineConfig {
             execution: Execution::Interleaved,
             split_batch_at: 256,
             max_batch_members: 16_384,
+            queue_bytes: 256 << 20,
+            queue_wait: Duration::from_secs(5),
             batch_lock_slots: 1 << 16,
             segment_bytes: 64 << 20,
             log_salt: 0,

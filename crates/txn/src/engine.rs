@@ -11,9 +11,10 @@ use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::executor::{self, Work};
 use crate::locks::{self, LockScope};
+use crate::queue::RequestQueue;
 use crate::recovery;
 use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
-use crate::sequencer::Sequencer;
+use crate::sequencer::{RECORD_MEMBER_BYTES_MAX, Sequencer};
 use crate::stats::{Counters, EngineStats};
 use crate::ticket::{TicketCell, lost_answer};
 use crate::transaction::{Transaction, TxnOptions};
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub config: EngineConfig,
     pub stats: Counters,
-    pub queue: Mutex<Vec<Request>>,
+    pub queue: RequestQueue,
     pub next_txn: AtomicU64,
     /// Set once, when the log failed, a row in memory was found damaged or the sequencer panicked: from then
     /// on nothing is written, and every writer gets this.
@@ -68,7 +69,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Puts a request into the queue and, if nobody is the sequencer, becomes it.
     pub(crate) fn submit(&self, request: Request) {
-        self.queue.lock().push(request);
+        self.queue.push(request);
         self.serve();
     }
 
@@ -85,7 +86,7 @@ impl Shared {
             if !is_done {
                 return self.call_relief();
             }
-            if self.queue.lock().is_empty() {
+            if self.queue.is_empty() {
                 return;
             }
         }
@@ -142,6 +143,27 @@ impl Shared {
     /// Notes that the log failed and returns the error that every writer gets from now on.
     pub(crate) fn fail(&self, error: &WalError) -> SqlError {
         self.end_writing(SqlState::IO_ERROR, &error.to_string())
+    }
+
+    /// The error for a batch whose record the log has no space for. Nothing has ended: the next batch may find
+    /// some.
+    pub(crate) fn no_space(&self, error: &WalError) -> SqlError {
+        match error {
+            WalError::Poisoned { .. } => self.fail(error),
+            WalError::TooLarge { .. } => SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "the batch is too large for the log",
+            ),
+            error if error.is_storage_full() => SqlError::new(
+                SqlState::DISK_FULL,
+                format!("could not reserve space in the log: {error}"),
+            )
+            .hint("Nothing was written. Free space on the disk of the database and try again."),
+            error => SqlError::new(
+                SqlState::IO_ERROR,
+                format!("could not reserve space in the log: {error}"),
+            ),
+        }
     }
 
     /// Ends writing, unless it has ended, and returns the error that every writer gets from now on.
@@ -307,9 +329,9 @@ impl Engine {
             store: recovered.store,
             log: recovered.log,
             clock,
+            queue: RequestQueue::new(&config),
             config,
             stats: Counters::default(),
-            queue: Mutex::new(Vec::new()),
             next_txn: AtomicU64::new(1),
             failed: OnceLock::new(),
             sequencer: Mutex::new(sequencer),
@@ -347,7 +369,11 @@ impl Engine {
     /// Hands a one-shot program to the sequencer and returns at once; many may be under way.
     pub fn submit(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<Ticket, Box<Refused>> {
         let (request, ticket) = self.request(program, inputs)?;
-        self.shared().submit(request);
+        self.shared()
+            .queue
+            .push_program(request)
+            .map_err(Refused::early)?;
+        self.shared().serve();
         Ok(ticket)
     }
 
@@ -373,7 +399,12 @@ impl Engine {
                 ticket
             }));
         }
-        self.shared().queue.lock().append(&mut requests);
+        if let Err(error) = self.shared().queue.push_programs(requests) {
+            return tickets
+                .into_iter()
+                .map(|ticket| ticket.and_then(|_| Err(Refused::early(error.clone()))))
+                .collect();
+        }
         self.shared().serve();
         tickets
     }
@@ -397,22 +428,33 @@ impl Engine {
         answers.into_iter().map(ticket).collect()
     }
 
-    fn request(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<(Request, Ticket), Box<Refused>> {
+    fn request(
+        &self,
+        program: &Arc<Program>,
+        inputs: Vec<u8>,
+    ) -> Result<(ProgramRequest, Ticket), Box<Refused>> {
         let shared = self.shared();
         if let Some(error) = shared.failure() {
             return Err(Refused::early(error));
+        }
+        if inputs.len() + program.encoded_len() > RECORD_MEMBER_BYTES_MAX {
+            return Err(Refused::early(
+                SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the statement is too long").detail(format!(
+                    "A statement and its parameters take at most {RECORD_MEMBER_BYTES_MAX} bytes in the log."
+                )),
+            ));
         }
         let mut keys = AccessKeys::default();
         let locks = locks::declared_locks(program, &inputs, LockScope::ReadsAndWrites, &mut keys)
             .map_err(Refused::early)?;
         let (cell, responder) = TicketCell::with_responder();
-        let request = Request::Program(ProgramRequest {
+        let request = ProgramRequest {
             program: Arc::clone(program),
             inputs,
             keys,
             locks,
             ticket: responder,
-        });
+        };
         Ok((request, Ticket { cell }))
     }
 

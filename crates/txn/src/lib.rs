@@ -8,7 +8,7 @@
 //! transaction ──> overlay ───────┘   (waves, lock table)   └─> record ──> wal ──> durable
 //! ```
 //!
-//! Chapters, in reading order: `engine` (the door), `request` and `ticket` (asking and waiting), `locks`
+//! Chapters, in reading order: `engine` (the door), `request`, `queue` and `ticket` (asking and waiting), `locks`
 //! and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later),
 //! `admission` (who enters the next batch), `batch`, `sequencer` (a turn), `executor` (waves), `record` and
 //! `write_set` (what the log keeps), `transaction`, `overlay`, `view` and `session_access` (BEGIN ...
@@ -29,6 +29,7 @@ mod lock_plan;
 mod lock_slots;
 mod locks;
 mod overlay;
+mod queue;
 pub mod record;
 mod recovery;
 mod request;

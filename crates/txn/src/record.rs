@@ -69,7 +69,7 @@ pub struct BatchRecord {
     pub wave_ends: Vec<usize>,
 }
 
-/// Writes the head of a record: all that stands before the members.
+/// Writes the head of a record: all that stands before the members. Returns where the digest stands.
 pub(crate) fn put_head(
     out: &mut Vec<u8>,
     catalog_version: u64,
@@ -77,16 +77,25 @@ pub(crate) fn put_head(
     digest: u64,
     programs: &[Vec<u8>],
     member_count: usize,
-) {
+) -> usize {
     out.put_u8(FORMAT_VERSION);
     out.put_varint(catalog_version);
     out.put_i64(clock_micros);
+    let digest_at = out.len();
     out.put_u64(digest);
     out.put_varint(programs.len() as u64);
     for program in programs {
         out.put_len_prefixed(program);
     }
     out.put_varint(member_count as u64);
+    digest_at
+}
+
+/// Writes the digest into a record whose head left it open.
+pub(crate) fn set_digest(record: &mut [u8], digest_at: usize, digest: u64) {
+    if let Some(place) = record.get_mut(digest_at..).and_then(<[u8]>::first_chunk_mut) {
+        *place = digest.to_le_bytes();
+    }
 }
 
 const fn tag(kind: u8, begins_wave: bool) -> u8 {

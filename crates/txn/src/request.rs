@@ -55,6 +55,40 @@ pub(crate) struct ProgramRequest {
     pub ticket: Responder<Committed>,
 }
 
+/// A program from this size on counts in the queue's memory: it is one statement's own, as a rule, with long
+/// constants. Shorter ones are kept by who prepared them and shared.
+const LONG_PROGRAM_BYTES: usize = 64 << 10;
+
+impl ProgramRequest {
+    /// About how much memory it holds while it waits.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let program = self.program.encoded_len();
+        let own_program = if program < LONG_PROGRAM_BYTES { 0 } else { program };
+        let locks = size_of_val(self.locks.as_slice());
+        size_of::<ProgramRequest>() + self.inputs.capacity() + locks + own_program
+    }
+
+    /// Bytes that it takes in a record, its program's definition not counted.
+    pub(crate) fn record_bytes(&self) -> usize {
+        MEMBER_BYTES + self.inputs.len()
+    }
+}
+
+impl CommitRequest {
+    /// Bytes that it takes in a record, at most.
+    pub(crate) fn record_bytes(&self) -> usize {
+        let ops = self.catalog_ops.iter().map(|op| {
+            let mut bytes = Vec::new();
+            op.encode(&mut bytes);
+            bytes.len() + MEMBER_BYTES
+        });
+        MEMBER_BYTES + self.write_set.len() + ops.sum::<usize>()
+    }
+}
+
+/// Bytes of a member in a record but for what has any length: tag, hash, lengths.
+const MEMBER_BYTES: usize = 32;
+
 /// An interactive transaction's commit.
 #[derive(Debug)]
 pub(crate) struct CommitRequest {

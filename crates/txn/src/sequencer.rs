@@ -10,6 +10,7 @@
 //! ```text
 //! take the queue -> locks: release, cancel, acquire (grants happen at the boundary)
 //!                -> form: session commits, then programs that were put off, then new ones, in waves
+//!                -> make the record, reserve its space in the log
 //!                -> run the waves -> digest -> append the record to the log -> publish the boundary
 //!                -> release the commits' locks -> fill the tickets -> collect some garbage
 //! ```
@@ -46,14 +47,17 @@ use weft_store::BatchWriter;
 use weft_types::{SqlError, SqlState, interrupt};
 use weft_wal::PAYLOAD_BYTES_MAX;
 
-/// Bytes of inputs and write sets from which a batch takes no further member.
+/// Bytes of a record, program definitions included, from which a batch takes no further member.
 const BATCH_BYTES: usize = 16 << 20;
 
 /// Steps of garbage collection that a member pays for, at least: more than the versions that it leaves.
 const GARBAGE_PER_MEMBER: usize = 64;
 
-/// The longest write set of one transaction; its record needs some bytes of its own.
-pub(crate) const WRITE_SET_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - 4 * BATCH_BYTES;
+/// Most bytes of one member of a batch: a program with its inputs, or a transaction's write set. What stands
+/// in the batch before it is bounded by [`BATCH_BYTES`], so no record exceeds what the log takes.
+pub(crate) const RECORD_MEMBER_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - 4 * BATCH_BYTES;
+/// Memory that is kept between batches for the record.
+const RECORD_BYTES_KEPT: usize = 2 * BATCH_BYTES;
 
 /// Everything that only the thread in the sequencer's role may touch.
 pub(crate) struct Sequencer {
@@ -106,7 +110,7 @@ impl Sequencer {
     /// that could.
     pub(crate) fn run(&mut self, shared: &Shared, patience: &mut Patience) -> bool {
         while !patience.is_over() {
-            let incoming = std::mem::take(&mut *shared.queue.lock());
+            let incoming = shared.queue.take(self.admission.held_bytes());
             let any = !incoming.is_empty();
             for request in incoming {
                 self.accept(request);
@@ -140,10 +144,10 @@ impl Sequencer {
     fn accept(&mut self, request: Request) {
         match request {
             Request::Program(program) => self.admission.arrive(program),
-            Request::Commit(commit) if commit.write_set.len() > WRITE_SET_BYTES_MAX => {
+            Request::Commit(commit) if commit.record_bytes() > RECORD_MEMBER_BYTES_MAX => {
                 let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much")
                     .detail(format!(
-                        "At most {WRITE_SET_BYTES_MAX} bytes fit into one record of the log."
+                        "At most {RECORD_MEMBER_BYTES_MAX} bytes fit into one record of the log."
                     ));
                 self.leave(commit.txn);
                 commit.ticket.fill(Err(Refused::early(error)));
@@ -271,7 +275,7 @@ impl Sequencer {
         while room.bytes > 0
             && let Some(commit) = self.commits.pop_front()
         {
-            room.bytes = room.bytes.saturating_sub(commit.write_set.len());
+            room.bytes = room.bytes.saturating_sub(commit.record_bytes());
             self.admission.end_of(commit.txn);
             commits.push(commit);
         }
@@ -292,6 +296,10 @@ impl Sequencer {
             &self.locks,
             &self.ending,
             |request| request.program.catalog_version != version,
+            |request| match self.defined.contains(&request.program.hash()) {
+                true => request.record_bytes(),
+                false => request.record_bytes() + request.program.encoded_len(),
+            },
             |request| {
                 let stale = Refused::early(crate::locks::stale_program());
                 request.ticket.fill(Err(stale));
@@ -306,6 +314,12 @@ impl Sequencer {
         let batch_id = BatchId(shared.store.boundary().0 + 1);
         let catalog_version = shared.store.catalog_version().0;
         let clock_micros = shared.clock.unix_micros();
+        // Everything but the digest is known, so the log can say whether it takes it.
+        let (digest_at, defined) = self.put_record(&batch, catalog_version, clock_micros);
+        if let Err(error) = shared.log.reserve(self.record.len()) {
+            let refused = Refused::early(shared.no_space(&error));
+            return self.refuse(batch, &refused);
+        }
         let mut writer = shared.store.begin_batch(batch_id);
         let answers = match run_members(shared, &mut writer, batch_id, &batch) {
             Ok(answers) => answers,
@@ -313,6 +327,7 @@ impl Sequencer {
                 // The batch never existed. Either it was a catalog change alone, which was refused because
                 // of what is there, or the executor failed.
                 writer.abort();
+                shared.log.release();
                 let observed = shared.store.boundary();
                 return self.refuse(batch, &Refused { error, observed });
             }
@@ -324,13 +339,14 @@ impl Sequencer {
             let refused = Refused::early(shared.end_writing(SqlState::DATA_CORRUPTED, reason));
             return self.refuse(batch, &refused);
         }
-        self.put_record(&batch, catalog_version, clock_micros, digest);
+        record::set_digest(&mut self.record, digest_at, digest);
         if let Err(error) = shared.log.append(batch_id, &self.record) {
             // The batch stays unpublished: no reader sees it, and nothing is told to anybody.
             let refused = Refused::early(shared.fail(&error));
             return self.refuse(batch, &refused);
         }
         shared.store.publish(batch_id);
+        self.defined.extend(defined);
         shared.stats.count_batch(&batch);
         let garbage_steps = GARBAGE_PER_MEMBER * batch.len();
         batch.commits.iter().for_each(|commit| self.leave(commit.txn));
@@ -340,23 +356,33 @@ impl Sequencer {
             .collect_garbage(shared.config.garbage_per_batch.max(garbage_steps));
     }
 
-    fn put_record(&mut self, batch: &Batch, catalog_version: u64, clock_micros: i64, digest: u64) {
+    /// Makes the record, with its digest left open: where that stands, and the programs that it defines.
+    fn put_record(
+        &mut self,
+        batch: &Batch,
+        catalog_version: u64,
+        clock_micros: i64,
+    ) -> (usize, HashSet<ProgramHash>) {
+        let mut defined = HashSet::new();
         let mut definitions = Vec::new();
         for request in &batch.programs {
-            if self.defined.insert(request.program.hash()) {
+            let hash = request.program.hash();
+            if !self.defined.contains(&hash) && defined.insert(hash) {
                 definitions.push(request.program.encode());
             }
         }
         self.record.clear();
-        record::put_head(
+        self.record.shrink_to(RECORD_BYTES_KEPT);
+        let digest_at = record::put_head(
             &mut self.record,
             catalog_version,
             clock_micros,
-            digest,
+            0,
             &definitions,
             batch.len(),
         );
         batch.put_members(&mut self.record);
+        (digest_at, defined)
     }
 
     fn refuse(&mut self, batch: Batch, refused: &Refused) {

@@ -28,7 +28,7 @@ use crate::engine::{CANCEL_POLL, Engine, lock_timed_out};
 use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark, TableOverlay};
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
-use crate::sequencer::WRITE_SET_BYTES_MAX;
+use crate::sequencer::RECORD_MEMBER_BYTES_MAX;
 use crate::ticket::{TicketCell, lost_answer};
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
@@ -262,10 +262,10 @@ impl Transaction {
     }
 
     fn refuse_writes_in_excess(&self) -> Result<(), SqlError> {
-        if self.overlay.byte_count() > WRITE_SET_BYTES_MAX {
+        if self.overlay.byte_count() > RECORD_MEMBER_BYTES_MAX {
             return Err(
                 SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much").detail(
-                    format!("One transaction writes at most {WRITE_SET_BYTES_MAX} bytes."),
+                    format!("One transaction writes at most {RECORD_MEMBER_BYTES_MAX} bytes."),
                 ),
             );
         }

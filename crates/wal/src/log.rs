@@ -18,6 +18,10 @@
 //!
 //! # Bounds
 //!
+//! A disk that is full refuses a batch before it is executed: [`Log::reserve`] makes the file of the segment
+//! that the batch's record will go to, with its space. What was appended after that is written into space
+//! that is there. So the log fails only where a write or a sync does.
+//!
 //! At most `buffer_bytes` (or one record, if larger) wait to be written and as many are being written; an
 //! append beyond that leads a sync itself or waits for the group to be taken.
 //!
@@ -43,7 +47,7 @@ use weft_ops::crc32c;
 
 use crate::error::WalError;
 use crate::format::{PAYLOAD_BYTES_MAX, RecordFields, RecordKind, record_bytes};
-use crate::pending::{Group, Pending};
+use crate::pending::{Group, MissingSpace, Pending};
 use crate::segment_writer::{SYNC_RETIRE, SegmentWriter, Written};
 use crate::survey::{SegmentInfo, io_error};
 
@@ -105,6 +109,7 @@ pub struct Log {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     buffer_bytes: usize,
+    preallocates: bool,
 }
 
 struct State {
@@ -122,6 +127,10 @@ struct State {
     sealed: bool,
     /// Where the log ended when it was last found idle.
     idle_at: Option<u64>,
+    /// Length of the next segment's file, if it was made ahead and nothing that waits needs it.
+    spare_bytes: u64,
+    /// Space is reserved for a batch that is being executed: a seal must not take it.
+    is_reserved: bool,
     stats: LogStats,
 }
 
@@ -155,6 +164,54 @@ impl State {
 }
 
 impl Log {
+    /// Makes sure that there is space for the next batch's record, of so many bytes of payload. Called by who
+    /// appends. Costs a latch, but for the record that begins a segment: its file is made here, after the
+    /// groups before it were written.
+    ///
+    /// # Errors
+    /// `TooLarge`; `Io` when the disk is full or refuses otherwise: the log is unharmed, and the next call
+    /// tries again. `Poisoned`.
+    pub fn reserve(&self, payload_bytes: usize) -> Result<(), WalError> {
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(WalError::TooLarge { payload_bytes });
+        }
+        let mut state = self.state.lock();
+        loop {
+            state.check_poison()?;
+            state.is_reserved = true;
+            if !self.preallocates {
+                return Ok(());
+            }
+            let Some(missing) = state.pending.missing_space(payload_bytes) else {
+                return Ok(());
+            };
+            match missing {
+                MissingSpace::InOpenSegment(file_bytes) => {
+                    let lengthen = || self.writer.lock().lengthen(file_bytes);
+                    MutexGuard::unlocked(&mut state, lengthen)?;
+                    state.pending.lengthen_segment(file_bytes);
+                }
+                MissingSpace::Segment(file_bytes) if state.spare_bytes >= file_bytes => return Ok(()),
+                MissingSpace::Segment(file_bytes) if !state.pending.opens_segment() => {
+                    // Not under the latch: a leader holds the writer, and takes the latch to say that it is
+                    // done. The segment that its group begins, if any, has its file by then.
+                    let reserve = || self.writer.lock().reserve(file_bytes);
+                    MutexGuard::unlocked(&mut state, reserve)?;
+                    state.spare_bytes = file_bytes;
+                    return Ok(());
+                }
+                MissingSpace::Segment(_) if state.syncing => self.space.wait(&mut state),
+                // If it fails, the log has failed.
+                MissingSpace::Segment(_) => drop(self.lead(&mut state)),
+            }
+        }
+    }
+
+    /// Takes back what [`Log::reserve`] promised: the batch was not made.
+    pub fn release(&self) {
+        self.state.lock().is_reserved = false;
+    }
+
     /// Puts a batch's record behind the others, in memory, and returns the position behind it. Called by one
     /// thread at a time, in the order of the batches; the first batch of an empty log may be any.
     ///
@@ -201,6 +258,7 @@ impl Log {
         }
         let durable_to = self.durable.load(Ordering::Relaxed);
         let kind = RecordKind::Batch;
+        let opened_before = state.pending.opens_segment();
         state.pending.push(&RecordFields {
             kind,
             batch: batch.0,
@@ -217,6 +275,10 @@ impl Log {
         state.batch_ends.push_back(end);
         state.pending.next_batch = Some(batch.0.wrapping_add(1));
         state.sealed = false;
+        state.is_reserved = false;
+        if !opened_before && state.pending.opens_segment() {
+            state.spare_bytes = 0;
+        }
         state.stats.records += 1;
         state.stats.payload_bytes += payload.len() as u64;
         self.appended.store(end, Ordering::Release);
@@ -373,7 +435,7 @@ impl Log {
         let Some(next_batch) = state.pending.next_batch else {
             return;
         };
-        if !state.pending.fits(0) {
+        if state.is_reserved || !state.pending.fits(0) {
             return;
         }
         let (kind, batch) = (RecordKind::Seal, next_batch.wrapping_sub(1));

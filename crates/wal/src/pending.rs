@@ -38,6 +38,22 @@ pub(crate) struct Group {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenSegment {
     pub header: SegmentHeader,
+    /// Length of the file up to which records may go.
+    pub file_bytes: u64,
+}
+
+/// Space that the next record needs and that is not reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MissingSpace {
+    /// The open segment, which has no record, needs a file of this length.
+    InOpenSegment(u64),
+    /// A segment is to be made, with a file of this length.
+    Segment(u64),
+}
+
+fn end_of_record(open: OpenSegment, lsn: u64, payload_bytes: usize) -> u64 {
+    let used = lsn - open.header.start_lsn;
+    align_to_sector(SEGMENT_HEADER_BYTES + used + record_bytes(payload_bytes) as u64)
 }
 
 /// Where the next record goes.
@@ -84,11 +100,39 @@ impl Pending {
 
     /// Whether a record with this payload fits into the open segment.
     pub(crate) fn fits(&self, payload_bytes: usize) -> bool {
-        self.segment.is_some_and(|open| {
-            let used = self.next_lsn - open.header.start_lsn;
-            let record = record_bytes(payload_bytes) as u64;
-            align_to_sector(SEGMENT_HEADER_BYTES + used + record) <= self.segment_bytes
-        })
+        self.segment
+            .is_some_and(|open| end_of_record(open, self.next_lsn, payload_bytes) <= open.file_bytes)
+    }
+
+    /// What a batch's record of this length needs that is not there yet, whether or not a group is taken
+    /// before it comes.
+    pub(crate) fn missing_space(&self, payload_bytes: usize) -> Option<MissingSpace> {
+        let from = align_to_sector(self.next_lsn);
+        match self.segment {
+            Some(open) if end_of_record(open, from, payload_bytes) <= open.file_bytes => None,
+            Some(open) if Some(open.header.first_batch) == self.next_batch => Some(
+                MissingSpace::InOpenSegment(end_of_record(open, from, payload_bytes)),
+            ),
+            _ => Some(MissingSpace::Segment(self.new_file_bytes(payload_bytes))),
+        }
+    }
+
+    /// Notes that the open segment's file has become longer.
+    pub(crate) fn lengthen_segment(&mut self, file_bytes: u64) {
+        if let Some(open) = &mut self.segment {
+            open.file_bytes = open.file_bytes.max(file_bytes);
+        }
+    }
+
+    /// Whether a segment is to be made for what waits.
+    pub(crate) fn opens_segment(&self) -> bool {
+        self.group.runs.iter().any(|run| run.new_segment.is_some())
+    }
+
+    /// Length of the file of a segment that begins with a record of this length.
+    fn new_file_bytes(&self, payload_bytes: usize) -> u64 {
+        let needed = align_to_sector(SEGMENT_HEADER_BYTES + record_bytes(payload_bytes) as u64);
+        needed.max(self.segment_bytes)
     }
 
     /// Puts a record behind the others. A batch's record that does not fit opens a new segment, unless the
@@ -135,9 +179,8 @@ impl Pending {
             start_lsn: self.next_lsn,
             salt: self.salt,
         };
-        let needed = align_to_sector(SEGMENT_HEADER_BYTES + record_bytes(payload_bytes) as u64);
-        let file_bytes = needed.max(self.segment_bytes);
-        self.segment = Some(OpenSegment { header });
+        let file_bytes = self.new_file_bytes(payload_bytes);
+        self.segment = Some(OpenSegment { header, file_bytes });
         let bytes = std::mem::take(&mut self.spare);
         let new_segment = Some(NewSegment { header, file_bytes });
         self.group.runs.push(Run {

@@ -5,12 +5,15 @@
 //! bad one is never the trace of a power cut. Before that, what stands in the segment before is synced
 //! (invariant 4 of the crate).
 //!
+//! The file of the next segment may be made ahead, with its space and without its name ([`SegmentWriter::reserve`]):
+//! a disk that is full says so then, when nothing depends on it yet, and a removed file gives its space back.
+//!
 //! Reserved blocks that were never written cost a journal commit when they first are, because the file system
 //! must note that they now count. The writer therefore sends zeros ahead of the records, a quarter of a
 //! mebibyte at a time: one sync in some hundred pays for it, the others write into blocks that were written
 //! before.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_base::{Disk, DiskFile, OpenMode, SyncSite};
@@ -57,6 +60,8 @@ pub(crate) struct SegmentWriter {
     dir: PathBuf,
     preallocate: bool,
     active: Option<Active>,
+    /// The file of the next segment, made ahead, and its length.
+    spare: Option<(Box<dyn DiskFile>, u64)>,
     zeros: Vec<u8>,
 }
 
@@ -87,6 +92,7 @@ impl SegmentWriter {
             dir,
             preallocate,
             active,
+            spare: None,
             zeros: Vec::new(),
         }
     }
@@ -112,6 +118,56 @@ impl SegmentWriter {
         Ok(written)
     }
 
+    /// Makes sure that the next segment's file is there, of this length at least. After an error nothing has
+    /// changed.
+    pub(crate) fn reserve(&mut self, file_bytes: u64) -> Result<(), WalError> {
+        let path = self.dir.join(UNFINISHED_SEGMENT);
+        let (file, reserved) = match self.spare.take() {
+            Some(spare) => spare,
+            None => (self.make_file(&path)?, 0),
+        };
+        let bytes = reserved.max(file_bytes);
+        let allocated = match self.preallocate && reserved < bytes {
+            true => file
+                .allocate(bytes)
+                .map_err(io_error("reserving space for", &path)),
+            false => Ok(()),
+        };
+        if let Err(error) = allocated {
+            // It may have got a part. If it cannot be removed, the next one who needs it will try.
+            drop(file);
+            let _ = self.disk.remove(&path);
+            return Err(error);
+        }
+        self.spare = Some((file, bytes));
+        Ok(())
+    }
+
+    fn make_file(&self, path: &Path) -> Result<Box<dyn DiskFile>, WalError> {
+        if self.disk.exists(path).map_err(io_error("looking for", path))? {
+            self.disk.remove(path).map_err(io_error("removing", path))?;
+        }
+        self.disk
+            .open(path, OpenMode::CreateNew)
+            .map_err(io_error("creating", path))
+    }
+
+    /// Makes the file of the segment that is written to longer. After an error nothing that was written is
+    /// lost.
+    pub(crate) fn lengthen(&mut self, file_bytes: u64) -> Result<(), WalError> {
+        match &mut self.active {
+            Some(active) if active.file_bytes < file_bytes => {
+                active
+                    .file
+                    .allocate(file_bytes)
+                    .map_err(io_error("reserving space for", &active.path))?;
+                active.file_bytes = file_bytes;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn finish_segment(&mut self) -> Result<(), WalError> {
         match self.active.take() {
             Some(active) if active.dirty => active
@@ -130,14 +186,10 @@ impl SegmentWriter {
         } = new.header;
         let name = segment_name(first_batch);
         let (unfinished, path) = (self.dir.join(UNFINISHED_SEGMENT), self.dir.join(&name));
-        let file = self
-            .disk
-            .open(&unfinished, OpenMode::CreateNew)
-            .map_err(io_error("creating", &unfinished))?;
-        if self.preallocate {
-            file.allocate(new.file_bytes)
-                .map_err(io_error("reserving space for", &path))?;
-        }
+        self.reserve(new.file_bytes)?;
+        let Some((file, file_bytes)) = self.spare.take() else {
+            return Err(WalError::NotAppended);
+        };
         file.write_at(&new.header.encode(), 0)
             .map_err(io_error("writing", &unfinished))?;
         file.sync(SYNC_CREATE).map_err(io_error("syncing", &unfinished))?;
@@ -147,7 +199,7 @@ impl SegmentWriter {
         self.disk
             .sync_dir(&self.dir, SYNC_DIR)
             .map_err(io_error("syncing", &self.dir))?;
-        let (file_bytes, written_to) = (new.file_bytes, SEGMENT_HEADER_BYTES);
+        let written_to = SEGMENT_HEADER_BYTES;
         self.active = Some(Active {
             file,
             path,

@@ -12,11 +12,13 @@
 
 mod allocation;
 mod bank;
+mod bounds;
 mod checkpoints;
 mod crash;
 mod definitions;
 mod directory;
 mod failures;
+mod full_disk;
 mod history;
 mod interleaving;
 mod isolation;

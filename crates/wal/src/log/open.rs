@@ -80,8 +80,13 @@ impl Log {
         survey: Survey,
         active: Option<Active>,
     ) -> Self {
+        let segment_bytes = align_to_sector(cfg.segment_bytes.clamp(4 * SECTOR_BYTES, 1 << 40));
+        // Where space is reserved, what an earlier process reserved counts.
+        let reserved = survey.tail.as_ref().filter(|_| cfg.preallocate);
+        let file_bytes = reserved.map_or(segment_bytes, |tail| tail.file_bytes);
         let last = survey.segments.last().map(|segment| OpenSegment {
             header: segment.header,
+            file_bytes,
         });
         let (end, next_batch, sealed) = match (&last, &survey.tail) {
             (Some(last), Some(tail)) => (
@@ -92,7 +97,6 @@ impl Log {
             _ => (0, None, true),
         };
         let last_batch = next_batch.unwrap_or(1).saturating_sub(1);
-        let segment_bytes = align_to_sector(cfg.segment_bytes.clamp(4 * SECTOR_BYTES, 1 << 40));
         let state = State {
             pending: Pending::new(last, end, next_batch, segment_bytes, cfg.salt),
             batch_ends: VecDeque::new(),
@@ -103,6 +107,8 @@ impl Log {
             segments: survey.segments.into(),
             sealed,
             idle_at: None,
+            spare_bytes: 0,
+            is_reserved: false,
             stats: LogStats::default(),
         };
         Self {
@@ -123,6 +129,7 @@ impl Log {
             disk,
             dir: dir.to_owned(),
             buffer_bytes: cfg.buffer_bytes,
+            preallocates: cfg.preallocate,
         }
     }
 }

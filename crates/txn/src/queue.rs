@@ -1,0 +1,121 @@
+//! The queue in front of the sequencer, bounded in bytes.
+//!
+//! What callers have handed over and no batch has taken yet costs memory, and a client decides how much: programs
+//! may wait behind locks for long. So while programs of [`EngineConfig::queue_bytes`] or more wait, who brings
+//! another one waits for room, for at most [`EngineConfig::queue_wait`], and is then refused with 53200. The
+//! bound may be passed by what one caller hands over at once.
+//!
+//! ```text
+//! programs ──wait for room──> requests ──taken──> admission (waiting, parked) ──> batch
+//! commits, locks, releases ──────^                 counted until a batch takes them
+//! ```
+//!
+//! Only programs wait. A commit, a release or a wish for locks may be what others wait for; their memory is the
+//! transaction's own, which is bounded where it writes.
+
+use crate::config::EngineConfig;
+use crate::request::{ProgramRequest, Request};
+use parking_lot::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+use weft_base::blocking;
+use weft_types::{SqlError, SqlState};
+
+/// Requests that nobody has looked at, and how much waits in all.
+pub(crate) struct RequestQueue {
+    state: Mutex<State>,
+    room: Condvar,
+    bytes_max: usize,
+    wait: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    requests: Vec<Request>,
+    /// Bytes of programs: in `requests`, and with the sequencer as it last said.
+    bytes: usize,
+    callers_waiting: usize,
+}
+
+impl RequestQueue {
+    pub(crate) fn new(config: &EngineConfig) -> RequestQueue {
+        RequestQueue {
+            state: Mutex::default(),
+            room: Condvar::new(),
+            bytes_max: config.queue_bytes.max(1),
+            wait: config.queue_wait,
+        }
+    }
+
+    /// Puts in what never waits.
+    pub(crate) fn push(&self, request: Request) {
+        self.state.lock().requests.push(request);
+    }
+
+    /// Puts programs in, in this order, once there is room.
+    ///
+    /// # Errors
+    /// There was none for too long (53200): the programs have been dropped.
+    pub(crate) fn push_programs(&self, programs: Vec<ProgramRequest>) -> Result<(), SqlError> {
+        let bytes: usize = programs.iter().map(ProgramRequest::held_bytes).sum();
+        self.push_held(bytes, |requests| {
+            requests.extend(programs.into_iter().map(Request::Program))
+        })
+    }
+
+    /// As [`Self::push_programs`] with one.
+    pub(crate) fn push_program(&self, program: ProgramRequest) -> Result<(), SqlError> {
+        self.push_held(program.held_bytes(), |requests| {
+            requests.push(Request::Program(program))
+        })
+    }
+
+    fn push_held(&self, bytes: usize, push: impl FnOnce(&mut Vec<Request>)) -> Result<(), SqlError> {
+        let mut state = self.state.lock();
+        if state.bytes >= self.bytes_max {
+            let deadline = Instant::now() + self.wait;
+            state.callers_waiting += 1;
+            blocking::section(|| {
+                while state.bytes >= self.bytes_max && !self.room.wait_until(&mut state, deadline).timed_out()
+                {
+                }
+            });
+            state.callers_waiting -= 1;
+            if state.bytes >= self.bytes_max {
+                return Err(self.is_full());
+            }
+        }
+        state.bytes += bytes;
+        push(&mut state.requests);
+        Ok(())
+    }
+
+    fn is_full(&self) -> SqlError {
+        SqlError::new(SqlState::OUT_OF_MEMORY, "too many statements wait to be executed")
+            .detail(format!(
+                "Statements of {} bytes or more waited for {} ms.",
+                self.bytes_max,
+                self.wait.as_millis()
+            ))
+            .hint("Try again, or look for a transaction that holds locks for long.")
+    }
+
+    /// Takes everything. `waiting_bytes` is what the programs hold that were taken before and still wait.
+    pub(crate) fn take(&self, waiting_bytes: usize) -> Vec<Request> {
+        let mut state = self.state.lock();
+        let requests = std::mem::take(&mut state.requests);
+        let taken = requests.iter().map(|request| match request {
+            Request::Program(program) => program.held_bytes(),
+            _ => 0,
+        });
+        state.bytes = waiting_bytes + taken.sum::<usize>();
+        if state.callers_waiting > 0 && state.bytes < self.bytes_max {
+            self.room.notify_all();
+        }
+        requests
+    }
+
+    /// True when nobody has put in anything since the last [`Self::take`].
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().requests.is_empty()
+    }
+}
