@@ -41,6 +41,9 @@ mod memtable;
 mod obsolete;
 mod options;
 mod snapshot;
+#[cfg(test)]
+mod stepped;
+mod sync;
 mod table;
 mod tombstones;
 mod values;

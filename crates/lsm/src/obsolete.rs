@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weft_base::Disk;
+
+use crate::sync::Mutex;
 
 /// See the file's head.
 pub(crate) struct Obsolete {

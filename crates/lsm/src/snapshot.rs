@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use weft_base::DirLock;
 use weft_ops::key::SeqNo;
+
+use crate::sync::Mutex;
 
 /// Who reads, and what is visible.
 pub(crate) struct Readers {

@@ -55,15 +55,15 @@ pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmErro
 }
 
 /// One piece of work; whether there was any.
-type Step = fn(&Engine) -> Result<bool, LsmError>;
+pub(super) type Step = fn(&Engine) -> Result<bool, LsmError>;
 
-fn flush_step(engine: &Engine) -> Result<bool, LsmError> {
+pub(super) fn flush_step(engine: &Engine) -> Result<bool, LsmError> {
     // What readers have let go since is removed, whether there is something to flush or not.
     engine.files.obsolete.remove_all();
     engine.flush_if_due()
 }
 
-fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
+pub(super) fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
     if !engine.options.compact {
         return Ok(false);
     }
@@ -100,7 +100,7 @@ impl Drop for Running<'_> {
 }
 
 impl Engine {
-    fn serve_or_poison(&self, name: &str, step: Step) {
+    pub(super) fn serve_or_poison(&self, name: &str, step: Step) {
         let served = catch_unwind(AssertUnwindSafe(|| self.serve(step)));
         if let Err(panic) = served {
             let text = panic.downcast_ref::<&str>().copied();
@@ -136,6 +136,7 @@ impl Engine {
     fn note_compaction(&self, done: &Result<bool, LsmError>) {
         let mut work = self.work.lock();
         match done {
+            Err(LsmError::Closed) => {}
             Err(error) => work.compaction_error = Some(error.clone()),
             Ok(_) if self.counters.failed_tables.load(Ordering::Relaxed) == 0 => work.compaction_error = None,
             Ok(_) => {}

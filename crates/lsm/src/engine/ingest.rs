@@ -26,7 +26,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use weft_ops::block::BlockBuilder;
 use weft_ops::hash64;
 use weft_ops::key::{EntryKind, KEY_BYTES_MAX, SeqNo, Stamp, VALUE_BYTES_MAX};
@@ -37,6 +36,7 @@ use super::{Engine, Lsm};
 use crate::batch::{FamilyId, keep};
 use crate::error::LsmError;
 use crate::options::LEVEL_COUNT;
+use crate::sync::MutexGuard;
 use crate::table::{Table, TableMeta, TableSink, TableWriter, table_name};
 use crate::values::{POINTER_BYTES, ValueWriter};
 use crate::version::{Edit, KeyRange};

@@ -34,6 +34,8 @@ mod collect;
 mod cuts;
 mod flush;
 mod ingest;
+#[cfg(test)]
+mod interleavings;
 mod open;
 mod pressure;
 mod read;
@@ -48,7 +50,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, RwLock};
 use weft_base::{Clock, Disk, SyncSite};
 use weft_ops::key::SeqNo;
 
@@ -59,6 +60,7 @@ use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
 use crate::snapshot::{Readers, Snapshot};
+use crate::sync::{Condvar, Mutex, RwLock};
 use crate::table::{IoCounts, TableFiles, TableMeta, table_name};
 use crate::values::values_name;
 use crate::version::{Edit, Manifest, Version};

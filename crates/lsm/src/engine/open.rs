@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex, RwLock};
 use weft_base::{Clock, DirLock, Disk, OpenMode};
 use weft_ops::key::SeqNo;
 
@@ -33,6 +32,7 @@ use crate::log::{LogEnd, LogFile, log_name, log_number, read_logs};
 use crate::memtable::{Memtable, PagePool};
 use crate::options::LsmOptions;
 use crate::snapshot::Readers;
+use crate::sync::{Condvar, Mutex, RwLock};
 use crate::table::{TableFiles, TableMeta, table_number};
 use crate::values::{values_name, values_number};
 use crate::version::{

@@ -14,11 +14,10 @@
 
 use std::sync::atomic::Ordering;
 
-use parking_lot::MutexGuard;
-
 use super::Engine;
 use super::write::Writer;
 use crate::error::LsmError;
+use crate::sync::MutexGuard;
 
 /// How long nothing is flushed after a first failure, in nanoseconds.
 const FIRST_NANOS: u64 = 50_000_000;
