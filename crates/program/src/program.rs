@@ -239,8 +239,8 @@ pub(crate) struct Layouts {
     pub outputs: Vec<RowLayout>,
     pub resolved: Resolved,
     pub compiled: Arc<Compiled>,
-    /// Hash and length of the encoding, once somebody has asked: the log wants the hash for every member of every
-    /// batch.
+    /// Hash and length of the encoding, once somebody has asked: the log wants the hash for every member of
+    /// every batch.
     pub named: OnceLock<(ProgramHash, usize)>,
     /// See [`Program::derived`].
     pub derived: OnceLock<Arc<dyn Any + Send + Sync>>,

@@ -198,7 +198,8 @@ impl Admission {
     }
 
     /// Takes programs into the open batch until there is no more room; the last one may pass the bytes. Locks
-    /// of the transactions in `ending` count for nothing. `refuse` gets those that were compiled for another catalog.
+    /// of the transactions in `ending` count for nothing. `refuse` gets those that were compiled for another
+    /// catalog.
     pub(crate) fn place(
         &mut self,
         mut room: Room,

@@ -145,8 +145,8 @@ impl Shared {
         self.end_writing(SqlState::IO_ERROR, &error.to_string())
     }
 
-    /// The error for a batch whose record the log has no space for. Nothing has ended: the next batch may find
-    /// some.
+    /// The error for a batch whose record the log has no space for. Nothing has ended: the next batch may
+    /// find some.
     pub(crate) fn no_space(&self, error: &WalError) -> SqlError {
         match error {
             WalError::Poisoned { .. } => self.fail(error),

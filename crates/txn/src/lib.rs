@@ -8,8 +8,8 @@
 //! transaction ──> overlay ───────┘   (waves, lock table)   └─> record ──> wal ──> durable
 //! ```
 //!
-//! Chapters, in reading order: `engine` (the door), `request`, `queue` and `ticket` (asking and waiting), `locks`
-//! and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later),
+//! Chapters, in reading order: `engine` (the door), `request`, `queue` and `ticket` (asking and waiting),
+//! `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later),
 //! `admission` (who enters the next batch), `batch`, `sequencer` (a turn), `executor` (waves), `record` and
 //! `write_set` (what the log keeps), `transaction`, `overlay`, `view` and `session_access` (BEGIN ...
 //! COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify` (what is wrong on disk).

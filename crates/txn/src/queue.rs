@@ -1,17 +1,17 @@
 //! The queue in front of the sequencer, bounded in bytes.
 //!
-//! What callers have handed over and no batch has taken yet costs memory, and a client decides how much: programs
-//! may wait behind locks for long. So while programs of [`EngineConfig::queue_bytes`] or more wait, who brings
-//! another one waits for room, for at most [`EngineConfig::queue_wait`], and is then refused with 53200. The
-//! bound may be passed by what one caller hands over at once.
+//! What callers have handed over and no batch has taken yet costs memory, and a client decides how much:
+//! programs may wait behind locks for long. So while programs of [`EngineConfig::queue_bytes`] or more wait,
+//! who brings another one waits for room, for at most [`EngineConfig::queue_wait`], and is then refused with
+//! 53200. The bound may be passed by what one caller hands over at once.
 //!
 //! ```text
 //! programs ──wait for room──> requests ──taken──> admission (waiting, parked) ──> batch
 //! commits, locks, releases ──────^                 counted until a batch takes them
 //! ```
 //!
-//! Only programs wait. A commit, a release or a wish for locks may be what others wait for; their memory is the
-//! transaction's own, which is bounded where it writes.
+//! Only programs wait. A commit, a release or a wish for locks may be what others wait for; their memory is
+//! the transaction's own, which is bounded where it writes.
 
 use crate::config::EngineConfig;
 use crate::request::{ProgramRequest, Request};

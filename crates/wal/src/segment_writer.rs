@@ -5,8 +5,9 @@
 //! bad one is never the trace of a power cut. Before that, what stands in the segment before is synced
 //! (invariant 4 of the crate).
 //!
-//! The file of the next segment may be made ahead, with its space and without its name ([`SegmentWriter::reserve`]):
-//! a disk that is full says so then, when nothing depends on it yet, and a removed file gives its space back.
+//! The file of the next segment may be made ahead, with its space and without its name
+//! ([`SegmentWriter::reserve`]): a disk that is full says so then, when nothing depends on it yet, and a
+//! removed file gives its space back.
 //!
 //! Reserved blocks that were never written cost a journal commit when they first are, because the file system
 //! must note that they now count. The writer therefore sends zeros ahead of the records, a quarter of a

@@ -1,5 +1,5 @@
-//! A disk that is full refuses writes and nothing else, and writing goes on once there is space: nothing that was
-//! acknowledged is lost, nothing that was refused is there.
+//! A disk that is full refuses writes and nothing else, and writing goes on once there is space: nothing that
+//! was acknowledged is lost, nothing that was refused is there.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
