@@ -3,7 +3,8 @@
 //! 1. **Cut.** A row written by batch N keeps older versions for readers below N. Once no reader below N
 //!    is registered they are cut off the chain and freed: nobody looks below the version that he sees, and
 //!    who saw one of these has left. Index entries that only they carried go; a tombstone at the head is
-//!    unlinked and frees the whole slot.
+//!    unlinked and frees the whole slot. A row that was written often under an old reader has a long chain: of
+//!    it no more is freed at a time than the collection may do, and the rest waits, still linked.
 //! 2. **Free.** What a reader of the newest boundary may come across and yet was unlinked while the boundary
 //!    was b (a tombstone, a row's block that it left for its home, what a rollback took back, a schema), may
 //!    still be held by a reader that found it just before. It waits in a queue stamped b and is freed when
@@ -73,6 +74,14 @@ enum Unlinked {
     Schema(Arc<Schema>),
 }
 
+/// What a batch superseded.
+struct Superseded {
+    batch: BatchId,
+    chains: Vec<RowPlace>,
+    /// [`Garbage::superseded_bytes`] before it.
+    bytes_before: u64,
+}
+
 /// How many chains or versions are looked up together: the memory of all is asked for before the first is
 /// looked at.
 const BLOCK: usize = 16;
@@ -80,12 +89,14 @@ const BLOCK: usize = 16;
 /// Everything that waits for readers to leave.
 pub(crate) struct Garbage {
     /// Per batch, oldest first.
-    superseded: VecDeque<(BatchId, Vec<RowPlace>)>,
+    superseded: VecDeque<Superseded>,
     /// Versions in blocks, with the boundary of the unlinking; stamps never fall.
     blocks: VecDeque<(BatchId, Vec<Retired>)>,
     /// Everything else that is unlinked, likewise.
     unlinked: VecDeque<(BatchId, Unlinked)>,
     superseded_len: usize,
+    /// Bytes of all versions that were superseded since the store was made.
+    superseded_bytes: u64,
     blocks_len: usize,
     memory: Arc<RowMemory>,
 }
@@ -97,6 +108,7 @@ impl Garbage {
             blocks: VecDeque::new(),
             unlinked: VecDeque::new(),
             superseded_len: 0,
+            superseded_bytes: 0,
             blocks_len: 0,
             memory: Arc::clone(memory),
         }
@@ -111,12 +123,25 @@ impl Garbage {
         (self.superseded_len, self.blocks_len + self.unlinked.len())
     }
 
-    /// Notes what batch `batch` superseded.
-    pub(crate) fn superseded(&mut self, batch: BatchId, chains: Vec<RowPlace>) {
+    /// Notes what batch `batch` superseded, and the bytes of the versions.
+    pub(crate) fn superseded(&mut self, batch: BatchId, chains: Vec<RowPlace>, bytes: u64) {
         if !chains.is_empty() {
             self.superseded_len += chains.len();
-            self.superseded.push_back((batch, chains));
+            self.superseded.push_back(Superseded {
+                batch,
+                chains,
+                bytes_before: self.superseded_bytes,
+            });
+            self.superseded_bytes += bytes;
         }
+    }
+
+    /// About how many bytes of versions a reader at `boundary` keeps, if it is the oldest.
+    pub(crate) fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
+        let first = self.superseded.partition_point(|entry| entry.batch <= boundary);
+        self.superseded
+            .get(first)
+            .map_or(0, |entry| self.superseded_bytes - entry.bytes_before)
     }
 
     /// Notes a version that was unlinked while `boundary` was published.
@@ -167,20 +192,27 @@ impl Garbage {
                 Unlinked::Schema(schema) => drop(schema),
             }
         }
-        while let Some((batch, chains)) = self.superseded.front_mut()
+        while let Some(Superseded { batch, chains, .. }) = self.superseded.front_mut()
             && steps < budget
             && *batch <= oldest
         {
             let before = chains.len();
             let rest = before.saturating_sub(BLOCK.min(budget - steps));
             let rows = fetched_chains(schema, chains.drain(rest..));
-            if chains.is_empty() {
-                self.superseded.pop_front();
-            }
             self.superseded_len -= before - rest;
             steps += before - rest;
             for row in &rows {
-                done.shorten(*row, boundary, oldest);
+                let freed_max = budget.saturating_sub(steps) + 1;
+                let freed = done.shorten(*row, (boundary, oldest), freed_max);
+                steps += freed.saturating_sub(1);
+                if freed == freed_max {
+                    // There may be more.
+                    chains.push(RowPlace::new(&row.table.core, row.slot));
+                    self.superseded_len += 1;
+                }
+            }
+            if chains.is_empty() {
+                self.superseded.pop_front();
             }
         }
         self.memory.add(done.copied_bytes);
@@ -247,22 +279,24 @@ impl Collected {
         }
     }
 
-    /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once.
-    fn shorten(&mut self, row: Row<'_>, boundary: BatchId, oldest: BatchId) {
+    /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once, but no
+    /// more than `freed_max` versions. Returns how many; if so many, there is perhaps more to do.
+    fn shorten(&mut self, row: Row<'_>, (boundary, oldest): (BatchId, BatchId), freed_max: usize) -> usize {
         let Row { table, slot, place } = row;
         let core = &table.core;
         // SAFETY: only the collector frees, and it is this thread. What it frees here it does not look at
         // again.
         let (seen, newest) = unsafe { (Pin::new(oldest.0), Pin::new(Pin::EVERYTHING)) };
         let (Some(floor), Some(head)) = (place.at(seen), place.at(newest)) else {
-            return;
+            return 0;
         };
         // A version whose keys the next newer one kept has no entries of its own: that one has them, or they
         // went with it.
         let mut are_keys_kept = floor.keeps_keys();
         let mut is_home_left = false;
-        let mut unlinked_bytes = 0;
-        for version in floor.cut() {
+        let (mut unlinked_bytes, mut freed) = (0, 0);
+        for version in floor.cut().take(freed_max) {
+            freed += 1;
             let view = version.view();
             if !are_keys_kept {
                 table.remove_entries(slot, view, Some(head), boundary);
@@ -281,7 +315,10 @@ impl Collected {
         if is_home_left {
             self.leave_home(row);
         }
-        if !head.is_live() && head.batch() <= oldest {
+        if freed == freed_max {
+            // What follows now is not what it superseded.
+            floor.forget_keys_kept();
+        } else if !head.is_live() && head.batch() <= oldest {
             table.remove_row_id(slot, place.row_id());
             if let Some(tombstone) = place.pop() {
                 core.unlinked(tombstone.view().size_bytes());
@@ -291,6 +328,7 @@ impl Collected {
         } else if !is_home_left {
             self.note_copied(place.come_home());
         }
+        freed
     }
 }
 
@@ -328,7 +366,7 @@ mod tests {
     use weft_types::{SqlType, Value};
 
     use super::*;
-    use crate::catalog::{CatalogOp, ColumnDef, FIRST_OBJECT_ID, TableDef};
+    use crate::catalog::{CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, TableDef};
     use crate::store::Store;
 
     const TABLE: TableId = TableId(FIRST_OBJECT_ID);
@@ -420,6 +458,82 @@ mod tests {
             (waiting(&store), stats.version_bytes, stats.block_bytes),
             ((0, 0), version_bytes, 0)
         );
+    }
+
+    /// One row is written ever again under an old reader. When he leaves, no collection does more than it may,
+    /// and in the end nothing is left: no version, no index entry, no slot.
+    #[test]
+    fn a_long_chain_is_freed_in_steps() {
+        const UPDATES: u64 = 20_000;
+        const BUDGET: usize = 100;
+        let index = IndexDef {
+            id: weft_base::IndexId(TABLE.0 + 1),
+            name: "t_a".into(),
+            table: TABLE,
+            columns: vec![0],
+            unique: false,
+            primary: false,
+            method: IndexMethod::Both,
+        };
+        for is_removed in [false, true] {
+            let store = one_row();
+            let mut batch = store.begin_batch(BatchId(3));
+            batch
+                .apply_catalog(&CatalogOp::CreateIndex(index.clone()))
+                .unwrap();
+            batch.finish();
+            store.publish(BatchId(3));
+            let version_bytes = store.memory_stats().version_bytes;
+            let old = store.snapshot();
+            for number in 0..UPDATES {
+                // The key stays for some updates, and comes back.
+                write(&store, |member| {
+                    member.update(TABLE, SLOT, &row(number / 10 % 50)).unwrap();
+                });
+                store.collect_garbage(BUDGET);
+            }
+            if is_removed {
+                write(&store, |member| member.remove(TABLE, SLOT).unwrap());
+            }
+            assert_eq!(store.bytes_kept_at(store.boundary()), 0);
+            assert_eq!(
+                store.bytes_kept_at(old.batch()) / version_bytes,
+                UPDATES + u64::from(is_removed)
+            );
+            assert_eq!(old.get(TABLE, SLOT).unwrap().bytes, row(2));
+            drop(old);
+            let at = store.snapshot();
+            let (mut longest, mut calls) = (0, 0);
+            loop {
+                let before = store.memory_stats().version_bytes;
+                let steps = store.collect_garbage(BUDGET);
+                if steps == 0 {
+                    break;
+                }
+                let freed = before.saturating_sub(store.memory_stats().version_bytes) / version_bytes;
+                longest = longest.max(freed).max(steps as u64);
+                calls += 1;
+                assert_eq!(at.get(TABLE, SLOT).is_some(), !is_removed);
+            }
+            // A block of chains may be begun with the last step.
+            assert!(longest <= (BUDGET + BLOCK) as u64, "{longest}");
+            assert!(calls >= UPDATES / BUDGET as u64, "{calls}");
+            drop(at);
+            write(&store, |_| {});
+            store.collect_garbage(BUDGET);
+            let stats = store.memory_stats();
+            let expected = if is_removed { 0 } else { 1 };
+            assert_eq!(
+                (
+                    waiting(&store),
+                    stats.version_bytes,
+                    stats.block_bytes,
+                    stats.ordered_entries
+                ),
+                ((0, 0), expected * version_bytes, 0, expected)
+            );
+            assert_eq!(store.snapshot().verify_digest(), store.state_digest());
+        }
     }
 
     /// The tombstone that a reader may just have come across waits; the slot does not.

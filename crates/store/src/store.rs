@@ -30,6 +30,7 @@ pub(crate) struct Finished {
     /// Set when the catalog changed.
     pub(crate) schema: Option<Arc<Schema>>,
     pub(crate) superseded: Vec<RowPlace>,
+    pub(crate) superseded_bytes: u64,
 }
 
 /// Sizes, for statistics and for back-pressure.
@@ -172,12 +173,13 @@ impl Store {
             digest,
             schema,
             superseded,
+            superseded_bytes,
         }) = finished
         {
             let boundary = self.boundary();
             let replaced = self.published.publish(batch.0, digest, schema);
             let mut garbage = self.garbage.lock();
-            garbage.superseded(batch, superseded);
+            garbage.superseded(batch, superseded, superseded_bytes);
             if let Some(replaced) = replaced {
                 garbage.retire_schema(boundary, replaced);
             }
@@ -200,6 +202,12 @@ impl Store {
         // SAFETY: the gate is closed, so nobody publishes.
         let schema = unsafe { self.published.schema_for_writer() };
         self.garbage.lock().collect(&schema, boundary, oldest, budget)
+    }
+
+    /// About how many bytes of versions stay in memory because a reader holds this boundary and nobody an older
+    /// one.
+    pub fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
+        self.garbage.lock().bytes_kept_at(boundary)
     }
 
     /// Recomputes the state digest over all rows of a snapshot; equals [`Snapshot::digest`] unless memory

@@ -37,6 +37,11 @@ pub struct EngineConfig {
     /// Superseded versions and index entries removed after each batch, at most; more after a batch that made
     /// more.
     pub garbage_per_batch: usize,
+    /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond, the transaction is
+    /// refused at its next statement (72000).
+    pub snapshot_bytes_max: u64,
+    /// How old such a snapshot may become while others write.
+    pub snapshot_age_max: Duration,
     /// Switches admission and locking off. Only for showing that the isolation tests can fail.
     #[doc(hidden)]
     pub without_locks: bool,
@@ -60,6 +65,8 @@ impl Default for EngineConfig {
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
             garbage_per_batch: 4096,
+            snapshot_bytes_max: 1 << 30,
+            snapshot_age_max: Duration::from_secs(4 * 3600),
             without_locks: false,
         }
     }

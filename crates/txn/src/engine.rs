@@ -15,6 +15,7 @@ use crate::queue::RequestQueue;
 use crate::recovery;
 use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
 use crate::sequencer::{RECORD_MEMBER_BYTES_MAX, Sequencer};
+use crate::session_snapshots::SessionSnapshots;
 use crate::stats::{Counters, EngineStats};
 use crate::ticket::{TicketCell, lost_answer};
 use crate::transaction::{Transaction, TxnOptions};
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub config: EngineConfig,
     pub stats: Counters,
     pub queue: RequestQueue,
+    /// Of transactions that read one.
+    pub snapshots: Arc<SessionSnapshots>,
     pub next_txn: AtomicU64,
     /// Set once, when the log failed, a row in memory was found damaged or the sequencer panicked: from then
     /// on nothing is written, and every writer gets this.
@@ -330,6 +333,7 @@ impl Engine {
             log: recovered.log,
             clock,
             queue: RequestQueue::new(&config),
+            snapshots: SessionSnapshots::new(&config),
             config,
             stats: Counters::default(),
             next_txn: AtomicU64::new(1),

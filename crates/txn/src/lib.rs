@@ -11,8 +11,8 @@
 //! Chapters, in reading order: `engine` (the door), `request`, `queue` and `ticket` (asking and waiting),
 //! `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later),
 //! `admission` (who enters the next batch), `batch`, `sequencer` (a turn), `executor` (waves), `record` and
-//! `write_set` (what the log keeps), `transaction`, `overlay`, `view` and `session_access` (BEGIN ...
-//! COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify` (what is wrong on disk).
+//! `write_set` (what the log keeps), `transaction`, `session_snapshots`, `overlay`, `view` and `session_access`
+//! (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify` (what is wrong on disk).
 //! `stamps` is Hobbes' Algorithm 1 as he has it, for crate `protocols`.
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
@@ -35,6 +35,7 @@ mod recovery;
 mod request;
 mod sequencer;
 mod session_access;
+mod session_snapshots;
 pub mod stamps;
 mod stats;
 mod ticket;

@@ -171,7 +171,7 @@ impl TableOverlay {
         index: IndexId,
         lo: Bound<&[u8]>,
         hi: Bound<&[u8]>,
-    ) -> impl Iterator<Item = (&[u8], OverlayRow)> {
+    ) -> impl DoubleEndedIterator<Item = (&[u8], OverlayRow)> {
         // An empty or inverted range is no rows; the ordered map would take it for a bug.
         let keys = self.keys_of(index).filter(|_| !is_empty_range(lo, hi));
         keys.into_iter()

@@ -351,6 +351,7 @@ impl Sequencer {
         let garbage_steps = GARBAGE_PER_MEMBER * batch.len();
         batch.commits.iter().for_each(|commit| self.leave(commit.txn));
         batch.answer(answers);
+        shared.snapshots.enforce_bounds(&shared.store);
         shared
             .store
             .collect_garbage(shared.config.garbage_per_batch.max(garbage_steps));

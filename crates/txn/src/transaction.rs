@@ -29,6 +29,7 @@ use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark, TableOverlay};
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::sequencer::RECORD_MEMBER_BYTES_MAX;
+use crate::session_snapshots::KeptSnapshot;
 use crate::ticket::{TicketCell, lost_answer};
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
@@ -112,7 +113,7 @@ pub struct Transaction {
     /// What a statement waits for that left its thread.
     pending: Option<PendingLocks>,
     row_lock_counts: HashMap<TableId, usize>,
-    pinned: Option<Snapshot>,
+    pinned: Option<KeptSnapshot>,
     observed: BatchId,
     ended: bool,
 }
@@ -218,26 +219,29 @@ impl Transaction {
         }
     }
 
-    fn statement_snapshot(&mut self) -> Snapshot {
+    fn statement_snapshot(&mut self) -> Result<Snapshot, SqlError> {
         if let Some(snapshot) = &self.pinned {
-            return snapshot.clone();
+            return snapshot.get();
         }
         let snapshot = self.engine.snapshot();
         if self.one_snapshot() {
-            self.pinned = Some(snapshot.clone());
+            self.pinned = Some(self.engine.shared().snapshots.keep(snapshot.clone()));
         }
-        snapshot
+        Ok(snapshot)
     }
 
     /// What the next statement reads. For SERIALIZABLE, lock what the statement reads first (`lock_table`).
-    pub fn view(&mut self) -> TxnView {
-        let snapshot = self.statement_snapshot();
-        TxnView {
+    ///
+    /// # Errors
+    /// The transaction's snapshot was given up (72000).
+    pub fn view(&mut self) -> Result<TxnView, SqlError> {
+        let snapshot = self.statement_snapshot()?;
+        Ok(TxnView {
             overlay: Arc::clone(&self.overlay),
             catalog: self.catalog_over(&snapshot),
             reshaped: self.reshaped_tables(),
             snapshot,
-        }
+        })
     }
 
     /// The definitions for a statement that reads this snapshot.

@@ -54,6 +54,27 @@ pub(crate) struct Layers<'a> {
     pub catalog: &'a Catalog,
 }
 
+/// Bounds on encoded keys.
+type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
+/// A row with its key.
+type Keyed<'a> = (Vec<u8>, ViewRow<'a>);
+
+/// The first `limit` rows of both, in the order of their keys, which each has already. Of one key, the
+/// transaction's own come last, and first in reverse.
+fn merged<'a>(base: Vec<Keyed<'a>>, own: Vec<Keyed<'a>>, reverse: bool, limit: usize) -> Vec<ViewRow<'a>> {
+    let (mut base, mut own) = (base.into_iter().peekable(), own.into_iter().peekable());
+    let next = std::iter::from_fn(|| {
+        let is_own = match (base.peek(), own.peek()) {
+            (Some((base, _)), Some((own, _))) if reverse => own >= base,
+            (Some((base, _)), Some((own, _))) => own < base,
+            (base, _) => base.is_none(),
+        };
+        if is_own { own.next() } else { base.next() }
+    });
+    next.take(limit).map(|(_, row)| row).collect()
+}
+
 /// The error for using the rows of a table whose columns the same transaction changed.
 pub(crate) fn reshaped() -> SqlError {
     SqlError::unsupported(
@@ -315,61 +336,75 @@ impl<'a> Layers<'a> {
         reverse: bool,
         limit: usize,
     ) -> Result<Vec<ViewRow<'a>>, SqlError> {
-        let mut rows = if self.is_unbuilt(index) {
+        if self.is_unbuilt(index) {
             let mut rows = self.scan_keys(index);
             rows.retain(|(key, _)| RangeBounds::<[u8]>::contains(&(lo, hi), key.as_slice()));
-            rows
-        } else if self.table_overlay(index.table).is_some() {
-            self.merged_range(index, lo, hi)?
-        } else {
-            let rows = self
-                .snapshot
-                .range(index.table, index.id, lo, hi, reverse, limit)?;
-            return Ok(rows
-                .into_iter()
-                .filter_map(|row| Self::visible(None, row))
-                .collect());
-        };
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
-        if reverse {
-            rows.reverse();
+            rows.sort_by(|a, b| a.0.cmp(&b.0));
+            if reverse {
+                rows.reverse();
+            }
+            rows.truncate(limit);
+            return Ok(rows.into_iter().map(|(_, row)| row).collect());
         }
-        rows.truncate(limit);
-        Ok(rows.into_iter().map(|(_, row)| row).collect())
+        if let Some(overlay) = self.table_overlay(index.table) {
+            return self.merged_range(overlay, index, (lo, hi), reverse, limit);
+        }
+        let rows = self
+            .snapshot
+            .range(index.table, index.id, lo, hi, reverse, limit)?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|row| Self::visible(None, row))
+            .collect())
     }
 
-    /// The range with the overlay's changes, unsorted and unlimited: rows that the overlay hides must not
-    /// count.
+    /// The range with the overlay's changes. Of the snapshot no more is read than the limit needs: as many rows
+    /// first, and twice as many as before whenever the overlay has hidden so many of them that they do not
+    /// reach.
     fn merged_range(
         self,
+        overlay: &'a TableOverlay,
         index: &IndexDef,
-        lo: Bound<&[u8]>,
-        hi: Bound<&[u8]>,
-    ) -> Result<Vec<(Vec<u8>, ViewRow<'a>)>, SqlError> {
-        let mut rows = Vec::new();
-        let (Some(overlay), Some(def)) = (
-            self.table_overlay(index.table),
-            self.catalog.table_by_id(index.table),
-        ) else {
-            return Ok(rows);
+        (lo, hi): KeyBounds<'_>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<ViewRow<'a>>, SqlError> {
+        let Some(def) = self.catalog.table_by_id(index.table) else {
+            return Ok(Vec::new());
         };
-        if !overlay.base_hidden() {
+        let entries = overlay.range(index.id, lo, hi);
+        let entries: &mut dyn Iterator<Item = _> = match reverse {
+            true => &mut entries.rev(),
+            false => &mut { entries },
+        };
+        let own: Vec<Keyed<'a>> = entries
+            .filter_map(|(key, row)| Some((key.to_vec(), Self::overlay_view(overlay, row)?)))
+            .take(limit)
+            .collect();
+        if overlay.base_hidden() {
+            return Ok(own.into_iter().map(|(_, row)| row).collect());
+        }
+        let keyed = |row: ViewRow<'a>| {
+            let mut key = Vec::new();
+            encode_key_from_row(&mut key, &def.layout, &row.bytes, &index.columns);
+            (key, row)
+        };
+        let mut read_max = limit;
+        loop {
             let base = self
                 .snapshot
-                .range(index.table, index.id, lo, hi, false, usize::MAX)?;
-            rows.extend(
-                base.into_iter()
-                    .filter_map(|row| Self::visible(Some(overlay), row))
-                    .map(|row| {
-                        let mut key = Vec::new();
-                        encode_key_from_row(&mut key, &def.layout, &row.bytes, &index.columns);
-                        (key, row)
-                    }),
-            );
+                .range(index.table, index.id, lo, hi, reverse, read_max)?;
+            let is_all = base.len() < read_max;
+            let visible: Vec<Keyed<'a>> = base
+                .into_iter()
+                .filter_map(|row| Self::visible(Some(overlay), row))
+                .map(keyed)
+                .collect();
+            if is_all || visible.len() >= limit {
+                return Ok(merged(visible, own, reverse, limit));
+            }
+            read_max = read_max.saturating_mul(2);
         }
-        let own = overlay.range(index.id, lo, hi);
-        rows.extend(own.filter_map(|(key, row)| Some((key.to_vec(), Self::overlay_view(overlay, row)?))));
-        Ok(rows)
     }
 
     pub(crate) fn current(

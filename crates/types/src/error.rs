@@ -130,6 +130,7 @@ sql_states! {
     CANNOT_CONNECT_NOW "57P03" "The server is starting or stopping.",
     SYSTEM_ERROR "58000" "The operating system refused.",
     IO_ERROR "58030" "Reading or writing a file failed.",
+    SNAPSHOT_TOO_OLD "72000" "A transaction's snapshot was given up.",
     INTERNAL_ERROR "XX000" "A fault of this program.",
     DATA_CORRUPTED "XX001" "Stored data is corrupt.",
     INDEX_CORRUPTED "XX002" "An index contradicts its table.",

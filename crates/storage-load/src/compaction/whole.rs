@@ -89,7 +89,7 @@ fn load_and_compact(shape: &TaskShape, io: TableIo, dir: &Path) -> Result<(u64, 
                 batch.put(FamilyId(0), key, value);
             }
             if batch.count() < BATCH_ENTRIES {
-                return Ok(());
+                return Ok::<(), LsmError>(());
             }
             lsm.write(&batch, unlogged)?;
             batch.clear();

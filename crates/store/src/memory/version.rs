@@ -153,6 +153,11 @@ impl<'s> VersionRef<'s> {
         self.header().flags.load(Ordering::Relaxed) & KEEPS_KEYS != 0
     }
 
+    /// Says no more that it has the keys of the version that follows. Garbage collector only.
+    pub(crate) fn forget_keys_kept(self) {
+        self.header().flags.fetch_and(!KEEPS_KEYS, Ordering::Relaxed);
+    }
+
     /// Whether it was sealed with this term: not if a bit of the row has flipped since, but for one case in
     /// 16 million.
     #[inline]
@@ -164,16 +169,13 @@ impl<'s> VersionRef<'s> {
         self.header().flags.load(Ordering::Relaxed) & !MARKS
     }
 
-    /// Cuts off everything older, newest first. Garbage collector only: no registered reader goes past this
+    /// Cuts off what is older, newest first. Garbage collector only: no registered reader goes past this
     /// version.
-    pub(crate) fn cut(self) -> impl Iterator<Item = Retired> {
-        let mut next = self.header().prev.swap(ptr::null_mut(), Ordering::AcqRel);
-        std::iter::from_fn(move || {
-            let version = NonNull::new(next)?;
-            // SAFETY: unlinked just now and not freed before the caller does so.
-            next = unsafe { version.as_ref() }.prev.load(Ordering::Acquire);
-            Some(Retired { version })
-        })
+    pub(crate) fn cut(self) -> Cut<'s> {
+        Cut {
+            floor: self,
+            next: self.header().prev.swap(ptr::null_mut(), Ordering::AcqRel),
+        }
     }
 
     /// Flips one stored bit: what a memory fault does. For tests of the digest, with no reader about.
@@ -188,6 +190,31 @@ impl<'s> VersionRef<'s> {
         unsafe {
             let byte = self.version.as_ptr().cast::<u8>().add(HEADER_BYTES + bit / 8);
             *byte ^= 1 << (bit % 8);
+        }
+    }
+}
+
+/// What is cut off below a version. What was not taken is linked again when this is dropped, for another time.
+pub(crate) struct Cut<'s> {
+    floor: VersionRef<'s>,
+    next: *mut Version,
+}
+
+impl Iterator for Cut<'_> {
+    type Item = Retired;
+
+    fn next(&mut self) -> Option<Retired> {
+        let version = NonNull::new(self.next)?;
+        // SAFETY: unlinked just now and not freed before the caller does so.
+        self.next = unsafe { version.as_ref() }.prev.load(Ordering::Acquire);
+        Some(Retired { version })
+    }
+}
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        if !self.next.is_null() {
+            self.floor.header().prev.store(self.next, Ordering::Release);
         }
     }
 }

@@ -34,14 +34,16 @@ struct Opened<'b> {
     row_change: i64,
     /// Terms of the state digest: those linked less those found.
     digest_change: u64,
+    /// Bytes of the versions that were superseded.
+    superseded_bytes: u64,
 }
 
 /// How far a member had come.
 #[derive(Default)]
 struct Savepoint {
     writes: usize,
-    /// Of the tables opened by then: bytes linked, rows gained, change of the digest.
-    tables: SmallVec<[(u64, i64, u64); 4]>,
+    /// Of the tables opened by then: bytes linked, rows gained, change of the digest, bytes superseded.
+    tables: SmallVec<[(u64, i64, u64, u64); 4]>,
 }
 
 /// Writes of one member. Dropping it without [`MemberWriter::commit`] rolls it back.
@@ -359,6 +361,7 @@ impl<'b> MemberWriter<'b> {
                 data: Arc::clone(opened.data),
                 row_change: opened.row_change,
                 digest_change: opened.digest_change,
+                superseded_bytes: opened.superseded_bytes,
             });
             let tables = tables.collect();
             self.batch.committed.lock().push(MemberWrites { tables, writes });
@@ -374,7 +377,14 @@ impl<'b> MemberWriter<'b> {
         self.savepoints.push(Savepoint {
             writes: self.writes.len(),
             tables: tables
-                .map(|opened| (opened.linked_bytes, opened.row_change, opened.digest_change))
+                .map(|opened| {
+                    (
+                        opened.linked_bytes,
+                        opened.row_change,
+                        opened.digest_change,
+                        opened.superseded_bytes,
+                    )
+                })
                 .collect(),
         });
     }
@@ -391,7 +401,12 @@ impl<'b> MemberWriter<'b> {
             let before = savepoint.tables.get(number).copied().unwrap_or_default();
             let linked_bytes = opened.linked_bytes - before.0;
             opened.data.core.linked(linked_bytes);
-            (opened.linked_bytes, opened.row_change, opened.digest_change) = before;
+            (
+                opened.linked_bytes,
+                opened.row_change,
+                opened.digest_change,
+                opened.superseded_bytes,
+            ) = before;
         }
         let undone: Writes = self.writes.drain(savepoint.writes..).collect();
         self.batch.undo(|at| self.data_at(at), &undone);
@@ -445,6 +460,7 @@ impl<'b> MemberWriter<'b> {
             linked_bytes: 0,
             row_change: 0,
             digest_change: 0,
+            superseded_bytes: 0,
         });
         Ok((self.tables.len() - 1, data))
     }
@@ -563,6 +579,9 @@ impl<'b> MemberWriter<'b> {
         if let Some(opened) = self.tables.get_mut(position) {
             opened.linked_bytes += linked.size_bytes() as u64;
             opened.digest_change = opened.digest_change.wrapping_add(digest_change);
+            if supersedes {
+                opened.superseded_bytes += old.map_or(0, VersionRef::size_bytes) as u64;
+            }
             opened.row_change += i64::from(row.is_some()) - i64::from(old.is_some());
         }
     }

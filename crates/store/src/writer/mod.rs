@@ -50,6 +50,8 @@ struct TableWrites {
     row_change: i64,
     /// By how much its part of the state digest changed.
     digest_change: u64,
+    /// Bytes of the versions that were superseded.
+    superseded_bytes: u64,
 }
 
 /// What a member wrote, in order.
@@ -126,10 +128,12 @@ impl<'s> BatchWriter<'s> {
             .wrapping_add(self.digest_of_definitions());
         let writes = committed.iter().flat_map(|member| &member.writes);
         let mut superseded = Vec::with_capacity(writes.filter(|write| write.supersedes).count());
+        let mut superseded_bytes = 0;
         for member in &committed {
             for table in &member.tables {
                 if self.kept(&table.data.core) == (true, true) {
                     digest = digest.wrapping_add(table.digest_change);
+                    superseded_bytes += table.superseded_bytes;
                 }
             }
             for write in &member.writes {
@@ -157,6 +161,7 @@ impl<'s> BatchWriter<'s> {
             digest,
             schema,
             superseded,
+            superseded_bytes,
         });
         digest
     }

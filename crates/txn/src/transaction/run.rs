@@ -75,7 +75,7 @@ impl Transaction {
         self.known = Some(known);
         self.lock(requests)?;
         // Not a view: it would share the overlay, which is about to change, and make the change a copy.
-        let snapshot = self.statement_snapshot();
+        let snapshot = self.statement_snapshot()?;
         if program.catalog_version
             != self
                 .private_catalog

@@ -1,8 +1,9 @@
 //! What clients can make grow has a bound in bytes, and what happens at it is an error of theirs.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_base::SimDisk;
 use weft_program::{Op, Program, ProgramBuilder};
@@ -10,7 +11,7 @@ use weft_txn::{EngineConfig, Isolation};
 use weft_types::{SqlType, Value};
 use weft_wal::LogReader;
 
-use crate::bank::{Bank, DIR, OPENING, inputs, quiet};
+use crate::bank::{ACCOUNTS, Bank, DIR, OPENING, inputs, key, quiet};
 
 /// Adds one to nothing, and has a constant of so many bytes.
 fn long_program(bank: &Bank, nth: usize, bytes: usize) -> Arc<Program> {
@@ -127,5 +128,127 @@ fn who_waits_for_room_in_the_queue_gets_it() {
     assert_eq!(
         (bank.balance(1), bank.balance(2)),
         (Some(OPENING + 2), Some(OPENING + 1))
+    );
+}
+
+/// A transaction that reads one snapshot and falls silent, while others write.
+#[test]
+fn a_snapshot_that_keeps_too_much_is_given_up() {
+    const BYTES: u64 = 20_000;
+    let config = EngineConfig {
+        snapshot_bytes_max: BYTES,
+        ..quiet()
+    };
+    let bank = Bank::fresh(config, 4);
+    let start = bank.engine.store().memory_stats().version_bytes;
+    let mut writer = bank.begin(Isolation::RepeatableRead);
+    writer.set(3, 7).unwrap();
+    let mut reader = bank.begin(Isolation::RepeatableRead);
+    assert_eq!(reader.read(1).unwrap(), OPENING);
+    let mut most = 0;
+    let mut young = None;
+    for n in 0..5000 {
+        if n == 4900 {
+            let mut session = bank.begin(Isolation::RepeatableRead);
+            session.read(2).unwrap();
+            young = Some((session, n));
+        }
+        bank.set(1, n);
+        most = most.max(bank.engine.store().memory_stats().version_bytes - start);
+    }
+    assert!(most < 2 * BYTES, "{most} bytes of versions");
+    for _ in 0..2 {
+        let error = reader.read(1).unwrap_err();
+        assert_eq!(
+            (error.state.0, error.message.as_str()),
+            ("72000", "snapshot too old")
+        );
+    }
+    assert_eq!(reader.set(2, 1).unwrap_err().state.0, "72000");
+    reader.commit().unwrap();
+    // Its writes were checked when they were made.
+    writer.commit().unwrap();
+    assert_eq!(bank.balance(3), Some(7));
+    // Who came later reads on.
+    let (mut session, seen) = young.unwrap();
+    assert_eq!(session.read(1).unwrap(), seen - 1);
+}
+
+#[test]
+fn a_snapshot_that_is_too_old_is_given_up_when_others_write() {
+    let config = EngineConfig {
+        snapshot_age_max: Duration::ZERO,
+        ..quiet()
+    };
+    let bank = Bank::fresh(config, 4);
+    let mut reader = bank.begin(Isolation::RepeatableRead);
+    reader.read(1).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(reader.read(1).unwrap(), OPENING);
+    bank.set(2, 1);
+    assert_eq!(reader.read(1).unwrap_err().state.0, "72000");
+}
+
+/// A transaction that has written a few rows reads the beginning of a range.
+#[test]
+fn a_limited_range_reads_no_more_than_it_needs() {
+    const COUNT: i64 = 50_000;
+    const ROUNDS: u32 = 50;
+    let bank = Bank::fresh(quiet(), COUNT);
+    let mut session = bank.begin(Isolation::ReadCommitted);
+    for id in [3, 4, 20, 21, 22, COUNT - 1] {
+        session.add(id, 1).unwrap();
+    }
+    session.open(COUNT + 7, 1).unwrap();
+    let delete = &bank.programs.close;
+    for id in 30..90 {
+        session.run(delete, &[id]).unwrap();
+    }
+    let view = session.txn.view().unwrap();
+    let def = bank.engine.catalog().table_by_id(ACCOUNTS).unwrap().clone();
+    let index = def.primary_index().unwrap();
+    let range = |lo: i64, hi: i64, reverse: bool, limit: usize| {
+        let (lo, hi) = (key(lo), key(hi));
+        let bounds = (Bound::Included(lo.as_slice()), Bound::Excluded(hi.as_slice()));
+        let rows = view.range(index, bounds.0, bounds.1, reverse, limit).unwrap();
+        rows.into_iter()
+            .map(|row| row.bytes.into_owned())
+            .collect::<Vec<_>>()
+    };
+    let bounds = [
+        (0, 200),
+        (3, 5),
+        (21, 22),
+        (25, 95),
+        (30, 90),
+        (COUNT - 3, COUNT + 100),
+    ];
+    for (lo, hi) in bounds {
+        let all = range(lo, hi, false, usize::MAX);
+        let mut reversed = all.clone();
+        reversed.reverse();
+        for limit in [0, 1, 2, 3, 7, 19, 64, 1000] {
+            let first = |rows: &[Vec<u8>]| rows[..limit.min(rows.len())].to_vec();
+            assert_eq!(range(lo, hi, false, limit), first(&all), "{lo} {hi} {limit}");
+            assert_eq!(range(lo, hi, true, limit), first(&reversed), "{lo} {hi} {limit}");
+        }
+    }
+    assert_eq!(range(30, 90, false, 10).len(), 0);
+    // Time in proportion: it was that of the whole range each.
+    let began = Instant::now();
+    assert_eq!(
+        range(0, COUNT + 100, false, usize::MAX).len() as i64,
+        COUNT + 1 - 60
+    );
+    let whole = began.elapsed();
+    let began = Instant::now();
+    for _ in 0..ROUNDS {
+        assert_eq!(range(0, COUNT + 100, false, 10).len(), 10);
+        assert_eq!(range(0, COUNT + 100, true, 10).len(), 10);
+    }
+    let limited = began.elapsed();
+    assert!(
+        limited < whole * ROUNDS / 10,
+        "{limited:?} for {ROUNDS}, {whole:?} for all"
     );
 }

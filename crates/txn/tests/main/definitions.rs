@@ -55,7 +55,10 @@ fn rows(view: &TxnView, table: TableId) -> Vec<(i64, RowId)> {
 }
 
 fn ids(txn: &mut Transaction, table: TableId) -> Vec<i64> {
-    rows(&txn.view(), table).into_iter().map(|(id, _)| id).collect()
+    rows(&txn.view().unwrap(), table)
+        .into_iter()
+        .map(|(id, _)| id)
+        .collect()
 }
 
 fn def(txn: &Transaction, table: TableId) -> Arc<TableDef> {
@@ -206,7 +209,7 @@ fn truncate_then_insert() {
         txn.catalog_op(CatalogOp::Truncate(ACCOUNTS)).unwrap();
         insert(&mut txn, ACCOUNTS, 3).unwrap();
         insert(&mut txn, ACCOUNTS, 42).unwrap();
-        let view = txn.view();
+        let view = txn.view().unwrap();
         let index = def(&txn, ACCOUNTS).primary_index().unwrap().clone();
         let mut found = Vec::new();
         view.find(&index, &key(1), &mut found).unwrap();
@@ -251,7 +254,7 @@ fn an_index_made_in_a_transaction_is_used_by_it() {
         key
     };
     let mut count = |value: i64| {
-        let view = txn.view();
+        let view = txn.view().unwrap();
         let mut found = Vec::new();
         view.find(&index, &balance(value), &mut found).unwrap();
         found.len()

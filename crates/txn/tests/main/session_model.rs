@@ -193,7 +193,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        let rows = check(&self.txn.view(), &self.model);
+        let rows = check(&self.txn.view().unwrap(), &self.model);
         match self.prng.below(12) {
             0 => self.marks.push((self.txn.savepoint(), self.model.clone())),
             1 if !self.marks.is_empty() => {
@@ -243,7 +243,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_at_commit() {
             for _ in 0..30 {
                 run.step();
             }
-            check(&run.txn.view(), &run.model);
+            check(&run.txn.view().unwrap(), &run.model);
             if prng.chance(3, 4) {
                 run.txn.commit().unwrap();
                 committed = run.model;

@@ -55,7 +55,7 @@ impl Session {
     }
 
     fn explain_query(&mut self, query: &Arc<Query>, params: &[Value]) -> Result<Vec<String>, SqlError> {
-        let source = self.describe_source();
+        let source = self.describe_source()?;
         let settings = self.query_settings(&self.statement_session());
         let reading = Reading {
             source,

@@ -53,7 +53,7 @@ impl Session {
                         open.txn.lock_table(*table, LockMode::S)?;
                     }
                 }
-                open.txn.view()
+                open.txn.view()?
             }
         };
         self.gate.raise(view.batch());
@@ -64,12 +64,12 @@ impl Session {
     }
 
     /// A source for showing plans: no lock is taken and nothing observed.
-    pub(crate) fn describe_source(&mut self) -> Arc<dyn ReadSource> {
+    pub(crate) fn describe_source(&mut self) -> Result<Arc<dyn ReadSource>, SqlError> {
         let view = match &mut self.open {
-            Some(open) => open.txn.view(),
+            Some(open) => open.txn.view()?,
             None => weft_txn::TxnView::of_snapshot(self.shared.engine.snapshot()),
         };
-        Arc::new(ViewSource(view))
+        Ok(Arc::new(ViewSource(view)))
     }
 
     /// Starts a query; its rows come from the stream.
