@@ -22,6 +22,7 @@ use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Scratch};
 use weft_store::{BatchWriter, Catalog, MemberWriter, Store};
 use weft_txn::planning::{Work, fetch_ahead};
+use weft_txn::record::INSTRUCTION_BUDGET;
 use weft_types::SqlError;
 
 use crate::observed::ObservedAccess;
@@ -34,9 +35,6 @@ pub const WORKERS_MAX: usize = 16;
 
 /// Jobs a worker claims at once.
 const CLAIM_JOBS: usize = 16;
-
-/// Instructions that a program may execute, as in the product.
-pub(crate) const INSTRUCTION_BUDGET: u32 = 1_000_000;
 
 /// What a step of a worker works on.
 #[derive(Clone, Copy)]

@@ -26,10 +26,11 @@ use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Progress, ReadAccess, Scratch};
 use weft_store::{BatchWriter, Catalog, Probe, ReadView, Store};
 use weft_txn::planning::{Work, fetch_ahead};
+use weft_txn::record::INSTRUCTION_BUDGET;
 use weft_txn::waves::{Arrangement, WAVES_MAX, WavePlanner};
 use weft_types::SqlError;
 
-use crate::epoch::{Chosen, INSTRUCTION_BUDGET, Runner, run_batches, worker_count};
+use crate::epoch::{Chosen, Runner, run_batches, worker_count};
 use crate::footprint::{Footprint, Watched};
 use crate::needs::{CoarseTables, NeedFinder, is_coarse};
 use crate::observed::ObservedAccess;

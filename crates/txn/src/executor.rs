@@ -36,9 +36,6 @@ use weft_program::{AccessKeys, Outcome, Program};
 use weft_store::{BatchWriter, ReadView};
 use weft_types::{SqlError, SqlState};
 
-/// Instructions a one-shot program may execute. Running out is an error of that program alone.
-pub(crate) const INSTRUCTION_BUDGET: u32 = 1_000_000;
-
 /// Members a worker claims at once: a few groups.
 const MORSEL_MEMBERS: usize = 64;
 

@@ -18,7 +18,8 @@
 //!
 //! Source: BionicDB 4.4, 4.5; Kocberber et al., AMAC, VLDB 2015; DESIGN.md, Executors.
 
-use super::{AnswerSink, COMPILED_RUNS, INSTRUCTION_BUDGET, Work};
+use super::{AnswerSink, COMPILED_RUNS, Work};
+use crate::record::INSTRUCTION_BUDGET;
 use crate::write_set;
 use std::cell::RefCell;
 use std::ops::Range;

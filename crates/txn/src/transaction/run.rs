@@ -3,6 +3,7 @@
 
 use super::Transaction;
 use crate::locks;
+use crate::record::INSTRUCTION_BUDGET;
 use crate::session_access::{Ground, SessionAccess};
 use crate::view;
 use std::cell::Cell;
@@ -114,7 +115,7 @@ impl Transaction {
             program,
             (inputs, &memory.keys),
             &mut access,
-            crate::executor::INSTRUCTION_BUDGET,
+            INSTRUCTION_BUDGET,
             &mut memory.scratch,
             &mut outcome,
         );

@@ -70,6 +70,8 @@ pub struct Programs {
     pub set: Arc<Program>,
     /// (id, id, v): sets two accounts.
     pub set_two: Arc<Program>,
+    /// (id, n): counts to n, then `balance = n`.
+    pub count: Arc<Program>,
     /// (id, balance): a new account.
     pub open: Arc<Program>,
     /// (id): removes an account, whatever is on it.
@@ -263,6 +265,22 @@ fn set(catalog: &Catalog, accounts: u16) -> Arc<Program> {
     build.finish(catalog)
 }
 
+fn count(catalog: &Catalog) -> Arc<Program> {
+    let mut build = Build::new(catalog, 2);
+    build.touches(AccessKind::WriteRow, 0);
+    let cp = build.find(0);
+    let (counted, one, n) = (build.b.register(), build.b.register(), build.b.register());
+    build.b.ldi(counted, 0);
+    build.b.ldi(one, 1);
+    build.b.ldin(n, 1);
+    let next = build.b.label();
+    build.b.bind(next);
+    build.b.arithmetic(Op::Add, counted, counted, one);
+    build.b.branch(Cond::Lt, counted, n, next);
+    build.store(cp, counted);
+    build.finish(catalog)
+}
+
 fn open(catalog: &Catalog) -> Arc<Program> {
     let mut build = Build::new(catalog, 2);
     build.touches(AccessKind::InsertRow, 0);
@@ -341,6 +359,7 @@ impl Programs {
             interest: interest(catalog),
             set: set(catalog, 1),
             set_two: set(catalog, 2),
+            count: count(catalog),
             open: open(catalog),
             close: close(catalog),
             read: read(catalog),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weft_base::{BatchId, Prng, Progress, SimDisk};
 use weft_program::{Compilation, set_compilation};
 use weft_txn::planning::compiled_runs;
-use weft_txn::record::{BatchRecord, MemberRecord};
+use weft_txn::record::{BatchRecord, INSTRUCTION_BUDGET, MemberRecord};
 use weft_txn::{EngineConfig, EngineError, Isolation, Replay};
 use weft_wal::{Log, LogConfig, LogReader};
 
@@ -153,6 +153,41 @@ fn compiled_and_interpreted_agree_at_every_batch() {
                 assert!(compiled > 1000, "{workers}: {compiled} members ran machine code");
             }
         }
+    }
+}
+
+/// A program runs out of instructions where it did when it was logged, as machine code or not. The number is
+/// one of the format: what is logged today must end so for ever.
+#[test]
+fn a_program_runs_out_at_the_same_instruction_on_replay() {
+    const COUNTS_TO: i64 = 499_993;
+    assert_eq!(
+        INSTRUCTION_BUDGET, 1_000_000,
+        "another number is another version of the record"
+    );
+    let disk = SimDisk::new(6);
+    let bank = Bank::open(&disk, one_segment(1), COUNT).unwrap();
+    let count = &bank.programs.count;
+    let (mut enough, mut too_few) = (1, 1_000_000);
+    while enough + 1 < too_few {
+        let n = i64::midpoint(enough, too_few);
+        match bank.execute(count, &[n % COUNT, n]) {
+            Ok(_) => enough = n,
+            Err(refused) => {
+                assert!(refused.error.fields().out_of_budget, "{refused:?}");
+                too_few = n;
+            }
+        }
+    }
+    assert_eq!(enough, COUNTS_TO);
+    let calls = (0..20).map(|id| (count, inputs(count, &[id, COUNTS_TO - 9 + id])));
+    let answers = bank.engine.submit_many(calls);
+    let ran = answers.into_iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(ran, 20, "all were ordered");
+    bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    let logged: Vec<u64> = records(&disk).iter().map(|record| record.digest).collect();
+    for compilation in [Compilation::Off, Compilation::AtOnce] {
+        assert_eq!(replay_as(&disk, 2, compilation).0, logged, "{compilation:?}");
     }
 }
 
