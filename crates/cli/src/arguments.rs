@@ -123,6 +123,10 @@ pub struct ServeArguments {
     /// ever.
     #[arg(long)]
     pub checkpoint_mb: Option<u64>,
+    /// Seconds that a client may stay silent while its transaction holds locks [default: 600]; 0: for ever. A
+    /// session may set `idle_in_transaction_session_timeout` for itself.
+    #[arg(long)]
+    pub idle_with_locks_timeout: Option<u64>,
     /// Who merges the files of checkpoints. What units do is checked, and done again by the CPU if they fail;
     /// `SHOW weft.unit_jobs_redone_why` tells.
     #[arg(long, value_enum, default_value_t = CheckpointUnit::Cpu)]

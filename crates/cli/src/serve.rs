@@ -70,6 +70,9 @@ fn options(arguments: &ServeArguments) -> Result<Options, Failure> {
     if let Some(megabytes) = arguments.checkpoint_mb {
         options.engine.checkpoint_every_bytes = megabytes.saturating_mul(1 << 20);
     }
+    if let Some(seconds) = arguments.idle_with_locks_timeout {
+        options.idle_with_locks_timeout = Duration::from_secs(seconds);
+    }
     options.synchronous_commit = arguments.synchronous_commit == Switch::On;
     let units = match arguments.compaction_unit {
         CheckpointUnit::Cpu => Ok(CompactionUnits::Cpu),

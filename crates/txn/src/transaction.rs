@@ -183,6 +183,11 @@ impl Transaction {
         self.observed
     }
 
+    /// True when others may have to wait for this transaction's end.
+    pub fn holds_locks(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// True when there is something to commit.
     pub fn has_writes(&self) -> bool {
         !self.overlay.is_empty() || !self.catalog_ops.is_empty()

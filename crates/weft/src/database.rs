@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use weft_base::{BatchId, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
 use weft_query::{EngineOptions, QueryEngine};
@@ -26,6 +27,9 @@ pub struct Options {
     pub query_memory_bytes: usize,
     /// Bytes of plans that are kept for statements that come again.
     pub plan_cache_bytes: usize,
+    /// How long a client may stay silent while its transaction holds locks, unless the session sets
+    /// `idle_in_transaction_session_timeout`; then it is disconnected (25P03). Zero: for ever.
+    pub idle_with_locks_timeout: Duration,
 }
 
 impl Default for Options {
@@ -37,6 +41,7 @@ impl Default for Options {
             query_threads: cores,
             query_memory_bytes: 2 << 30,
             plan_cache_bytes: 64 << 20,
+            idle_with_locks_timeout: Duration::from_secs(600),
         }
     }
 }

@@ -287,10 +287,16 @@ impl Session {
         self.zone.clone()
     }
 
-    /// How long a client may now stay silent.
+    /// How long a client may now stay silent: what it set itself for transactions, or what the database bounds
+    /// while it holds locks.
     pub fn idle_limit(&self) -> Option<Duration> {
-        let limit = self.settings.idle_in_transaction_timeout;
-        (self.status() != TxnStatus::Idle && !limit.is_zero()).then_some(limit)
+        let own = self.settings.idle_in_transaction_timeout;
+        if self.status() != TxnStatus::Idle && !own.is_zero() {
+            return Some(own);
+        }
+        let bound = self.shared.options.idle_with_locks_timeout;
+        let holds_locks = self.open.as_ref().is_some_and(|open| open.txn.holds_locks());
+        (holds_locks && !bound.is_zero()).then_some(bound)
     }
 
     /// The definitions that the next statement is planned for.

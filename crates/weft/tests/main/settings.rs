@@ -1,6 +1,8 @@
 //! SET, SET LOCAL, RESET and SHOW, inside and outside of transactions.
 
-use weft::CompactionUnits;
+use std::time::Duration;
+
+use weft::{CompactionUnits, Options};
 use weft_base::SimDisk;
 use weft_offload::model::ModelParams;
 
@@ -44,6 +46,43 @@ fn a_rollback_takes_settings_back() {
     assert_eq!(c.rows("show application_name"), "second");
     c.fails("set application_name = 'third'; select 1 / 0", "22012");
     assert_eq!(c.rows("show application_name"), "second");
+}
+
+/// Who holds locks may not be silent for ever, whatever it has set or not set.
+#[test]
+fn a_silent_client_is_bounded_while_it_holds_locks() {
+    let bounded = |limit| {
+        let options = Options {
+            idle_with_locks_timeout: limit,
+            ..options()
+        };
+        open_with(&SimDisk::new(1), options)
+    };
+    let limit = Duration::from_secs(7);
+    let db = bounded(limit);
+    let mut c = Client::new(&db);
+    c.ok("create table t (a int primary key)");
+    c.ok("insert into t values (1)");
+    assert_eq!(c.0.idle_limit(), None);
+    c.ok("begin");
+    assert_eq!(c.0.idle_limit(), None);
+    c.rows("select * from t");
+    assert_eq!(c.0.idle_limit(), None, "reading takes no lock");
+    c.ok("insert into t values (2)");
+    assert_eq!(c.0.idle_limit(), Some(limit));
+    c.fails("select 1 / 0", "22012");
+    c.ok("rollback");
+    assert_eq!(c.0.idle_limit(), None);
+    c.ok("set idle_in_transaction_session_timeout = '3s'");
+    c.ok("begin");
+    assert_eq!(c.0.idle_limit(), Some(Duration::from_secs(3)));
+    c.ok("rollback");
+
+    let db = bounded(Duration::ZERO);
+    let mut c = Client::new(&db);
+    c.ok("create table t (a int primary key)");
+    c.ok("begin; insert into t values (2)");
+    assert_eq!(c.0.idle_limit(), None);
 }
 
 #[test]
