@@ -6,7 +6,7 @@
 //! | `InputTruncated` | the end of the task does not arrive | the same |
 //! | `RequestLost` | the unit never hears of it | deadline |
 //! | `Refused` | the unit says no | at once |
-//! | `Upset` | a bit of the result changes inside the unit, unsealed | comparing; a filter's checksum |
+//! | `Upset` | a bit of the result changes inside the unit, unsealed | looking through the result |
 //! | `OutputFlipped` | a bit of the result changes on the way out | the answer's checksum |
 //! | `OutputTruncated` | the end of the result does not arrive | length |
 //! | `HeaderFlipped` | a bit of the attempt's number changes | no such attempt, then deadline |

@@ -148,9 +148,9 @@ fn outcome(result: Result<Output, Output>) -> Outcome {
     }
 }
 
-/// Looks through what a unit answered, as far as that shows whether it is the result of such a task without
-/// doing it again: [`CheckedMerge::look_through`], [`CheckedFilter::look_through`]. Nobody looks again after
-/// this. `None`: it is not.
+/// Looks through what a unit answered: whether a merge has the entries that the task leaves
+/// ([`CheckedMerge::look_through`]), and a filter lets its hashes pass and no more bits set than they can set
+/// ([`CheckedFilter::look_through`]). Nobody looks again after this. `None`: it is not a result of the task.
 #[must_use]
 pub fn look_through(job: &Job, output: Bytes) -> Option<Output> {
     match job.kind {

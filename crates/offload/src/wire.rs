@@ -16,7 +16,7 @@
 //! 2. An answer speaks for one attempt only. Its number is under the checksum and is never used again, so an
 //!    answer that comes twice, late, or to the wrong requester is not taken for another one.
 //! 3. What a checksum cannot find is a wrong result that was sealed afterwards (an upset inside the unit).
-//!    That is what running a job on two units is for.
+//!    That is what looking through results is for ([`crate::operation::look_through`]).
 
 use bytes::Bytes;
 use weft_ops::{crc32c, crc32c_append};

@@ -1,4 +1,5 @@
-//! How quickly one thread merges in memory: MB of input per second of its processor time.
+//! How quickly one thread merges in memory: MB of input per second of its processor time; and what share of
+//! that time it takes to look through the result, as is done with one that somebody else has computed.
 //!
 //! Four runs of 16-byte keys, a quarter of them overwritten, blocks of 16 KiB, restart interval 16,
 //! checksums checked and written. Values are half random, half zeros, so that LZ4 has something to find.
@@ -10,7 +11,7 @@ use weft_base::Prng;
 use weft_base::clock::thread_cpu_nanos;
 use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
-use weft_ops::merge::{MergeTask, Run, merge};
+use weft_ops::merge::{CheckedMerge, MergeTask, Run, merge};
 
 const RUNS: u64 = 4;
 const INPUT_BYTES: u64 = 32 << 20;
@@ -50,8 +51,14 @@ fn task(value_bytes: usize, compression: Compression) -> MergeTask {
         runs,
         output: options,
         output_bytes_max: u64::MAX,
+        key_hashes: true,
         ..MergeTask::default()
     }
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn main() {
@@ -61,8 +68,8 @@ fn main() {
     let only_compression = arguments.get(3).map(String::as_str);
     println!("MB of logical input (key + value) per CPU second, median of {rounds}; MB as stored beside it");
     println!(
-        "{:>6} {:>12} {:>8} {:>8} {:>10}",
-        "value", "compression", "logical", "stored", "ns/entry"
+        "{:>6} {:>12} {:>8} {:>8} {:>10} {:>10} {:>6}",
+        "value", "compression", "logical", "stored", "ns/entry", "look", "share"
     );
     for value_bytes in [32, 128, 512, 1024] {
         for (name, compression) in [
@@ -77,25 +84,34 @@ fn main() {
             }
             let task = task(value_bytes, compression);
             let stored = task.block_bytes() as f64 / 1e6;
-            let mut seconds = Vec::new();
+            let (mut seconds, mut look_seconds) = (Vec::new(), Vec::new());
             let mut entries = 0;
             for _ in 0..rounds {
                 let before = thread_cpu_nanos();
                 let output = merge(&task);
                 seconds.push((thread_cpu_nanos() - before) as f64 / 1e9);
                 match output {
-                    Ok(output) => entries = output.entries_in,
+                    Ok(output) => {
+                        entries = output.entries_in;
+                        let before = thread_cpu_nanos();
+                        let looked = CheckedMerge::look_through(output, &task);
+                        look_seconds.push((thread_cpu_nanos() - before) as f64 / 1e9);
+                        if let Err(flaw) = looked {
+                            println!("{flaw}");
+                        }
+                    }
                     Err(error) => println!("{error}"),
                 }
             }
-            seconds.sort_by(f64::total_cmp);
-            let median = seconds.get(rounds / 2).copied().unwrap_or(f64::NAN);
+            let (median, look) = (median(seconds), median(look_seconds));
             let logical = entries as f64 * (value_bytes as f64 + 16.0) / 1e6;
             println!(
-                "{value_bytes:>6} {name:>12} {:>8.0} {:>8.0} {:>10.1}",
+                "{value_bytes:>6} {name:>12} {:>8.0} {:>8.0} {:>10.1} {:>10.1} {:>5.0}%",
                 logical / median,
                 stored / median,
-                median * 1e9 / entries as f64
+                median * 1e9 / entries as f64,
+                look * 1e9 / entries as f64,
+                100.0 * look / median
             );
         }
     }

@@ -13,7 +13,8 @@ pub struct SchedulerConfig {
     /// Jobs that may be in line for the CPU before units get no more: what units have in hand then may come
     /// on top of it. At least 1.
     pub cpu_line_jobs_max: usize,
-    /// The share of jobs that run on two executors whose results are compared byte for byte, in millionths.
+    /// The share of jobs that run on two executors whose results are compared byte for byte, in millionths:
+    /// beside looking through each result, which does not see how entries are cut into blocks.
     /// The second is another unit that takes the job, or else the CPU.
     pub compare_per_million: u32,
     /// Nanoseconds from the moment a unit gets an attempt until it is given up. What the unit has in line

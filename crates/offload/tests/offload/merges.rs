@@ -2,6 +2,7 @@
 //! campaign of faults on compaction units loses nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -19,10 +20,10 @@ use weft_offload::{
     Engine, FinishedQueue, Job, JobError, JobKind, Outcome, Reason, Scheduler, SchedulerConfig, Unit,
     UnitSpec,
 };
-use weft_ops::block::{BlockBuilder, BlockOptions, Compression};
+use weft_ops::block::{Block, BlockBuilder, BlockOptions, Compression};
 use weft_ops::filter::build_filter;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
-use weft_ops::merge::{MergeTask, RangeTombstone, Run, merge};
+use weft_ops::merge::{MergeOutput, MergeTask, RangeTombstone, Run, merge};
 
 use crate::campaign::faults_wanted;
 use crate::lab::{TIMES, bytes, compare_all, config};
@@ -260,6 +261,132 @@ fn wrong_keys_of_blocks_are_implausible() {
         }
     }
     assert!(seen > 200 && hashed > 70, "{seen}, {hashed}");
+}
+
+/// Computes a merge and then makes up another result, sound in itself: one entry is missing and counted as
+/// shadowed, or has another value. Every other answer is right.
+struct Forges {
+    prng: Prng,
+    forged: Arc<AtomicU64>,
+}
+
+impl Forges {
+    fn forge(&mut self, output: &mut MergeOutput, options: BlockOptions) -> Option<()> {
+        let at = self.prng.below(output.blocks.len() as u64) as usize;
+        let named = output.blocks.get(at)?.clone();
+        let block = Block::open(&named.bytes).ok()?;
+        let mut cursor = block.cursor();
+        cursor.first().ok()?;
+        let mut entries = Vec::new();
+        while cursor.valid() {
+            entries.push((cursor.key().to_vec(), cursor.stamp(), cursor.value().to_vec()));
+            cursor.forward().ok()?;
+        }
+        let inside = 1 + self.prng.below(entries.len().checked_sub(2)? as u64) as usize;
+        let has_versions = entries.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        if self.prng.chance(1, 2) && !has_versions {
+            entries.remove(inside);
+            output.entries_out -= 1;
+            output.dropped.shadowed += 1;
+            if let Some(hashes) = output.key_hashes.get_mut(at) {
+                // The hashes are those of the keys that are left.
+                let begins_before = usize::from(hashes.len() == entries.len());
+                hashes.remove(inside - begins_before);
+            }
+        } else {
+            entries[inside].2.push(1);
+        }
+        let mut builder = BlockBuilder::new(BlockOptions {
+            block_bytes: u32::MAX,
+            ..options
+        });
+        let mut last = Vec::new();
+        for (key, stamp, value) in entries {
+            builder.add(&last, &key, stamp, &value);
+            last = key;
+        }
+        output.blocks[at] = builder.finish()?;
+        output.adds_up().then_some(())
+    }
+}
+
+impl Engine for Forges {
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
+        let mut outcome = Golden.run(kind, payload);
+        let task = MergeTask::decode(payload);
+        let output = MergeOutput::decode(&outcome.output.to_bytes());
+        if let (Ok(task), Ok(mut output)) = (task, output)
+            && self.prng.chance(1, 2)
+            && self.forge(&mut output, task.output).is_some()
+        {
+            self.forged.fetch_add(1, Ordering::Relaxed);
+            outcome.output = output.encode().into();
+        }
+        outcome
+    }
+}
+
+/// Nothing is compared with a second unit's result here: what a unit makes up is found by looking, and done
+/// again by the CPU.
+#[test]
+fn entries_that_a_unit_drops_or_changes_are_found_without_a_second_run() {
+    let clock = Arc::new(ManualClock::new(0));
+    let shared: Arc<dyn Clock> = clock.clone();
+    let pace = Pace {
+        job_ns: 20_000,
+        kib_ns: 1_000,
+    };
+    let forged = Arc::new(AtomicU64::new(0));
+    let engine = Forges {
+        prng: Prng::new(5),
+        forged: Arc::clone(&forged),
+    };
+    let spec = UnitSpec::unlimited("forges", 2);
+    let unit = InlineUnit::new(spec, Box::new(engine), shared.clone(), pace);
+    let cpu = InlineUnit::new(cpu_spec(), Box::new(Golden), shared.clone(), pace);
+    let mut settings = SchedulerConfig {
+        compare_per_million: 0,
+        ..compare_all()
+    };
+    settings.health.failures_max = 64;
+    settings.health.window = 64;
+    let scheduler = Scheduler::manual(
+        settings,
+        shared,
+        look_through,
+        Box::new(cpu),
+        vec![Box::new(unit)],
+    )
+    .unwrap();
+    let mut prng = Prng::new(3);
+    let queue = FinishedQueue::new();
+    let mut found = 0;
+    for number in 0..400 {
+        let task = random_task(&mut prng);
+        let Ok(golden) = merge(&task) else { continue };
+        let before = forged.load(Ordering::Relaxed);
+        scheduler
+            .try_submit_to(Job::merge(task, 0, 0), &queue, number)
+            .unwrap();
+        let finished = loop {
+            let next = scheduler.step();
+            if let Some((_, finished)) = queue.pop() {
+                break finished;
+            }
+            let next = next.expect("the job is not lost");
+            clock.advance_micros(u32::try_from(next.as_nanos().div_ceil(1000)).unwrap());
+        };
+        assert!(bytes(&finished) == golden.encode(), "job {number}");
+        if forged.load(Ordering::Relaxed) > before {
+            assert_eq!(
+                finished.report.redone_on_cpu,
+                Some(Reason::Malformed),
+                "job {number}"
+            );
+            found += 1;
+        }
+    }
+    assert!(found > 20, "{found}");
 }
 
 /// Merges and filters on two compaction units and two filter builders with faults, on simulated time.

@@ -26,7 +26,7 @@
 //! run.rs      one run's entries, decoded in place, order checked      (X-DB: decoder, ring buffer)
 //! order.rs    which run is next, by offset-value codes                (X-DB: key buffer, compaction PE)
 //! visible.rs  which entries stay
-//! checked.rs  results that may be built upon: merged here, or looked through
+//! checked.rs  results that may be built upon: merged here, or compared with what their task leaves
 //! mod.rs      the loop                                                (X-DB: controller)
 //! ../block/build.rs                                                   (X-DB: encoder)
 //! ```
@@ -176,8 +176,39 @@ impl Error for MergeError {}
 /// # Errors
 /// A bad input block, naming it; an output beyond its limit. Nothing of the output is then told.
 pub fn merge(task: &MergeTask) -> Result<MergeOutput, MergeError> {
+    let mut writer = Writer::new(task);
+    let tally = keep(task, |shared, entry| writer.add(shared, entry.key(), entry))?;
+    let mut output = writer.finish()?;
+    output.entries_in = tally.entries_in;
+    output.dropped = tally.dropped;
+    Ok(output)
+}
+
+/// How many entries were read and dropped.
+#[derive(Default)]
+struct Tally {
+    entries_in: u64,
+    dropped: Dropped,
+}
+
+impl Tally {
+    const fn entries_out(&self) -> u64 {
+        self.entries_in - self.dropped.total()
+    }
+}
+
+/// Hands the entries that a task leaves to `take`, in their order, each with the number of bytes that its key
+/// shares with the key handed over before.
+///
+/// # Errors
+/// A bad input block; what `take` says.
+#[inline(always)]
+fn keep<E: From<MergeError>>(
+    task: &MergeTask,
+    mut take: impl FnMut(usize, &RunReader<'_>) -> Result<(), E>,
+) -> Result<Tally, E> {
     if !task.snapshots.is_sorted_by(|a, b| a < b) {
-        return Err(MergeError::Snapshots);
+        return Err(MergeError::Snapshots.into());
     }
     let lower = task.lower.as_deref();
     let mut readers = Vec::with_capacity(task.runs.len());
@@ -186,22 +217,21 @@ pub fn merge(task: &MergeTask) -> Result<MergeOutput, MergeError> {
     }
     let mut order = RunOrder::new(readers);
     let mut visibility = Visibility::new(task);
-    let mut writer = Writer::new(task);
-    // Bytes that the present key shares with the key before it, and with the last one written.
-    let mut shared_with_written = 0;
+    // Bytes that the present key shares with the key before it, and with the last one handed over.
+    let mut shared_with_taken = 0;
     let mut key_bytes_before = None;
-    let mut entries_in = 0_u64;
-    let mut dropped = Dropped::default();
+    let mut tally = Tally::default();
+    let dropped = &mut tally.dropped;
     while let Some((shared, reader)) = order.head() {
-        entries_in += 1;
-        shared_with_written = shared.min(shared_with_written);
+        tally.entries_in += 1;
+        shared_with_taken = shared.min(shared_with_taken);
         let key = reader.key();
         let same_key = key_bytes_before == Some(shared) && key.len() == shared;
         key_bytes_before = Some(key.len());
         match visibility.judge(same_key, key, reader.stamp()) {
             Fate::Keep => {
-                writer.add(shared_with_written, key, reader)?;
-                shared_with_written = usize::MAX;
+                take(shared_with_taken, reader)?;
+                shared_with_taken = usize::MAX;
             }
             Fate::Duplicate => dropped.duplicate += 1,
             Fate::Shadowed => dropped.shadowed += 1,
@@ -210,10 +240,7 @@ pub fn merge(task: &MergeTask) -> Result<MergeOutput, MergeError> {
         }
         order.advance()?;
     }
-    let mut output = writer.finish()?;
-    output.entries_in = entries_in;
-    output.dropped = dropped;
-    Ok(output)
+    Ok(tally)
 }
 
 /// Puts entries into blocks.

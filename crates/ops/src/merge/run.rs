@@ -91,6 +91,18 @@ impl<'a> RunReader<'a> {
         self.stamp
     }
 
+    /// Number of the block in which the present entry stands.
+    #[inline(always)]
+    pub(super) const fn block(&self) -> usize {
+        self.opened.saturating_sub(1)
+    }
+
+    /// Entries behind the present one in its block.
+    #[inline(always)]
+    pub(super) const fn entries_left(&self) -> u32 {
+        self.left
+    }
+
     /// Bytes that the present key shares with the key before it in the run.
     #[inline(always)]
     pub(super) const fn shared(&self) -> usize {
@@ -245,7 +257,7 @@ impl<'a> RunReader<'a> {
     fn error(&self, error: BlockError) -> MergeError {
         MergeError::Block {
             run: self.number,
-            block: self.opened.saturating_sub(1),
+            block: self.block(),
             error,
         }
     }

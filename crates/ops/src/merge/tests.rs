@@ -212,32 +212,68 @@ proptest! {
         }
     }
 
-    /// What is behind a right checksum and rightly named, but for its order: seeking would pass entries by.
-    /// Versions of one key may go on in the next block, and the older of two must not be found first there.
+    /// What a unit could make up that computes wrongly or lies: whole blocks, rightly named, with the hashes of
+    /// their keys, and counts that add up. Only the entries that the task leaves are taken, however they are
+    /// cut into blocks.
     #[test]
-    fn entries_out_of_order_are_no_output(
+    fn other_entries_than_the_task_leaves_are_no_output(
         (task, runs) in task(),
         at: prop::sample::Index,
         entries_max in 1_usize..6,
-        twice: bool,
+        change in 0_u8..8,
     ) {
-        let task = MergeTask { lower: None, upper: None, ..task };
-        let mut entries: Vec<Entry> = runs.concat();
-        entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-        entries.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
-        prop_assume!(entries.len() > 1);
-        let look = |entries: &[Entry]| {
-            let output = blocks_of(&task, entries, entries_max);
+        let (kept, dropped, _) = model(&task, &runs);
+        prop_assume!(!kept.is_empty());
+        let look = |entries: &[Entry], dropped: Dropped| {
+            let output = blocks_of(&task, entries, entries_max, dropped);
+            assert!(output.adds_up());
             CheckedMerge::look_through(output, &task).map(|_| ())
         };
-        prop_assert_eq!(look(&entries), Ok(()));
-        let at = at.index(entries.len() - 1);
-        if twice {
-            entries[at + 1] = entries[at].clone();
-        } else {
-            entries.swap(at, at + 1);
+        prop_assert_eq!(look(&kept, dropped), Ok(()));
+        let (mut entries, mut counted) = (kept.clone(), dropped);
+        let at = at.index(kept.len());
+        match change {
+            0 => {
+                entries.remove(at);
+                counted.shadowed += 1;
+            }
+            1 => {
+                entries.remove(at);
+                counted.range_deleted += 1;
+            }
+            2 => entries[at].2.push(7),
+            3 => match entries[at].2.first_mut() {
+                Some(byte) => *byte ^= 1,
+                None => entries[at].2.push(0),
+            },
+            4 => entries[at].1 = Stamp::new(SeqNo(entries[at].1.seqno().0 + 1), entries[at].1.kind()),
+            5 => {
+                let again = entries[at].clone();
+                entries.insert(at, again);
+            }
+            6 => entries.swap(at, kept.len() - 1 - at),
+            _ => {
+                // One of those that were dropped is there again, or the last is there twice.
+                let lost = runs.iter().flatten().find(|entry| !kept.contains(entry));
+                let entry = lost.unwrap_or(&kept[kept.len() - 1]).clone();
+                let place = entries.partition_point(|(key, stamp, _)| {
+                    key.cmp(&entry.0).then(entry.1.cmp(stamp)) == std::cmp::Ordering::Less
+                });
+                entries.insert(place, entry);
+            }
         }
-        prop_assert_eq!(look(&entries), Err(MergeFlaw::Order));
+        prop_assume!(entries != kept);
+        let flaw = look(&entries, counted).unwrap_err();
+        prop_assert!(matches!(flaw, MergeFlaw::Entries | MergeFlaw::Block), "{}: {}", change, flaw);
+        // The same number of entries dropped for other reasons is not believed either.
+        if dropped.shadowed > 0 {
+            let other = Dropped {
+                shadowed: dropped.shadowed - 1,
+                duplicate: dropped.duplicate + 1,
+                ..dropped
+            };
+            prop_assert_eq!(look(&kept, other), Err(MergeFlaw::Counts));
+        }
     }
 
     #[test]
@@ -328,7 +364,7 @@ proptest! {
 }
 
 /// Entries in blocks of so many each, and all that is said of them.
-fn blocks_of(task: &MergeTask, entries: &[Entry], entries_max: usize) -> MergeOutput {
+fn blocks_of(task: &MergeTask, entries: &[Entry], entries_max: usize, dropped: Dropped) -> MergeOutput {
     let mut builder = BlockBuilder::new(BlockOptions {
         block_bytes: u32::MAX,
         ..task.output
@@ -336,9 +372,9 @@ fn blocks_of(task: &MergeTask, entries: &[Entry], entries_max: usize) -> MergeOu
     let mut output = MergeOutput {
         blocks: Vec::new(),
         key_hashes: Vec::new(),
-        entries_in: entries.len() as u64,
+        entries_in: entries.len() as u64 + dropped.total(),
         entries_out: entries.len() as u64,
-        dropped: Dropped::default(),
+        dropped,
     };
     let mut last: Option<&[u8]> = None;
     for block in entries.chunks(entries_max) {
@@ -351,7 +387,9 @@ fn blocks_of(task: &MergeTask, entries: &[Entry], entries_max: usize) -> MergeOu
             last = Some(key);
         }
         output.blocks.extend(builder.finish());
-        output.key_hashes.push(hashes);
+        if task.key_hashes {
+            output.key_hashes.push(hashes);
+        }
     }
     output
 }
