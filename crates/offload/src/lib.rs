@@ -2,8 +2,8 @@
 //!
 //! Heavy pure operations (merging blocks, building filters) are done by *units*: accelerators, models of
 //! accelerators, threads. No unit is trusted. What is sent and what returns is checksummed, every result is
-//! compared with what its task leaves of its inputs, every attempt has a deadline, a share of jobs runs on two
-//! units and is compared byte for byte, and whatever fails is done by the CPU;
+//! compared with what its task leaves of its inputs, every attempt has a deadline, a share of jobs runs on
+//! two units and is compared byte for byte, and whatever fails is done by the CPU;
 //! each failure is counted by its reason. With every unit gone the work goes on, slower, and the counters
 //! say so.
 //!

@@ -3,7 +3,8 @@
 //! 1. **Cut.** A row written by batch N keeps older versions for readers below N. Once no reader below N
 //!    is registered they are cut off the chain and freed: nobody looks below the version that he sees, and
 //!    who saw one of these has left. Index entries that only they carried go; a tombstone at the head is
-//!    unlinked and frees the whole slot. A row that was written often under an old reader has a long chain: of
+//!    unlinked and frees the whole slot. A row that was written often under an old reader has a long chain:
+//! of
 //!    it no more is freed at a time than the collection may do, and the rest waits, still linked.
 //! 2. **Free.** What a reader of the newest boundary may come across and yet was unlinked while the boundary
 //!    was b (a tombstone, a row's block that it left for its home, what a rollback took back, a schema), may
@@ -279,8 +280,8 @@ impl Collected {
         }
     }
 
-    /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once, but no
-    /// more than `freed_max` versions. Returns how many; if so many, there is perhaps more to do.
+    /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once, but
+    /// no more than `freed_max` versions. Returns how many; if so many, there is perhaps more to do.
     fn shorten(&mut self, row: Row<'_>, (boundary, oldest): (BatchId, BatchId), freed_max: usize) -> usize {
         let Row { table, slot, place } = row;
         let core = &table.core;
@@ -460,8 +461,8 @@ mod tests {
         );
     }
 
-    /// One row is written ever again under an old reader. When he leaves, no collection does more than it may,
-    /// and in the end nothing is left: no version, no index entry, no slot.
+    /// One row is written ever again under an old reader. When he leaves, no collection does more than it
+    /// may, and in the end nothing is left: no version, no index entry, no slot.
     #[test]
     fn a_long_chain_is_freed_in_steps() {
         const UPDATES: u64 = 20_000;

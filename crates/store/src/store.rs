@@ -204,8 +204,8 @@ impl Store {
         self.garbage.lock().collect(&schema, boundary, oldest, budget)
     }
 
-    /// About how many bytes of versions stay in memory because a reader holds this boundary and nobody an older
-    /// one.
+    /// About how many bytes of versions stay in memory because a reader holds this boundary and nobody an
+    /// older one.
     pub fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
         self.garbage.lock().bytes_kept_at(boundary)
     }

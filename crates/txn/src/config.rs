@@ -37,8 +37,8 @@ pub struct EngineConfig {
     /// Superseded versions and index entries removed after each batch, at most; more after a batch that made
     /// more.
     pub garbage_per_batch: usize,
-    /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond, the transaction is
-    /// refused at its next statement (72000).
+    /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond, the
+    /// transaction is refused at its next statement (72000).
     pub snapshot_bytes_max: u64,
     /// How old such a snapshot may become while others write.
     pub snapshot_age_max: Duration,

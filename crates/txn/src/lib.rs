@@ -11,9 +11,9 @@
 //! Chapters, in reading order: `engine` (the door), `request`, `queue` and `ticket` (asking and waiting),
 //! `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later),
 //! `admission` (who enters the next batch), `batch`, `sequencer` (a turn), `executor` (waves), `record` and
-//! `write_set` (what the log keeps), `transaction`, `session_snapshots`, `overlay`, `view` and `session_access`
-//! (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify` (what is wrong on disk).
-//! `stamps` is Hobbes' Algorithm 1 as he has it, for crate `protocols`.
+//! `write_set` (what the log keeps), `transaction`, `session_snapshots`, `overlay`, `view` and
+//! `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify`
+//! (what is wrong on disk). `stamps` is Hobbes' Algorithm 1 as he has it, for crate `protocols`.
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 

@@ -29,9 +29,9 @@ const FORMAT_VERSION: u8 = 2;
 /// Records without waves.
 const FORMAT_VERSION_ONE_WAVE: u8 = 1;
 
-/// Instructions that a program may execute. Running out is an error of that program alone, which a replay must
-/// meet at the same instruction: so the number belongs to what a record of these versions means, and a build
-/// with another one writes and reads another version.
+/// Instructions that a program may execute. Running out is an error of that program alone, which a replay
+/// must meet at the same instruction: so the number belongs to what a record of these versions means, and a
+/// build with another one writes and reads another version.
 pub const INSTRUCTION_BUDGET: u32 = 1_000_000;
 
 const TAG_PROGRAM: u8 = 0;

@@ -1,10 +1,10 @@
 //! Snapshots that transactions keep from one statement to the next, bounded in age and bytes.
 //!
-//! A transaction that reads one snapshot (REPEATABLE READ, READ ONLY) may be idle for long, and whatever others
-//! replace meanwhile stays in memory for it. So after every batch the oldest of these snapshots is looked at: if
-//! it keeps more than [`EngineConfig::snapshot_bytes_max`], or is older than [`EngineConfig::snapshot_age_max`],
-//! it is taken away. Its transaction is told at the next statement (72000); what it wrote it may still commit.
-//! A statement that runs keeps what it reads until it ends.
+//! A transaction that reads one snapshot (REPEATABLE READ, READ ONLY) may be idle for long, and whatever
+//! others replace meanwhile stays in memory for it. So after every batch the oldest of these snapshots is
+//! looked at: if it keeps more than [`EngineConfig::snapshot_bytes_max`], or is older than
+//! [`EngineConfig::snapshot_age_max`], it is taken away. Its transaction is told at the next statement
+//! (72000); what it wrote it may still commit. A statement that runs keeps what it reads until it ends.
 //!
 //! ```text
 //! transaction ── KeptSnapshot ──> Held { snapshot or nothing }

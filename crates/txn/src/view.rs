@@ -358,9 +358,9 @@ impl<'a> Layers<'a> {
             .collect())
     }
 
-    /// The range with the overlay's changes. Of the snapshot no more is read than the limit needs: as many rows
-    /// first, and twice as many as before whenever the overlay has hidden so many of them that they do not
-    /// reach.
+    /// The range with the overlay's changes. Of the snapshot no more is read than the limit needs: as many
+    /// rows first, and twice as many as before whenever the overlay has hidden so many of them that they do
+    /// not reach.
     fn merged_range(
         self,
         overlay: &'a TableOverlay,

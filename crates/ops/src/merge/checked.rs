@@ -1,10 +1,10 @@
 //! Results of merges that may be built upon, and how they come to be: [`CheckedMerge`].
 //!
-//! Whoever stores a result believes it: the inputs go, and a table's index and filter are made of what is said
-//! of the blocks. An entry that was dropped and should have stayed, or a value that was changed, is lost; a
-//! last key that is not the last hides keys behind the index; a hash that is missing, or another, hides one
-//! behind the filter; and nobody would notice. So what comes from somebody else is compared once, every entry
-//! of it, with what the inputs leave, and that it was is in the type: there are two ways to a
+//! Whoever stores a result believes it: the inputs go, and a table's index and filter are made of what is
+//! said of the blocks. An entry that was dropped and should have stayed, or a value that was changed, is
+//! lost; a last key that is not the last hides keys behind the index; a hash that is missing, or another,
+//! hides one behind the filter; and nobody would notice. So what comes from somebody else is compared once,
+//! every entry of it, with what the inputs leave, and that it was is in the type: there are two ways to a
 //! [`CheckedMerge`], the golden merge of this process and the look, and nobody else makes one.
 //!
 //! Whether an entry may be dropped depends on its neighbours in all runs, so sums over inputs and outputs
@@ -78,8 +78,8 @@ impl CheckedMerge {
     }
 
     /// Takes what somebody else says is the output of the task, after comparing it entry by entry with what
-    /// the task leaves of its inputs: each key, stamp and value, in order, none missing and none more; counts,
-    /// each reason by itself; what is said of the blocks; the hashes. The inputs are read for that as
+    /// the task leaves of its inputs: each key, stamp and value, in order, none missing and none more;
+    /// counts, each reason by itself; what is said of the blocks; the hashes. The inputs are read for that as
     /// [`merge`](super::merge()) reads them, and nothing is written. What is not compared is how the entries
     /// are cut into blocks and how these are compressed: a result that is cut otherwise is as good.
     ///

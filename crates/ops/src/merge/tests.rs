@@ -212,9 +212,9 @@ proptest! {
         }
     }
 
-    /// What a unit could make up that computes wrongly or lies: whole blocks, rightly named, with the hashes of
-    /// their keys, and counts that add up. Only the entries that the task leaves are taken, however they are
-    /// cut into blocks.
+    /// What a unit could make up that computes wrongly or lies: whole blocks, rightly named, with the hashes
+    /// of their keys, and counts that add up. Only the entries that the task leaves are taken, however they
+    /// are cut into blocks.
     #[test]
     fn other_entries_than_the_task_leaves_are_no_output(
         (task, runs) in task(),

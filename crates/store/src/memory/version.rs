@@ -194,7 +194,8 @@ impl<'s> VersionRef<'s> {
     }
 }
 
-/// What is cut off below a version. What was not taken is linked again when this is dropped, for another time.
+/// What is cut off below a version. What was not taken is linked again when this is dropped, for another
+/// time.
 pub(crate) struct Cut<'s> {
     floor: VersionRef<'s>,
     next: *mut Version,

@@ -287,8 +287,8 @@ impl Session {
         self.zone.clone()
     }
 
-    /// How long a client may now stay silent: what it set itself for transactions, or what the database bounds
-    /// while it holds locks.
+    /// How long a client may now stay silent: what it set itself for transactions, or what the database
+    /// bounds while it holds locks.
     pub fn idle_limit(&self) -> Option<Duration> {
         let own = self.settings.idle_in_transaction_timeout;
         if self.status() != TxnStatus::Idle && !own.is_zero() {
