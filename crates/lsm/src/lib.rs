@@ -33,6 +33,7 @@ mod cache;
 mod compaction;
 mod engine;
 mod error;
+mod executor;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod iterator;
@@ -51,12 +52,10 @@ mod verify;
 mod version;
 
 pub use batch::{BATCH_BYTES_MAX, FamilyId, USER_KEY_BYTES_MAX, WriteBatch};
-pub use compaction::{
-    CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, InlineExecutor, TASK_RUNS_MAX, TaskDone,
-    UnitExecutor,
-};
+pub use compaction::{TASK_RUNS_MAX, UnitExecutor};
 pub use engine::{Ingest, LevelStats, Lsm, LsmStats, WriteOptions};
 pub use error::{CorruptKind, LsmError};
+pub use executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, InlineExecutor, TaskDone};
 pub use iterator::LsmIterator;
 pub use options::{Background, LEVEL_COUNT, LevelOptions, LsmOptions};
 pub use snapshot::Snapshot;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weft_ops::block::{BlockOptions, Compression};
 
 use crate::batch::{FamilyId, family_of};
-use crate::compaction::{CompactionExecutor, InlineExecutor};
+use crate::executor::{CompactionExecutor, InlineExecutor};
 use crate::table::TableIo;
 
 /// Number of levels. Level 0 holds flushed tables, which overlap; the others hold disjoint tables.

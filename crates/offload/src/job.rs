@@ -12,7 +12,7 @@ use bytes::Bytes;
 use weft_ops::block::Compression;
 use weft_ops::merge::MergeTask;
 
-use crate::operation::encode_filter_task;
+use crate::filter_task::encode_filter_task;
 
 /// The pure operations that jobs can ask for. Each is one function of `weft_ops`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -9,7 +9,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`job`] | kinds, tasks as bytes, shapes and limits |
+//! | [`job`], [`filter_task`] | kinds, tasks as bytes, shapes and limits |
 //! | [`operation`] | the kinds: how jobs are made, what the CPU computes, what is believed |
 //! | [`model`] | X-DB's compaction unit, simulated cycle by cycle |
 //! | [`wire`] | requests and answers under checksums |
@@ -20,12 +20,16 @@
 //! | [`ticket`], [`report`] | where a requester meets its result |
 //! | [`counters`], [`reason`], [`timeline`] | what happened, in numbers and as a Chrome trace |
 //!
+//! Each module imports only those before it in this order: `filter_task`, `job`, `reason`, `report`, `wire`,
+//! `unit`, `operation`, and then what runs jobs.
+//!
 //! Source: X-DB, "When Databases Meet FPGA" (Alibaba, 2018): task queue, finished queue, compaction units,
 //! fault tolerance. Beyond it: half-open probing, comparison by share, injected faults, answers bound to
 //! their attempt.
 
 pub mod counters;
 pub mod faults;
+pub mod filter_task;
 pub mod health;
 pub mod job;
 pub mod model;

@@ -4,31 +4,21 @@
 //! ```text
 //! kind           task                                          result
 //! Merge          MergeTask as its codec writes it              MergeOutput, likewise
-//! BuildFilter    "WFT1", bits per key u32, hashes u64 each     the stored filter
+//! BuildFilter    as `filter_task.rs` writes it                 the stored filter
 //! ```
-//!
-//! Numbers are little endian. The frame of a filter's task has no checksum of its own: [`crate::wire`] puts
-//! one around it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_ops::block::Compression;
 use weft_ops::filter::{CheckedFilter, build_filter};
 use weft_ops::merge::{CheckedMerge, MergeOutput, MergeTask, merge};
 
+use crate::filter_task::{BITS_PER_KEY_MAX, TOO_MANY_BITS, decode_filter_task};
 use crate::job::{Codecs, Job, JobKind, Shape, Task};
 use crate::report::Output;
 use crate::unit::{Engine, Outcome};
 use crate::wire::ReturnCode;
-
-const FILTER_MAGIC: [u8; 4] = *b"WFT1";
-
-const TOO_MANY_BITS: &str = "too many bits per key";
-
-/// The most bits per key that a filter's task may ask for.
-pub const BITS_PER_KEY_MAX: u32 = 64;
 
 impl Job {
     /// A merge. `key_bytes_max` and `value_bytes_max` are those of the inputs as far as they are known; 0
@@ -69,36 +59,6 @@ impl Job {
             shape,
         )
     }
-}
-
-pub(crate) fn encode_filter_task(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8 + 8 * hashes.len());
-    out.put_bytes(&FILTER_MAGIC);
-    out.put_u32(bits_per_key);
-    for hash in hashes {
-        out.put_u64(*hash);
-    }
-    out
-}
-
-/// Hashes and bits per key of a filter's task.
-///
-/// # Errors
-/// A frame of another kind, a number of bits that is not allowed, half a hash; and where.
-pub fn decode_filter_task(payload: &[u8]) -> Result<(Vec<u64>, u32), CodecError> {
-    let mut reader = ByteReader::new(payload);
-    if reader.array::<4>()? != FILTER_MAGIC {
-        return Err(CodecError::new(0, "not a frame of this kind"));
-    }
-    let bits_per_key = reader.u32()?;
-    if bits_per_key > BITS_PER_KEY_MAX {
-        return Err(CodecError::new(4, TOO_MANY_BITS));
-    }
-    let mut hashes = Vec::with_capacity(reader.remaining() / 8);
-    while reader.remaining() > 0 {
-        hashes.push(reader.u64()?);
-    }
-    Ok((hashes, bits_per_key))
 }
 
 /// The CPU's implementation of every kind: the golden model.
@@ -202,18 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_filter_task_reads_back_and_any_bytes_are_read_or_refused(
-            hashes: Vec<u64>,
-            bits_per_key in 0..=BITS_PER_KEY_MAX,
-            cut: prop::sample::Index,
-            noise: Vec<u8>,
-        ) {
-            let frame = encode_filter_task(&hashes, bits_per_key);
-            prop_assert_eq!(decode_filter_task(&frame), Ok((hashes.clone(), bits_per_key)));
-            let cut = cut.index(frame.len());
-            let whole = cut >= 8 && cut % 8 == 0;
-            prop_assert_eq!(decode_filter_task(&frame[..cut]).is_ok(), whole);
-            let _ = decode_filter_task(&noise);
+        fn any_bytes_are_done_or_refused(noise: Vec<u8>) {
             for kind in JobKind::ALL {
                 let outcome = Golden.run(kind, &noise.clone().into());
                 prop_assert_eq!(outcome.code, ReturnCode::Invalid);
@@ -238,8 +187,6 @@ mod tests {
 
     #[test]
     fn too_many_bits_are_refused() {
-        let frame = encode_filter_task(&[1], BITS_PER_KEY_MAX + 1);
-        assert_eq!(decode_filter_task(&frame).unwrap_err().position, 4);
         let job = Job::build_filter([1], BITS_PER_KEY_MAX + 1);
         assert_eq!(Golden.run_task(job.kind, &job.task).code, ReturnCode::Invalid);
     }

@@ -18,9 +18,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use bytes::Bytes;
 use weft_ops::filter::CheckedFilter;
 
-use super::executor::{CompactionExecutor, ExecutorError, FilterExecutor};
 use super::wait::receive;
 use crate::error::LsmError;
+use crate::executor::{CompactionExecutor, ExecutorError, FilterExecutor};
 
 /// Where filters are built.
 pub(crate) struct FilterBuilder<'a> {

@@ -5,8 +5,7 @@
 //! turns.rs     whose turn it is: what failed rests
 //! bound.rs     how long the output of a task can be
 //! tasks.rs     cutting it into block-range tasks, reading their blocks (through table/source.rs)
-//! executor.rs  who merges: any implementation of CompactionExecutor
-//! units.rs     one of them: the offload runtime
+//! units.rs     who merges (executor.rs, beside this folder): the offload runtime, one of them
 //! filters.rs   tables' filters, if somebody builds them beside the writer
 //! output.rs    results, in order, into tables
 //! wait.rs      waiting for them, but not when the engine is closed
@@ -18,7 +17,6 @@
 
 mod bound;
 mod choose;
-mod executor;
 mod filters;
 mod output;
 mod run;
@@ -28,7 +26,6 @@ mod units;
 mod wait;
 
 pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
-pub use executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, InlineExecutor, TaskDone};
 pub(crate) use output::{TableMaker, TableSpec};
 pub(crate) use run::{Compacted, CompactionContext, compact};
 pub(crate) use turns::Turns;

@@ -16,12 +16,12 @@ use weft_ops::key::SeqNo;
 use weft_ops::merge::{CheckedMerge, RangeTombstone};
 
 use super::Choice;
-use super::executor::{CompactionExecutor, ExecutorError};
 use super::filters::FilterBuilder;
 use super::output::{TableMaker, TableSpec};
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use super::wait::receive;
 use crate::error::LsmError;
+use crate::executor::{CompactionExecutor, ExecutorError};
 use crate::table::{Source, Table, TableMeta, TableSink};
 
 const TASKS_IN_FLIGHT: usize = 8;

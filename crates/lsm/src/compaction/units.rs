@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_offload::{Job, JobError, Scheduler};
 use weft_ops::merge::MergeTask;
 
-use super::executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, TaskDone};
+use crate::executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, TaskDone};
 
 /// Gives tasks and filters to a scheduler's units. How long keys and values are is left to the units to find
 /// out.

@@ -39,8 +39,8 @@ use bytes::Bytes;
 use weft_ops::block::Compression;
 use weft_ops::merge::{MergeOutput, MergeTask};
 
+use crate::filter_task::decode_filter_task;
 use crate::job::{Codecs, JobKind, Limits};
-use crate::operation::decode_filter_task;
 use crate::unit::{Engine, Outcome, UnitSpec};
 use crate::wire::ReturnCode;
 use compare::ComparePe;
