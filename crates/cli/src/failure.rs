@@ -83,8 +83,8 @@ impl From<weft_workload::RunError> for Failure {
     }
 }
 
-impl From<weft_storage_load::LoadError> for Failure {
-    fn from(error: weft_storage_load::LoadError) -> Self {
+impl From<weft_lsm_bench::LoadError> for Failure {
+    fn from(error: weft_lsm_bench::LoadError) -> Self {
         Failure::Environment(error.to_string())
     }
 }

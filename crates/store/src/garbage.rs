@@ -4,8 +4,7 @@
 //!    is registered they are cut off the chain and freed: nobody looks below the version that he sees, and
 //!    who saw one of these has left. Index entries that only they carried go; a tombstone at the head is
 //!    unlinked and frees the whole slot. A row that was written often under an old reader has a long chain:
-//! of
-//!    it no more is freed at a time than the collection may do, and the rest waits, still linked.
+//!    of it no more is freed at a time than the collection may do, and the rest waits, still linked.
 //! 2. **Free.** What a reader of the newest boundary may come across and yet was unlinked while the boundary
 //!    was b (a tombstone, a row's block that it left for its home, what a rollback took back, a schema), may
 //!    still be held by a reader that found it just before. It waits in a queue stamped b and is freed when

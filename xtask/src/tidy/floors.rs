@@ -25,7 +25,7 @@ const FLOORS: [(&str, u8); 28] = [
     ("weft-column", 3),
     ("weft-join", 3),
     ("weft-store", 4),
-    ("weft-storage-load", 4),
+    ("weft-lsm-bench", 4),
     ("weft-binder", 5),
     ("weft-pg-catalog", 5),
     ("weft-program", 5),
@@ -58,7 +58,7 @@ const FENCES: [(&str, Fence); 7] = [
     ("sqlparser", Fence::FromFloor(2)),
     ("mpi", Fence::Only("weft-cluster")),
     ("opencl3", Fence::Only("weft-device")),
-    ("rocksdb", Fence::Only("weft-storage-load")),
+    ("rocksdb", Fence::Only("weft-lsm-bench")),
 ];
 
 /// A dependency as a manifest names it.

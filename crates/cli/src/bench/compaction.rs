@@ -6,10 +6,10 @@
 //! to RocksDB with the same input and output, through the page cache or past it. `jitter` is the spread of
 //! the rounds, largest less smallest over the median.
 
+use weft_lsm_bench::compaction::{Compaction, Executor, FILTER_BITS_PER_KEY, KEY_BYTES, Rate, TaskShape};
+use weft_lsm_bench::key_value::io_name;
 use weft_offload::model::ModelParams;
 use weft_ops::block::Compression;
-use weft_storage_load::compaction::{Compaction, Executor, FILTER_BITS_PER_KEY, KEY_BYTES, Rate, TaskShape};
-use weft_storage_load::key_value::io_name;
 use weft_workload::Record;
 use weft_workload::driver::median;
 

@@ -18,17 +18,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weft_offload::model::ModelParams;
-use weft_ops::block::Compression;
-use weft_storage_load::key_value::{
+use weft_lsm_bench::key_value::{
     Case, CaseRun, Compactor, KEY_BYTES, KeyValueStore, KeyValues, Spell, StoreShape, TableIo, WeftStore,
     run_case,
 };
+use weft_offload::model::ModelParams;
+use weft_ops::block::Compression;
 use weft_workload::Record;
 use weft_workload::driver::median;
-use weft_workload::report;
 
-use super::has_entries;
+use super::{has_entries, print};
 use crate::arguments::{BlockCompression, FileIo, LsmArguments, LsmCase, LsmUnit};
 use crate::failure::Failure;
 
@@ -183,7 +182,7 @@ impl<'a> Bench<'a> {
             LsmUnit::Off => Compactor::Off,
             #[cfg(feature = "peers")]
             LsmUnit::Rocksdb => {
-                return Ok(Box::new(weft_storage_load::key_value::RocksStore::open(
+                return Ok(Box::new(weft_lsm_bench::key_value::RocksStore::open(
                     dir,
                     &self.shape,
                 )?));
@@ -252,7 +251,7 @@ impl<'a> Bench<'a> {
 
     fn config(&self) -> String {
         #[cfg(feature = "peers")]
-        let peer = format!(" {}", weft_storage_load::key_value::ROCKSDB_SETTINGS);
+        let peer = format!(" {}", weft_lsm_bench::key_value::ROCKSDB_SETTINGS);
         #[cfg(not(feature = "peers"))]
         let peer = "";
         format!(
@@ -402,19 +401,12 @@ impl Tables {
     }
 
     fn print(&self, json: bool) -> Result<(), Failure> {
-        let mut out = std::io::stdout().lock();
-        let written = if json {
-            let mut all = self.found.iter().chain(&self.series);
-            all.try_for_each(|record| writeln!(out, "{}", record.to_json()))
-        } else {
-            let title = "The key-value engine alone";
-            writeln!(
-                out,
-                "\n{title}\n{}\n{}",
-                report::table(&self.found),
-                self.lines.join("\n")
-            )
-        };
+        let title = "The key-value engine alone";
+        if json {
+            return print(json, title, &[self.found.as_slice(), &self.series].concat());
+        }
+        print(json, title, &self.found)?;
+        let written = writeln!(std::io::stdout().lock(), "{}", self.lines.join("\n"));
         written.map_err(|error| Failure::doing("writing to stdout", error))
     }
 }

@@ -5,18 +5,18 @@
 //! it counts what a page cache costs, not what a disk makes a reader wait.
 //!
 //! ```text
-//! cargo run --release -p weft-storage-load --features peers --example reads_beside_rocksdb --
+//! cargo run --release -p weft-lsm-bench --features peers --example reads_beside_rocksdb --
 //!     [ROUNDS [VALUE_BYTES,... [none|lz4 [THREADS [DIR]]]]]
 //! ```
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use weft_ops::block::Compression;
-use weft_storage_load::LoadError;
-use weft_storage_load::key_value::{
+use weft_lsm_bench::LoadError;
+use weft_lsm_bench::key_value::{
     Compactor, KeyValueStore, KeyValues, RocksStore, StoreShape, WeftStore, key,
 };
+use weft_ops::block::Compression;
 
 const KEYS: u64 = 1_000_000;
 /// Reads of each thread in a round.

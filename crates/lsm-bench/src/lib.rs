@@ -1,4 +1,4 @@
-//! The key-value engine and its compaction under load, alone and beside other engines.
+//! Benchmarks of `lsm`: the key-value engine and its compaction under load, alone and beside other engines.
 //!
 //! ```text
 //! key_value    fill, overwrite, read, mixed: throughput second by second, jitter, latency, debt
@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A crate of its own, below the database: with the feature `peers` it brings RocksDB, and who compares the
-//! two need not build the rest. `weft bench lsm` and `weft bench compaction` are made of it.
+//! two need not build the rest. `weft bench lsm` and `weft bench compaction` are made of it, and report as
+//! all benches do (`crates/workload/src/report.rs`).
 
 pub mod compaction;
 pub mod key_value;

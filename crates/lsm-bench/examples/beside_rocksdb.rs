@@ -2,7 +2,7 @@
 //! and `weft bench lsm` measure, as one table of ratios.
 //!
 //! ```text
-//! cargo run --release -p weft-storage-load --features peers --example beside_rocksdb --
+//! cargo run --release -p weft-lsm-bench --features peers --example beside_rocksdb --
 //!     compaction [ROUNDS [MEGABYTES [DIR [VALUE_BYTES,...]]]]
 //!     | load [SECONDS [VALUE_BYTES,... [none|lz4 [DIR [buffered|direct]]]]]
 //! ```
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weft_lsm::TableIo;
-use weft_ops::block::Compression;
-use weft_storage_load::LoadError;
-use weft_storage_load::compaction::{Compaction, Executor, TaskShape};
-use weft_storage_load::key_value::{
+use weft_lsm_bench::LoadError;
+use weft_lsm_bench::compaction::{Compaction, Executor, TaskShape};
+use weft_lsm_bench::key_value::{
     Case, CaseRun, Compactor, KeyValueStore, KeyValues, RocksStore, Spell, StoreShape, WeftStore, io_name,
     run_case,
 };
+use weft_ops::block::Compression;
 
 const KEYS: u64 = 1_000_000;
 
