@@ -99,7 +99,7 @@ impl Admission {
 
     /// Puts a program at the end of the line.
     pub(crate) fn arrive(&mut self, program: ProgramRequest) {
-        self.held_bytes += program.held_bytes();
+        self.held_bytes += program.held_bytes;
         self.arrived.push_back(Waiting {
             arrival: self.next_arrival,
             parked_in: None,
@@ -122,7 +122,7 @@ impl Admission {
             line.remove(at)
         });
         let program = taken.or_else(in_chains)?.program;
-        self.held_bytes = self.held_bytes.saturating_sub(program.held_bytes());
+        self.held_bytes = self.held_bytes.saturating_sub(program.held_bytes);
         Some(program)
     }
 
@@ -221,7 +221,7 @@ impl Admission {
                 self.planner.fetch(&ahead.program.locks);
             }
             if is_stale(&waiting.program) {
-                self.held_bytes = self.held_bytes.saturating_sub(waiting.program.held_bytes());
+                self.held_bytes = self.held_bytes.saturating_sub(waiting.program.held_bytes);
                 refuse(waiting.program);
                 continue;
             }
@@ -243,7 +243,7 @@ impl Admission {
                 }
                 break;
             };
-            self.held_bytes = self.held_bytes.saturating_sub(waiting.program.held_bytes());
+            self.held_bytes = self.held_bytes.saturating_sub(waiting.program.held_bytes);
             room.members -= 1;
             room.bytes = room.bytes.saturating_sub(record_bytes(&waiting.program));
             placed.programs.push(waiting.program);

@@ -453,6 +453,7 @@ impl Engine {
             .map_err(Refused::early)?;
         let (cell, responder) = TicketCell::with_responder();
         let request = ProgramRequest {
+            held_bytes: ProgramRequest::count_held_bytes(program, &inputs, &locks),
             program: Arc::clone(program),
             inputs,
             keys,

@@ -56,7 +56,7 @@ impl RequestQueue {
     /// # Errors
     /// There was none for too long (53200): the programs have been dropped.
     pub(crate) fn push_programs(&self, programs: Vec<ProgramRequest>) -> Result<(), SqlError> {
-        let bytes: usize = programs.iter().map(ProgramRequest::held_bytes).sum();
+        let bytes: usize = programs.iter().map(|program| program.held_bytes).sum();
         self.push_held(bytes, |requests| {
             requests.extend(programs.into_iter().map(Request::Program))
         })
@@ -64,7 +64,7 @@ impl RequestQueue {
 
     /// As [`Self::push_programs`] with one.
     pub(crate) fn push_program(&self, program: ProgramRequest) -> Result<(), SqlError> {
-        self.push_held(program.held_bytes(), |requests| {
+        self.push_held(program.held_bytes, |requests| {
             requests.push(Request::Program(program))
         })
     }
@@ -104,7 +104,7 @@ impl RequestQueue {
         let mut state = self.state.lock();
         let requests = std::mem::take(&mut state.requests);
         let taken = requests.iter().map(|request| match request {
-            Request::Program(program) => program.held_bytes(),
+            Request::Program(program) => program.held_bytes,
             _ => 0,
         });
         state.bytes = waiting_bytes + taken.sum::<usize>();

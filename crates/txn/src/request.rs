@@ -52,6 +52,8 @@ pub(crate) struct ProgramRequest {
     /// Of its accesses.
     pub keys: AccessKeys,
     pub locks: LockRequests,
+    /// As [`ProgramRequest::count_held_bytes`] has it.
+    pub held_bytes: usize,
     pub ticket: Responder<Committed>,
 }
 
@@ -60,12 +62,11 @@ pub(crate) struct ProgramRequest {
 const LONG_PROGRAM_BYTES: usize = 64 << 10;
 
 impl ProgramRequest {
-    /// About how much memory it holds while it waits.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let program = self.program.encoded_len();
+    /// About how much memory a request holds while it waits.
+    pub(crate) fn count_held_bytes(program: &Program, inputs: &Vec<u8>, locks: &LockRequests) -> usize {
+        let program = program.encoded_len();
         let own_program = if program < LONG_PROGRAM_BYTES { 0 } else { program };
-        let locks = size_of_val(self.locks.as_slice());
-        size_of::<ProgramRequest>() + self.inputs.capacity() + locks + own_program
+        size_of::<ProgramRequest>() + inputs.capacity() + size_of_val(locks.as_slice()) + own_program
     }
 
     /// Bytes that it takes in a record, its program's definition not counted.

@@ -36,6 +36,7 @@ use crate::record;
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::ticket::Responder;
 use hashbrown::{HashMap, HashSet};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -75,10 +76,30 @@ pub(crate) struct Sequencer {
     ending: HashSet<TxnId>,
     /// What one of them holds; empty between uses.
     held: Vec<LockRequest>,
-    /// Programs defined in the log since the last checkpoint began.
-    defined: HashSet<ProgramHash>,
+    defined: DefinedPrograms,
     record: Vec<u8>,
     without_locks: bool,
+}
+
+/// Programs defined in the log since the last checkpoint began.
+#[derive(Default)]
+struct DefinedPrograms {
+    hashes: HashSet<ProgramHash>,
+    /// The one that was found last: most members of a batch run few programs.
+    found: Cell<Option<ProgramHash>>,
+}
+
+impl DefinedPrograms {
+    fn contains(&self, hash: ProgramHash) -> bool {
+        if self.found.get() == Some(hash) {
+            return true;
+        }
+        let is_defined = self.hashes.contains(&hash);
+        if is_defined {
+            self.found.set(Some(hash));
+        }
+        is_defined
+    }
 }
 
 impl Sequencer {
@@ -95,7 +116,7 @@ impl Sequencer {
             commits: VecDeque::new(),
             ending: HashSet::new(),
             held: Vec::new(),
-            defined: HashSet::new(),
+            defined: DefinedPrograms::default(),
             record: Vec::new(),
         }
     }
@@ -103,7 +124,7 @@ impl Sequencer {
     /// Forgets which programs the log defines, so that the log from here on explains itself. Called at the
     /// boundary where a checkpoint begins.
     pub(crate) fn forget_definitions(&mut self) {
-        self.defined.clear();
+        self.defined = DefinedPrograms::default();
     }
 
     /// Serves the queue until nothing in it can make progress, or patience is over. True when nothing is left
@@ -296,7 +317,7 @@ impl Sequencer {
             &self.locks,
             &self.ending,
             |request| request.program.catalog_version != version,
-            |request| match self.defined.contains(&request.program.hash()) {
+            |request| match self.defined.contains(request.program.hash()) {
                 true => request.record_bytes(),
                 false => request.record_bytes() + request.program.encoded_len(),
             },
@@ -346,7 +367,7 @@ impl Sequencer {
             return self.refuse(batch, &refused);
         }
         shared.store.publish(batch_id);
-        self.defined.extend(defined);
+        self.defined.hashes.extend(defined);
         shared.stats.count_batch(&batch);
         let garbage_steps = GARBAGE_PER_MEMBER * batch.len();
         batch.commits.iter().for_each(|commit| self.leave(commit.txn));
@@ -368,7 +389,7 @@ impl Sequencer {
         let mut definitions = Vec::new();
         for request in &batch.programs {
             let hash = request.program.hash();
-            if !self.defined.contains(&hash) && defined.insert(hash) {
+            if !self.defined.contains(hash) && defined.insert(hash) {
                 definitions.push(request.program.encode());
             }
         }
