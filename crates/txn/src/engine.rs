@@ -14,6 +14,7 @@ use crate::locks::{self, LockScope};
 use crate::queue::RequestQueue;
 use crate::recovery;
 use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
+use crate::role::Role;
 use crate::sequencer::{RECORD_MEMBER_BYTES_MAX, Sequencer};
 use crate::session_snapshots::SessionSnapshots;
 use crate::stats::{Counters, EngineStats};
@@ -50,13 +51,10 @@ pub(crate) struct Shared {
     /// Set once, when the log failed, a row in memory was found damaged or the sequencer panicked: from then
     /// on nothing is written, and every writer gets this.
     failed: OnceLock<SqlError>,
-    sequencer: Mutex<Sequencer>,
+    role: Role<Sequencer>,
     /// True when the background threads must end.
     pub stopping: Mutex<bool>,
     pub stop_signal: Condvar,
-    /// True when the sequencer's role waits for a thread that takes it over.
-    relief_wanted: Mutex<bool>,
-    relief_signal: Condvar,
     /// Bytes of the log behind the checkpoint that was there at the opening.
     replayed_bytes: u64,
     /// Where the log ended then.
@@ -76,23 +74,14 @@ impl Shared {
         self.serve();
     }
 
-    /// Becomes the sequencer if nobody is, until the queue is empty. Whoever leaves the role looks at the
-    /// queue once more, so a request that came while the role was taken is never left lying. A caller with
-    /// business of its own does not serve the others for ever: after some time a thread that has none takes
-    /// the role over.
+    /// Becomes the sequencer if nobody is, until the queue is empty. A caller with business of its own does
+    /// not serve the others for ever: after some time the relief takes the role over.
     pub(crate) fn serve(&self) {
         let mut patience = Patience::default();
-        while let Some(mut sequencer) = self.sequencer.try_lock() {
-            // The requests are anybody's.
-            let is_done = interrupt::undisturbed(|| self.run_guarded(&mut sequencer, &mut patience));
-            drop(sequencer);
-            if !is_done {
-                return self.call_relief();
-            }
-            if self.queue.is_empty() {
-                return;
-            }
-        }
+        // The requests are anybody's.
+        let work =
+            |sequencer: &mut Sequencer| interrupt::undisturbed(|| self.run_guarded(sequencer, &mut patience));
+        self.role.serve(work, || !self.queue.is_empty());
     }
 
     /// A turn in the sequencer's role. After a panic nobody knows what the batch and the locks had come to:
@@ -106,39 +95,21 @@ impl Shared {
         })
     }
 
-    fn call_relief(&self) {
-        *self.relief_wanted.lock() = true;
-        self.relief_signal.notify_one();
-    }
-
     /// The thread that takes the role over when it is called, until the engine closes.
     pub(crate) fn relieve(&self) {
-        loop {
-            let mut wanted = self.relief_wanted.lock();
-            while !*wanted {
-                if *self.stopping.lock() {
-                    return;
-                }
-                self.relief_signal.wait(&mut wanted);
-            }
-            *wanted = false;
-            drop(wanted);
-            self.serve();
-        }
+        self.role.relieve(|| self.serve());
     }
 
     /// Asks the background threads to end.
     pub(crate) fn stop(&self) {
         *self.stopping.lock() = true;
         self.stop_signal.notify_all();
-        // Under the latch, or the relief could look just before and sleep just after.
-        let _wanted = self.relief_wanted.lock();
-        self.relief_signal.notify_one();
+        self.role.stop_relief();
     }
 
     /// Runs `f` at a batch boundary, with no batch in execution.
     pub(crate) fn at_boundary<T>(&self, f: impl FnOnce(&mut Sequencer) -> T) -> T {
-        let answer = f(&mut self.sequencer.lock());
+        let answer = self.role.between_turns(f);
         self.serve();
         answer
     }
@@ -338,11 +309,9 @@ impl Engine {
             stats: Counters::default(),
             next_txn: AtomicU64::new(1),
             failed: OnceLock::new(),
-            sequencer: Mutex::new(sequencer),
+            role: Role::new(sequencer),
             stopping: Mutex::new(false),
             stop_signal: Condvar::new(),
-            relief_wanted: Mutex::new(false),
-            relief_signal: Condvar::new(),
         });
         // Dropped on an error, the handle ends the threads that did start.
         let handle = Handle {
