@@ -70,23 +70,28 @@ impl RequestQueue {
     }
 
     fn push_held(&self, bytes: usize, push: impl FnOnce(&mut Vec<Request>)) -> Result<(), SqlError> {
-        let mut state = self.state.lock();
-        if state.bytes >= self.bytes_max {
-            let deadline = Instant::now() + self.wait;
-            state.callers_waiting += 1;
-            blocking::section(|| {
-                while state.bytes >= self.bytes_max && !self.room.wait_until(&mut state, deadline).timed_out()
-                {
-                }
-            });
-            state.callers_waiting -= 1;
-            if state.bytes >= self.bytes_max {
+        let mut deadline = None;
+        loop {
+            let mut state = self.state.lock();
+            if state.bytes < self.bytes_max {
+                state.bytes += bytes;
+                push(&mut state.requests);
+                return Ok(());
+            }
+            drop(state);
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.wait);
+            if Instant::now() >= deadline {
                 return Err(self.is_full());
             }
+            blocking::section(|| self.wait_for_room(deadline));
         }
-        state.bytes += bytes;
-        push(&mut state.requests);
-        Ok(())
+    }
+
+    fn wait_for_room(&self, deadline: Instant) {
+        let mut state = self.state.lock();
+        state.callers_waiting += 1;
+        while state.bytes >= self.bytes_max && !self.room.wait_until(&mut state, deadline).timed_out() {}
+        state.callers_waiting -= 1;
     }
 
     fn is_full(&self) -> SqlError {
