@@ -8,6 +8,7 @@
 //! - [`json`]: quoted text, for reports.
 //! - [`codec`]: bounds-checked reading of untrusted bytes, and the writing that matches it.
 //! - [`clock`], [`random`]: time and chance, injected.
+//! - [`budget`]: bytes that may be held at one time.
 //! - [`blocking`]: telling whoever runs the thread that it is about to wait.
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
@@ -15,6 +16,7 @@
 //! - [`progress`]: how far something long has come.
 
 pub mod blocking;
+pub mod budget;
 pub mod clock;
 pub mod codec;
 pub mod disk;
@@ -24,6 +26,7 @@ pub mod memory;
 pub mod progress;
 pub mod random;
 
+pub use budget::{Budget, Exceeded, Reservation};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{ByteReader, ByteWriter, CodecError};
 pub use disk::{

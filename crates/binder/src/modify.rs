@@ -8,7 +8,7 @@ use sqlparser::ast::{
     TableWithJoins, Update, UpdateTableFromKind, Values,
 };
 use sqlparser::tokenizer::Span;
-use weft_expression::{ColumnId, Expr};
+use weft_expression::{ColumnId, Expr, Node, Op, Volatility};
 use weft_store::{ColumnDef, Relation as Stored, TableDef};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
@@ -19,6 +19,9 @@ use crate::relation::{Modify, ModifyKind, Output, Query, Relation};
 use crate::scope::{Clause, FromItem, Pending, ScopeColumn};
 use crate::select::apply_all;
 use crate::subquery::row_items;
+
+/// Longer constants are computed once, where they are selected, and assigned from there.
+const CONSTANT_NODES_MAX: usize = 64;
 
 /// Binds INSERT, UPDATE or DELETE.
 ///
@@ -687,13 +690,17 @@ impl Binder<'_> {
     }
 }
 
-/// What a query selects as a column, if it is a constant.
+/// What a query selects as a column, if no row changes it: it is assigned before there are rows.
 fn constant_item(relation: &Relation, id: ColumnId) -> Option<Expr> {
     let Relation::Project { items, .. } = relation else {
         return None;
     };
     let (_, item) = items.iter().find(|(item, _)| *item == id)?;
-    item.as_constant().map(|_| item.clone())
+    let is_volatile =
+        |node: &Node| matches!(node.op, Op::Call(entry) if entry.volatility == Volatility::Volatile);
+    let nodes = item.nodes();
+    let changes = item.columns().next().is_some() || nodes.iter().any(is_volatile);
+    (!changes && nodes.len() <= CONSTANT_NODES_MAX).then(|| item.clone())
 }
 
 /// Handle and bytes of the target: its scan is the leftmost leaf.

@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::{JoinType, Result};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode};
@@ -18,26 +16,9 @@ use crate::estimate::rows_given;
 /// A side of so many rows is built by one thread for all; a larger one is divided among them.
 const TOGETHER_ROWS_MAX: u64 = 128 * 1024;
 
-/// The rule.
-#[derive(Debug)]
-pub(crate) struct BuildSides;
-
-impl PhysicalOptimizerRule for BuildSides {
-    fn name(&self) -> &str {
-        "BuildSides"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        sided(plan).map(|(plan, _)| plan)
-    }
+/// Chooses which side of a hash join is built, and by how many threads.
+pub(crate) fn choose_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    sided(plan).map(|(plan, _)| plan)
 }
 
 /// The plan with its joins' sides, and the rows that it is expected to give.

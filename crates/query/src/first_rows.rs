@@ -7,11 +7,9 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
@@ -23,38 +21,21 @@ use crate::scan::RelationScan;
 /// More rows than this are sorted.
 const WANTED_MAX: usize = 10_000;
 
-/// The rule.
-#[derive(Debug)]
-pub(crate) struct FirstRows;
-
-impl PhysicalOptimizerRule for FirstRows {
-    fn name(&self) -> &str {
-        "FirstRows"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
-            let Some(sort) = plan.downcast_ref::<SortExec>() else {
-                return Ok(Transformed::no(plan));
-            };
-            let Some(wanted) = sort.fetch().filter(|wanted| *wanted <= WANTED_MAX) else {
-                return Ok(Transformed::no(plan));
-            };
-            match ordered(sort.input(), sort.expr().clone(), wanted)? {
-                Some(input) => Ok(Transformed::yes(over(plan, input)?)),
-                None => Ok(Transformed::no(plan)),
-            }
-        })
-        .data()
-    }
+/// Asks the scans below sorts for few rows to read in the order of an index.
+pub(crate) fn read_in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|plan| {
+        let Some(sort) = plan.downcast_ref::<SortExec>() else {
+            return Ok(Transformed::no(plan));
+        };
+        let Some(wanted) = sort.fetch().filter(|wanted| *wanted <= WANTED_MAX) else {
+            return Ok(Transformed::no(plan));
+        };
+        match ordered(sort.input(), sort.expr().clone(), wanted)? {
+            Some(input) => Ok(Transformed::yes(over(plan, input)?)),
+            None => Ok(Transformed::no(plan)),
+        }
+    })
+    .data()
 }
 
 fn over(plan: Arc<dyn ExecutionPlan>, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

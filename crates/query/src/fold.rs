@@ -5,8 +5,8 @@
 //! fail or run that PostgreSQL leaves out, the query is planned from folded expressions.
 
 use weft_binder::relation::{Apply, Query, Relation, SharedBody};
-use weft_expression::{ColumnId, Context, Expr, fold};
-use weft_types::{SqlError, Value};
+use weft_expression::{ColumnId, Context, Expr, Op, fold};
+use weft_types::{SqlError, SqlType, Value};
 
 use crate::lower::walk::{self, Part};
 
@@ -33,18 +33,15 @@ pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, S
 fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlError> {
     let mut leaves_out = false;
     // The end of a frame that cannot be computed has a meaning of its own.
-    let exprs = part.exprs.len() - part.bounds;
-    for expr in part
-        .exprs
-        .iter()
-        .take(exprs)
-        .filter(|expr| expr.nodes().len() > 1)
-    {
-        leaves_out |= fold(expr, context)?.leaves_out;
-    }
-    if let Some(condition) = part.condition.filter(|expr| expr.as_constant().is_none()) {
-        let folded = fold(condition, context)?.expr;
-        leaves_out |= matches!(folded.as_constant(), Some(Value::Bool(false) | Value::Null));
+    for expr in part.exprs.iter().take(part.exprs.len() - part.bounds) {
+        let is_condition = part
+            .condition
+            .is_some_and(|condition| std::ptr::eq(condition, *expr));
+        if expr.as_constant().is_some() || !is_condition && expr.nodes().len() == 1 {
+            continue;
+        }
+        let folded = fold(expr, context)?;
+        leaves_out |= folded.leaves_out || is_condition && is_never_true(&folded.expr);
     }
     Ok(leaves_out)
 }
@@ -89,13 +86,33 @@ pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Query {
         }
     }
     while let Some(relation) = stack.pop() {
+        let is_filter = matches!(relation, Relation::Filter { .. });
         for expr in expressions(relation, &mut stack) {
             if let Ok(folded) = fold(expr, context) {
                 *expr = folded.expr;
             }
+            if is_filter && is_never_true(expr) {
+                *expr = Expr::constant(Value::Bool(false), SqlType::Bool);
+            }
         }
     }
     query
+}
+
+/// Whether a condition is false or NULL whatever its columns hold: as PostgreSQL, which takes NULL for false
+/// among the parts of AND and OR.
+fn is_never_true(condition: &Expr) -> bool {
+    let mut parts: Vec<bool> = Vec::new();
+    for node in condition.nodes() {
+        let below = parts.split_off(parts.len().saturating_sub(node.arity as usize));
+        parts.push(match &node.op {
+            Op::Constant(Value::Bool(false) | Value::Null) => true,
+            Op::And => below.contains(&true),
+            Op::Or => !below.contains(&false),
+            _ => false,
+        });
+    }
+    parts == [true]
 }
 
 /// The expressions of one relation, but for ends of frames; its inputs go upon the stack.

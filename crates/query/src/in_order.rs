@@ -8,10 +8,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -20,42 +18,25 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::operator::{Operator, OperatorExec};
 
-/// The rule that puts [`InOrder`] wherever partitions are gathered.
-#[derive(Debug)]
-pub(crate) struct GatherInOrder;
-
-impl PhysicalOptimizerRule for GatherInOrder {
-    fn name(&self) -> &str {
-        "GatherInOrder"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan
-            .transform_up(|plan| match plan.downcast_ref::<CoalescePartitionsExec>() {
-                Some(gather) => {
-                    let ordered = in_order(Arc::clone(gather.input()));
-                    Ok(Transformed::yes(match gather.fetch() {
-                        Some(_) => Arc::new(GlobalLimitExec::new(ordered, 0, gather.fetch())),
-                        None => ordered,
-                    }))
-                }
-                None => Ok(Transformed::no(plan)),
-            })
-            .data()?;
-        Ok(if plan.output_partitioning().partition_count() > 1 {
-            in_order(plan)
-        } else {
-            plan
+/// Puts [`InOrder`] wherever partitions are gathered.
+pub(crate) fn gather_in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = plan
+        .transform_up(|plan| match plan.downcast_ref::<CoalescePartitionsExec>() {
+            Some(gather) => {
+                let ordered = in_order(Arc::clone(gather.input()));
+                Ok(Transformed::yes(match gather.fetch() {
+                    Some(_) => Arc::new(GlobalLimitExec::new(ordered, 0, gather.fetch())),
+                    None => ordered,
+                }))
+            }
+            None => Ok(Transformed::no(plan)),
         })
-    }
+        .data()?;
+    Ok(if plan.output_partitioning().partition_count() > 1 {
+        in_order(plan)
+    } else {
+        plan
+    })
 }
 
 fn in_order(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

@@ -23,9 +23,42 @@ use datafusion::physical_plan::projection::{ProjectionExec, remove_unnecessary_p
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
-use crate::build_sides::BuildSides;
-use crate::first_rows::FirstRows;
-use crate::in_order::GatherInOrder;
+use crate::build_sides::choose_build_sides;
+use crate::first_rows::read_in_order;
+use crate::in_order::gather_in_order;
+
+/// From plan to plan.
+type Apply = fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
+
+/// A rule of our own.
+#[derive(Debug)]
+struct Rule {
+    name: &'static str,
+    apply: Apply,
+}
+
+impl PhysicalOptimizerRule for Rule {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        (self.apply)(plan)
+    }
+}
+
+/// The function as a rule of this name.
+fn rule(name: &'static str, apply: Apply) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+    Arc::new(Rule { name, apply })
+}
 
 /// The rules, in order, that make a plan.
 #[must_use]
@@ -34,14 +67,14 @@ pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(OutputRequirements::new_add_mode()),
         // Scans with predicates expect fewer rows, which decides about the sides of joins.
         Arc::new(FilterPushdown::new()),
-        Arc::new(BuildSides),
-        Arc::new(FirstRows),
+        rule("BuildSides", choose_build_sides),
+        rule("FirstRows", read_in_order),
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
-        Arc::new(WholeSorts),
-        Arc::new(PlainProjections),
+        rule("WholeSorts", sort_whole),
+        rule("PlainProjections", push_plain_projections),
     ]
 }
 
@@ -55,7 +88,7 @@ pub fn last_rules(serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
         rules.push(Arc::new(SanityCheckPlan::new()));
     }
     if serial {
-        rules.push(Arc::new(GatherInOrder));
+        rules.push(rule("GatherInOrder", gather_in_order));
     }
     rules
 }
@@ -65,65 +98,31 @@ pub fn last_rules(serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
 /// A key may be constant in every partition and yet another in each, as in `SELECT 2 UNION ALL SELECT 1`.
 /// Sorts for the first rows tell each other what they need no more, by the keys that they have: they would
 /// drop rows that come first by the key that they lack.
-#[derive(Debug)]
-struct WholeSorts;
-
-impl PhysicalOptimizerRule for WholeSorts {
-    fn name(&self) -> &str {
-        "WholeSorts"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|plan| {
-            let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
-                return Ok(Transformed::no(plan));
-            };
-            match whole(merge.input(), merge.expr().len())? {
-                Some(input) => Ok(Transformed::yes(with_input(plan, input)?)),
-                None => Ok(Transformed::no(plan)),
-            }
-        })
-        .data()
-    }
+fn sort_whole(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|plan| {
+        let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
+            return Ok(Transformed::no(plan));
+        };
+        match whole(merge.input(), merge.expr().len())? {
+            Some(input) => Ok(Transformed::yes(with_input(plan, input)?)),
+            None => Ok(Transformed::no(plan)),
+        }
+    })
+    .data()
 }
 
 /// Projections that only choose columns go down, towards the tables, or away.
 ///
 /// DataFusion's rule takes those along that compute: below a filter they compute for rows that the filter
 /// keeps from them, `y / z` where `WHERE x > 0` has left out the zeros.
-#[derive(Debug)]
-struct PlainProjections;
-
-impl PhysicalOptimizerRule for PlainProjections {
-    fn name(&self) -> &str {
-        "PlainProjections"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan.transform_down(|plan| match plan.downcast_ref::<ProjectionExec>() {
-            Some(projection) if is_plain(projection) || projection.input().is::<ProjectionExec>() => {
-                remove_unnecessary_projections(plan)
-            }
-            _ => Ok(Transformed::no(plan)),
-        });
-        plan.data()
-    }
+fn push_plain_projections(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = plan.transform_down(|plan| match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) if is_plain(projection) || projection.input().is::<ProjectionExec>() => {
+            remove_unnecessary_projections(plan)
+        }
+        _ => Ok(Transformed::no(plan)),
+    });
+    plan.data()
 }
 
 fn is_plain(projection: &ProjectionExec) -> bool {

@@ -34,6 +34,7 @@ pub use weft::sink::{
     CommandTag, CopyHeader, NoticeLevel, OidNames, OutputColumn, ResultSink, RowRef, Scope, SharedZone,
     TxnStatus,
 };
+use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
 
 /// A database that can be served: opens one session for each connection.
@@ -132,10 +133,11 @@ pub trait BackendSession: Send {
     }
 
     /// Runs statements with the role `Inside` as one program, as if between BEGIN and COMMIT. False: nothing
-    /// has happened; execute them one by one.
-    fn run_block(&mut self, steps: &[(&Arc<Self::Prepared>, &[Value])]) -> bool {
+    /// has happened; execute them one by one. An error is that of the first statement: the transaction is
+    /// open and failed.
+    fn run_block(&mut self, steps: &[(&Arc<Self::Prepared>, &[Value])]) -> Result<bool, SqlError> {
         let _ = steps;
-        false
+        Ok(false)
     }
 
     /// Pushes what one of the statements gave that [`Self::run_block`] ran last.
@@ -152,6 +154,9 @@ pub trait BackendSession: Send {
     /// The pipeline failed outside of the session, or in it (called after every error of the extended
     /// protocol): rolls back an implicit transaction, makes an explicit one [`TxnStatus::Failed`].
     fn fail(&mut self);
+
+    /// The bytes that the session may hold from one statement to the next; what waits in portals counts.
+    fn memory(&self) -> &Arc<Budget>;
 
     /// Where the session stands, for ReadyForQuery.
     fn status(&self) -> TxnStatus;

@@ -8,6 +8,8 @@
 //!
 //! Invariant: while Executes are kept nothing is flushed, so the places stay what they are.
 
+use weft_types::SqlError;
+
 use crate::backend::{BackendSession, BlockRole, CommandTag, Ran, Scope, TxnStatus};
 use crate::connection::Connection;
 use crate::extended;
@@ -81,7 +83,11 @@ fn finish<S: BackendSession>(connection: &mut Connection<S>) -> Result<(), Failu
         .iter()
         .map(|step| (&step.portal.statement.prepared, step.portal.params.as_slice()))
         .collect();
-    let ran = connection.session.run_block(&steps);
+    let ran = match connection.session.run_block(&steps) {
+        Ok(true) => Run::AsOne,
+        Ok(false) => Run::OneByOne,
+        Err(error) => Run::Ended(error),
+    };
     answer(connection, block, ran)?;
     if connection.session.status() == TxnStatus::Idle {
         connection.names.clear_portals();
@@ -92,17 +98,27 @@ fn finish<S: BackendSession>(connection: &mut Connection<S>) -> Result<(), Failu
 /// Runs the Executes that wait, one by one; none is no error.
 pub fn resolve<S: BackendSession>(connection: &mut Connection<S>) -> Result<(), Failure> {
     match connection.block.take() {
-        Some(block) => answer(connection, block, false),
+        Some(block) => answer(connection, block, Run::OneByOne),
         None => Ok(()),
     }
 }
 
-/// Puts each step's results into their place. `ran`: as one program; otherwise each is run now. After an
-/// error what was answered behind it is taken back: the client's messages there are skipped.
+/// How the steps of a block run.
+enum Run {
+    /// They have run as one program.
+    AsOne,
+    /// Each is run when it is answered.
+    OneByOne,
+    /// The first one behind BEGIN has this error.
+    Ended(SqlError),
+}
+
+/// Puts each step's results into their place. After an error what was answered behind it is taken back: the
+/// client's messages there are skipped.
 fn answer<S: BackendSession>(
     connection: &mut Connection<S>,
     block: Block<S::Prepared>,
-    ran: bool,
+    ran: Run,
 ) -> Result<(), Failure> {
     let replies = connection.replies.out.split();
     let last = block.steps.len().saturating_sub(1);
@@ -112,7 +128,7 @@ fn answer<S: BackendSession>(
         let before = replies.get(copied..at).unwrap_or_default();
         connection.replies.out.extend_from_slice(before);
         copied = at;
-        if !ran {
+        if matches!(ran, Run::OneByOne) {
             extended::run(connection, &mut portal, 0, |session, prepared, params, sink| {
                 session
                     .execute(prepared, params, Scope::Pipelined, sink)
@@ -122,6 +138,8 @@ fn answer<S: BackendSession>(
             let tag = if number == 0 { "BEGIN" } else { "COMMIT" };
             portal.state = PortalState::Done;
             reply::command_complete(&mut connection.replies.out, &CommandTag::plain(tag));
+        } else if let Run::Ended(error) = ran {
+            return Err(error.into());
         } else {
             extended::run(connection, &mut portal, 0, |session, _, _, sink| {
                 session.push_block(number - 1, sink).map(|()| Ran::ToEnd)

@@ -21,8 +21,6 @@ pub struct ServerConfig {
     pub message_bytes_max: usize,
     /// Named statements plus named portals of one connection; beyond it 53400.
     pub names_max: usize,
-    /// Rows kept for one suspended portal, in bytes; beyond it the statement fails with 53200.
-    pub portal_bytes_max: usize,
     /// Replies are written out when more than this is waiting, in bytes, Sync or not.
     pub reply_bytes_flush: usize,
     /// Time for a client to finish its startup packet; then the connection is closed.
@@ -44,10 +42,9 @@ impl Default for ServerConfig {
             connections_max: 100,
             message_bytes_max: 64 << 20,
             names_max: 10_000,
-            portal_bytes_max: 256 << 20,
             reply_bytes_flush: 64 << 10,
             startup_timeout: Duration::from_secs(60),
-            write_timeout: None,
+            write_timeout: Some(Duration::from_secs(600)),
             stack_bytes: 8 << 20,
             server_version: format!("15.0 (Weft {})", env!("CARGO_PKG_VERSION")),
         }

@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use weft::{Database, Prepared, Session};
+use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::backend::{
@@ -98,7 +99,7 @@ impl BackendSession for Session {
         Session::block_role(self, prepared)
     }
 
-    fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> bool {
+    fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Result<bool, SqlError> {
         Session::run_block(self, steps)
     }
 
@@ -112,6 +113,10 @@ impl BackendSession for Session {
 
     fn fail(&mut self) {
         Session::fail(self);
+    }
+
+    fn memory(&self) -> &Arc<Budget> {
+        Session::memory(self)
     }
 
     fn status(&self) -> TxnStatus {

@@ -48,7 +48,8 @@ pub fn bind<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> 
     if let Some(prepared) = connection.session.described_anew(&statement.prepared)? {
         statement = Arc::new(Statement::new(prepared, &statement.param_oids));
     }
-    connection.names.bind(statement, &bind, &zone)?;
+    let memory = connection.session.memory();
+    connection.names.bind(statement, &bind, &zone, memory)?;
     reply::bind_complete(&mut connection.replies.out);
     Ok(())
 }
@@ -166,6 +167,7 @@ pub fn run<S: BackendSession>(
 ) -> Result<(), Failure> {
     portal.state = PortalState::Done;
     let mut rest = BytesMut::new();
+    let mut held = connection.session.memory().empty();
     let mut suspended = None;
     let mut sink = WireSink {
         replies: &mut connection.replies,
@@ -177,7 +179,8 @@ pub fn run<S: BackendSession>(
             row_limit,
             rows_sent: 0,
             rest: &mut rest,
-            rest_bytes_max: connection.shared.config.portal_bytes_max,
+            held: &mut held,
+            described: portal.statement.prepared.columns(),
             suspended: &mut suspended,
         },
         failure: None,
@@ -191,7 +194,11 @@ pub fn run<S: BackendSession>(
         return Err(Failure::Parked);
     }
     if let Some(tag) = suspended {
-        portal.state = PortalState::Suspended(SuspendedRows { messages: rest, tag });
+        portal.state = PortalState::Suspended(SuspendedRows {
+            messages: rest,
+            tag,
+            _held: held,
+        });
     }
     Ok(())
 }

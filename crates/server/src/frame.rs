@@ -119,7 +119,12 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// The next frame, waiting for it.
+    /// Where frames come from.
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
+    /// The next frame, waiting for it. After [`FrameError::TimedOut`] what has arrived of it is kept.
     pub fn next_frame(&mut self) -> Result<Frame, FrameError> {
         loop {
             if let Some(frame) = self.buffered_frame()? {

@@ -59,6 +59,11 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
+    /// Bytes of all values, with their lengths.
+    pub fn byte_count(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.count

@@ -11,14 +11,16 @@
 //! 1. A portal holds its statement: closing the statement leaves the portal usable.
 //! 2. Portals end with their transaction: the connection calls [`Names::clear_portals`] when one ends.
 //! 3. The unnamed statement and the unnamed portal are replaced without being closed; named ones are not.
-//! 4. A statement is executed once, whole; the rows beyond a row limit wait in the portal, encoded, bounded
-//!    by [`crate::ServerConfig::portal_bytes_max`]. So a suspended portal shows one state of the database
-//!    however slowly it is read.
+//! 4. A statement is executed once, whole; the rows beyond a row limit wait in the portal, encoded, and count
+//!    as what the session holds ([`crate::backend::BackendSession::memory`]), as parameters do.
+//!    So a suspended portal shows one state of the database however slowly it is read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
+use weft::too_much_held;
+use weft_base::{Budget, Reservation};
 use weft_types::{SqlError, SqlState, TimeZone, Value};
 
 use crate::backend::{CommandTag, PreparedStatement};
@@ -65,6 +67,8 @@ pub struct SuspendedRows {
     pub messages: BytesMut,
     /// The tag of the whole statement.
     pub tag: CommandTag,
+    /// Their part of what the session may hold.
+    pub _held: Reservation,
 }
 
 impl SuspendedRows {
@@ -100,6 +104,8 @@ pub struct Portal<P> {
     pub formats: Vec<Format>,
     /// How far it is.
     pub state: PortalState,
+    /// What is reserved for its parameters.
+    _held: Reservation,
 }
 
 impl<P: PreparedStatement> Portal<P> {
@@ -108,6 +114,7 @@ impl<P: PreparedStatement> Portal<P> {
         statement: Arc<Statement<P>>,
         bind: &Bind<'_>,
         zone: &TimeZone,
+        memory: &Arc<Budget>,
         mut values: Vec<Value>,
     ) -> Result<Self, SqlError> {
         let types = statement.prepared.params();
@@ -129,6 +136,11 @@ impl<P: PreparedStatement> Portal<P> {
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
+        // The unnamed portal is only one, and its values are soon another one's.
+        let held = match bind.portal {
+            "" => memory.empty(),
+            _ => memory.reserve(bind.params.byte_count()).map_err(too_much_held)?,
+        };
         params::decode(bind, &statement.param_oids, types, zone, &mut values)?;
         let formats: Vec<Format> = (0..columns.len())
             .map(|column| bind.result_formats.get(column))
@@ -143,6 +155,7 @@ impl<P: PreparedStatement> Portal<P> {
             encoder,
             formats,
             state: PortalState::Ready,
+            _held: held,
         })
     }
 }
@@ -227,6 +240,7 @@ impl<P: PreparedStatement> Names<P> {
         statement: Arc<Statement<P>>,
         bind: &Bind<'_>,
         zone: &TimeZone,
+        memory: &Arc<Budget>,
     ) -> Result<(), SqlError> {
         if bind.portal.is_empty() {
             self.close_portal("");
@@ -236,7 +250,13 @@ impl<P: PreparedStatement> Names<P> {
         } else {
             self.check_room()?;
         }
-        let portal = Portal::new(statement, bind, zone, std::mem::take(&mut self.spare_params))?;
+        let portal = Portal::new(
+            statement,
+            bind,
+            zone,
+            memory,
+            std::mem::take(&mut self.spare_params),
+        )?;
         match bind.portal {
             "" => self.unnamed_portal = Some(portal),
             name => drop(self.portals.insert(name.to_owned(), portal)),

@@ -99,11 +99,6 @@ impl RowEncoder {
         self.cells = cells.collect();
     }
 
-    /// Columns of the result.
-    pub fn column_count(&self) -> usize {
-        self.cells.len()
-    }
-
     /// Appends the row as a DataRow message. On an error nothing is appended.
     pub fn encode(&self, row: RowRef<'_>, scratch: &mut Scratch, out: &mut BytesMut) -> Result<(), SqlError> {
         let at = reply::begin(out, b'D');

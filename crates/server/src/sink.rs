@@ -6,17 +6,19 @@
 //! the sink keeps the first failure, and the connection looks there first.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
-use weft_base::blocking;
+use weft::too_much_held;
+use weft_base::{Reservation, blocking};
 use weft_types::{SqlError, SqlState, interrupt};
 
 use crate::backend::{
     CommandTag, CopyHeader, NoticeLevel, OutputColumn, PreparedStatement, ResultSink, RowRef,
 };
-use crate::frame::{FrameError, FrameReader};
+use crate::frame::{Frame, FrameError, FrameReader};
 use crate::frontend::{self, Format, violation};
 use crate::portal::Names;
 use crate::reply;
@@ -25,6 +27,12 @@ use crate::transport::{Failure, Replies, Socket};
 
 /// Bytes of a message that takes a while to be sent.
 const LONG_MESSAGE: usize = 1 << 20;
+
+/// Bytes that are reserved at a time for rows that wait.
+const RESERVED_BYTES: usize = 64 << 10;
+
+/// So often a statement that waits for its client looks whether it shall end.
+const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// Where rows go, and what is said around them.
 pub enum Results<'a> {
@@ -40,8 +48,10 @@ pub enum Results<'a> {
         rows_sent: u64,
         /// Rows beyond the limit.
         rest: &'a mut BytesMut,
-        /// Bound of `rest`.
-        rest_bytes_max: usize,
+        /// What is reserved for them.
+        held: &'a mut Reservation,
+        /// The columns as they were described.
+        described: &'a [OutputColumn],
         /// The tag of a statement that was suspended.
         suspended: &'a mut Option<CommandTag>,
     },
@@ -61,6 +71,16 @@ pub struct WireSink<'a, P> {
     pub results: Results<'a>,
     /// The first failure, if any.
     pub failure: Option<Failure>,
+}
+
+/// Makes a reservation as large as what is held.
+fn cover(held: &mut Reservation, bytes: usize) -> Result<(), SqlError> {
+    let missing = bytes.saturating_sub(held.bytes());
+    if missing == 0 {
+        return Ok(());
+    }
+    let grown = held.grow(missing.next_multiple_of(RESERVED_BYTES));
+    grown.map_err(too_much_held)
 }
 
 impl<P> WireSink<'_, P> {
@@ -86,20 +106,39 @@ impl<P> WireSink<'_, P> {
         interrupt::check().inspect_err(|_| self.replies.out.truncate(at))
     }
 
+    /// The next message of a client that sends data, unless the statement shall end before it comes.
+    fn awaited_frame(&mut self, idle_max: Option<Duration>) -> Result<Result<Frame, FrameError>, SqlError> {
+        let socket = self.reader.source().0.clone();
+        let began = Instant::now();
+        let _ = socket.set_read_timeout(Some(LOOK_UP));
+        let arrived = loop {
+            match self.reader.next_frame() {
+                Err(FrameError::TimedOut) if idle_max.is_none_or(|idle_max| began.elapsed() < idle_max) => {}
+                arrived => break Ok(arrived),
+            }
+            if let Err(ended) = interrupt::check() {
+                break Err(ended);
+            }
+        };
+        let _ = socket.set_read_timeout(None);
+        arrived
+    }
+
     /// The next piece of copy data; None at its end.
     fn copy_frame(
         &mut self,
+        idle_max: Option<Duration>,
         take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
     ) -> Result<ControlFlow<()>, SqlError> {
         let arrived = match self.reader.buffered_frame() {
-            Ok(None) => blocking::section(|| self.reader.next_frame()),
+            Ok(None) => blocking::section(|| self.awaited_frame(idle_max))?,
             Ok(Some(frame)) => Ok(frame),
             Err(error) => Err(error),
         };
         let frame = match arrived {
             Ok(frame) => frame,
             Err(error) => {
-                let _ = self.fail(frame_failure(error));
+                let _ = self.fail(copy_failure(error));
                 return Err(SqlError::new(
                     SqlState::CONNECTION_FAILURE,
                     "connection lost during COPY from stdin",
@@ -133,6 +172,17 @@ impl<P> WireSink<'_, P> {
     }
 }
 
+/// What a failed read in the middle of a COPY means for the session.
+fn copy_failure(error: FrameError) -> Failure {
+    match error {
+        FrameError::TimedOut => Failure::Fatal(SqlError::new(
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            "terminating connection due to idle-in-transaction timeout during COPY from stdin",
+        )),
+        other => frame_failure(other),
+    }
+}
+
 /// What a failed read means for the session.
 pub fn frame_failure(error: FrameError) -> Failure {
     match error {
@@ -161,8 +211,11 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
                 *encoder = RowEncoder::new(columns, |_| Format::Text);
                 reply::row_description(&mut self.replies.out, columns, |_| Format::Text);
             }
-            Results::Portal { encoder, .. } => {
-                if encoder.column_count() != columns.len() {
+            Results::Portal {
+                encoder, described, ..
+            } => {
+                let described = described.iter().map(|column| column.ty);
+                if !described.eq(columns.iter().map(|column| column.ty)) {
                     let message = "cached plan must not change result type";
                     let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
                     let _ = self.fail(Failure::Statement(error));
@@ -185,19 +238,15 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
                 row_limit,
                 rows_sent,
                 rest,
-                rest_bytes_max,
+                held,
                 ..
             } => {
                 if *row_limit == 0 || *rows_sent < *row_limit {
                     *rows_sent += 1;
                     encoder.encode(row, self.scratch, &mut self.replies.out)
-                } else if rest.len() >= *rest_bytes_max {
-                    let message =
-                        format!("more than {rest_bytes_max} bytes of rows wait for a suspended portal");
-                    let hint = "Fetch the result without a row limit, or ask for less.";
-                    Err(SqlError::new(SqlState::OUT_OF_MEMORY, message).hint(hint))
                 } else {
-                    encoder.encode(row, self.scratch, rest)
+                    let encoded = encoder.encode(row, self.scratch, rest);
+                    encoded.and_then(|()| cover(held, rest.len()))
                 }
             }
         };
@@ -208,6 +257,9 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
     }
 
     fn complete(&mut self, tag: &CommandTag) {
+        if self.failure.is_some() {
+            return;
+        }
         if let Results::Portal {
             row_limit,
             rows_sent,
@@ -251,7 +303,7 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
                 "connection lost before COPY from stdin",
             ));
         }
-        while self.copy_frame(take)?.is_continue() {}
+        while self.copy_frame(header.idle_max, take)?.is_continue() {}
         Ok(())
     }
 

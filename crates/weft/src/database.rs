@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weft_base::{BatchId, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
+use weft_base::{BatchId, Budget, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
 use weft_query::{EngineOptions, QueryEngine};
 use weft_txn::{Engine, EngineConfig, EngineStats};
 
@@ -27,6 +27,11 @@ pub struct Options {
     pub query_memory_bytes: usize,
     /// Bytes of plans that are kept for statements that come again.
     pub plan_cache_bytes: usize,
+    /// Bytes that one session may hold from one statement to the next: rows of its cursors and suspended
+    /// portals, prepared statements and their parameters; more is an error of the statement (53200).
+    pub session_memory_bytes: usize,
+    /// The same of all sessions together.
+    pub sessions_memory_bytes: usize,
     /// How long a client may stay silent while its transaction holds locks, unless the session sets
     /// `idle_in_transaction_session_timeout`; then it is disconnected (25P03). Zero: for ever.
     pub idle_with_locks_timeout: Duration,
@@ -41,6 +46,8 @@ impl Default for Options {
             query_threads: cores,
             query_memory_bytes: 2 << 30,
             plan_cache_bytes: 64 << 20,
+            session_memory_bytes: 256 << 20,
+            sessions_memory_bytes: 1 << 30,
             idle_with_locks_timeout: Duration::from_secs(600),
         }
     }
@@ -108,6 +115,8 @@ pub(crate) struct Shared {
     pub engine: Engine,
     pub queries: QueryEngine,
     pub plans: PlanCache,
+    /// What sessions hold between statements.
+    pub held: Arc<Budget>,
     pub sequences: Sequences,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
@@ -219,6 +228,7 @@ impl Database {
             engine,
             queries,
             plans: PlanCache::new(options.plan_cache_bytes),
+            held: Budget::new(options.sessions_memory_bytes),
             sequences: Sequences::default(),
             clock,
             options,

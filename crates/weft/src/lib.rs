@@ -41,7 +41,7 @@ pub use database::{Database, DatabaseStats, Options};
 pub use error::Error;
 pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};
-pub use session::{BlockRole, CancelHandle, Prepared, Session};
+pub use session::{BlockRole, CancelHandle, Prepared, Session, too_much_held};
 pub use sink::{OutputColumn, ResultSink};
 pub use weft_txn::{CompactionUnits, EngineConfig, EngineStats, Isolation, UnitStats, is_parked};
 pub use weft_types::{SqlError, SqlType, Value};

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 pub use weft_types::NoticeLevel;
@@ -111,6 +112,8 @@ pub struct CopyHeader {
     pub binary: bool,
     /// How many columns a line has.
     pub column_count: u16,
+    /// How long a client that sends data may stay silent, since locks are held for it; None: for ever.
+    pub idle_max: Option<Duration>,
 }
 
 /// Where the results of statements go, in order: for each statement either `empty`, or `columns` and rows (if

@@ -3,7 +3,7 @@
 use sqlparser::ast::{AccessExpr, BinaryOperator, Expr as AstExpr, Ident, Spanned, Subscript};
 use sqlparser::tokenizer::Span;
 use weft_expression::category::{array_of, element_of, same_type};
-use weft_expression::resolve::{Operator, common_type, resolve_operator};
+use weft_expression::resolve::{Operator, resolve_operator, verified_common_type};
 use weft_expression::{CompareOp, Expr, Op};
 use weft_types::{CastContext, SqlError, SqlState, SqlType};
 
@@ -34,7 +34,17 @@ impl Binder<'_> {
         if value.ty.is_none() {
             value = self.typed_by_constants(value, &items)?;
         }
-        if let Some(ty) = list_type(&value, &items) {
+        // One that is computed of columns may be an error: PostgreSQL does not meet it behind an equal one.
+        let computes = |item: &Operand| !is_constant(item) && item.expr.nodes().len() > 1;
+        let together = match items.iter().any(computes) {
+            true => None,
+            false => list_type(&value, &items),
+        };
+        if together.is_none() && items.iter().filter(|item| is_constant(item)).count() > 1 {
+            // PostgreSQL compares with these first.
+            items.sort_by_key(|item| !is_constant(item));
+        }
+        if let Some(ty) = together {
             let mut arguments = vec![self.parameters.coerce(value, ty, CastContext::Implicit)?];
             for (item, ast) in items.into_iter().zip(list) {
                 let item = self.parameters.coerce(item, ty, CastContext::Implicit);
@@ -73,7 +83,7 @@ impl Binder<'_> {
         if types.len() < 2 || types.len() == items.len() {
             return Ok(value);
         }
-        let Ok(ty) = common_type("IN", &types) else {
+        let Some(ty) = verified_common_type(&types) else {
             return Ok(value);
         };
         let value = self.parameters.coerce(value, ty, CastContext::Implicit)?;
@@ -358,7 +368,7 @@ fn list_type(value: &Operand, items: &[Operand]) -> Option<SqlType> {
     if !constant && !alike {
         return None;
     }
-    let common = common_type("IN", &types).ok()?;
+    let common = verified_common_type(&types)?;
     match resolve_operator("=", Some(Some(common)), Some(common)) {
         Ok(Operator::Compare(CompareOp::Eq, ty)) => Some(ty),
         _ => None,

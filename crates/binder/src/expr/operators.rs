@@ -4,7 +4,7 @@ use sqlparser::ast::{BinaryOperator, Expr as AstExpr, Spanned, UnaryOperator, Va
 use sqlparser::tokenizer::Span;
 use weft_expression::resolve::{self, Operator, resolve_operator};
 use weft_expression::table::{Arg, Entry};
-use weft_expression::{CompareOp, Expr, Op, Volatility, functions};
+use weft_expression::{CompareOp, Expr, Node, Op, Volatility, functions};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
 use super::literals::number;
@@ -13,6 +13,9 @@ use crate::binder::Binder;
 use crate::names::syntax_error;
 use crate::parameters::Operand;
 use crate::subquery::{negate, row_items};
+
+/// Rows of more nodes than this are compared whole: what decides late would be written out too often.
+const LAZY_NODES_MAX: usize = 64;
 
 /// Functions that see the blanks at the end of a char(n).
 const SEES_BLANKS: [&str; 5] = ["octet_length", "bit_length", "concat", "concat_ws", "format"];
@@ -297,7 +300,53 @@ impl Binder<'_> {
             pairs.push((self.compared_side(one, ty)?, self.compared_side(other, ty)?));
         }
         let op = compared.ok_or_else(|| SqlError::internal("a row without columns"))?;
-        Ok(Operand::typed(rows_compared(op, pairs)))
+        Ok(Operand::typed(self.rows_compared(op, pairs)))
+    }
+
+    /// Equality and inequality of rows are those of their columns; the others compare column by column up to
+    /// the first that differs or is NULL.
+    fn rows_compared(&self, op: CompareOp, pairs: Vec<(Expr, Expr)>) -> Expr {
+        let compare = |op, one, other| Expr::new(Op::Compare(op), SqlType::Bool, vec![one, other]);
+        let all = match op {
+            CompareOp::Eq => Some(Op::And),
+            CompareOp::Ne => Some(Op::Or),
+            _ => None,
+        };
+        if let Some(all) = all {
+            let compared = pairs.into_iter().map(|(one, other)| compare(op, one, other));
+            return Expr::new(all, SqlType::Bool, compared.collect());
+        }
+        if !self.is_compared_lazily(&pairs) {
+            let (left, right): (Vec<Expr>, Vec<Expr>) = pairs.into_iter().unzip();
+            let sides = left.into_iter().chain(right).collect();
+            return Expr::new(Op::CompareRows(op), SqlType::Bool, sides);
+        }
+        let strict = match op {
+            CompareOp::Le => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Gt,
+            other => other,
+        };
+        let mut pairs = pairs.into_iter().rev();
+        let last = pairs.next().map(|(one, other)| compare(op, one, other));
+        let whole = pairs.fold(last, |rest, (one, other)| {
+            let equal = compare(CompareOp::Eq, one.clone(), other.clone());
+            let arms = [Some(equal), rest, Some(compare(strict, one, other))];
+            let arms = arms.into_iter().flatten().collect();
+            Some(Expr::new(Op::Case { operand: false }, SqlType::Bool, arms))
+        });
+        whole.unwrap_or_else(|| Expr::leaf(Op::Constant(Value::Null), SqlType::Bool))
+    }
+
+    /// Whether a column behind the first may be an error, so that it must not be computed for rows that are
+    /// decided before. Those before the last are written twice then: only where they are short.
+    fn is_compared_lazily(&self, pairs: &[(Expr, Expr)]) -> bool {
+        let sides = || pairs.iter().flat_map(|(one, other)| [one, other]);
+        let has = |expr: &Expr, is: fn(&Node) -> bool| expr.nodes().iter().any(is);
+        let computes = |expr: &Expr| {
+            has(expr, |node| node.arity > 0) && has(expr, |node| matches!(node.op, Op::Column(_)))
+        };
+        let short = sides().map(|expr| expr.nodes().len()).sum::<usize>() <= LAZY_NODES_MAX;
+        short && sides().skip(2).any(computes) && !sides().any(|expr| self.is_volatile(expr))
     }
 
     /// A call of a function by its name.
@@ -402,23 +451,6 @@ fn not_unique(call: &str) -> SqlError {
         format!("function {call} is not unique"),
     )
     .hint("Could not choose a best candidate function. You might need to add explicit type casts.")
-}
-
-/// Equality and inequality of rows are those of their columns; the others compare the rows as such.
-fn rows_compared(op: CompareOp, pairs: Vec<(Expr, Expr)>) -> Expr {
-    let node = match op {
-        CompareOp::Eq => Op::And,
-        CompareOp::Ne => Op::Or,
-        _ => {
-            let (left, right): (Vec<Expr>, Vec<Expr>) = pairs.into_iter().unzip();
-            let sides = left.into_iter().chain(right).collect();
-            return Expr::new(Op::CompareRows(op), SqlType::Bool, sides);
-        }
-    };
-    let compared = pairs
-        .into_iter()
-        .map(|(one, other)| Expr::new(Op::Compare(op), SqlType::Bool, vec![one, other]));
-    Expr::new(node, SqlType::Bool, compared.collect())
 }
 
 /// `(SELECT a, b) = (1, 2)`

@@ -312,8 +312,11 @@ struct SumFloats {
 
 impl SumFloats {
     fn add(&mut self, value: f64, count: i64) -> Result<(), SqlError> {
-        // The first summand is the sum itself: -0 stays -0.
-        let sum = if self.count == 0 { value } else { self.sum + value };
+        // The first summand is the sum itself: -0 stays -0. A mean begins with 0.
+        let sum = match self.count {
+            0 if !self.mean => value,
+            _ => self.sum + value,
+        };
         if sum.is_infinite() && !self.sum.is_infinite() && !value.is_infinite() {
             return Err(overflow());
         }

@@ -308,6 +308,11 @@ impl Folding<'_> {
     /// An operation that looks at all its arguments.
     fn plain(&mut self, node: &Node, context: &Context<'_>) -> Result<(), SqlError> {
         let arity = node.arity as usize;
+        // PostgreSQL's planner computes no comparison of rows.
+        if let Op::CompareRows(_) = node.op {
+            self.push(node.op.clone(), node.ty, arity);
+            return Ok(());
+        }
         let constants = (0..arity).filter(|back| self.constant(*back).is_some()).count();
         let any_null = || (0..arity).any(|back| self.constant(back) == Some(&Value::Null));
         if constants > 0 && is_strict(&node.op) && any_null() {

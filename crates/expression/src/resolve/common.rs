@@ -23,6 +23,14 @@ pub fn common_type(what: &str, types: &[Option<SqlType>]) -> Result<SqlType, Sql
     })
 }
 
+/// The same, if all the others become that type by themselves.
+#[must_use]
+pub fn verified_common_type(types: &[Option<SqlType>]) -> Option<SqlType> {
+    let common = agree(types).ok()?;
+    let becomes = |ty: &SqlType| same_type(ty, &common) || is_implicit(ty, &common);
+    types.iter().flatten().all(becomes).then_some(common)
+}
+
 /// The same, or the first two types that do not agree.
 pub(super) fn agree(types: &[Option<SqlType>]) -> Result<SqlType, (SqlType, SqlType)> {
     let mut known = types.iter().filter_map(|ty| *ty);

@@ -22,7 +22,7 @@ mod unsupported;
 use weft_types::{SqlError, SqlState, SqlType};
 
 pub use coerce::coerce;
-pub use common::common_type;
+pub use common::{common_type, verified_common_type};
 pub use operators::{Operator, compared_left, resolve_operator};
 
 use crate::functions;
@@ -112,6 +112,10 @@ fn aggregate_among(
         arguments: entry.arguments,
         variadic: false,
     };
+    if name == "array_agg" && *types == [None] {
+        // PostgreSQL has one for arrays and one for everything else.
+        return Err(not_unique(name, types));
+    }
     let shapes: Vec<Shape> = candidates.iter().map(|entry| shape_of(entry)).collect();
     let number = chosen(&shapes, name, types)?;
     let aggregate = candidates.get(number).ok_or_else(|| no_function(name, types))?;
@@ -186,19 +190,24 @@ fn chosen(shapes: &[Shape], name: &str, types: &[Option<SqlType>]) -> Result<usi
     match choose(shapes, types) {
         Choice::One(number) => Ok(number),
         Choice::None => Err(no_function(name, types)),
-        Choice::Several => Err(SqlError::new(
-            SqlState::AMBIGUOUS_FUNCTION,
-            format!("function {} is not unique", call_text(name, types)),
-        )
-        .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+        Choice::Several => Err(not_unique(name, types)),
     }
+}
+
+fn not_unique(name: &str, types: &[Option<SqlType>]) -> SqlError {
+    SqlError::new(
+        SqlState::AMBIGUOUS_FUNCTION,
+        format!("function {} is not unique", call_text(name, types)),
+    )
+    .hint("Could not choose a best candidate function. You might need to add explicit type casts.")
 }
 
 /// 42883; 0A000 if PostgreSQL has functions of the name and Weft has none.
 #[must_use]
 pub fn no_function(name: &str, types: &[Option<SqlType>]) -> SqlError {
     let known = is_function(name) || is_aggregate(name) || is_set_returning(name);
-    if !known && unsupported::is_function_of_postgresql(name) {
+    let lacks_type = known && unsupported::takes_missing_type(name, types);
+    if lacks_type || !known && unsupported::is_function_of_postgresql(name) {
         return SqlError::unsupported(format!("function {} is not supported", call_text(name, types)));
     }
     SqlError::new(

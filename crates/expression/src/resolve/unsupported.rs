@@ -5,6 +5,8 @@
 
 use std::sync::LazyLock;
 
+use weft_types::SqlType;
+
 /// Names of `pg_catalog`'s functions and aggregates in PostgreSQL 15, a line each, in order of bytes:
 /// `SELECT DISTINCT proname COLLATE "C" FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND
 /// prokind <> 'w' AND proname !~ '^RI_' ORDER BY 1`. Window functions are the binder's.
@@ -22,6 +24,11 @@ const OPERATORS: [&str; 35] = [
 /// Whether PostgreSQL has a function of the name.
 pub(super) fn is_function_of_postgresql(name: &str) -> bool {
     FUNCTIONS.binary_search(&name).is_ok()
+}
+
+/// Whether PostgreSQL would convert the arguments to a type that Weft lacks: a time to one with a zone.
+pub(super) fn takes_missing_type(name: &str, types: &[Option<SqlType>]) -> bool {
+    name == "timezone" && matches!(types, [_, Some(SqlType::Time)])
 }
 
 /// Whether PostgreSQL has an operator of the name that Weft has for no type.

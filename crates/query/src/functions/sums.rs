@@ -555,8 +555,8 @@ struct FloatSums {
 impl FloatSums {
     fn resize(&mut self, groups: usize) {
         if self.sums.len() < groups {
-            // The sum of nothing: -0 is what changes no number when added to it.
-            self.sums.resize(groups, -0.0);
+            // The sum of nothing: -0 is what changes no number when added to it. A mean begins with 0.
+            self.sums.resize(groups, if self.average { 0.0 } else { -0.0 });
             self.counts.resize(groups, 0);
         }
     }

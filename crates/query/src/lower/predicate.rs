@@ -257,11 +257,11 @@ impl Lowering<'_> {
             }
             (Some(a), None) => {
                 let literal = self.literal_for(right, right.ty(), &arrow_of(plan.schema(), a)?, plan)?;
-                Ok(literal.map(|literal| binary(column(a), operator, literal)))
+                Ok(known(literal).map(|literal| binary(column(a), operator, literal)))
             }
             (None, Some(b)) => {
                 let literal = self.literal_for(left, left.ty(), &arrow_of(plan.schema(), b)?, plan)?;
-                Ok(literal.map(|literal| binary(literal, operator, column(b))))
+                Ok(known(literal).map(|literal| binary(literal, operator, column(b))))
             }
             (None, None) => Ok(None),
         }
@@ -370,6 +370,12 @@ impl Lowering<'_> {
             negated,
         ))))
     }
+}
+
+/// A literal that is not NULL. DataFusion, which keeps the narrowest of several bounds of one column, drops
+/// `a > NULL` beside `a > 1`.
+fn known(literal: Option<PlanExpr>) -> Option<PlanExpr> {
+    literal.filter(|literal| !matches!(literal, PlanExpr::Literal(value, _) if value.is_null()))
 }
 
 /// Whether a condition fails on some row. What names no column has been computed before: [`crate::fold`].

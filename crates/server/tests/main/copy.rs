@@ -1,5 +1,7 @@
 //! COPY, in both directions and both protocols.
 
+use std::time::Duration;
+
 use crate::wire::{Bench, bind, execute, message, parse, query, sync};
 
 #[test]
@@ -109,4 +111,30 @@ fn copy_out_sends_lines() {
         ["H 0 1", "d 0", "d 1", "c", "C COPY 2", "Z I"]
     );
     assert_eq!(client.query("copyout 50000").len(), 50_004);
+}
+
+#[test]
+fn a_client_that_falls_silent_in_a_copy_is_sent_away() {
+    let bench = Bench::new();
+    *bench.fake.idle_limit.lock().unwrap() = Some(Duration::from_millis(60));
+    let mut client = bench.client();
+    client.send(&[query("begin; copyin"), message(b'd', b"1\n")].concat());
+    let replies = client.farewell();
+    assert!(
+        replies
+            .last()
+            .unwrap()
+            .starts_with("E FATAL 25P03 terminating connection"),
+        "{replies:?}"
+    );
+    assert_eq!(bench.fake.committed(), Vec::<String>::new());
+    // One that sends a byte now and then goes on.
+    let mut client = bench.client();
+    client.send(&query("copyin"));
+    for piece in message(b'd', b"1\n").chunks(2) {
+        std::thread::sleep(Duration::from_millis(30));
+        client.send(piece);
+    }
+    client.send(&message(b'c', b""));
+    assert_eq!(client.replies(), ["G 0 2", "C COPY 1", "Z I"]);
 }

@@ -268,10 +268,10 @@ fn a_portal_is_suspended_at_its_row_limit() {
 
 #[test]
 fn suspended_rows_are_bounded() {
-    let bench = Bench::with(|config| config.portal_bytes_max = 10_000);
+    let bench = Bench::new();
     let mut client = bench.client();
     let bytes = [
-        parse("", "rows 10000", &[]),
+        parse("", "rows 20000", &[]),
         bind("", "", &[]),
         execute("", 1),
         sync(),
@@ -279,10 +279,43 @@ fn suspended_rows_are_bounded() {
     .concat();
     let replies = client.ask(&bytes);
     assert!(
-        replies[3].starts_with("E ERROR 53200 more than 10000 bytes of rows wait"),
+        replies[3].starts_with("E ERROR 53200 cursors, suspended portals"),
         "{replies:?}"
     );
     assert_eq!(replies[4], "Z I");
+}
+
+#[test]
+fn rows_of_other_types_than_were_described_are_refused() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    let bytes = [
+        parse("", "turned 5", &[]),
+        bind("", "", &[]),
+        execute("", 0),
+        sync(),
+    ]
+    .concat();
+    let replies = client.ask(&bytes);
+    assert!(
+        replies[2].starts_with("E ERROR 0A000 cached plan must not change result type"),
+        "{replies:?}"
+    );
+}
+
+#[test]
+fn parameters_of_named_portals_are_bounded_in_bytes() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    let long = "x".repeat(80_000);
+    client.ask(&[query("begin"), parse("s", "echo 25", &[25])].concat());
+    let replies = client.ask(&[bind("a", "s", &[&long]), bind("b", "s", &[&long]), sync()].concat());
+    assert_eq!(replies.last().unwrap(), "Z T", "{replies:?}");
+    let replies = client.ask(&[bind("c", "s", &[&long]), sync()].concat());
+    assert!(replies[0].starts_with("E ERROR 53200"), "{replies:?}");
+    client.query("rollback");
+    let replies = client.ask(&[bind("c", "s", &[&long]), execute("c", 0), sync()].concat());
+    assert_eq!(replies.last().unwrap(), "Z I", "{replies:?}");
 }
 
 #[test]

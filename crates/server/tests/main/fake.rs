@@ -19,6 +19,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use weft_base::Budget;
 use weft_server::{
     Backend, BackendSession, CancelHandle, CommandTag, CopyHeader, DurabilityGate, NoticeLevel, OutputColumn,
     PreparedStatement, Ran, ResultSink, RowRef, Scope, SessionStart, TxnStatus,
@@ -138,6 +139,7 @@ pub struct FakeSession {
     cancel: Arc<FakeCancel>,
     /// Until when a statement is parked; the inner `None`: until it is cancelled.
     parked: Option<Option<Instant>>,
+    memory: Arc<Budget>,
 }
 
 impl Drop for FakeSession {
@@ -167,6 +169,7 @@ impl Backend for FakeBackend {
             settings_version: 0,
             cancel: Arc::default(),
             parked: None,
+            memory: Budget::new(200_000),
         })
     }
 }
@@ -202,6 +205,8 @@ impl FakeSession {
         match text.split_whitespace().next() {
             Some("rows") => rows_columns(),
             Some("wide") => vec![OutputColumn::new("wide", SqlType::Text)],
+            // Described as one number.
+            Some("turned") => vec![OutputColumn::new("turned", SqlType::Int8)],
             Some("echo") => params
                 .iter()
                 .map(|ty| OutputColumn::new("?column?", *ty))
@@ -227,11 +232,11 @@ impl FakeSession {
         match verb {
             "" => sink.empty(),
             "rows" => return self.rows(argument, sink),
-            "wide" => {
+            "wide" | "turned" => {
                 let types = [SqlType::Text];
                 let layout = RowLayout::new(&types);
                 let row = layout.encode(&[Value::Text("w".repeat(argument.parse().unwrap_or(0)))])?;
-                sink.columns(&self.columns(text, &types));
+                sink.columns(&[OutputColumn::new("wide", SqlType::Text)]);
                 let _ = sink.row(RowRef {
                     layout: &layout,
                     bytes: &row,
@@ -282,6 +287,7 @@ impl FakeSession {
                 sink.copy_out(CopyHeader {
                     binary: false,
                     column_count: 1,
+                    idle_max: None,
                 });
                 let count = argument.parse().unwrap_or(0);
                 for line in 0..count {
@@ -342,6 +348,7 @@ impl FakeSession {
             CopyHeader {
                 binary: false,
                 column_count: 2,
+                idle_max: *lock(&self.fake.idle_limit),
             },
             &mut |piece| {
                 data.extend_from_slice(piece);
@@ -502,6 +509,10 @@ impl BackendSession for FakeSession {
 
     fn fail(&mut self) {
         self.abort();
+    }
+
+    fn memory(&self) -> &Arc<Budget> {
+        &self.memory
     }
 
     fn status(&self) -> TxnStatus {

@@ -332,7 +332,7 @@ impl Numeric {
             return (first.div_euclid(DECIMALS_PER_DIGIT), digit as u32);
         }
         let (count, first) = match self.parts() {
-            Some((mantissa, _)) => long::first_digits(mantissa.magnitude()),
+            Some((mantissa, _)) => long::first_digits(mantissa.magnitude(), 6),
             None => return (0, 0),
         };
         let place = position(count);

@@ -334,7 +334,17 @@ impl Numeric {
         let Some((mantissa, scale)) = self.parts() else {
             return Ok(0);
         };
-        let logarithm = (log10_of(mantissa.magnitude()) - f64::from(scale)) * std::f64::consts::LN_10;
+        // As PostgreSQL: of the first two digits to the base of 10,000, cut.
+        let (count, first) = long::first_digits(mantissa.magnitude(), 9);
+        let place = count as i32 - 1 - i32::from(scale);
+        let wanted = place.rem_euclid(DECIMALS) + 1 + DECIMALS;
+        let given = first.max(1).ilog10() as i32 + 1;
+        let digits = match wanted - given {
+            missing @ 0.. => first * 10_u64.pow(missing as u32),
+            excess => first / 10_u64.pow(excess.unsigned_abs()),
+        };
+        let below = (place.div_euclid(DECIMALS) - 1) * DECIMALS;
+        let logarithm = (digits as f64).ln() + f64::from(below) * std::f64::consts::LN_10;
         Ok(logarithm.abs().log10() as i32)
     }
 

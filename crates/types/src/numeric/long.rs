@@ -134,12 +134,12 @@ fn push_digits(number: &BigUint, count: usize, out: &mut String) -> Result<(), S
     push_digits(&low, half, out)
 }
 
-/// How many digits the number, which is not 0, has, and the first of them, five at least if there are so
-/// many.
-pub(super) fn first_digits(number: &BigUint) -> (usize, u64) {
+/// How many digits the number, which is not 0, has, and the first of them, at least one less than
+/// `kept` if there are so many, and at most two more.
+pub(super) fn first_digits(number: &BigUint, kept: u32) -> (usize, u64) {
     // At most two less than the last place of the first digit.
     let places = (number.bits().saturating_sub(1) as f64 * std::f64::consts::LOG10_2) as u32;
-    let dropped = places.saturating_sub(6);
+    let dropped = places.saturating_sub(kept);
     let first = number / ten_to(dropped);
     let first = u64::try_from(&first).unwrap_or(u64::MAX);
     (dropped as usize + first.max(1).ilog10() as usize + 1, first)
@@ -198,7 +198,7 @@ mod tests {
             prop_assert_eq!(root(&a).unwrap(), a.sqrt());
             prop_assert_eq!(digits(&a).unwrap(), a.to_str_radix(10));
             if a != BigUint::ZERO {
-                let (count, first) = first_digits(&a);
+                let (count, first) = first_digits(&a, 6);
                 let text = a.to_str_radix(10);
                 prop_assert_eq!(count, text.len());
                 let first_text = first.to_string();

@@ -13,7 +13,7 @@ use weft_program::Outcome;
 use weft_sql::statement::{self, ParsedAst, Plan, ProgramPlan, TransactionPlan};
 use weft_types::{SqlError, SqlType, Value};
 
-use super::{Prepared, Session};
+use super::{Prepared, Session, ends_a_wait};
 use crate::sink::{ResultSink, Scope};
 
 /// What part a statement can have in a transaction that runs as one program.
@@ -56,18 +56,27 @@ impl Session {
 
     /// Runs point statements as one program, as if between BEGIN and COMMIT. False: nothing has happened;
     /// execute them one by one.
-    pub fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> bool {
+    ///
+    /// # Errors
+    /// What would only come again, after another wait ([`ends_a_wait`]): the transaction is open and failed,
+    /// as if its first statement had had the error.
+    pub fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Result<bool, SqlError> {
         self.begin_statement();
-        self.interruptible(|session| session.run_as_block(steps))
+        let ran = self.interruptible(|session| session.run_as_block(steps));
+        if ran.is_err() {
+            self.transaction().explicit = true;
+            self.fail();
+        }
+        ran
     }
 
-    fn run_as_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> bool {
+    fn run_as_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Result<bool, SqlError> {
         self.block = None;
         let Some(plan) = self.block_plan(steps) else {
-            return false;
+            return Ok(false);
         };
         let Plan::Program(program) = plan.as_ref() else {
-            return false;
+            return Ok(false);
         };
         let params: Vec<Value> = steps
             .iter()
@@ -76,9 +85,10 @@ impl Session {
         match self.run_for_outcome(program, &params, Scope::Alone) {
             Ok(outcome) => {
                 self.block = Some(BlockResult { plan, outcome });
-                true
+                Ok(true)
             }
-            Err(_) => false,
+            Err(error) if ends_a_wait(&error) => Err(error),
+            Err(_) => Ok(false),
         }
     }
 

@@ -74,6 +74,7 @@ impl Session {
                 let header = CopyHeader {
                     binary: false,
                     column_count: named.len() as u16,
+                    idle_max: self.copy_idle_limit(),
                 };
                 let mut decoder =
                     CopyDecoder::new(table.name.clone(), named, options.clone(), self.settings.zone)?;
@@ -155,6 +156,7 @@ impl ResultSink for CopyOut<'_> {
         self.sink.copy_out(CopyHeader {
             binary: false,
             column_count: columns.len() as u16,
+            idle_max: None,
         });
         if self.options.header {
             let names: Vec<Value> = columns

@@ -1,21 +1,22 @@
 //! Cursors: a query's rows, kept for FETCH.
 //!
 //! A cursor's query runs when it is declared and its rows are kept encoded, so every direction is possible
-//! and the rows are those of the moment of DECLARE, as PostgreSQL's insensitive cursors have it. The memory
-//! is the cursor's to bound.
+//! and the rows are those of the moment of DECLARE, as PostgreSQL's insensitive cursors have it. They count
+//! as what the session holds ([`Session::memory`]).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use weft_base::{Exceeded, Reservation};
 use weft_sql::statement::control::CursorPlan;
 use weft_sql::statement::{FetchDirection, Plan};
 use weft_types::{RowLayout, SqlError, SqlState, Value};
 
-use super::{Planned, Session};
+use super::{Planned, Session, too_much_held};
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
 
-/// Bytes of rows that one cursor may keep.
-const CURSOR_BYTES_MAX: usize = 1 << 30;
+/// Bytes that are reserved at a time.
+const RESERVED_BYTES: usize = 64 << 10;
 
 /// Rows kept for FETCH.
 #[derive(Debug)]
@@ -29,13 +30,15 @@ pub(crate) struct Cursor {
     pub holds: bool,
     /// Counts the session's cursors: which were declared before a savepoint or transaction.
     pub number: u64,
+    _held: Reservation,
 }
 
-#[derive(Default)]
 struct Keep {
     columns: Vec<OutputColumn>,
     rows: Vec<Box<[u8]>>,
     byte_count: usize,
+    held: Reservation,
+    exceeded: Option<Exceeded>,
 }
 
 impl ResultSink for Keep {
@@ -44,9 +47,13 @@ impl ResultSink for Keep {
     }
 
     fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
-        self.byte_count += row.bytes.len();
-        if self.byte_count > CURSOR_BYTES_MAX {
-            return ControlFlow::Break(());
+        self.byte_count += row.bytes.len() + size_of::<Box<[u8]>>();
+        if self.byte_count > self.held.bytes() {
+            let missing = self.byte_count - self.held.bytes();
+            if let Err(exceeded) = self.held.grow(missing.next_multiple_of(RESERVED_BYTES)) {
+                self.exceeded = Some(exceeded);
+                return ControlFlow::Break(());
+            }
         }
         self.rows.push(row.bytes.into());
         ControlFlow::Continue(())
@@ -185,15 +192,16 @@ impl Session {
         params: &[Value],
         holds: bool,
     ) -> Result<Cursor, SqlError> {
-        let mut keep = Keep::default();
+        let mut keep = Keep {
+            columns: Vec::new(),
+            rows: Vec::new(),
+            byte_count: 0,
+            held: self.held.empty(),
+            exceeded: None,
+        };
         let planned = planned.with_plan(plan.clone());
-        self.run_plan(&planned, params, Scope::Pipelined, &mut keep)?;
-        if keep.byte_count > CURSOR_BYTES_MAX {
-            return Err(SqlError::new(
-                SqlState("54000"),
-                format!("a cursor may keep at most {CURSOR_BYTES_MAX} bytes of rows"),
-            ));
-        }
+        let ran = self.run_plan(&planned, params, Scope::Pipelined, &mut keep);
+        keep.exceeded.map(too_much_held).map_or(ran, Err)?;
         let layout = super::program::layout_of(&keep.columns);
         let number = self.cursors_made;
         self.cursors_made += 1;
@@ -204,12 +212,15 @@ impl Session {
             position: 0,
             holds,
             number,
+            _held: keep.held,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use weft_base::Budget;
+
     use super::*;
 
     fn cursor(rows: usize) -> Cursor {
@@ -220,6 +231,7 @@ mod tests {
             position: 0,
             holds: false,
             number: 0,
+            _held: Budget::new(0).empty(),
         }
     }
 

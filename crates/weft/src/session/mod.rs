@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::RecordBatch;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
-use weft_base::CatalogVersion;
+use weft_base::{Budget, CatalogVersion, Exceeded, Reservation};
 use weft_program::Program;
 use weft_query::{CancelSignal, RowStream};
 use weft_sql::statement::control::{CursorPlan, PrepareControl};
@@ -113,6 +113,8 @@ pub struct Prepared {
     columns: Vec<OutputColumn>,
     /// What it returns is that of a cursor, or of a statement made by PREPARE.
     depends_on_session: bool,
+    /// Its part of what the session may hold.
+    _held: Reservation,
 }
 
 fn depends_on_session(plan: &Plan) -> bool {
@@ -133,6 +135,26 @@ impl Prepared {
     pub fn columns(&self) -> &[OutputColumn] {
         &self.columns
     }
+}
+
+/// 53200: a session holds too much from one statement to the next.
+pub fn too_much_held(exceeded: Exceeded) -> SqlError {
+    let message = format!(
+        "cursors, suspended portals and prepared statements would hold more than {} bytes",
+        exceeded.bytes_max
+    );
+    SqlError::new(SqlState::OUT_OF_MEMORY, message)
+        .hint("Close some of them, fetch the result without a cursor or row limit, or ask for less.")
+}
+
+/// Whether a statement was ended from outside, so that running it once more would mean to wait once more for
+/// the same end.
+pub(crate) fn ends_a_wait(error: &SqlError) -> bool {
+    use SqlState as S;
+    matches!(
+        error.state,
+        S::QUERY_CANCELED | S::LOCK_NOT_AVAILABLE | S::IO_ERROR | S::DISK_FULL
+    )
 }
 
 /// The open transaction of a session.
@@ -182,6 +204,8 @@ pub struct Session {
     pub(crate) cancel: CancelHandle,
     pub(crate) prepared: HashMap<String, Arc<Prepared>>,
     pub(crate) cursors: HashMap<String, Cursor>,
+    /// What the session may hold from one statement to the next.
+    pub(crate) held: Arc<Budget>,
     pub(crate) cursors_made: u64,
     /// What the last transaction that ran as one program gave.
     pub(crate) block: Option<block::BlockResult>,
@@ -220,6 +244,7 @@ impl Session {
             running: Arc::default(),
         };
         Session {
+            held: shared.held.part(shared.options.session_memory_bytes),
             shared,
             open: None,
             failed: false,
@@ -290,13 +315,24 @@ impl Session {
     /// How long a client may now stay silent: what it set itself for transactions, or what the database
     /// bounds while it holds locks.
     pub fn idle_limit(&self) -> Option<Duration> {
-        let own = self.settings.idle_in_transaction_timeout;
-        if self.status() != TxnStatus::Idle && !own.is_zero() {
-            return Some(own);
-        }
-        let bound = self.shared.options.idle_with_locks_timeout;
-        let holds_locks = self.open.as_ref().is_some_and(|open| open.txn.holds_locks());
-        (holds_locks && !bound.is_zero()).then_some(bound)
+        let in_transaction = self.status() != TxnStatus::Idle;
+        let holds_locks = || self.open.as_ref().is_some_and(|open| open.txn.holds_locks());
+        self.own_idle_limit()
+            .filter(|_| in_transaction)
+            .or_else(|| self.idle_limit_with_locks().filter(|_| holds_locks()))
+    }
+
+    /// How long a client may stay silent in the middle of a COPY, which holds locks for it.
+    pub(crate) fn copy_idle_limit(&self) -> Option<Duration> {
+        self.own_idle_limit().or_else(|| self.idle_limit_with_locks())
+    }
+
+    fn own_idle_limit(&self) -> Option<Duration> {
+        Some(self.settings.idle_in_transaction_timeout).filter(|limit| !limit.is_zero())
+    }
+
+    fn idle_limit_with_locks(&self) -> Option<Duration> {
+        Some(self.shared.options.idle_with_locks_timeout).filter(|limit| !limit.is_zero())
     }
 
     /// The definitions that the next statement is planned for.
@@ -313,6 +349,17 @@ impl Session {
             Some(open) => open.txn.catalog_version(),
             None => self.shared.engine.catalog_version(),
         }
+    }
+
+    /// The bytes that the session may hold from one statement to the next, for those who keep something for
+    /// its client beside it.
+    pub fn memory(&self) -> &Arc<Budget> {
+        &self.held
+    }
+
+    /// A part of [`Self::memory`].
+    fn hold(&self, bytes: usize) -> Result<Reservation, SqlError> {
+        self.held.reserve(bytes).map_err(too_much_held)
     }
 
     /// Parses and plans one statement. `param_types` holds a type for each parameter that the client
@@ -340,12 +387,14 @@ impl Session {
         let planned = self.plan(sql, param_types)?;
         self.check_usable(&planned.plan)?;
         let (params, columns) = self.describe(&planned.plan)?;
+        let held = self.hold(sql.len() + planned.plan.bytes())?;
         Ok(Arc::new(Prepared {
             sql: sql.into(),
             param_types: param_types.to_vec(),
             params,
             columns,
             depends_on_session: depends_on_session(&planned.plan),
+            _held: held,
             planned: RwLock::new(planned),
         }))
     }
@@ -364,6 +413,7 @@ impl Session {
             params,
             columns,
             depends_on_session: true,
+            _held: self.held.empty(),
             planned: RwLock::new(planned),
         })))
     }

@@ -11,12 +11,8 @@ use weft_sql::statement::control::ControlStatement;
 use weft_sql::statement::{self, Normalized, ParsedAst, ParsedStatement, Plan, ProgramPlan, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::{PLANNING_ATTEMPTS, Session};
+use super::{PLANNING_ATTEMPTS, Session, ends_a_wait};
 use crate::sink::{CommandTag, ResultSink, Scope};
-
-const QUERY_CANCELED: SqlState = SqlState::QUERY_CANCELED;
-const LOCK_NOT_AVAILABLE: SqlState = SqlState::LOCK_NOT_AVAILABLE;
-const IO_ERROR: SqlState = SqlState::IO_ERROR;
 
 impl Session {
     /// Runs one simple-query message and pushes the results of its statements. The message ends at its first
@@ -131,8 +127,7 @@ impl Session {
                 Ok(())
             }
             Err(error) if weft_txn::is_stale(&error) => Err(error),
-            // Another attempt would meet the same end, after waiting once more.
-            Err(error) if matches!(error.state, QUERY_CANCELED | LOCK_NOT_AVAILABLE | IO_ERROR) => {
+            Err(error) if ends_a_wait(&error) => {
                 framed.open();
                 self.transaction().explicit = true;
                 Err(error)

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Results, database};
 use weft::sink::Scope;
-use weft::{SqlType, Value};
+use weft::{Options, SqlType, Value};
 
 #[test]
 fn a_prepared_statement_is_planned_again_after_a_change_of_definitions() {
@@ -163,4 +163,49 @@ fn parameters_are_brought_to_their_types() {
         "08P01"
     );
     assert_eq!(c.rows("select * from t"), "1,abc");
+}
+
+#[test]
+fn what_a_session_holds_between_statements_is_bounded_in_bytes() {
+    let options = Options {
+        session_memory_bytes: 1 << 20,
+        sessions_memory_bytes: 3 << 19,
+        ..crate::client::options()
+    };
+    let db = crate::client::open_with(&weft_base::SimDisk::new(1), options);
+    let mut c = Client::new(&db);
+    c.ok("begin; declare a cursor for select repeat('x', 1000) from generate_series(1, 900)");
+    let error = c.fails(
+        "declare b cursor for select repeat('x', 1000) from generate_series(1, 200)",
+        "53200",
+    );
+    assert!(
+        error.message.contains("would hold more than 1048576 bytes"),
+        "{error:?}"
+    );
+    c.ok("rollback; begin; declare b cursor for select repeat('x', 1000) from generate_series(1, 900)");
+    // Another session has only what this one leaves.
+    let mut other = Client::new(&db);
+    other.ok("begin; declare a cursor for select repeat('x', 1000) from generate_series(1, 500)");
+    other.fails(
+        "declare b cursor for select repeat('x', 1000) from generate_series(1, 500)",
+        "53200",
+    );
+    drop(c);
+    other.ok(
+        "rollback; begin; declare b cursor for select repeat('x', 1000) from generate_series(1, 900); commit",
+    );
+    // Statements count, whoever keeps them.
+    let text = format!("select '{}'", "x".repeat(100_000));
+    let mut kept = Vec::new();
+    let error = loop {
+        match other.0.prepare(&text, &[]) {
+            Ok(prepared) => kept.push(prepared),
+            Err(error) => break error,
+        }
+        assert!(kept.len() < 20);
+    };
+    assert_eq!(error.state.0, "53200");
+    kept.clear();
+    assert!(other.0.prepare(&text, &[]).is_ok());
 }

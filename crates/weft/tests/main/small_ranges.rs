@@ -352,7 +352,11 @@ fn one_message_and_one_pipeline() {
         [Value::Int4(1), Value::Int4(2)],
         [Value::Int4(1), Value::Int4(9), Value::Int8(2)],
     );
-    assert!(session.run_block(&[(update, &a), (sum, &b), (sorted, &c)]));
+    assert!(
+        session
+            .run_block(&[(update, &a), (sum, &b), (sorted, &c)])
+            .unwrap()
+    );
     let mut results = Results::default();
     for step in 0..3 {
         session.push_block(step, &mut results).unwrap();

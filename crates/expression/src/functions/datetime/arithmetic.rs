@@ -277,10 +277,9 @@ fn difference(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, Sq
 }
 
 fn time_plus_interval(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
-    let span = interval(arguments, 1)?.micros.rem_euclid(MICROS_PER_DAY);
-    Ok(Value::Time(
-        (time(arguments, 0)? + span).rem_euclid(MICROS_PER_DAY),
-    ))
+    // As PostgreSQL 15, which does not look whether the sum fits; nor below.
+    let sum = time(arguments, 0)?.wrapping_add(interval(arguments, 1)?.micros);
+    Ok(Value::Time(sum.rem_euclid(MICROS_PER_DAY)))
 }
 
 fn interval_plus_time(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
@@ -288,10 +287,8 @@ fn interval_plus_time(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Re
 }
 
 fn time_minus_interval(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
-    let span = interval(arguments, 1)?.micros.rem_euclid(MICROS_PER_DAY);
-    Ok(Value::Time(
-        (time(arguments, 0)? - span).rem_euclid(MICROS_PER_DAY),
-    ))
+    let difference = time(arguments, 0)?.wrapping_sub(interval(arguments, 1)?.micros);
+    Ok(Value::Time(difference.rem_euclid(MICROS_PER_DAY)))
 }
 
 fn time_minus_time(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {

@@ -60,6 +60,17 @@ pub(super) fn iso_day_of_week(days: i64) -> i64 {
     (days + 5).rem_euclid(7) + 1
 }
 
+/// The number of a day that PostgreSQL computes of any year, month and day, those of an interval too; it cuts
+/// towards 0.
+pub(super) fn julian_day(year: i64, month: i64, day: i64) -> i64 {
+    let (month, year) = match month > 2 {
+        true => (month + 1, year + 4800),
+        false => (month + 13, year + 4799),
+    };
+    let century = year / 100;
+    year * 365 - 32167 + year / 4 - century + century / 4 + 7834 * month / 256 + day
+}
+
 /// The day of the year, from 1.
 pub(super) fn day_of_year(shown: &Shown) -> i64 {
     shown.days() - days_from_civil(shown.year, 1, 1) + 1

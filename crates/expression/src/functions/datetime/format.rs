@@ -4,7 +4,7 @@ use weft_types::calendar::{EPOCH_JULIAN_DAY, local_of_utc};
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::clock::{Shown, day_of_week, day_of_year, iso_week, iso_year_start};
+use super::clock::{Shown, day_of_week, day_of_year, iso_week, iso_year_start, julian_day};
 use super::format_template::{Ordinal, Piece, cut};
 use super::values::{interval, is_infinite, micros, stable};
 use crate::functions::arguments::{Arguments, text};
@@ -110,6 +110,53 @@ impl Moment {
     }
 }
 
+/// A day among all days and in its ISO year.
+struct DayNumber {
+    julian: i64,
+    iso_year: i64,
+    iso_week: i64,
+    day_of_iso_year: i64,
+}
+
+impl DayNumber {
+    fn of(moment: &Moment) -> Self {
+        match moment.date {
+            Some(days) => {
+                let (iso_year, iso_week) = iso_week(days);
+                DayNumber {
+                    julian: days + EPOCH_JULIAN_DAY,
+                    iso_year,
+                    iso_week,
+                    day_of_iso_year: days - iso_year_start(iso_year) + 1,
+                }
+            }
+            None => DayNumber::of_span(moment.year, moment.month, moment.day),
+        }
+    }
+
+    /// As PostgreSQL 15 counts the years, months and days of an interval: as if they were a date, whatever
+    /// they are.
+    fn of_span(year: i64, month: i64, day: i64) -> Self {
+        let julian = julian_day(year, month, day);
+        let first = |year: i64| {
+            let fourth = julian_day(year, 1, 4);
+            fourth - fourth.rem_euclid(7)
+        };
+        let iso_year = match julian {
+            _ if julian < first(year) => year - 1,
+            _ if julian >= first(year + 1) => year + 1,
+            _ => year,
+        };
+        let start = first(iso_year);
+        DayNumber {
+            julian,
+            iso_year,
+            iso_week: (julian - start) / 7 + 1,
+            day_of_iso_year: julian - start + 1,
+        }
+    }
+}
+
 fn shown(
     infinite: bool,
     arguments: Arguments<'_, '_>,
@@ -160,6 +207,7 @@ fn push_pattern(
     out: &mut String,
 ) -> Result<bool, SqlError> {
     let date = || moment.date.ok_or_else(not_of_intervals);
+    let numbered = || DayNumber::of(moment);
     let mut number = |value: i64, width: usize| {
         // C's %0*d, one wider for a sign.
         let width = match (fill, value < 0) {
@@ -172,10 +220,12 @@ fn push_pattern(
         Some(_) if moment.year <= 0 => 1 - moment.year,
         _ => moment.year,
     };
-    let iso_year = |days: i64| match iso_week(days).0 {
-        year if year <= 0 => 1 - year,
+    let iso_year = || match numbered().iso_year {
+        year if moment.date.is_some() && year <= 0 => 1 - year,
         year => year,
     };
+    // One wider for the sign of the year, which need not be that of its week.
+    let iso_width = |width: usize| if fill { 0 } else { width + usize::from(year < 0) };
     match word.to_ascii_uppercase().as_str() {
         "HH" | "HH12" => number(
             match moment.hour % 12 {
@@ -202,21 +252,18 @@ fn push_pattern(
         "YYY" => number(year % 1000, 3),
         "YY" => number(year % 100, 2),
         "Y" => number(year % 10, 1),
-        "IYYY" => number(iso_year(date()?), 4),
-        "IYY" => number(iso_year(date()?) % 1000, 3),
-        "IY" => number(iso_year(date()?) % 100, 2),
-        "I" => number(iso_year(date()?) % 10, 1),
+        "IYYY" => fixed(iso_year(), iso_width(4), out),
+        "IYY" => fixed(iso_year() % 1000, iso_width(3), out),
+        "IY" => fixed(iso_year() % 100, iso_width(2), out),
+        "I" => fixed(iso_year() % 10, iso_width(1), out),
         "MM" => number(moment.month, 2),
         "DDD" => fixed(moment.day_of_year, if fill { 0 } else { 3 }, out),
-        "IDDD" => {
-            let days = date()?;
-            number(days - iso_year_start(iso_week(days).0) + 1, 3)
-        }
+        "IDDD" => fixed(numbered().day_of_iso_year, if fill { 0 } else { 3 }, out),
         "DD" => fixed(moment.day, if fill { 0 } else { 2 }, out),
         "D" => number(day_of_week(date()?) + 1, 0),
         "ID" => number((day_of_week(date()?) + 6) % 7 + 1, 0),
         "WW" => fixed((moment.day_of_year - 1) / 7 + 1, if fill { 0 } else { 2 }, out),
-        "IW" => number(iso_week(date()?).1, 2),
+        "IW" => fixed(numbered().iso_week, if fill { 0 } else { 2 }, out),
         "W" => number((moment.day - 1) / 7 + 1, 0),
         "Q" if moment.month == 0 => Ok(false),
         "Q" => number((moment.month - 1) / 3 + 1, 0),
@@ -228,7 +275,7 @@ fn push_pattern(
             },
             2,
         ),
-        "J" => number(date()? + EPOCH_JULIAN_DAY, 0),
+        "J" => fixed(numbered().julian, 0, out),
         _ => push_name(moment, word, fill, translated, out).map(|()| false),
     }
 }
@@ -278,9 +325,6 @@ fn push_name(
                 (month, _) => month.rem_euclid(12),
             };
             padded(cased(name_at(&ROMAN, at).unwrap_or("")), 4)
-        }
-        "IYYY" | "IYY" | "IY" | "I" if moment.date.is_none() => {
-            return Err(SqlError::unsupported("ISO years of intervals are not supported"));
         }
         _ if moment.date.is_none() => return Err(not_of_intervals()),
         "AD" | "BC" => cased(if moment.year <= 0 { "BC" } else { "AD" }),

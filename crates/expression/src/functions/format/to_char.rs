@@ -106,9 +106,11 @@ fn integer_digits(value: &Value, picture: &mut Picture) -> Result<String, SqlErr
         .and_then(|power| 10_i64.checked_pow(power));
     let small = matches!(value, Value::Int4(_));
     let factor = factor.filter(|factor| !small || *factor <= i64::from(i32::MAX));
-    let shifted = factor
-        .and_then(|factor| number.checked_mul(factor))
-        .filter(|shifted| !small || i32::try_from(*shifted).is_ok());
+    let shifted = factor.and_then(|factor| match small {
+        // As PostgreSQL 15, which does not look whether an integer fits.
+        true => Some(i64::from(number.wrapping_mul(factor) as i32)),
+        false => number.checked_mul(factor),
+    });
     let Some(shifted) = shifted else {
         let message = if small {
             "integer out of range"
@@ -155,7 +157,11 @@ fn fixed(value: f64, digits: usize) -> String {
 fn roman(value: &ValueRef<'_>) -> Result<Option<String>, SqlError> {
     let owned = value.to_value();
     let from = owned.sql_type().ok_or_else(foreign)?;
-    let number = cast_from(owned, &from, &SqlType::Int4)?.as_i64().unwrap_or(0);
+    let number = match cast_from(owned, &from, &SqlType::Int4) {
+        Ok(number) => number.as_i64().unwrap_or(0),
+        Err(_) if matches!(value, ValueRef::Float4(_) | ValueRef::Float8(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     if !(1..=3999).contains(&number) {
         return Ok(None);
     }

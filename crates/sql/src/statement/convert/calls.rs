@@ -74,9 +74,14 @@ impl Conversion<'_> {
         Ok(match (entry.kind, entry.name, first, second) {
             (Kind::Prefix, "-", Some((value, _)), None) if in_register => Scalar::Negate(Box::new(value)),
             (Kind::Prefix, "+", Some((value, _)), None) => value,
-            (Kind::Infix, "-", Some((date, SqlType::Date)), Some((days, SqlType::Int4))) => {
-                Scalar::Call(Function::DateAdd, vec![date, Scalar::Negate(Box::new(days))])
-            }
+            (Kind::Infix, "-", Some((date, SqlType::Date)), Some((days, SqlType::Int4))) => match days {
+                // The smallest integer has no negative.
+                Scalar::Constant(Value::Int4(days)) if days != i32::MIN => {
+                    let days = Scalar::Constant(Value::Int4(-days));
+                    Scalar::Call(Function::DateAdd, vec![date, days])
+                }
+                _ => return Err(Refusal::General),
+            },
             (Kind::Infix, "+", Some((days, SqlType::Int4)), Some((date, SqlType::Date))) => {
                 Scalar::Call(Function::DateAdd, vec![date, days])
             }

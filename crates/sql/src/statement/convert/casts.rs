@@ -57,9 +57,12 @@ impl Conversion<'_> {
                 true => cast_from(value, from, to),
                 false => assign_from(value, from, to),
             };
-            // What fails, fails where it is computed.
-            if let Ok(value) = converted {
-                return Ok(Scalar::Constant(value));
+            match converted {
+                Ok(value) => return Ok(Scalar::Constant(value)),
+                // PostgreSQL reads a text when it comes to it; a program would before it looks for the row.
+                Err(_) if from.is_text() && self.scope.variables.is_none() => return Err(Refusal::General),
+                // What fails, fails where it is computed.
+                Err(_) => {}
             }
         }
         let inner = Box::new(inner);
