@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion::common::{JoinType, Result};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode};
 
 use crate::estimate::rows_given;
 
@@ -52,6 +52,11 @@ fn join_sided(plan: Arc<dyn ExecutionPlan>, left: u64, right: u64) -> Result<Arc
         } else {
             Ok(plan)
         };
+    }
+    // Each row of the left side makes a batch with those of the right: the one row of a scalar subquery has
+    // to be on the left.
+    if let Some(join) = plan.downcast_ref::<CrossJoinExec>() {
+        return if left > right { join.swap_inputs() } else { Ok(plan) };
     }
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
         return Ok(plan);
