@@ -123,10 +123,8 @@ pub struct ServeArguments {
     /// ever.
     #[arg(long)]
     pub checkpoint_mb: Option<u64>,
-    /// Seconds that a client may stay silent while its transaction holds locks [default: 600]; 0: for ever. A
-    /// session may set `idle_in_transaction_session_timeout` for itself.
-    #[arg(long)]
-    pub idle_with_locks_timeout: Option<u64>,
+    #[command(flatten)]
+    pub bounds: BoundArguments,
     /// Who merges the files of checkpoints. What units do is checked, and done again by the CPU if they fail;
     /// `SHOW weft.unit_jobs_redone_why` tells.
     #[arg(long, value_enum, default_value_t = CheckpointUnit::Cpu)]
@@ -134,6 +132,27 @@ pub struct ServeArguments {
     /// Clients at one time; one more is refused.
     #[arg(long, default_value_t = 200, value_parser = at_least_one)]
     pub max_connections: usize,
+}
+
+/// What clients may take; docs/limits.md has all bounds.
+#[derive(Debug, Clone, Args)]
+pub struct BoundArguments {
+    /// Seconds that a client may stay silent while its transaction holds locks [default: 600]; 0: for ever. A
+    /// session may set `idle_in_transaction_session_timeout` for itself.
+    #[arg(long)]
+    pub idle_with_locks_timeout: Option<u64>,
+    /// Seconds that a client may leave its results unread [default: 600]; 0: for ever.
+    #[arg(long)]
+    pub write_timeout: Option<u64>,
+    /// Seconds for which a silent transaction's snapshot is kept while others write [default: 14400].
+    #[arg(long)]
+    pub snapshot_age_max: Option<u64>,
+    /// Megabytes of replaced rows that such a snapshot may keep in memory [default: 1024].
+    #[arg(long)]
+    pub snapshot_mb_max: Option<u64>,
+    /// Megabytes that a session may hold from one statement to the next [default: 256].
+    #[arg(long, value_parser = at_least_one)]
+    pub session_mb_max: Option<usize>,
 }
 
 /// None would do nothing.

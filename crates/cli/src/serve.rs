@@ -43,12 +43,15 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock::new()));
         Database::open_with(disk, &arguments.data, clock, options, &progress)
     })?;
-    let config = ServerConfig {
+    let mut config = ServerConfig {
         listen: arguments.listen,
         socket_dir: arguments.socket_dir.clone(),
         connections_max: arguments.max_connections,
         ..ServerConfig::default()
     };
+    if let Some(seconds) = arguments.bounds.write_timeout {
+        config.write_timeout = Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero());
+    }
     let server =
         Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
@@ -70,8 +73,19 @@ fn options(arguments: &ServeArguments) -> Result<Options, Failure> {
     if let Some(megabytes) = arguments.checkpoint_mb {
         options.engine.checkpoint_every_bytes = megabytes.saturating_mul(1 << 20);
     }
-    if let Some(seconds) = arguments.idle_with_locks_timeout {
+    let bounds = &arguments.bounds;
+    if let Some(seconds) = bounds.idle_with_locks_timeout {
         options.idle_with_locks_timeout = Duration::from_secs(seconds);
+    }
+    if let Some(seconds) = bounds.snapshot_age_max {
+        options.engine.snapshot_age_max = Duration::from_secs(seconds);
+    }
+    if let Some(megabytes) = bounds.snapshot_mb_max {
+        options.engine.snapshot_bytes_max = megabytes.saturating_mul(1 << 20);
+    }
+    if let Some(megabytes) = bounds.session_mb_max {
+        options.session_memory_bytes = megabytes.saturating_mul(1 << 20);
+        options.sessions_memory_bytes = options.sessions_memory_bytes.max(options.session_memory_bytes);
     }
     options.synchronous_commit = arguments.synchronous_commit == Switch::On;
     let units = match arguments.compaction_unit {

@@ -419,19 +419,13 @@ impl<S: BackendSession> Connection<S> {
         frame.map_err(frame_failure)
     }
 
-    /// The limit is over that the session sets to its client.
+    /// The limit is over that the session sets to its client: in a transaction, or in the middle of a pipeline
+    /// that holds locks.
     fn silent(&self) -> Failure {
-        let (state, message) = match self.session.status() {
-            TxnStatus::Idle => (
-                SqlState("57P05"),
-                "terminating connection due to idle-session timeout",
-            ),
-            _ => (
-                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                "terminating connection due to idle-in-transaction timeout",
-            ),
-        };
-        Failure::Fatal(SqlError::new(state, message))
+        Failure::Fatal(SqlError::new(
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            "terminating connection due to idle-in-transaction timeout",
+        ))
     }
 
     fn stopped(&self) -> Failure {

@@ -59,7 +59,7 @@ fn an_idle_client_is_sent_away() {
     let mut client = bench.client();
     assert_eq!(
         client.farewell(),
-        ["E FATAL 57P05 terminating connection due to idle-session timeout"]
+        ["E FATAL 25P03 terminating connection due to idle-in-transaction timeout"]
     );
 }
 
