@@ -123,6 +123,7 @@ pub struct ServeArguments {
     /// ever.
     #[arg(long)]
     pub checkpoint_mb: Option<u64>,
+    /// What clients may take.
     #[command(flatten)]
     pub bounds: BoundArguments,
     /// Who merges the files of checkpoints. What units do is checked, and done again by the CPU if they fail;
