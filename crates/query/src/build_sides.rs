@@ -56,7 +56,11 @@ fn join_sided(plan: Arc<dyn ExecutionPlan>, left: u64, right: u64) -> Result<Arc
     // Each row of the left side makes a batch with those of the right: the one row of a scalar subquery has
     // to be on the left.
     if let Some(join) = plan.downcast_ref::<CrossJoinExec>() {
-        return if left > right { join.swap_inputs() } else { Ok(plan) };
+        return if left > right {
+            join.swap_inputs()
+        } else {
+            Ok(plan)
+        };
     }
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
         return Ok(plan);
