@@ -419,8 +419,8 @@ impl<S: BackendSession> Connection<S> {
         frame.map_err(frame_failure)
     }
 
-    /// The limit is over that the session sets to its client: in a transaction, or in the middle of a pipeline
-    /// that holds locks.
+    /// The limit is over that the session sets to its client: in a transaction, or in the middle of a
+    /// pipeline that holds locks.
     fn silent(&self) -> Failure {
         Failure::Fatal(SqlError::new(
             SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
