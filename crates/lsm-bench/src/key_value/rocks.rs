@@ -63,7 +63,9 @@ pub(crate) fn options(shape: &StoreShape) -> Result<Options, LoadError> {
     levels[0] = DBCompressionType::None;
     options.set_compression_per_level(&levels);
     if shape.io == TableIo::Direct {
+        // Writes of flushes and compactions, and the reads of both and of users.
         options.set_use_direct_io_for_flush_and_compaction(true);
+        options.set_use_direct_reads(true);
     }
     Ok(options)
 }
