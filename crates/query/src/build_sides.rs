@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion::common::{JoinType, Result};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode};
 
 use crate::estimate::rows_given;
 
@@ -48,15 +48,6 @@ fn join_sided(plan: Arc<dyn ExecutionPlan>, left: u64, right: u64) -> Result<Arc
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         let free = *join.join_type() != JoinType::Inner && join.join_type().supports_swap();
         return if free && left > right {
-            join.swap_inputs()
-        } else {
-            Ok(plan)
-        };
-    }
-    // Each row of the left side makes a batch with those of the right: the one row of a scalar subquery has
-    // to be on the left.
-    if let Some(join) = plan.downcast_ref::<CrossJoinExec>() {
-        return if left > right {
             join.swap_inputs()
         } else {
             Ok(plan)

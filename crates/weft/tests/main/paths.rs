@@ -85,16 +85,3 @@ fn errors_do_not_depend_on_the_way() {
         }
     }
 }
-
-#[test]
-fn the_one_row_of_a_scalar_subquery_is_built_and_not_each_row_beside_it() {
-    let db = database();
-    let mut client = Client::with(
-        &db,
-        "create table big (id int primary key); create table small (v int)",
-    );
-    client.ok("insert into big select generate_series(1, 1000); insert into small values (1)");
-    let plan = client.rows("explain select (select max(v) from small), id from big");
-    let (built, streamed) = (plan.find("table=small"), plan.find("table=big"));
-    assert!(plan.contains("CrossJoinExec") && built < streamed, "{plan}");
-}
