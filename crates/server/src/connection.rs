@@ -38,7 +38,7 @@ use crate::portal::Names;
 use crate::registry::{Registration, Shared};
 use crate::reply::{self, Severity};
 use crate::row::{RowEncoder, Scratch};
-use crate::sink::{Results, WireSink, frame_failure};
+use crate::sink::{Results, WireSink, frame_failure, idle_too_long};
 use crate::startup::{self, Opening, REPORTED_PARAMETERS, StartupRequest};
 use crate::transport::{Failure, Replies, Socket};
 
@@ -298,7 +298,7 @@ impl<S: BackendSession> Connection<S> {
                 None => self.step(),
             };
             let step = match step {
-                Ok(Step::NoMessage) if expired => Err(self.silent()),
+                Ok(Step::NoMessage) if expired => Err(idle_too_long()),
                 // The end of the stream that the server itself has made.
                 Err(Failure::Gone) if self.shared.is_stopping() => Err(self.stopped()),
                 step => step,
@@ -417,15 +417,6 @@ impl<S: BackendSession> Connection<S> {
             .bytes_received
             .add(self.reader.take_bytes_received());
         frame.map_err(frame_failure)
-    }
-
-    /// The limit is over that the session sets to its client: in a transaction, or in the middle of a
-    /// pipeline that holds locks.
-    fn silent(&self) -> Failure {
-        Failure::Fatal(SqlError::new(
-            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-            "terminating connection due to idle-in-transaction timeout",
-        ))
     }
 
     fn stopped(&self) -> Failure {

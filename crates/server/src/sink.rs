@@ -138,7 +138,7 @@ impl<P> WireSink<'_, P> {
         let frame = match arrived {
             Ok(frame) => frame,
             Err(error) => {
-                let _ = self.fail(copy_failure(error));
+                let _ = self.fail(frame_failure(error));
                 return Err(SqlError::new(
                     SqlState::CONNECTION_FAILURE,
                     "connection lost during COPY from stdin",
@@ -172,25 +172,19 @@ impl<P> WireSink<'_, P> {
     }
 }
 
-/// What a failed read in the middle of a COPY means for the session.
-fn copy_failure(error: FrameError) -> Failure {
-    match error {
-        FrameError::TimedOut => Failure::Fatal(SqlError::new(
-            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-            "terminating connection due to idle-in-transaction timeout during COPY from stdin",
-        )),
-        other => frame_failure(other),
-    }
+/// The limit is over that the session sets to its client: in a transaction, or where locks are held for it.
+pub fn idle_too_long() -> Failure {
+    Failure::Fatal(SqlError::new(
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        "terminating connection due to idle-in-transaction timeout",
+    ))
 }
 
 /// What a failed read means for the session.
 pub fn frame_failure(error: FrameError) -> Failure {
     match error {
         FrameError::Closed => Failure::Gone,
-        FrameError::TimedOut => Failure::Fatal(SqlError::new(
-            SqlState("57P05"),
-            "terminating connection due to idle-session timeout",
-        )),
+        FrameError::TimedOut => idle_too_long(),
         FrameError::TooLong { bytes, bytes_max } => Failure::Fatal(SqlError::new(
             SqlState::PROGRAM_LIMIT_EXCEEDED,
             format!("message of {bytes} bytes is longer than the {bytes_max} bytes allowed"),
