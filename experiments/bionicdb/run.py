@@ -5,9 +5,14 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import charts  # noqa: E402
+import document  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
+SAID = document.read(HERE)
 PROTOCOLS = ["product", "waves", "silo", "partitioned", "two-phase-locking"]
 # Rows that have owners, the transaction at the owner of its first row; and rows that have none.
 OWNERS = ["partitioned-by-owner", "waves"]
@@ -20,6 +25,7 @@ INDEXES = "10a, 11a, 11b"
 # few that they meet cold pages; no figure takes them.
 LOAD = "10a load"
 READS = {"locate": "only found", "64 B field": "64 B field", "whole record": "whole record"}
+SCALES = {"K": 1e3, "M": 1e6}
 
 
 def of(*figures):
@@ -37,7 +43,7 @@ def protocol(row):
 
 def over(name, kind=int, times=1):
     """(protocol, setting of that name) of a row."""
-    return lambda row: (protocol(row), kind(runs.setting(row, name)) * times)
+    return lambda row: (protocol(row), kind(kept.setting(row, name)) * times)
 
 
 def probes(row):
@@ -68,40 +74,41 @@ def loading(row):
 def draw(rows):
     """Figures 9 to 13, as far as rows of them are there."""
 
-    def lines(figure, title, x_title, y_title, place, of_figure=None):
-        found = runs.median(rows, "throughput", of(of_figure or figure)(place), 1e6)
-        figures[f"figure-{figure}"] = runs.lines(f"Figure {figure}: {title}", x_title, y_title, found)
+    def lines(figure, title, x, y, place, of_figure=None):
+        found = kept.points(rows, "throughput", of(of_figure or figure)(place), SCALES[y.words[0]])
+        figures[f"figure-{figure}"] = charts.lines(f"Figure {figure}: {title}", x, y, found, SAID[figure])
 
-    def bars(figure, title, y_title, place, *of_figures):
-        found = runs.median(rows, "throughput", of(*of_figures or [figure])(place), 1e6)
-        figures[f"figure-{figure}"] = runs.bars(f"Figure {figure}: {title}", y_title, found)
+    def bars(figure, title, unit, place, *of_figures):
+        found = kept.points(rows, "throughput", of(*of_figures or [figure])(place), SCALES[unit.words[0]])
+        figures[f"figure-{figure}"] = charts.bars(f"Figure {figure}: {title}", unit, found, SAID[figure])
 
     def accesses(read):
         def place(row):
             name, count = over("accesses")(row)
-            return (name, count) if runs.setting(row, "read").lower() == read else None
+            return (name, count) if kept.setting(row, "read").lower() == read else None
 
         return place
 
     figures = {}
-    transactions, flight = "M transactions/s", "probes in flight"
-    lines("9a", "YCSB-C, 16 reads of 1 KB", "workers", transactions, over("workers"))
-    lines("9b", "TPC-C, NewOrder and Payment", "workers", transactions, over("workers"))
-    lines("10a", "point reads of the hash index", flight, "M lookups/s", lookup_in("hash"), INDEXES)
-    bars("11a", "loading (figure 10a: the hash index alone)", "M rows/s", loading, INDEXES, LOAD)
-    lines("11b", "point reads of the ordered index", flight, "M lookups/s", lookup_in("ordered"), INDEXES)
+    workers, flight = Quantity("workers", 2), Quantity("probes in flight", 2)
+    transactions, lookups = Quantity("K transactions/s"), Quantity("M lookups/s")
+    lines("9a", "YCSB-C, 16 reads of 1 KB", workers, transactions, over("workers"))
+    lines("9b", "TPC-C, NewOrder and Payment", workers, transactions, over("workers"))
+    lines("10a", "point reads of the hash index", flight, lookups, lookup_in("hash"), INDEXES)
+    bars("11a", "loading (figure 10a: the hash index alone)", Quantity("M rows/s"), loading, INDEXES, LOAD)
+    lines("11b", "point reads of the ordered index", flight, lookups, lookup_in("ordered"), INDEXES)
     lines("10b", "YCSB-C, one read", flight, transactions, probes)
     lines("10c", "NewOrder and Payment", flight, transactions, probes)
-    lines("11c", "scans of 50", flight, "M transactions/s", probes)
-    bars("11d", "scans of 50", "M scans/s", lambda row: ("one worker", protocol(row)))
-    for read in ["row", "nothing"]:
-        found = runs.median(rows, "throughput", of("12a")(accesses(read)), 1e6)
+    lines("11c", "scans of 50 rows", flight, Quantity("K scans/s"), probes)
+    bars("11d", "scans of 50 rows", Quantity("K scans/s"), lambda row: ("one worker", protocol(row)))
+    for read, words in [("row", "reads return the row"), ("nothing", "rows are only found")]:
+        found = kept.points(rows, "throughput", of("12a")(accesses(read)), 1e6)
         of_accesses = found.scaled(lambda place: place[1])
-        title = f"Figure 12a: YCSB-C, reads return {read}"
-        figures[f"figure-12a-{read}"] = runs.lines(title, "accesses", "M accesses/s", of_accesses)
+        title, x, y = f"Figure 12a: YCSB-C, {words}", Quantity("accesses", 2), Quantity("M accesses/s")
+        figures[f"figure-12a-{read}"] = charts.lines(title, x, y, of_accesses, SAID["12a"])
     bars("12b", "NewOrder and Payment", transactions, lambda row: ("one worker", protocol(row)))
     title = "YCSB-C, accesses to another worker's rows"
-    lines("13", title, "% remote", transactions, over("remote_share", float, 100))
+    lines("13", title, Quantity("% remote"), transactions, over("remote_share", float, 100))
     return figures
 
 

@@ -5,26 +5,47 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import charts  # noqa: E402
+import document  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
+SAID = document.read(HERE)
 PROTOCOLS = ["calvin", "batch", "waves", "two-phase-locking"]
 # The figures over workers, and their mix of YCSB.
 WORKLOADS = {"4.1": "b", "4.2": "a"}
 THETAS = ["0.1", "0.5", "0.9"]
+# Who reads, in the words of the bench and of figure 4.6.
+CLIENTS = {
+    "product": "product, alone",
+    "batch": "product, in turns with a transaction that locks",
+    "two-phase locking": "transaction that locks",
+}
+
+
+def locking(row):
+    """(workload, lock manager) of locks alone; finding what a transaction needs has a bar of its own."""
+    *case, manager = row["case"].split()
+    return (f"YCSB {case[0].upper()}", manager) if row["figure"] == "3.9" else None
+
+
+def latency(percentile):
+    """(percentile, who) of one read by one client; the runs without a client have no latency."""
+
+    def place(row):
+        who = row["case"].partition(" 1 client(s) ")[2]
+        return (percentile, CLIENTS[who]) if row["figure"] == "4.6" else None
+
+    return place
 
 
 def draw(rows):
-    """Throughput over workers, for both mixes and each skew; locking alone. 4.6 is a value, not a picture."""
-
-    def locking(row):
-        *case, manager = row["case"].split()
-        return f"YCSB {case[0].upper()}", manager
-
-    of_figure = [row for row in rows if row["figure"] == "3.9" and row["metric"] == "locking_each"]
-    found = runs.median(of_figure, "locking_each", locking)
-    title = "Figure 3.9: taking locks, theta 0.5"
-    figures = {"figure-3.9": runs.bars(title, "ns a transaction", found)}
+    """Locking alone; throughput over workers, for both mixes and each skew; the latency of one read."""
+    found = kept.points(rows, "locking_each", locking)
+    title, unit = "Figure 3.9: taking the locks of a transaction, theta 0.5", Quantity("ns")
+    figures = {"figure-3.9": charts.bars(title, unit, found, SAID["3.9"])}
     for figure, letter in WORKLOADS.items():
         for theta in THETAS:
 
@@ -32,11 +53,16 @@ def draw(rows):
                 *case, protocol = row["case"].split()
                 if row["figure"] != figure or f"theta={theta}" not in case:
                     return None
-                return protocol, int(runs.setting(row, "workers"))
+                return protocol, int(kept.setting(row, "workers"))
 
-            found = runs.median(rows, "throughput", place, 1e6)
+            found = kept.points(rows, "throughput", place, 1e6)
             title = f"Figure {figure}: YCSB {letter.upper()}, theta {theta}"
-            figures[f"figure-{figure}-{theta}"] = runs.lines(title, "workers", "M transactions/s", found)
+            workers, rate = Quantity("workers", 2), Quantity("M transactions/s")
+            figures[f"figure-{figure}-{theta}"] = charts.lines(title, workers, rate, found, SAID[figure])
+    found = kept.points(rows, "latency_p50", latency("median"))
+    found |= kept.points(rows, "latency_p999", latency("99.9th percentile"))
+    title, unit = "Figure 4.6: latency of one read from start to finish", Quantity("us", 10)
+    figures["figure-4.6"] = charts.bars(title, unit, found, SAID["4.6"])
     return figures
 
 

@@ -9,7 +9,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import callgrind  # noqa: E402
+import charts  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 # The client's thread between handing transactions over and having their answers; whoever serves, it is here.
@@ -19,6 +22,11 @@ WORKLOADS = {
     "tpcc": "tpcc --warehouses 1 --items 2000 --customers-per-district 300",
     "ycsb-c-located": "ycsb --workload c --accesses 16 --records 30000 --theta 0 --read nothing",
     "ycsb-c-rows": "ycsb --workload c --accesses 16 --records 30000 --theta 0 --read row",
+}
+TITLES = {
+    "tpcc": "TPC-C, full mix, by crate",
+    "ycsb-c-located": "YCSB-C, 16 rows that are only found, by crate",
+    "ycsb-c-rows": "YCSB-C, 16 rows of 1 KB, by crate",
 }
 
 
@@ -55,9 +63,10 @@ def draw(rows):
         def place(row):
             return (row["case"], "") if row["figure"] == name and row["case"] != "all" else None
 
-        return runs.median(rows, "instructions", place, 1e3)
+        return kept.points(rows, "instructions", place, 1e3)
 
-    return {name: runs.bars(name, "thousand instructions a transaction", of(name)) for name in WORKLOADS}
+    unit = Quantity("thousand instructions a transaction")
+    return {name: charts.bars(title, unit, of(name)) for name, title in TITLES.items()}
 
 
 def run(lab):

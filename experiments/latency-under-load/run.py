@@ -6,9 +6,14 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import charts  # noqa: E402
+import document  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
+SAID = document.read(HERE)
 # The product's percentiles, and of those of the thread without work beside it only the last.
 METRICS = {
     ("latency_p50", "product"): "p50",
@@ -20,15 +25,17 @@ METRICS = {
 
 def draw(rows):
     """Percentiles over the share of the closed loop's throughput."""
-    found = runs.Found()
+    found = kept.Points()
     for (metric, who), name in METRICS.items():
 
         def place(row, who=who, name=name):
             load = re.fullmatch(r"load (\d+)%", row["figure"])
             return (name, int(load[1])) if load and row["case"].split()[-1] == who else None
 
-        found |= runs.median(rows, metric, place)
-    return {"latency": runs.lines("Latency against load, YCSB A", "load, % of closed loop", "us", found)}
+        found |= kept.points(rows, metric, place)
+    load = Quantity("load, % of the closed loop's throughput")
+    title, unit = "Latency against load, YCSB A, theta 0.5", Quantity("us", 10)
+    return {"latency": charts.lines(title, load, unit, found, SAID["latency"])}
 
 
 def run(lab):

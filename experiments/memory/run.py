@@ -5,9 +5,14 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import charts  # noqa: E402
+import document  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
+SAID = document.read(HERE)
 
 
 def limit(row):
@@ -15,7 +20,8 @@ def limit(row):
     if row["figure"] != "limits" or row["unit"] != "1/s" or not row["case"].startswith("probe and "):
         return None
     payload, way = row["case"].removeprefix("probe and ").split(", ")
-    return f"{payload}, {way}", f"{runs.setting(row, 'pages')}, {runs.setting(row, 'threads')} threads"
+    threads = {"1": "1 thread", "2": "2 threads"}[kept.setting(row, "threads")]
+    return f"{payload}, {way}", f"{kept.setting(row, 'pages')} pages, {threads}"
 
 
 def lookup(row):
@@ -28,10 +34,11 @@ def lookup(row):
 
 def draw(rows):
     """A figure of the bare probes, and one of the indexes."""
-    limits, lookups = (runs.median(rows, "throughput", place, 1e6) for place in [limit, lookup])
+    limits, lookups = (kept.points(rows, "throughput", place, 1e6) for place in [limit, lookup])
+    rates = Quantity("M probes/s"), Quantity("M lookups/s of processor time")
     return {
-        "limits": runs.bars("Bare probes", "M probes/s", limits),
-        "index": runs.bars("The store's indexes", "M lookups/s of processor time", lookups),
+        "limits": charts.bars("Bare probes, and what is read behind them", rates[0], limits),
+        "index": charts.bars("Lookups in the store's indexes", rates[1], lookups, SAID["index"]),
     }
 
 

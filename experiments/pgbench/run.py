@@ -11,8 +11,11 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import charts  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
 import servers  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 # What Weft counts, and what it says of itself beside each figure.
 COUNTERS = ["batches", "one_shot_transactions", "session_commits", "read_only_programs", "log_syncs"]
@@ -57,11 +60,12 @@ def place(row):
 
 def draw(rows):
     """Both contenders' throughput, case by case."""
-    ours = runs.median(rows, "throughput", lambda row: (place(row), "weft"), 1e3)
+    found = kept.points(rows, "throughput", lambda row: (place(row), "weft"), 1e3)
     theirs = [{**row, "value": float(row["baseline"].rsplit(": ", 1)[1])} for row in rows]
-    theirs = runs.median(theirs, "throughput", lambda row: (place(row), peer(row)), 1e3)
+    found |= kept.points(theirs, "throughput", lambda row: (place(row), peer(row)), 1e3)
     scale = rows[0]["config"].split(",")[0] if rows else ""
-    return {"throughput": runs.bars(f"pgbench, {scale}", "K transactions/s", ours | theirs)}
+    title = f"pgbench at {scale}; cN: N clients"
+    return {"throughput": charts.bars(title, Quantity("K transactions/s"), found)}
 
 
 def peer(row):

@@ -12,10 +12,13 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import charts  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
 import servers  # noqa: E402
 import statements  # noqa: E402
 import tables  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 MORE_FIELDS = ["cpu_ms", "baseline_cpu_ms", "answer"]
 PROTOCOLS = ["prepared", "extended", "simple"]
@@ -228,12 +231,11 @@ def draw(rows):
             case, name = row["case"].rsplit(", ", 1)
             return (case, name) if name != "postgresql" else None
 
-        return runs.median(of_figure, "ratio", place)
+        return kept.points(of_figure, "ratio", place)
 
-    return {
-        name: runs.bars(f"{name} queries", "latency, times PostgreSQL 15", ratios(name))
-        for name in ("analytical", "small")
-    }
+    unit, peer = Quantity("latency, times PostgreSQL 15", 10), (1, "as PostgreSQL 15")
+    titles = {"analytical": "Queries over whole tables", "small": "Queries over few rows, by protocol"}
+    return {name: charts.bars(title, unit, ratios(name), reference=peer) for name, title in titles.items()}
 
 
 def main():

@@ -5,9 +5,14 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import charts  # noqa: E402
+import document  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
+SAID = document.read(HERE)
 # Not `batch`: with one wave a batch, each NewOrder of a district waits for the next one: 0.6 K/s.
 PROTOCOLS = ["product", "waves", "silo", "two-phase-locking"]
 MIXES = {"full": "full mix", "neworder-payment": "NewOrder and Payment"}
@@ -18,15 +23,19 @@ def draw(rows):
 
     def place(row):
         words = dict(word.split("=") for word in row["case"].split() if "=" in word)
-        group = f"{words['warehouses']} warehouses, {runs.setting(row, 'workers')} workers"
-        return group, row["case"].split()[-1]
+        counts = counted(words["warehouses"], "warehouse"), counted(kept.setting(row, "workers"), "worker")
+        return ", ".join(counts), row["case"].split()[-1]
 
     figures = {}
     for mix, name in MIXES.items():
         of_mix = [row for row in rows if row["figure"] == mix]
-        found = runs.median(of_mix, "throughput", place, 1e3)
-        figures[mix] = runs.bars(f"TPC-C, {name}", "K transactions/s", found)
+        found = kept.points(of_mix, "throughput", place, 1e3)
+        figures[mix] = charts.bars(f"TPC-C, {name}", Quantity("K transactions/s"), found, SAID[mix])
     return figures
+
+
+def counted(count, noun):
+    return f"{count} {noun}{'' if count == '1' else 's'}"
 
 
 def run(lab):

@@ -10,11 +10,15 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import charts  # noqa: E402
+import document  # noqa: E402
+import kept  # noqa: E402
 import over_network  # noqa: E402
 import runs  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-KEY_BYTES = 16
+SAID = document.read(HERE)
 # Small memtables, so that compactions follow each other within seconds.
 STORE = "--value-bytes 512 --memtable-mb 8 --cache-mb 64"
 KEYS = 200_000
@@ -30,21 +34,21 @@ LINES = {
 }
 # Figures over time. YCSB's update heavy and read mostly mixes, with keys by chance and not by Zipf's law.
 OVER_TIME = {
-    "12-write-only": ("Figure 12: writes alone", "overwrite"),
-    "12-mixed": ("Figure 12: half reads", "mixed --read-percent 50"),
-    "13-ycsb-b": ("Figure 13: 95 % reads", "mixed --read-percent 95"),
+    "12-write-only": ("Figure 12: writes alone, by who compacts", "overwrite"),
+    "12-mixed": ("Figure 12: half reads, by who compacts", "mixed --read-percent 50"),
+    "13-ycsb-b": ("Figure 13: 95 % reads, by who compacts", "mixed --read-percent 95"),
     "faults": ("Writes alone, units that fail", "overwrite"),
 }
 
 
 def over_length(row):
-    """(contender, KV bytes) of a case `value=V COMPRESSION NAME ...`; not `runtime`, the same CPU."""
+    """(contender, bytes of value) of a case `value=V COMPRESSION NAME ...`; not `runtime`, the same CPU."""
     width, _, name = row["case"].split(" ", 2)
     unit = re.match(r"model (\d+) decoders, (\d+) bytes a cycle", name)
     if unit is None and name != "cpu":
         return None
     contender = f"{unit[1]} decoders, {unit[2]} B/cycle" if unit else "CPU thread"
-    return contender, KEY_BYTES + int(width.removeprefix("value="))
+    return contender, int(width.removeprefix("value="))
 
 
 def over_time(row):
@@ -74,25 +78,30 @@ def draw(rows):
     """Figures 9, 12 to 15 and of faults, as far as rows of them are there."""
 
     def found(figure, metric, place, scale):
-        return runs.median([row for row in rows if row["figure"] == figure], metric, place, scale)
+        return kept.points([row for row in rows if row["figure"] == figure], metric, place, scale)
 
     figures = {}
+    value_bytes, operations = Quantity("bytes of value (keys have 16)", 2), Quantity("K operations/s")
     for compression in COMPRESSIONS:
-        title = f"4 runs, {compression}; units simulated at 200 MHz"
+        title = f"Figure 9: merge of 4 runs, {compression}; units simulated at 200 MHz"
         for name, metric, unit in [("", "throughput", "MB/s"), ("-entries", "entries", "M entries/s")]:
             rates = found(f"9-{compression}", metric, over_length, 1e6)
-            drawn = runs.lines(title, "bytes of key and value", unit, rates)
+            drawn = charts.lines(title, value_bytes, Quantity(unit), rates, SAID["9"])
             figures[f"figure-9-{compression}{name}"] = drawn
     for figure, (title, _) in OVER_TIME.items():
         rates = found(figure, "throughput_at", over_time, 1e3)
-        figures[f"figure-{figure}"] = runs.lines(title, "seconds", "K operations/s", rates)
+        drawn = charts.lines(title, Quantity("seconds"), operations, rates, SAID.get(figure, ()))
+        figures[f"figure-{figure}"] = drawn
     rates = found("13-ratio", "throughput", over_ratio, 1e3)
-    title = "Figure 13: reads and writes"
-    figures["figure-13-ratio"] = runs.lines(title, "% reads", "K operations/s", rates)
+    title = "Figure 13: reads and writes mixed"
+    figures["figure-13-ratio"] = charts.lines(title, Quantity("% reads"), operations, rates, SAID["13-ratio"])
+    transactions, connections = Quantity("K transactions/s"), Quantity("connections", 2)
     rates = found("14", "throughput", over_connections, 1e3)
-    figures["figure-14"] = runs.lines("Figure 14: TPC-C", "connections", "K transactions/s", rates)
+    title = "Figure 14: TPC-C, Weft by who compacts"
+    figures["figure-14"] = charts.lines(title, connections, transactions, rates, SAID["14"])
     rates = found("15", "throughput", by_script, 1e3)
-    figures["figure-15"] = runs.bars("Figure 15: SysBench's transactions", "K transactions/s", rates)
+    title = "Figure 15: SysBench, Weft by who compacts"
+    figures["figure-15"] = charts.bars(title, transactions, rates, SAID["15"])
     return figures
 
 

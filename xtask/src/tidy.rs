@@ -11,12 +11,14 @@
 //! | `machine-paths`  | no path of somebody's machine is in the sources            | [`contents`] |
 //! | `names`          | no file is named after nothing                             | [`contents`] |
 //! | `named-paths`    | paths named in ARCHITECTURE.md and README.md exist         | [`paths`]    |
+//! | `figures`        | figures show kept rows, and rows are of commits            | [`figures`]  |
 //!
 //! A size rule can be suspended for one file or function, until a date, in `xtask/tidy-exemptions.txt`
 //! ([`exemptions`]); an exemption that is out of date, or that nothing needs any more, is itself a finding.
 
 mod contents;
 mod exemptions;
+mod figures;
 mod floors;
 mod paths;
 mod rust_source;
@@ -74,6 +76,8 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
         findings.extend(contents::check(file));
     }
     findings.extend(paths::check(&files, |path| root.join(path).exists()));
+    let history = figures::History::of(root);
+    findings.extend(figures::check(&files, |commit| history.has(commit)));
     let list = std::fs::read_to_string(root.join(exemptions::LIST)).unwrap_or_default();
     Ok(exemptions::apply(&list, exemptions::Date::today(), findings))
 }

@@ -10,12 +10,13 @@ use super::tree::SourceFile;
 const CHECKED: [&str; 2] = ["ARCHITECTURE.md", "README.md"];
 const FILE_ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".sh", ".py", ".txt"];
 /// First parts of the paths that are ours; others (`tokio/rt`, `a/b`) are not looked for.
-const TOP_FOLDERS: [&str; 9] = [
+const TOP_FOLDERS: [&str; 10] = [
     "crates/",
     "docs/",
     "tests/",
     "xtask/",
     "examples/",
+    "experiments/",
     "fuzz/",
     "kernels/",
     "hardware/",

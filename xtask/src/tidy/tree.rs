@@ -37,7 +37,7 @@ const SKIPPED_FOLDERS: [&str; 6] = [
     "venv",
     "corpus",
 ];
-const TEXT_ENDINGS: [&str; 11] = [
+const TEXT_ENDINGS: [&str; 13] = [
     "rs",
     "toml",
     "md",
@@ -49,6 +49,8 @@ const TEXT_ENDINGS: [&str; 11] = [
     "asm",
     "slt",
     "yml",
+    "csv",
+    "svg",
 ];
 /// Files without an ending that are text all the same.
 const TEXT_NAMES: [&str; 1] = ["run"];
