@@ -60,15 +60,19 @@ const FIRST_PIECE_ROWS: usize = 8;
 pub struct StopSignal {
     cancel: CancelSignal,
     deadline: Option<Instant>,
+    /// What the thread works under that asks for the execution.
+    statement: Option<Arc<dyn Interrupt>>,
     abandoned: AtomicBool,
 }
 
 impl StopSignal {
-    /// Stops when `cancel` is raised or `deadline` passes.
+    /// Stops when `cancel` is raised, when `deadline` passes, or when what the calling thread works under
+    /// says so.
     pub fn new(cancel: CancelSignal, deadline: Option<Instant>) -> Arc<Self> {
         Arc::new(StopSignal {
             cancel,
             deadline,
+            statement: interrupt::current(),
             abandoned: AtomicBool::new(false),
         })
     }
@@ -88,8 +92,11 @@ impl StopSignal {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// 57014 when the execution shall end.
+    /// The error with which the execution shall end: 57014, or the statement's own.
     pub fn verdict(&self, now: Instant) -> std::result::Result<(), SqlError> {
+        if let Some(statement) = &self.statement {
+            statement.verdict()?;
+        }
         if self.abandoned.load(Ordering::Relaxed) || self.cancel.is_canceled() {
             return Err(canceled_by_user());
         }

@@ -225,5 +225,6 @@ fn resume<S: BackendSession>(
         reply::command_complete(out, &tag);
         portal.state = PortalState::Done;
     }
-    connection.replies.flush_if_large()
+    connection.replies.flush_if_large()?;
+    Ok(())
 }

@@ -90,8 +90,14 @@ impl<P> WireSink<'_, P> {
         ControlFlow::Break(())
     }
 
+    /// After a flush the statement looks whether it shall end: its client may have taken its time to read.
     fn flush_if_large(&mut self) -> ControlFlow<()> {
-        match self.replies.flush_if_large() {
+        let ended = match self.replies.flush_if_large() {
+            Ok(true) => interrupt::check().map_err(Failure::Statement),
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        match ended {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => self.fail(failure),
         }

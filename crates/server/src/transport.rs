@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use rustix::io::Errno;
@@ -21,6 +22,9 @@ use crate::metrics::Metrics;
 
 /// A buffer larger than this is not kept after a flush.
 const REPLY_BYTES_KEPT: usize = 512 << 10;
+
+/// What a client has to read within the write timeout.
+const SLOW_PIECE_BYTES: usize = 64 << 10;
 
 /// Why a message did not end as the client wished.
 #[derive(Debug)]
@@ -70,8 +74,29 @@ impl Socket {
             match self.write_now(bytes) {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return blocking::section(|| (&*self.0).write_all(bytes)),
+                Err(Errno::AGAIN) => return blocking::section(|| self.write_slowly(bytes)),
                 Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes` to a client that takes them as it likes, but no more slowly than one piece
+    /// within the socket's write timeout.
+    fn write_slowly(&self, bytes: &[u8]) -> io::Result<()> {
+        let limit = self.0.write_timeout()?;
+        for mut piece in bytes.chunks(SLOW_PIECE_BYTES) {
+            let began = Instant::now();
+            while !piece.is_empty() {
+                let count = match (&*self.0).write(piece) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    written => written?,
+                };
+                piece = piece.get(count..).unwrap_or_default();
+                if !piece.is_empty() && limit.is_some_and(|limit| began.elapsed() >= limit) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
             }
         }
         Ok(())
@@ -187,12 +212,12 @@ impl Replies {
         let _ = self.gate.wait();
     }
 
-    /// Writes everything out if it is much.
-    pub fn flush_if_large(&mut self) -> Result<(), Failure> {
-        match self.out.len() >= self.bytes_flush {
-            true => self.flush(),
-            false => Ok(()),
+    /// Writes everything out if it is much; whether it was.
+    pub fn flush_if_large(&mut self) -> Result<bool, Failure> {
+        if self.out.len() < self.bytes_flush {
+            return Ok(false);
         }
+        self.flush().map(|()| true)
     }
 
     /// Drops what waits at the gate and writes `last` (whole messages) without waiting there: the farewell of

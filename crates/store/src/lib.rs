@@ -42,6 +42,7 @@ mod lookup_plan;
 mod memory;
 mod probe;
 mod read;
+mod scrub;
 mod snapshot;
 mod store;
 mod table;
@@ -59,6 +60,7 @@ pub use memory::PagesAhead;
 pub use memory::SlotId;
 pub use probe::Probe;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
+pub use scrub::Scrubber;
 pub use snapshot::{Pinned, Reader, Snapshot};
 #[cfg(any(test, feature = "faults"))]
 pub use store::PanicAt;

@@ -90,6 +90,8 @@ pub enum PanicAt {
     Finish,
     /// In [`Store::collect_garbage`].
     Collect,
+    /// Where a checkpoint writes what changed.
+    Checkpoint,
 }
 
 /// The gate of a store, closed: one batch, publication or collection at a time. It opens when this is

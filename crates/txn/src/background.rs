@@ -1,18 +1,22 @@
 //! What runs beside the callers: the flusher, the checkpointer and the sequencer's relief.
 //!
 //! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. The
-//! checkpointer writes what changed up to a batch boundary once enough log has been written, while batches go
-//! on, and then drops the log before it. The relief takes the sequencer's role over from a caller that has
-//! served others for long. All end when the engine is dropped.
+//! checkpointer writes what changed up to a batch boundary once enough log has been written, while batches
+//! go on, and then drops the log before it; in between it looks through the rows for damage ([`Scrubber`]).
+//! The relief takes the sequencer's role over from a caller that has served others for long. All end when
+//! the engine is dropped. If one of them panics, writing ends: nobody would do its work, and what it left
+//! half done is not known.
 
 use crate::engine::Shared;
 use crate::error::EngineError;
 use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_base::BatchId;
+use weft_store::Scrubber;
 use weft_store::checkpoint::Changes;
 use weft_types::SqlState;
 
@@ -25,9 +29,12 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), EngineError> {
     let mut start = |name: &str, run: fn(&Shared)| {
         let shared = Arc::clone(shared);
-        let thread = std::thread::Builder::new()
-            .name(name.to_string())
-            .spawn(move || run(&shared));
+        let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || {
+            let work = AssertUnwindSafe(|| run(&shared));
+            if std::panic::catch_unwind(work).is_err() {
+                shared.end_writing(SqlState::INTERNAL_ERROR, "a background thread failed");
+            }
+        });
         let io = |source| EngineError::Io {
             doing: "starting a background thread".to_string(),
             source,
@@ -63,7 +70,11 @@ fn stopping(shared: &Shared, interval: Duration) -> bool {
 
 fn checkpoint_as_needed(shared: &Shared) {
     let (mut pause, mut not_before) = (RETRY_PAUSE_MIN, None);
+    let (mut scrubber, mut scrub_from) = (Scrubber::default(), Instant::now());
     while !stopping(shared, Duration::from_millis(50)) {
+        if scrub_from <= Instant::now() && scrubber.step(&shared.store) {
+            scrub_from = Instant::now() + shared.config.scrub_pause;
+        }
         let logged = shared.logged_bytes();
         if logged.saturating_sub(shared.checkpointed_at_bytes.load(Relaxed))
             < shared.config.checkpoint_every_bytes
@@ -87,8 +98,17 @@ fn checkpoint_as_needed(shared: &Shared) {
     }
 }
 
-/// Brings what is on disk to the newest boundary and drops the log before it.
+/// Brings what is on disk to the newest boundary and drops the log before it. After a panic nobody knows what
+/// the checkpoint left behind: writing ends.
 pub(crate) fn checkpoint(shared: &Shared) -> Result<BatchId, EngineError> {
+    let work = AssertUnwindSafe(|| checkpoint_or_panic(shared));
+    std::panic::catch_unwind(work).unwrap_or_else(|_| {
+        let ended = shared.end_writing(SqlState::INTERNAL_ERROR, "a checkpoint failed");
+        Err(EngineError::Stopped(ended))
+    })
+}
+
+fn checkpoint_or_panic(shared: &Shared) -> Result<BatchId, EngineError> {
     let mut checkpoints = shared.checkpoints.lock();
     if let Some(error) = shared.failure() {
         return Err(EngineError::Stopped(error));

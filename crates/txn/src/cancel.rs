@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crate::snapshots::snapshot_too_old;
 use parking_lot::Mutex;
 use weft_types::interrupt::Interrupt;
 use weft_types::{SqlError, SqlState};
@@ -11,6 +12,7 @@ use weft_types::{SqlError, SqlState};
 #[derive(Debug, Default)]
 struct Wishes {
     cancelled: AtomicBool,
+    snapshot_lost: AtomicBool,
     deadline: Mutex<Option<Instant>>,
 }
 
@@ -27,6 +29,12 @@ impl CancelToken {
     /// Takes the wish back; the session does so before each statement.
     pub fn reset(&self) {
         self.0.cancelled.store(false, Ordering::Release);
+        self.0.snapshot_lost.store(false, Ordering::Release);
+    }
+
+    /// Ends the statement that runs under this token because what it reads keeps too much in memory.
+    pub(crate) fn give_up_snapshot(&self) {
+        self.0.snapshot_lost.store(true, Ordering::Release);
     }
 
     /// Sets the deadline anew.
@@ -39,7 +47,8 @@ impl CancelToken {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// The error with which whoever runs under this token must stop now (57014).
+    /// The error with which whoever runs under this token must stop now (57014; 72000 if its snapshot was
+    /// given up).
     pub fn error(&self) -> Option<SqlError> {
         self.0.verdict().err()
     }
@@ -52,6 +61,9 @@ impl CancelToken {
 
 impl Interrupt for Wishes {
     fn verdict(&self) -> Result<(), SqlError> {
+        if self.snapshot_lost.load(Ordering::Acquire) {
+            return Err(snapshot_too_old());
+        }
         let message = if self.cancelled.load(Ordering::Acquire) {
             "canceling statement due to user request"
         } else if self

@@ -30,17 +30,25 @@ pub struct EngineConfig {
     pub checkpoint_every_bytes: u64,
     /// Sizes of what checkpoints write.
     pub checkpoint: CheckpointConfig,
+    /// Time between two passes over all rows in memory that look for damage; they are made where checkpoints
+    /// are taken by themselves.
+    pub scrub_pause: Duration,
     /// How long a commit with `synchronous_commit = off` may stay out of the disk.
     pub flush_interval: Duration,
     /// Row locks of one transaction in one table from which it takes the table instead.
     pub row_locks_before_escalation: usize,
+    /// Memory of rows that open transactions have written and not committed, all together; beyond, who writes
+    /// is refused with 53200.
+    pub open_writes_bytes: usize,
     /// Superseded versions and index entries removed after each batch, at most; more after a batch that made
     /// more.
     pub garbage_per_batch: usize,
     /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond, the
     /// transaction is refused at its next statement (72000).
     pub snapshot_bytes_max: u64,
-    /// How old such a snapshot may become while others write.
+    /// Bytes that the snapshot of a running statement may keep so; beyond, the statement is ended (72000).
+    pub running_snapshot_bytes_max: u64,
+    /// How old a transaction's snapshot may become while others write.
     pub snapshot_age_max: Duration,
     /// Switches admission and locking off. Only for showing that the isolation tests can fail.
     #[doc(hidden)]
@@ -62,10 +70,13 @@ impl Default for EngineConfig {
             log_salt: 0,
             checkpoint_every_bytes: 256 << 20,
             checkpoint: CheckpointConfig::default(),
+            scrub_pause: Duration::from_secs(60),
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
+            open_writes_bytes: 2 << 30,
             garbage_per_batch: 4096,
             snapshot_bytes_max: 1 << 30,
+            running_snapshot_bytes_max: 4 << 30,
             snapshot_age_max: Duration::from_secs(4 * 3600),
             without_locks: false,
         }

@@ -16,10 +16,11 @@ use crate::recovery;
 use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
 use crate::role::Role;
 use crate::sequencer::{RECORD_MEMBER_BYTES_MAX, Sequencer};
-use crate::session_snapshots::SessionSnapshots;
+use crate::snapshots::Snapshots;
 use crate::stats::{Counters, EngineStats};
 use crate::ticket::{TicketCell, lost_answer};
 use crate::transaction::{Transaction, TxnOptions};
+use crate::view::TxnView;
 use parking_lot::{Condvar, Mutex};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, CatalogVersion, Clock, DirLock, Disk, Lsn, Progress, TxnId, blocking};
+use weft_base::{BatchId, Budget, CatalogVersion, Clock, DirLock, Disk, Lsn, Progress, TxnId, blocking};
 use weft_program::{AccessKeys, Program};
 use weft_store::checkpoint::{Checkpoints, IoCounts};
 use weft_store::{Catalog, Snapshot, Store};
@@ -46,7 +47,9 @@ pub(crate) struct Shared {
     pub stats: Counters,
     pub queue: RequestQueue,
     /// Of transactions that read one.
-    pub snapshots: Arc<SessionSnapshots>,
+    pub snapshots: Arc<Snapshots>,
+    /// Memory of what open transactions have written.
+    pub open_writes: Arc<Budget>,
     pub next_txn: AtomicU64,
     /// Set once, when the log failed, a row in memory was found damaged or the sequencer panicked: from then
     /// on nothing is written, and every writer gets this.
@@ -304,7 +307,8 @@ impl Engine {
             log: recovered.log,
             clock,
             queue: RequestQueue::new(&config),
-            snapshots: SessionSnapshots::new(&config),
+            snapshots: Snapshots::new(&config),
+            open_writes: Budget::new(config.open_writes_bytes),
             config,
             stats: Counters::default(),
             next_txn: AtomicU64::new(1),
@@ -504,6 +508,17 @@ impl Engine {
     /// A snapshot at the newest boundary.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().store.snapshot()
+    }
+
+    /// What a statement outside of transactions reads: the newest boundary. If that keeps too much in memory
+    /// while the statement runs, the statement is ended by its token (72000).
+    pub fn view(&self, statement: &CancelToken) -> TxnView {
+        let snapshot = self.snapshot();
+        let reading = self.shared().snapshots.read(&snapshot, statement);
+        TxnView {
+            _reading: Some(Arc::new(reading)),
+            ..TxnView::of_snapshot(snapshot)
+        }
     }
 
     /// The newest boundary: the last batch that readers see.

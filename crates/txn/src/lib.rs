@@ -11,7 +11,7 @@
 //! Chapters, in reading order: `engine` (the door), `request`, `queue` and `ticket` (asking and waiting),
 //! `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later),
 //! `admission` (who enters the next batch), `batch`, `role` (who orders), `sequencer` (a turn), `executor`
-//! (waves), `record` and `write_set` (what the log keeps), `transaction`, `session_snapshots`, `overlay`,
+//! (waves), `record` and `write_set` (what the log keeps), `transaction`, `snapshots`, `overlay`,
 //! `view` and `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay),
 //! `verify` (what is wrong on disk). `stamps` is Hobbes' Algorithm 1 as he has it, for crate `protocols`.
 //!
@@ -36,7 +36,7 @@ mod request;
 mod role;
 mod sequencer;
 mod session_access;
-mod session_snapshots;
+mod snapshots;
 pub mod stamps;
 mod stats;
 mod sync;

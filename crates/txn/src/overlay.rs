@@ -44,6 +44,8 @@ type Keys = BTreeMap<Key, SmallVec<[OverlayRow; 1]>>;
 
 /// Room for a key under construction.
 const KEY_BYTES: usize = 32;
+/// Memory of one operation beside its row image: what is done, what undoes it, the row's place and its keys.
+const OP_MEMORY_BYTES: usize = 384;
 /// Rows of a table, operations and tables up to which an overlay's memory serves the next transaction.
 const KEPT_MAX: usize = 64;
 
@@ -294,9 +296,14 @@ impl Overlay {
         true
     }
 
-    /// Bytes of row images written so far; what the transaction's memory bound counts.
+    /// Bytes of row images written so far; what the bound of a write set counts.
     pub(crate) fn byte_count(&self) -> usize {
         self.byte_count
+    }
+
+    /// About how many bytes of memory this takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.byte_count + self.ops.len() * OP_MEMORY_BYTES
     }
 
     /// Adds a row.

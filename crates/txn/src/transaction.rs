@@ -29,7 +29,7 @@ use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark, TableOverlay};
 use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
 use crate::sequencer::RECORD_MEMBER_BYTES_MAX;
-use crate::session_snapshots::KeptSnapshot;
+use crate::snapshots::KeptSnapshot;
 use crate::ticket::{TicketCell, lost_answer};
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
@@ -37,7 +37,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, CatalogVersion, RowId, TableId, TxnId};
+use weft_base::{BatchId, CatalogVersion, Reservation, RowId, TableId, TxnId};
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
 use weft_store::{Catalog, CatalogOp, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState, interrupt};
@@ -74,6 +74,11 @@ pub struct Mark {
     catalog_op_count: usize,
     private_catalog: Option<Arc<Catalog>>,
 }
+
+/// Memory of its writes that no transaction counts.
+const UNCOUNTED_BYTES: usize = 64 << 10;
+/// What it reserves beyond that at a time.
+const RESERVED_BYTES: usize = 1 << 20;
 
 /// Weft's own SQLSTATE for a statement that has to wait and left its thread; callers never show it.
 const PARKED: SqlState = SqlState("WF002");
@@ -115,6 +120,8 @@ pub struct Transaction {
     row_lock_counts: HashMap<TableId, usize>,
     pinned: Option<KeptSnapshot>,
     observed: BatchId,
+    /// Memory of writes that are not committed, beyond [`UNCOUNTED_BYTES`].
+    writes_memory: Option<Reservation>,
     ended: bool,
 }
 
@@ -146,6 +153,7 @@ impl Transaction {
             row_lock_counts: HashMap::new(),
             pinned: None,
             observed: BatchId::default(),
+            writes_memory: None,
             ended: false,
         }
     }
@@ -241,7 +249,10 @@ impl Transaction {
     /// The transaction's snapshot was given up (72000).
     pub fn view(&mut self) -> Result<TxnView, SqlError> {
         let snapshot = self.statement_snapshot()?;
+        let snapshots = &self.engine.shared().snapshots;
+        let reading = snapshots.read(&snapshot, &self.options.cancel);
         Ok(TxnView {
+            _reading: Some(Arc::new(reading)),
             overlay: Arc::clone(&self.overlay),
             catalog: self.catalog_over(&snapshot),
             reshaped: self.reshaped_tables(),
@@ -285,6 +296,27 @@ impl Transaction {
             ));
         }
         Ok(())
+    }
+
+    /// Reserves the memory of what was written, in large pieces: small transactions reserve nothing.
+    ///
+    /// # Errors
+    /// Open transactions have written as much as all of them together may (53200).
+    fn reserve_writes(&mut self) -> Result<(), SqlError> {
+        let needed = self.overlay.memory_bytes();
+        let reserved = self.writes_memory.as_ref().map_or(0, Reservation::bytes);
+        if needed <= reserved.max(UNCOUNTED_BYTES) {
+            return Ok(());
+        }
+        let budget = &self.engine.shared().open_writes;
+        let reservation = self.writes_memory.get_or_insert_with(|| budget.empty());
+        let missing = (needed - reserved).next_multiple_of(RESERVED_BYTES);
+        reservation.grow(missing).map_err(|exceeded| {
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for uncommitted rows").detail(format!(
+                "All open transactions together may have written {} bytes that are not committed.",
+                exceeded.bytes_max
+            ))
+        })
     }
 
     /// Takes a table lock, and nothing in a transaction that reads one snapshot without writing.
@@ -510,6 +542,7 @@ impl Transaction {
             if let crate::overlay::OverlayRow::Own(n) = row {
                 ids.push(view::own_row_id(n));
             }
+            self.reserve_writes()?;
         }
         Ok(ids)
     }
@@ -533,7 +566,7 @@ impl Transaction {
         }
         self.overlay_mut()
             .update(def, view::overlay_row(row_id), current, Arc::from(row));
-        Ok(())
+        self.reserve_writes()
     }
 
     /// Deletes a row that `lock_rows` locked; `current` is its image now.
@@ -544,7 +577,7 @@ impl Transaction {
             self.lock_new_rows(def, [current])?;
         }
         self.overlay_mut().delete(def, view::overlay_row(row_id), current);
-        Ok(())
+        self.reserve_writes()
     }
 
     /// The image of a locked row now, with this transaction's own changes, or `None` when it is gone. Under
@@ -570,6 +603,7 @@ impl Transaction {
             overlay: Arc::clone(&self.overlay),
             snapshot,
             reshaped: Arc::default(),
+            _reading: None,
         };
         let found = view.current(def, row_id, image)?;
         let batch = found.as_ref().map_or(view.batch(), |row| row.batch);

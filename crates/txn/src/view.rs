@@ -6,6 +6,7 @@
 //! engine's included (DESIGN.md, Sessions).
 
 use crate::overlay::{Overlay, OverlayRow, TableOverlay, locator_of};
+use crate::snapshots::RunningSnapshot;
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -91,6 +92,8 @@ pub struct TxnView {
     pub(crate) catalog: Arc<Catalog>,
     /// Tables whose rows are still laid out as before this transaction changed their columns.
     pub(crate) reshaped: Arc<[TableId]>,
+    /// The statement that reads, which is ended if the snapshot keeps too much in memory.
+    pub(crate) _reading: Option<Arc<RunningSnapshot>>,
 }
 
 impl std::fmt::Debug for TxnView {
@@ -110,6 +113,7 @@ impl TxnView {
             overlay: Arc::default(),
             catalog,
             reshaped: Arc::default(),
+            _reading: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Cancelling, timing out, panicking, stopping.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -123,6 +124,22 @@ fn a_client_that_stops_reading_stops_its_own_query_only() {
     let mut other = bench.client();
     assert_eq!(other.query("rows 0").last().unwrap(), "Z I");
     bench.eventually(|bench| bench.server.metrics().connections_open.get() == 1);
+}
+
+/// Reading a little now and then is not enough.
+#[test]
+fn a_client_that_reads_too_slowly_is_sent_away() {
+    let bench = Bench::with(|config| config.write_timeout = Some(Duration::from_millis(300)));
+    let mut slow = bench.client();
+    // What is read makes room at once.
+    slow.stream.set_recv_buffer_size(4096).unwrap();
+    slow.send(&query("rows 100000000"));
+    let began = Instant::now();
+    while bench.server.metrics().connections_open.get() == 1 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        slow.stream.read_exact(&mut [0; 512]).unwrap_or_default();
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Fewer than have another thread called for help.

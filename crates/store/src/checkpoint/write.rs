@@ -58,6 +58,8 @@ impl Checkpoints {
     ) -> Result<Written, CheckpointError> {
         let snapshot = changes.snapshot();
         let (batch, expected) = (snapshot.batch(), snapshot.digest());
+        #[cfg(any(test, feature = "faults"))]
+        snapshot.store().panic_if_asked(crate::store::PanicAt::Checkpoint);
         if snapshot.store().is_damaged() {
             let found = "a row that was replaced was not what had been written".to_owned();
             return Err(CheckpointError::DamagedMemory { found });

@@ -122,7 +122,7 @@ impl Transaction {
         let observed = access.observed();
         drop(access);
         self.observe(observed);
-        match result {
+        match result.and_then(|()| self.reserve_writes()) {
             Ok(()) => Ok(outcome),
             Err(error) => {
                 self.overlay_mut().rollback_to(mark);

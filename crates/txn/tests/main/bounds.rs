@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weft_base::SimDisk;
 use weft_program::{Op, Program, ProgramBuilder};
-use weft_txn::{EngineConfig, Isolation};
+use weft_txn::{CancelToken, EngineConfig, Isolation, TxnOptions};
 use weft_types::{SqlType, Value};
 use weft_wal::LogReader;
 
@@ -187,6 +187,90 @@ fn a_snapshot_that_is_too_old_is_given_up_when_others_write() {
     assert_eq!(reader.read(1).unwrap(), OPENING);
     bank.set(2, 1);
     assert_eq!(reader.read(1).unwrap_err().state.0, "72000");
+}
+
+/// A statement that takes long, while others write.
+#[test]
+fn a_running_statement_that_keeps_too_much_is_ended() {
+    const BYTES: u64 = 20_000;
+    let config = EngineConfig {
+        snapshot_bytes_max: BYTES / 4,
+        running_snapshot_bytes_max: BYTES,
+        ..quiet()
+    };
+    let bank = Bank::fresh(config, 4);
+    let start = bank.engine.store().memory_stats().version_bytes;
+    let tokens = [CancelToken::default(), CancelToken::default()];
+    let ended = |token: &CancelToken| token.error().map(|error| error.state.0);
+    // Outside of transactions, and the statement of one that keeps nothing between statements.
+    let view = bank.engine.view(&tokens[0]);
+    let mut reader = bank.engine.begin(TxnOptions {
+        cancel: tokens[1].clone(),
+        ..TxnOptions::default()
+    });
+    let statement = reader.view().unwrap();
+    let mut most = 0;
+    for n in 0..5000 {
+        bank.set(1, n);
+        let kept = bank.engine.store().memory_stats().version_bytes - start;
+        most = most.max(kept);
+        if kept < BYTES / 2 {
+            assert_eq!(tokens.each_ref().map(ended), [None, None], "after {n} writes");
+        }
+        if tokens.each_ref().map(ended).iter().all(Option::is_some) {
+            break;
+        }
+    }
+    assert_eq!(tokens.each_ref().map(ended), [Some("72000"), Some("72000")]);
+    assert!(most < 2 * BYTES, "{most} bytes of versions");
+    // The next statement is another one.
+    drop((view, statement));
+    tokens[1].reset();
+    let statement = reader.view().unwrap();
+    bank.set(1, 1);
+    assert_eq!(ended(&tokens[1]), None);
+    drop(statement);
+    for n in 0..5000 {
+        bank.set(1, n);
+    }
+    assert_eq!(ended(&tokens[1]), None);
+    assert!(bank.engine.store().memory_stats().version_bytes - start < BYTES);
+}
+
+/// All open transactions together hold no more than the bound of rows that are not committed.
+#[test]
+fn open_transactions_write_no_more_than_the_bound() {
+    const COUNT: i64 = 20_000;
+    let config = EngineConfig {
+        open_writes_bytes: 4 << 20,
+        row_locks_before_escalation: 1 << 20,
+        ..quiet()
+    };
+    let bank = Bank::fresh(config, 4);
+    let write = |id: i64, last: i64| {
+        let mut writer = bank.begin(Isolation::ReadCommitted);
+        for id in id..last {
+            if let Err(error) = writer.open(id, 7) {
+                return (writer, id, Some(error.state.0));
+            }
+        }
+        (writer, last, None)
+    };
+    let (first, until, refused) = write(10, COUNT / 4);
+    assert_eq!((until, refused), (COUNT / 4, None));
+    let (second, until, refused) = write(COUNT / 4, COUNT);
+    assert_eq!(refused, Some("53200"));
+    assert!(until < COUNT * 3 / 4, "{until}");
+    // Small ones go on, and room comes back with the end of a large one.
+    let (small, _, refused) = write(COUNT - 10, COUNT);
+    assert_eq!(refused, None);
+    small.commit().unwrap();
+    drop(second);
+    first.commit().unwrap();
+    let (second, _, refused) = write(COUNT / 4, COUNT / 2);
+    assert_eq!(refused, None);
+    second.commit().unwrap();
+    assert_eq!(bank.balance(10), Some(7));
 }
 
 /// A transaction that has written a few rows reads the beginning of a range.

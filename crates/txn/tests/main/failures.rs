@@ -1,11 +1,11 @@
 //! A log that fails: writing ends and says so, reading goes on, and opening again recovers what was
 //! acknowledged.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_base::{FaultKind, SimDisk};
 use weft_store::{CatalogOp, PanicAt};
-use weft_txn::{EngineError, Isolation, Refused};
+use weft_txn::{EngineConfig, EngineError, Isolation, Refused};
 
 use crate::bank::{ACCOUNTS, Bank, JOURNAL, inputs, quiet};
 
@@ -141,6 +141,27 @@ fn a_damaged_row_ends_writing_before_it_is_logged() {
     }
 }
 
+/// A row that is damaged and that nobody replaces is found before long.
+#[test]
+fn damage_of_a_row_that_is_left_alone_ends_writing() {
+    let config = EngineConfig {
+        checkpoint_every_bytes: u64::MAX,
+        scrub_pause: Duration::ZERO,
+        ..quiet()
+    };
+    let bank = Bank::fresh(config, 10_000);
+    std::thread::sleep(Duration::from_millis(300));
+    bank.set(1, 1);
+    assert!(bank.engine.store().corrupt_row_for_test(ACCOUNTS, 9_000, 134));
+    let began = Instant::now();
+    while !bank.engine.store().is_damaged() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let refused = bank.execute(&bank.programs.set, &[1, 2]).unwrap_err();
+    assert_eq!(refused.error.state.0, "XX001", "{refused:?}");
+}
+
 /// The sequencer's role panics behind the executor: everybody who waits gets an error, and nobody writes any
 /// more.
 #[test]
@@ -229,4 +250,42 @@ fn a_refusal_says_what_it_observed() {
     let mut session = bank.begin(Isolation::ReadCommitted);
     session.open(78, 0).unwrap();
     assert!(session.txn.observed() >= boundary);
+}
+
+/// A checkpoint panics, asked for or by itself: writing ends and says so, reading goes on, and the log brings
+/// everything back.
+#[test]
+fn a_panic_in_a_checkpoint_ends_writing() {
+    for is_asked_for in [true, false] {
+        let disk = SimDisk::new(9);
+        let config = EngineConfig {
+            checkpoint_every_bytes: if is_asked_for { 0 } else { 100_000 },
+            ..quiet()
+        };
+        let bank = Bank::open(&disk, config, 4).unwrap();
+        bank.engine.store().panic_for_test(PanicAt::Checkpoint);
+        bank.set(1, 500);
+        bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+        let began = Instant::now();
+        let refused = loop {
+            if is_asked_for {
+                assert!(matches!(bank.engine.checkpoint(), Err(EngineError::Stopped(_))));
+            }
+            if let Err(refused) = bank.execute(&bank.programs.set, &[2, 700]) {
+                break refused;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30));
+        };
+        assert_eq!(refused.error.state.0, "XX000");
+        assert!(
+            refused.error.message.starts_with("writing has ended"),
+            "{refused:?}"
+        );
+        assert_eq!(bank.balance(1), Some(500));
+        drop(bank);
+        let bank = Bank::open(&disk, quiet(), 4).unwrap();
+        assert_eq!(bank.balance(1), Some(500));
+        bank.set(1, 1);
+        bank.engine.checkpoint().unwrap();
+    }
 }

@@ -46,7 +46,7 @@ impl Session {
         tables: &[weft_base::TableId],
     ) -> Result<Arc<dyn ReadSource>, SqlError> {
         let view = match &mut self.open {
-            None => weft_txn::TxnView::of_snapshot(self.shared.engine.snapshot()),
+            None => self.shared.engine.view(&self.cancel.token),
             Some(open) => {
                 if open.txn.locks_reads() {
                     for table in tables {
@@ -67,7 +67,7 @@ impl Session {
     pub(crate) fn describe_source(&mut self) -> Result<Arc<dyn ReadSource>, SqlError> {
         let view = match &mut self.open {
             Some(open) => open.txn.view()?,
-            None => weft_txn::TxnView::of_snapshot(self.shared.engine.snapshot()),
+            None => self.shared.engine.view(&self.cancel.token),
         };
         Ok(Arc::new(ViewSource(view)))
     }

@@ -1,7 +1,10 @@
 //! Explicit transactions: failure, savepoints, chains, cursors, read only.
 
-use crate::client::{Client, database};
+use std::time::{Duration, Instant};
+
+use crate::client::{Client, database, open_with, options};
 use weft::sink::TxnStatus::{Failed, Idle, InTransaction};
+use weft_base::SimDisk;
 
 const TABLE: &str = "create table t (id int primary key, v int)";
 
@@ -153,4 +156,34 @@ fn now_is_the_start_of_the_transaction() {
     assert_ne!(c.rows("select clock_timestamp()"), first);
     c.ok("commit");
     assert_ne!(c.rows("select now()"), first);
+}
+
+/// A query that takes long while others replace rows is told when it keeps too many of them; the next one of
+/// its session is not.
+#[test]
+fn a_query_that_keeps_too_many_old_rows_is_ended() {
+    let mut options = options();
+    options.engine.running_snapshot_bytes_max = 100_000;
+    let db = open_with(&SimDisk::new(1), options);
+    let mut writer = Client::with(
+        &db,
+        "create table t (id int primary key, v int); insert into t values (1, 1)",
+    );
+    for begin in ["", "begin; "] {
+        let mut reader = Client::new(&db);
+        let many = "generate_series(1, 100000)";
+        let query = format!("{begin}select count(*) from t, {many} a, {many} b where a % 7 + b % 9 = v");
+        let reading = std::thread::spawn(move || {
+            reader.fails(&query, "72000");
+            reader
+        });
+        let began = Instant::now();
+        while !reading.is_finished() {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            writer.ok("update t set v = v + 1 where id = 1");
+        }
+        let mut reader = reading.join().unwrap();
+        reader.ok("rollback");
+        assert_eq!(reader.rows("select count(*) from t"), "1");
+    }
 }
