@@ -55,6 +55,14 @@ def made_by(row):
     return row.get("commit"), re.sub(r"(?:^| )rate=\S+", "", row["config"])
 
 
+def baselines(rows):
+    """The same rows with the value of whom they were measured beside: `baseline` is `NAME: VALUE`."""
+    for row in rows:
+        name, _, value = (row["baseline"] or "").rpartition(": ")
+        if name:
+            yield {**row, "value": float(value), "baseline": name}
+
+
 @dataclasses.dataclass(frozen=True)
 class Point:
     """The median of some runs, with the least and the most of them."""
@@ -104,11 +112,11 @@ class Points(dict):
         commits = sorted({commit for _, _, commit in self.sources if commit})
         files = sorted({file for file, _, _ in self.sources if file})
         said = [f"Commit {', '.join(commits)}" if commits else "No commit"]
-        runs, rounds = ({point.runs for point in self.values()}, self.rounds)
-        of_rounds = counted(rounds, "round")
+        runs, rounds = {point.runs for point in self.values()}, counted(self.rounds, "round")
         if max(runs) > 1:
-            of_rounds = f"{counted(runs, 'run')} of {of_rounds}, bars from the least to the most run"
-        said.append(f"median of {of_rounds}" if max(runs) > 1 or max(rounds) > 1 else "one run of one round")
+            said.append(f"median of {counted(runs, 'run')} of {rounds}, bars from the least to the most run")
+        else:
+            said.append(f"one run: median of {rounds}" if max(self.rounds) > 1 else "one run of one round")
         if self.left_out:
             said.append(f"without {self.left_out} rows of other commits or configurations")
         return "; ".join(said + files)

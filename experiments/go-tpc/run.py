@@ -17,8 +17,11 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import charts  # noqa: E402
+import kept  # noqa: E402
 import runs  # noqa: E402
 import servers  # noqa: E402
+from axes import Quantity  # noqa: E402
 
 
 def go_tpc(options, server, action, *words):
@@ -82,9 +85,18 @@ def measured(options, contenders):
         yield record(options, f"new orders c{clients}", "throughput", "txn/min", ours, theirs)
 
 
+def draw(rows):
+    """New orders of both contenders, by the number of clients."""
+    found = kept.points(rows, "throughput", lambda row: (row["case"], "weft"), 1e3)
+    theirs = kept.baselines(rows)
+    found |= kept.points(theirs, "throughput", lambda row: (row["case"], row["baseline"]), 1e3)
+    title = "go-tpc's TPC-C; cN: N clients"
+    return {"new-orders": charts.bars(title, Quantity("K new orders/min"), found)}
+
+
 def run(lab):
     options = lab.options
-    if not lab.wants("go-tpc"):
+    if not lab.wants("new-orders"):
         return
     directory = pathlib.Path(tempfile.mkdtemp(prefix="weft-go-tpc-"))
     os.chmod(directory, 0o755)
@@ -94,7 +106,7 @@ def run(lab):
         contenders.append(servers.start_weft(directory, "127.0.0.1", options.weft))
         for row in measured(options, contenders):
             print(json.dumps(row), flush=True)
-            lab.add("go-tpc", row)
+            lab.add("new-orders", row)
     finally:
         for server in contenders:
             server.stop()
@@ -112,7 +124,7 @@ def main():
     seconds, rounds = (2, 1) if options.quick else (10, 3)
     options.seconds = options.seconds or seconds
     options.rounds = options.rounds or rounds
-    runs.experiment(HERE, run, lambda _: {}, options)
+    runs.experiment(HERE, run, draw, options)
 
 
 if __name__ == "__main__":

@@ -61,15 +61,11 @@ def place(row):
 def draw(rows):
     """Both contenders' throughput, case by case."""
     found = kept.points(rows, "throughput", lambda row: (place(row), "weft"), 1e3)
-    theirs = [{**row, "value": float(row["baseline"].rsplit(": ", 1)[1])} for row in rows]
-    found |= kept.points(theirs, "throughput", lambda row: (place(row), peer(row)), 1e3)
+    theirs = kept.baselines(rows)
+    found |= kept.points(theirs, "throughput", lambda row: (place(row), row["baseline"]), 1e3)
     scale = rows[0]["config"].split(",")[0] if rows else ""
     title = f"pgbench at {scale}; cN: N clients"
     return {"throughput": charts.bars(title, Quantity("K transactions/s"), found)}
-
-
-def peer(row):
-    return row["baseline"].rsplit(": ", 1)[0]
 
 
 def measured(case, contenders, options):

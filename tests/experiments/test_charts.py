@@ -227,6 +227,11 @@ class Kept(unittest.TestCase):
             with self.subTest(path=path.relative_to(EXPERIMENTS)):
                 self.assertEqual(overlaps(path.read_text()), [])
 
+    def test_who_was_measured_beside_has_rows_too(self):
+        rows = [{**row("c1", 10), "baseline": "postgresql 15: 2.5"}, {**row("c1", 30), "baseline": ""}]
+        found = [(peer["value"], peer["baseline"]) for peer in kept.baselines(rows)]
+        self.assertEqual(found, [(2.5, "postgresql 15")])
+
     def test_rounds_are_read_from_every_kind_of_configuration(self):
         said = {"jobs=131072 rounds=5 threads=1": 5, "tpcc --workers 1 --rounds 1": 1, "": 1,
                 "20000 orders, 2 rounds": 2, "scale 10, 10 s x 3, tcp": 3, "records=1000 slot_ms=50": 1}
