@@ -53,10 +53,7 @@ def experiment(home, run, draw, options, more_fields=()):
         return
     lab = Lab(options, more_fields)
     for _ in range(options.repeat):
-        try:
-            run(lab)
-        finally:
-            lab.keep()
+        run(lab)
     if not lab.rows:
         sys.exit(f"nothing ran: there is no figure{asked_for(options)}, but {', '.join(lab.refused)}")
     write(home, draw(lab.rounds()), options.csv, options)
@@ -113,8 +110,7 @@ class Lab:
     def __init__(self, options, more_fields=()):
         self.options = options
         self.fields = [*FIELDS, *more_fields]
-        self.rows, self.kept_count = [], 0
-        self.refused = []
+        self.rows, self.refused = [], []
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.stamp = {"commit": commit(), "time": now, "kernel": platform.release()}
         # Said before hours of running, not after them.
@@ -152,22 +148,22 @@ class Lab:
         return records
 
     def add(self, figure, record):
-        """A row of this figure, with what every row of the run has."""
-        self.rows.append({"figure": figure, **record, **self.stamp})
+        """A row of this figure, with what every row of the run has. It is kept at once: whatever ends a run
+        of hours early, what was measured before stays."""
+        row = {"figure": figure, **record, **self.stamp}
+        self.rows.append(row)
+        if self.options.csv:
+            self.keep(pathlib.Path(self.options.csv), row)
 
-    def keep(self):
-        """Appends the rows since the last time to the CSV file, if one was named."""
-        fresh_rows, self.kept_count = self.rows[self.kept_count :], len(self.rows)
-        if not self.options.csv or not fresh_rows:
-            return
-        path = pathlib.Path(self.options.csv)
+    def keep(self, path, row):
+        """Appends a row to the CSV file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         is_fresh = not path.exists() or path.stat().st_size == 0
         with path.open("a", newline="") as file:
             writer = csv.DictWriter(file, self.fields, extrasaction="ignore")
             if is_fresh:
                 writer.writeheader()
-            writer.writerows(fresh_rows)
+            writer.writerow(row)
 
     def rounds(self):
         """The rows of this run; with a CSV file all that it has of the same figures, earlier rounds too."""
