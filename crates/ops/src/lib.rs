@@ -1,4 +1,5 @@
-//! Pure operations, the golden model of every unit: hashes, checksums, digests; blocks, the merge, filters.
+//! Pure operations, the golden model of every unit: hashes, checksums, digests; blocks, the merge, filters,
+//! scans.
 //!
 //! One function per operation, no I/O, no thread, no clock. Results are the same on every machine and stay
 //! the same forever: they stand in files and are compared between executors, replicas and replays. Whatever
@@ -9,12 +10,14 @@
 //!   to 3 bits within records of usual size is found.
 //! - [`key`]: how the LSM orders keys. [`block`]: sorted entries as stored. [`merge`]: k sorted runs into
 //!   one. [`filter`]: which keys are certainly not there.
+//! - [`packed`]: integers of so many bits each, and scans of them.
 
 pub mod block;
 pub mod filter;
 pub mod key;
 mod long_hash;
 pub mod merge;
+pub mod packed;
 
 use long_hash::{SHORT_BYTES_MAX, Secret};
 use xxhash_rust::xxh3;
